@@ -341,6 +341,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         try:
             message = api.decode_request(version, frame, position, kafka.SLICE_ELEMENTS)
         except kafka.TooManyElementsError:
+            self._count_elements(pending)
             self._decoding = pending, api.decode_request_in_slices(version, frame, position)
             self._decode_slice()
         except kafka.MalformedMessageError as error:
@@ -406,6 +407,15 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._pending_memory_bytes += pending.memory_bytes
         self._note_held()
         return pending
+
+    def _count_elements(self, pending: _Pending) -> None:
+        """A request with records counts with its size only, because it usually has few elements.
+        This one has more than are decoded in one turn."""
+        if pending.header.api_key in kafka.KEYS_WITH_RECORDS:
+            more_bytes = kafka.memory_of_elements(pending.size_bytes)
+            pending.memory_bytes += more_bytes
+            self._pending_memory_bytes += more_bytes
+            self._note_held()
 
     def _withdraw(self, pending: _Pending) -> None:
         """The newest request cannot be decoded: it gets no answer."""

@@ -26,6 +26,7 @@ compares the new messages with two other codecs.
 
 from stele.wire.kafka.api import Api, ApiKey, Records, Struct
 from stele.wire.kafka.codec import (
+    KEYS_WITH_RECORDS,
     SIZE_BYTES,
     RequestHeader,
     UnsupportedRequestError,
@@ -36,6 +37,7 @@ from stele.wire.kafka.codec import (
     encode_response,
     encode_response_in_slices,
     largest_request_bytes,
+    memory_of_elements,
     memory_of_request,
     read_correlation_id,
     read_request_header,
@@ -49,6 +51,7 @@ from stele.wire.kafka.primitives import (
 )
 
 __all__ = [
+    "KEYS_WITH_RECORDS",
     "SIZE_BYTES",
     "SLICE_ELEMENTS",
     "ZERO_UUID",
@@ -68,6 +71,7 @@ __all__ = [
     "encode_response",
     "encode_response_in_slices",
     "largest_request_bytes",
+    "memory_of_elements",
     "memory_of_request",
     "read_correlation_id",
     "read_request_header",

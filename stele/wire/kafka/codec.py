@@ -107,11 +107,17 @@ def largest_request_bytes(api_key: int, max_bytes: int) -> int:
 
 def memory_of_request(api_key: int, size_bytes: int) -> int:
     """The most bytes of memory that a request of this size needs once it is decoded. Records stay
-    in its frame."""
+    in its frame. ``memory_of_elements`` comes on top for a request with records that has many
+    elements."""
     if api_key in KEYS_WITH_RECORDS:
         return size_bytes
+    return 2 * size_bytes + memory_of_elements(size_bytes)
+
+
+def memory_of_elements(size_bytes: int) -> int:
+    """The most bytes of memory that the elements of a request of this size need."""
     most = DECODED_PER_ELEMENT_MAX * REQUEST_ELEMENTS_MAX
-    return 2 * size_bytes + min(DECODED_PER_BYTE_MAX * size_bytes, most)
+    return min(DECODED_PER_BYTE_MAX * size_bytes, most)
 
 
 def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any]]:

@@ -10,6 +10,8 @@ import pytest
 from runtime.kafka import connection_memory
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
 from stele.wire import kafka
+from stele.wire.kafka import SLICE_ELEMENTS
+from stele.wire.kafka.messages import produce
 from tests.support.kafka_server import ANSWER, Handlers, Server, request
 
 
@@ -156,3 +158,21 @@ async def test_a_draining_connection_still_answers_who_waits_for_his_turn() -> N
     handlers.taken[1][2](ANSWER)
     assert server.answers() == [0, 1]
     assert server.transport.closing
+
+
+async def test_the_partitions_of_a_produce_request_count_if_they_are_many() -> None:
+    """Each takes much more memory than bytes of the frame."""
+    for count, is_counted in ((SLICE_ELEMENTS - 1, False), (SLICE_ELEMENTS, True)):
+        memory = ConnectionMemory(-1)
+        server = Server(Handlers(), memory=memory)
+        partitions = [produce.PartitionProduceData(number) for number in range(count)]
+        topics = [produce.TopicProduceData("t", partition_data=partitions)]
+        message = produce.ProduceRequest(acks=-1, timeout_ms=1, topic_data=topics)
+        frame = b"".join(kafka.encode_request(produce.API, 9, 1, None, message))
+        server.feed(frame)
+        await server.handlers.wait_for(1)
+        size = len(frame) - kafka.SIZE_BYTES
+        more = kafka.memory_of_elements(size) if is_counted else 0
+        assert memory.held_bytes == kafka.memory_of_request(0, size) + more
+        server.handlers.taken[0][2](produce.ProduceResponse())
+        assert memory.held_bytes == 0
