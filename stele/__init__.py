@@ -13,8 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from stele.admin.admin import ConfigResource as ConfigResource
     from stele.admin.admin import NewTopic as NewTopic
+    from stele.consumer.group.listener import RebalanceListener as RebalanceListener
+    from stele.consumer.group.requests import OffsetAndMetadata as OffsetAndMetadata
     from stele.errors import ApiError as ApiError
+    from stele.errors import CommitFailedError as CommitFailedError
     from stele.errors import ErrorCode as ErrorCode
+    from stele.errors import FencedInstanceError as FencedInstanceError
     from stele.errors import LogTruncationError as LogTruncationError
     from stele.errors import SteleError as SteleError
     from stele.errors import UnreadableBatchError as UnreadableBatchError
@@ -33,15 +37,19 @@ __version__ = "0.1.0"
 _HOMES = {
     "Admin": "stele.sync",
     "ApiError": "stele.errors",
+    "CommitFailedError": "stele.errors",
     "ConfigResource": "stele.admin.admin",
     "Consumer": "stele.sync",
     "ConsumerRecord": "stele.records",
     "ErrorCode": "stele.errors",
     "Expiry": "stele.topic_view.view",
+    "FencedInstanceError": "stele.errors",
     "LogTruncationError": "stele.errors",
     "NewTopic": "stele.admin.admin",
+    "OffsetAndMetadata": "stele.consumer.group.requests",
     "OffsetAndTimestamp": "stele.records",
     "Producer": "stele.sync",
+    "RebalanceListener": "stele.consumer.group.listener",
     "RecordMetadata": "stele.records",
     "SteleError": "stele.errors",
     "TopicPartition": "stele.ids",

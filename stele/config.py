@@ -6,7 +6,7 @@ Names are Kafka's with underscores for dots. A field whose default is not Kafka'
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
@@ -17,10 +17,14 @@ from stele.world import Clock, Connector, Rng
 Acks = Literal["all", 0, 1, -1, "0", "1", "-1"]
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest", "none"]
+GroupProtocol = Literal["classic", "consumer"]
 OnWait = Callable[[str], None]
 OnTruncation = Callable[[TopicPartition, int, int], None]
 """Takes the partition, the offset of the next record before, and the offset up to which the log is
 still the one that was read."""
+
+STRATEGIES = ("range", "roundrobin", "cooperative-sticky")
+"""Ways in which a group's leader shares partitions between its members."""
 
 log = logging.getLogger("stele.client")
 
@@ -153,15 +157,66 @@ class ConsumerConfig(ClientConfig):
     on_truncation: OnTruncation = field(default=_ignore_truncation)
     """Called when records that were read have vanished and the position goes back, because
     ``auto_offset_reset`` is not ``none``. There is a warning in the log in any case."""
+    group_id: str | None = None
+    group_instance_id: str | None = None
+    """The name of a static member. It has its partitions back after a restart."""
+    group_protocol: GroupProtocol = "classic"
+    partition_assignment_strategy: str | Sequence[str] = ("range", "cooperative-sticky")
+    """The preferred one first; a text has commas between them. Members change partitions without a
+    stop if all of them are cooperative."""
+    enable_auto_commit: bool = True
+    """Commit what earlier polls returned: at a poll, before partitions are given up, and at the
+    end. Only with a group."""
+    auto_commit_interval_ms: int = 5_000
+    session_timeout_ms: int = 45_000
+    """A member without heartbeats for so long is removed from the group."""
+    heartbeat_interval_ms: int = 3_000
+    max_poll_interval_ms: int = 300_000
+    """A member whose application does not poll for so long leaves the group. It is also the time
+    that members have to join a rebalance."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         _one_of(self, "auto_offset_reset", ("earliest", "latest", "none"))
+        self._check_group()
         _at_least(self, 0, "fetch_min_bytes", "fetch_max_wait_ms")
         _at_least(
             self, 1, "fetch_max_bytes", "max_partition_fetch_bytes", "max_poll_records",
             "prefetch_bytes",
         )  # fmt: skip
+
+    def _check_group(self) -> None:
+        _one_of(self, "group_protocol", ("classic", "consumer"))
+        if self.group_protocol == "consumer":
+            raise ConfigError("group_protocol='consumer' is not built yet: use 'classic'")
+        if self.group_id is not None and not self.group_id:
+            raise ConfigError("group_id='' must not be empty")
+        if self.group_instance_id is not None and (self.group_id is None):
+            raise ConfigError("group_instance_id needs a group_id")
+        if self.group_instance_id == "":
+            raise ConfigError("group_instance_id='' must not be empty")
+        if not self.strategies:
+            raise ConfigError("partition_assignment_strategy must name one strategy at least")
+        for name in self.strategies:
+            if name not in STRATEGIES:
+                raise ConfigError(
+                    f"partition_assignment_strategy={name!r} must be one of: "
+                    f"{', '.join(STRATEGIES)}"
+                )
+        _at_least(self, 0, "auto_commit_interval_ms")
+        _at_least(self, 1, "session_timeout_ms", "heartbeat_interval_ms", "max_poll_interval_ms")
+        if self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise ConfigError(
+                f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below "
+                f"session_timeout_ms={self.session_timeout_ms}"
+            )
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The names of the assignors, the preferred one first."""
+        given = self.partition_assignment_strategy
+        names = given.split(",") if isinstance(given, str) else given
+        return tuple(dict.fromkeys(each.strip() for each in names if each.strip()))
 
 
 class ClientOptions(TypedDict, total=False):
@@ -205,6 +260,15 @@ class ConsumerOptions(ClientOptions, total=False):
     check_crcs: bool
     client_rack: str
     on_truncation: OnTruncation
+    group_id: str | None
+    group_instance_id: str | None
+    group_protocol: GroupProtocol
+    partition_assignment_strategy: str | Sequence[str]
+    enable_auto_commit: bool
+    auto_commit_interval_ms: int
+    session_timeout_ms: int
+    heartbeat_interval_ms: int
+    max_poll_interval_ms: int
 
 
 def parse_bootstrap_servers(text: str) -> list[tuple[str, int]]:

@@ -279,6 +279,24 @@ class LogTruncationError(ApiError):
         self.diverging_offset = diverging_offset
 
 
+class CommitFailedError(ApiError):
+    """Offsets were not committed, because the group has gone on without this member, or is about
+    to. Other members may own the partitions, and read the records again."""
+
+
+class FencedInstanceError(ApiError):
+    """Another process uses the same ``group_instance_id``. Only the one that came last is a member
+    of the group."""
+
+    def __init__(self, instance_id: str) -> None:
+        super().__init__(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"another process joined the group as group_instance_id={instance_id!r}: give each "
+            "process its own",
+        )
+        self.instance_id = instance_id
+
+
 class UnreadableBatchError(ApiError):
     """A consumer has come to a record batch that it cannot read.
 

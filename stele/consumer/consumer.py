@@ -1,15 +1,21 @@
-"""The asyncio consumer. The user assigns partitions by hand and stores offsets."""
+"""The asyncio consumer. A group assigns its partitions and keeps its offsets, or the user does."""
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self, Unpack
 
-from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
-from stele.consumer.fetcher import Fetcher
+from stele.consumer.assigned import AssignedPartitions
+from stele.consumer.group.coordinator import GrpcCoordinator
+from stele.consumer.group.group import ConsumerGroup, GroupMetadata
+from stele.consumer.group.listener import RebalanceListener
+from stele.consumer.group.requests import OffsetAndMetadata
+from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
@@ -18,6 +24,7 @@ from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndTimestamp
 
 PartitionArgument = tuple[str, int]
+OffsetArgument = int | OffsetAndMetadata
 
 
 class Consumer:
@@ -26,6 +33,13 @@ class Consumer:
     >>> async with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
     ...     consumer.assign([("orders", 0)])
     ...     records = await consumer.poll(timeout_ms=1000)
+
+    With a group, whose members share the partitions of topics:
+
+    >>> async with Consumer("127.0.0.1:9092", group_id="billing") as consumer:
+    ...     consumer.subscribe(["orders"])
+    ...     async for record in consumer:
+    ...         handle(record)
 
     Options and their defaults: :class:`stele.config.ConsumerConfig`.
     """
@@ -40,9 +54,16 @@ class Consumer:
         self._config = ConsumerConfig(bootstrap_servers=bootstrap_servers, **options)
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
-        self._positions: dict[TopicPartition, PartitionPosition] = {}
         self._lookup = OffsetLookup(self._view)
-        self._fetcher = Fetcher(self._config, self._view, self._positions)
+        self._assigned = AssignedPartitions(self._config, self._view)
+        self._positions = self._assigned.positions
+        self._fetcher = self._assigned.fetcher
+        self._group: ConsumerGroup | None = None
+        if (group_id := self._config.group_id) is not None:
+            coordinator = GrpcCoordinator(self._config, self._view, group_id)
+            self._group = ConsumerGroup(
+                self._config, self._view, coordinator, group_id, self._assigned
+            )
         self._closed = False
 
     async def __aenter__(self) -> Self:
@@ -57,29 +78,52 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Stop fetching and release all resources. Idempotent."""
+        """Commit and leave the group, stop fetching and release all resources. Idempotent."""
         if not self._closed:
             self._closed = True
-            await self._fetcher.close()
-            await self._view.close()
+            try:
+                if self._group is not None:
+                    await self._group.close()
+            finally:
+                await self._fetcher.close()
+                await self._view.close()
+
+    # ------------------------------------------------------------------- subscription
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        *,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics as a member of the group, or all whose whole name a pattern matches.
+        The next polls join the group. Replaces an earlier subscription and its listener."""
+        group = self._needed_group("subscribe")
+        if self._positions and not group.is_subscribed:
+            raise ConfigError("the consumer has assigned partitions: unsubscribe() first")
+        if isinstance(topics, str):
+            raise ConfigError(f"topics={topics!r} must be a list of names, or a compiled pattern")
+        choice = TopicChoice(topics, self._view)
+        if choice.names is not None and not choice.names:
+            raise ConfigError("topics must name one topic at least: unsubscribe() ends it")
+        group.subscribe(choice, listener)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, having committed, or forget the assigned partitions."""
+        self._check_open()
+        if self._group is not None:
+            await self._group.unsubscribe("the consumer has unsubscribed")
+        self._assigned.drop(list(self._positions))
 
     # --------------------------------------------------------------------- assignment
 
     def assign(self, partitions: Iterable[PartitionArgument]) -> None:
-        """Read exactly these partitions from now on. Partitions that stay keep their position."""
+        """Read exactly these partitions from now on. Partitions that stay keep their position.
+        Others begin at the offset that the group has committed, if there is a group."""
         self._check_open()
-        names = [TopicPartition(*each) for each in partitions]
-        kept = {name: self._positions[name] for name in names if name in self._positions}
-        for name, position in self._positions.items():
-            if name not in kept:
-                position.generation += 1
-        self._positions.clear()
-        for name in names:
-            self._view.want(name.topic)
-            self._positions[name] = kept.get(name) or PartitionPosition(
-                name, PartitionRetry(name, self._view), self._config.metadata_max_age_ms / 1000
-            )
-        self._fetcher.wake()
+        if self._group is not None and self._group.is_subscribed:
+            raise ConfigError("the group assigns the partitions: unsubscribe() first")
+        self._assigned.replace(TopicPartition(*each) for each in partitions)
 
     def assignment(self) -> list[TopicPartition]:
         return list(self._positions)
@@ -135,13 +179,27 @@ class Consumer:
         poll until a seek: OffsetOutOfRangeError, LogTruncationError, UnreadableBatchError,
         ApiError. UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for
         ``default_api_timeout_ms``, ends when a partition of that name exists again.
+
+        A member of a group joins, gives partitions up and gets others within its polls. Raises
+        FencedInstanceError, ApiError when it cannot be a member.
         """
         self._check_open()
+        if self._group is None:
+            return await self._poll(max_records, timeout_ms)
+        self._group.poll_begins()
+        try:
+            return await self._poll(max_records, timeout_ms)
+        finally:
+            self._group.poll_ends()
+
+    async def _poll(self, max_records: int | None, timeout_ms: float) -> ConsumerRecords:
         limit = max_records or self._config.max_poll_records
         self._fetcher.start()
         deadline = self._world.clock.monotonic() + timeout_ms / 1000
         while True:
             self._fetcher.forget_news()
+            if self._group is not None:
+                await self._group.go_on()
             self._raise_error()
             records = self._hand_out(limit)
             if records:
@@ -191,6 +249,47 @@ class Consumer:
             if (error := position.stopped_by) is not None and not position.paused:
                 raise error
 
+    # ------------------------------------------------------------------------ commits
+
+    async def commit(
+        self, offsets: Mapping[PartitionArgument, OffsetArgument] | None = None
+    ) -> None:
+        """Commit these offsets for the group, or the positions of all partitions. The offset of a
+        partition is that of the next record to read.
+
+        Raises CommitFailedError if the group has gone on without this member, ApiError,
+        UnreachableError.
+        """
+        group = self._needed_group("commit")
+        await group.commit(None if offsets is None else _offsets(offsets))
+
+    def commit_async(
+        self, offsets: Mapping[PartitionArgument, OffsetArgument] | None = None
+    ) -> asyncio.Future[None]:
+        """Begin the same, and do not wait. Commits are made in the order in which they were begun.
+        ``close`` does not wait for them."""
+        group = self._needed_group("commit_async")
+        given = None if offsets is None else _offsets(offsets)
+        commit = asyncio.ensure_future(group.commit(given))
+        commit.add_done_callback(_look_at)
+        return commit
+
+    async def committed(
+        self, partitions: Iterable[PartitionArgument]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where that is nothing."""
+        group = self._needed_group("committed")
+        return await group.committed([TopicPartition(*each) for each in partitions])
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._needed_group("group_metadata").metadata()
+
+    def _needed_group(self, what: str) -> ConsumerGroup:
+        self._check_open()
+        if self._group is None:
+            raise ConfigError(f"{what} needs a group: Consumer(..., group_id='a-name')")
+        return self._group
+
     # ------------------------------------------------------------------------ offsets
 
     async def position(self, topic: str, partition: int) -> int:
@@ -200,6 +299,8 @@ class Consumer:
         while position.offset is None:
             self._check_open()
             self._fetcher.forget_news()
+            if self._group is not None:
+                self._group.find_starts()
             if (error := position.stopped_by) is not None:
                 raise error
             self._fetcher.wake()
@@ -265,6 +366,28 @@ class Consumer:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the consumer is closed")
+
+
+def _offsets(
+    offsets: Mapping[PartitionArgument, OffsetArgument],
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """Raises ConfigError for offsets below 0."""
+    given = {
+        TopicPartition(*name): each
+        if isinstance(each, OffsetAndMetadata)
+        else OffsetAndMetadata(each)
+        for name, each in offsets.items()
+    }
+    for name, each in given.items():
+        if each.offset < 0:
+            raise ConfigError(f"the offset {each.offset} of {name} must not be negative")
+    return given
+
+
+def _look_at(commit: asyncio.Future[None]) -> None:
+    """A commit that nobody waits for may fail unnoticed."""
+    if not commit.cancelled():
+        commit.exception()
 
 
 __all__ = ["Consumer", "ConsumerRecord", "ConsumerRecords", "OffsetAndTimestamp", "TopicPartition"]

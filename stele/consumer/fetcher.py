@@ -134,6 +134,8 @@ class Fetcher:
         for position in self._positions.values():
             if position.error is not None or position.in_flight or position.paused:
                 continue
+            if position.awaits_committed:
+                continue
             if position.offset is None and not is_gone(self._view, position.partition):
                 position.is_there()
                 self._look_up_soon()
@@ -369,6 +371,8 @@ class Fetcher:
         found_by: dict[TopicPartition, tuple[PartitionPosition, int]] = {}
         for name, position in list(self._positions.items()):
             if position.offset is not None or position.error is not None:
+                continue
+            if position.awaits_committed:
                 continue
             if is_gone(self._view, name):  # another method waits for its return
                 continue

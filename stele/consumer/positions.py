@@ -45,6 +45,8 @@ class PartitionPosition:
         # known how far it has to go back; None otherwise.
         self.truncated_from: int | None = None
         self.generation = 0  # each seek raises it, and answers to earlier fetches are ignored
+        # Its start is the group's committed offset, which is not known yet. Nothing is fetched.
+        self.awaits_committed = False
         self.paused = False
         self.in_flight = False
         self.error: SteleError | None = None  # poll raises it until a seek
@@ -89,6 +91,7 @@ class PartitionPosition:
 
     def _start_over(self) -> None:
         self.generation += 1
+        self.awaits_committed = False
         self.reset_to = None
         self.error = None
         self.gone = None

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from typing import Self, Unpack
 
 from stele import aio
 from stele.config import ClientWorld, ConsumerOptions
+from stele.consumer.group.group import GroupMetadata
+from stele.consumer.group.listener import RebalanceListener
+from stele.consumer.group.requests import OffsetAndMetadata
 from stele.consumer.polled import ConsumerRecords
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndTimestamp
-from stele.sync.face import Face
+from stele.sync.calls_back import CallsBack
 
 
-class Consumer(Face):
+class Consumer(CallsBack):
     """Reads records.
 
     >>> with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
     ...     consumer.assign([("orders", 0)])
     ...     for record in consumer.poll(timeout_ms=1000):
     ...         print(record.offset, record.value)
+
+    With a group, whose members share the partitions of topics:
+
+    >>> with Consumer("127.0.0.1:9092", group_id="billing") as consumer:
+    ...     consumer.subscribe(["orders"])
+    ...     for record in consumer:
+    ...         handle(record)
 
     Options and their defaults: :class:`stele.config.ConsumerConfig`.
     """
@@ -37,13 +49,68 @@ class Consumer(Face):
         self._ahead: deque[ConsumerRecord] = deque()  # polled by the iterator and not returned yet
 
     def close(self) -> None:
-        """Release all resources. Idempotent."""
+        """Commit and leave the group, and release all resources. Idempotent."""
         if not self._is_open:
             return
         try:
-            self._run(self._consumer.close())
+            self._put_back()
+            self._run_calling_back(self._consumer.close())
         finally:
             self._is_open = False
+
+    # ------------------------------------------------------------------- subscription
+
+    def subscribe(
+        self,
+        topics: Iterable[str] | re.Pattern[str],
+        *,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read these topics as a member of the group, or all whose whole name a pattern matches.
+
+        The next polls join the group. The listener's functions are called by the thread that calls
+        ``poll``, ``unsubscribe`` or ``close``, and may commit.
+        """
+        self._put_back()
+        names = topics if isinstance(topics, (str, re.Pattern)) else list(topics)
+        called = None if listener is None else self._called_by_the_caller(listener)
+        self._do(lambda: self._consumer.subscribe(names, listener=called))
+
+    def unsubscribe(self) -> None:
+        """Leave the group, having committed, or forget the assigned partitions."""
+        self._put_back()
+        self._run_calling_back(self._consumer.unsubscribe())
+
+    def commit(
+        self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
+    ) -> None:
+        """Commit these offsets for the group, or the positions of all partitions. The offset of a
+        partition is that of the next record to read.
+
+        Raises CommitFailedError if the group has gone on without this member, ApiError,
+        UnreachableError.
+        """
+        self._put_back()
+        self._run(self._consumer.commit(offsets))
+
+    def commit_async(
+        self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
+    ) -> Future[None]:
+        """Begin the same, and do not wait. Commits are made in the order in which they were begun.
+        ``close`` does not wait for them."""
+        self._put_back()
+        return self._begin(self._consumer.commit(offsets))
+
+    def committed(
+        self, partitions: Iterable[tuple[str, int]]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where that is nothing."""
+        return self._run(self._consumer.committed(partitions))
+
+    def group_metadata(self) -> GroupMetadata:
+        return self._do(self._consumer.group_metadata)
+
+    # --------------------------------------------------------------------- assignment
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions from now on. Partitions that stay keep their position."""
@@ -84,7 +151,7 @@ class Consumer(Face):
     def poll(self, max_records: int | None = None, timeout_ms: float = 1000) -> ConsumerRecords:
         """Records of the assigned partitions. Empty after ``timeout_ms`` without any."""
         self._put_back()
-        return self._run(self._consumer.poll(max_records, timeout_ms))
+        return self._run_calling_back(self._consumer.poll(max_records, timeout_ms))
 
     def __iter__(self) -> Self:
         return self
@@ -92,7 +159,7 @@ class Consumer(Face):
     def __next__(self) -> ConsumerRecord:
         """The next record. Waits for it without a limit."""
         while not self._ahead:
-            self._ahead.extend(self._run(self._consumer.poll(timeout_ms=1000)))
+            self._ahead.extend(self._run_calling_back(self._consumer.poll(timeout_ms=1000)))
         return self._ahead.popleft()
 
     def position(self, topic: str, partition: int) -> int:

@@ -7,6 +7,7 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -63,15 +64,19 @@ class Face:
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and wait for it. Ctrl-C cancels it."""
-        if not self._is_open:
-            work.close()
-            raise ClosedError("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        future = self._begin(work)
         try:
             return future.result()
         except BaseException:
             future.cancel()
             raise
+
+    def _begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Run a coroutine on the loop."""
+        if not self._is_open:
+            work.close()
+            raise ClosedError("the client is closed")
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _do(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a plain function on the loop and wait."""

@@ -19,8 +19,9 @@ from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
-from stele import Consumer
+from stele.config import ConsumerConfig
 from stele.errors import ApiError
+from stele.errors import ConfigError as ClientConfigError
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -86,8 +87,9 @@ def unadvertised(*keys: int) -> None:
     assert not {int(each.api.key) for each in SERVED} & set(keys)
 
 
-def no_groups_of_our_own() -> None:
-    assert not hasattr(Consumer, "subscribe")
+def refused_by_our_consumer() -> None:
+    with pytest.raises(ClientConfigError, match="not built"):
+        ConsumerConfig(group_id="g", group_protocol="consumer")
 
 
 def refused_telemetry() -> None:
@@ -125,7 +127,7 @@ def refused_security() -> None:
 
 PROOFS: dict[str, Callable[[], None]] = {
     "groups of the consumer protocol (KIP-848)": lambda: unadvertised(*CONSUMER_PROTOCOL),
-    "groups in our own Python client": no_groups_of_our_own,
+    "the consumer protocol (KIP-848) in our own Python client": refused_by_our_consumer,
     "transactions": lambda: unadvertised(*TRANSACTIONS),
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),

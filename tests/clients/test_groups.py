@@ -5,6 +5,7 @@ Members end with commits, so that what one has read no other reads again.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import shutil
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from stele import Admin, Producer
+from stele import Admin, Consumer, Producer
 
 pytestmark = pytest.mark.processes
 
@@ -167,48 +168,59 @@ def test_a_dead_members_partitions_are_read_by_others(
         assert len(alive.assignment()) == PARTITIONS
 
 
-def test_a_mixed_group_reads_every_record_once(bootstrap: str, create_topic: CreateTopic) -> None:
-    """One member of librdkafka and two of kafka-python share partitions."""
+async def test_a_mixed_group_reads_every_record_once(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    """A member of each client: librdkafka, kafka-python, aiokafka and ours."""
+    from aiokafka import AIOKafkaConsumer
+    from aiokafka.coordinator.assignors.range import RangePartitionAssignor
     from kafka import KafkaConsumer
 
     topic, group = create_topic(partitions=PARTITIONS), new_group()
-    kafka_python = [
-        KafkaConsumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            group_id=group,
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=SESSION_MS,
-            heartbeat_interval_ms=500,
+    settings: Any = {
+        "bootstrap_servers": bootstrap,
+        "group_id": group,
+        "auto_offset_reset": "earliest",
+        "enable_auto_commit": False,
+        "session_timeout_ms": SESSION_MS,
+        "heartbeat_interval_ms": 500,
+    }
+    async with contextlib.AsyncExitStack() as stack:
+        ours = stack.enter_context(Consumer(**settings))
+        ours.subscribe([topic])
+        confluent = stack.enter_context(
+            confluent_member(
+                bootstrap, group, topic, partition_assignment_strategy="range,roundrobin"
+            )
         )
-        for _ in range(2)
-    ]
+        kafka_python = KafkaConsumer(topic, **settings)
+        stack.callback(kafka_python.close)
+        aio = AIOKafkaConsumer(
+            topic, partition_assignment_strategy=[RangePartitionAssignor], **settings
+        )
+        stack.push_async_callback(aio.stop)
+        await aio.start()
+        found: list[list[bytes]] = [[], [], [], []]
 
-    def polling_python(consumer: Any) -> Callable[[], list[bytes]]:
-        return lambda: [
-            record.value for records in consumer.poll(timeout_ms=50).values() for record in records
-        ]
+        async def turn() -> None:
+            """Whoever polls blocks the others for a moment."""
+            found[0] += [each.value or b"" for each in ours.poll(timeout_ms=50)]
+            found[1] += polling(confluent)()
+            for records in kafka_python.poll(timeout_ms=50).values():
+                found[2] += [each.value for each in records]
+            for records in (await aio.getmany(timeout_ms=50)).values():
+                found[3] += [each.value for each in records]
 
-    try:
-        with confluent_member(
-            bootstrap, group, topic, partition_assignment_strategy="range,roundrobin"
-        ) as confluent:
-            members = [polling(confluent), *map(polling_python, kafka_python)]
-            deadline = time.monotonic() + WITHIN_S
-            while {len(confluent.assignment())} | {len(m.assignment()) for m in kafka_python} != {
-                2
-            }:
-                assert time.monotonic() < deadline, "the partitions were not shared"
-                for polled in members:
-                    assert polled() == []
+        async with asyncio.timeout(WITHIN_S):
+            members = (ours, confluent, kafka_python, aio)
+            while sorted(len(each.assignment()) for each in members) != [1, 1, 2, 2]:
+                await turn()
+            assert found == [[], [], [], []]
             values = fill(bootstrap, topic, 60)
-            found = read(members, len(values))
-            assert sorted(itertools.chain(*found)) == sorted(values)
-            assert [len(each) for each in found] == [20, 20, 20]
-    finally:
-        for consumer in kafka_python:
-            consumer.close()
+            while sum(map(len, found)) < len(values):
+                await turn()
+        assert sorted(itertools.chain(*found)) == sorted(values)
+        assert sorted(map(len, found)) == [10, 10, 20, 20]
 
 
 async def test_aiokafka_reads_in_a_group_and_goes_on(

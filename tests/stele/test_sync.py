@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
 import stele
+from stele.consumer.group.listener import RebalanceListener, call
 from stele.errors import ClosedError, ConfigError, DeliveryTimeoutError, UnreachableError
+from stele.ids import TopicPartition
 from stele.records import RecordMetadata
 from stele.sync import Delivery
+from stele.sync.calls_back import CallsBack
 
 METADATA = RecordMetadata("t", 0, 5, 1)
 
@@ -66,3 +70,57 @@ def test_bad_options_and_closing_twice() -> None:
     producer.close()
     with pytest.raises(ClosedError):
         producer.send("t", b"1")
+
+
+class _CalledBack(CallsBack):
+    """Calls its user's function from the loop, as a consumer does in a rebalance."""
+
+    def close(self) -> None:
+        self._is_open = False
+
+    def rebalance(self, on_partitions_assigned: Callable[[list[TopicPartition]], None]) -> str:
+        listener = self._called_by_the_caller(RebalanceListener(on_partitions_assigned))
+
+        async def work() -> str:
+            await call(listener.on_partitions_assigned, [TopicPartition("t", 1)])
+            return "done"
+
+        return self._run_calling_back(work())
+
+    def look(self) -> int:
+        return self._do(lambda: 7)
+
+
+def test_a_listener_runs_in_the_thread_that_called_and_may_call_the_client() -> None:
+    client = _CalledBack()
+    heard: list[object] = []
+
+    def listener(partitions: list[TopicPartition]) -> None:
+        heard.extend((partitions, threading.current_thread(), client.look()))
+
+    assert client.rebalance(listener) == "done"
+    assert heard == [[("t", 1)], threading.current_thread(), 7]
+
+
+def test_what_a_listener_raises_comes_out_of_the_call() -> None:
+    client = _CalledBack()
+
+    def fail(partitions: list[TopicPartition]) -> None:
+        raise ValueError("mine")
+
+    def interrupt(partitions: list[TopicPartition]) -> None:
+        raise KeyboardInterrupt
+
+    def poll_again(partitions: list[TopicPartition]) -> None:
+        client.rebalance(fail)
+
+    with pytest.raises(ValueError, match="mine"):
+        client.rebalance(fail)
+    with pytest.raises(KeyboardInterrupt):
+        client.rebalance(interrupt)
+    with pytest.raises(RuntimeError, match="cannot poll"):
+        client.rebalance(poll_again)
+    assert client.rebalance(lambda partitions: None) == "done"
+    client.close()
+    with pytest.raises(ClosedError):
+        client.rebalance(fail)

@@ -1,0 +1,216 @@
+"""A consumer's group: what happens to its partitions while the application polls.
+
+The application hears of partitions only within its own calls, and reads them only between. So it
+never handles a record of a partition that another member owns already, unless it was too slow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from stele.cluster.view import ClusterView
+from stele.config import ConsumerConfig
+from stele.consumer.assigned import AssignedPartitions
+from stele.consumer.group.assignors import ASSIGNORS
+from stele.consumer.group.coordinator import Coordinator
+from stele.consumer.group.listener import OnPartitions, RebalanceListener, call
+from stele.consumer.group.member import GroupMember
+from stele.consumer.group.membership import Membership, State
+from stele.consumer.group.offsets import GroupOffsets
+from stele.consumer.group.requests import OffsetAndMetadata, Standing
+from stele.consumer.group.topic_choice import TopicChoice
+from stele.errors import CommitFailedError, ErrorCode, SteleError
+from stele.ids import TopicPartition
+
+LAST_COMMIT_S: Final = 10.0
+"""How long giving partitions up waits for their commit."""
+
+
+class GroupMetadata(NamedTuple):
+    """As whom a consumer speaks to its group."""
+
+    group_id: str
+    generation_id: int  # -1: it is no member
+    member_id: str
+    group_instance_id: str | None
+
+
+class ConsumerGroup:
+    """Also for a consumer that names its partitions itself and only keeps offsets in the group."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        view: ClusterView,
+        coordinator: Coordinator,
+        group_id: str,
+        reader: AssignedPartitions,
+    ) -> None:
+        self.is_subscribed = False
+        self._config = config
+        self._view = view
+        self._coordinator = coordinator
+        self._group_id = group_id
+        self._reader = reader
+        self._listener = RebalanceListener()
+        assignors = [ASSIGNORS[each] for each in config.strategies]
+        self._membership = Membership(assignors, config.group_instance_id)
+        self._member = GroupMember(config, view, coordinator, self._membership, reader.announce)
+        self._offsets = GroupOffsets(
+            config, view, coordinator, reader.positions, self._membership.on_told, reader.announce
+        )
+        self._is_rebalancing = False  # an application's function is being called
+
+    # ------------------------------------------------------------------------ subscription
+
+    def subscribe(self, choice: TopicChoice, listener: RebalanceListener | None) -> None:
+        self.is_subscribed = True
+        self._listener = listener or RebalanceListener()
+        self._member.subscribe(choice)
+
+    async def unsubscribe(self, reason: str) -> None:
+        """Give all partitions up, and leave the group."""
+        if not self.is_subscribed:
+            return
+        owned, is_lost = self._membership.owned, not self._membership.standing.is_member
+        try:
+            await self._give_up(owned, is_lost=is_lost)
+        finally:
+            self.is_subscribed = False
+            await self._member.leave(reason)
+
+    async def close(self) -> None:
+        """Leave the group, having committed. A consumer that only keeps offsets commits, too."""
+        try:
+            if self.is_subscribed:
+                await self.unsubscribe("the consumer was closed")
+            else:
+                await self._commit_at_once(list(self._reader.positions))
+        finally:
+            await self._member.close()
+            await self._offsets.close()
+
+    def metadata(self) -> GroupMetadata:
+        standing = self._membership.standing
+        return GroupMetadata(
+            self._group_id, standing.generation, standing.member_id, standing.instance_id
+        )
+
+    # ------------------------------------------------------------------------ polls
+
+    def poll_begins(self) -> None:
+        if self.is_subscribed:
+            self._member.poll_begins()
+        self._offsets.commit_in_time(self._standing, list(self._reader.positions))
+
+    def poll_ends(self) -> None:
+        self._member.poll_ends()
+
+    def find_starts(self) -> None:
+        """Have partitions that are new begin at their committed offsets."""
+        self._offsets.find_starts()
+
+    async def go_on(self) -> None:
+        """Do what the group asks of the application: called in each turn of a poll.
+
+        Raises what made the membership end, and what the application's functions raise.
+        """
+        self._offsets.find_starts()
+        if not self.is_subscribed or self._is_rebalancing:
+            return
+        member, membership = self._member, self._membership
+        member.start()
+        if member.failure is not None:
+            await self._fail(member.failure)
+        member.consider_metadata()
+        if membership.state is State.ASSIGNED and not member.is_joining:
+            await self._take_share()
+        if member.needs_join:
+            loss = membership.giving_up()
+            try:
+                await self._give_up(loss.partitions, is_lost=loss.is_lost)
+            finally:
+                membership.gave_up(loss)
+            if member.needs_join:  # else the last commit has told something new
+                member.join()
+
+    async def _take_share(self) -> None:
+        membership = self._membership
+        share = membership.share()
+        try:
+            await self._give_up(share.revoked, is_lost=False)
+        finally:
+            membership.released(share)
+        membership.took_share(share)
+        if membership.state is not State.STABLE:
+            return  # the member was removed while it gave partitions up
+        self._reader.take(sorted(share.added))
+        self._offsets.find_starts()
+        await self._call(self._listener.on_partitions_assigned, share.added)
+
+    async def _give_up(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
+        """Commit, tell the application, and stop reading."""
+        names = sorted(partitions)
+        if not names:
+            return
+        revoked, lost = self._listener.on_partitions_revoked, self._listener.on_partitions_lost
+        try:
+            if not is_lost:
+                await self._commit_at_once(names)
+            await self._call((lost or revoked) if is_lost else revoked, names)
+        finally:
+            self._reader.drop(names)
+            self._offsets.forget(names)
+
+    async def _call(
+        self, function: OnPartitions | None, partitions: Iterable[TopicPartition]
+    ) -> None:
+        self._is_rebalancing = True
+        try:
+            await call(function, sorted(partitions))
+        finally:
+            self._is_rebalancing = False
+
+    async def _fail(self, failure: SteleError) -> None:
+        owned = self._membership.owned
+        if owned:
+            loss = self._membership.giving_up()
+            try:
+                await self._give_up(owned, is_lost=True)
+            finally:
+                self._membership.gave_up(loss)
+        raise failure
+
+    # ------------------------------------------------------------------------ offsets
+
+    @property
+    def _standing(self) -> Standing:
+        """As whom it commits. A consumer that is no member commits for a group without any."""
+        return self._membership.standing if self.is_subscribed else Standing()
+
+    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
+        """What earlier polls returned, unless offsets are given.
+
+        Raises CommitFailedError, FencedInstanceError, ApiError, UnreachableError.
+        """
+        standing = self._standing
+        if offsets is None:
+            offsets = self._offsets.consumed(self._reader.positions)
+        if not offsets:
+            return
+        if self.is_subscribed and not standing.is_member:
+            raise CommitFailedError(
+                ErrorCode.UNKNOWN_MEMBER_ID,
+                f"nothing was committed: the consumer is no member of group {self._group_id} now; "
+                "poll until it has partitions again",
+            )
+        await self._offsets.commit(standing, dict(offsets))
+
+    async def _commit_at_once(self, partitions: Iterable[TopicPartition]) -> None:
+        await self._offsets.commit_at_once(self._standing, partitions, LAST_COMMIT_S)
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        return await self._offsets.committed(partitions)

@@ -1,0 +1,280 @@
+"""Keeps a membership alive, whatever the application does between its polls.
+
+Two tasks run: one sends heartbeats, the other one joins. They stop where the application must be
+told something, and announce it. The next poll goes on there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from stele.cluster.view import ClusterView
+from stele.cluster.waiting import client_backoff
+from stele.config import ConsumerConfig
+from stele.consumer.group.coordinator import Coordinator
+from stele.consumer.group.membership import FATAL, Membership, State
+from stele.consumer.group.requests import Standing
+from stele.consumer.group.topic_choice import TopicChoice
+from stele.error_meanings import explain
+from stele.errors import (
+    ApiError,
+    ErrorCode,
+    FencedInstanceError,
+    SteleError,
+    UnreachableError,
+)
+
+log = logging.getLogger(__name__)
+
+LEAVE_S: Final = 5.0
+"""How long a consumer that closes tries to leave. If it fails, its session ends some time later."""
+
+
+class GroupMember:
+    """``announce`` is called when the next poll has something to do."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        view: ClusterView,
+        coordinator: Coordinator,
+        membership: Membership,
+        announce: Callable[[], None],
+    ) -> None:
+        self.membership = membership
+        self.failure: SteleError | None = None  # poll raises it; the member does nothing more
+        self.waits_for = ""  # why the join is not over, in words
+        self._config = config
+        self._view = view
+        self._clock = view.world.clock
+        self._coordinator = coordinator
+        self._announce = announce
+        self._choice: TopicChoice | None = None
+        self._metadata_is_news = False
+        self._joining: asyncio.Task[None] | None = None
+        self._heart: asyncio.Task[None] | None = None
+        self._polled_at = self._clock.monotonic()
+        self._is_polling = False
+        view.on_change.append(self._metadata_changed)
+
+    # ---------------------------------------------------------------------- the application
+
+    def subscribe(self, choice: TopicChoice) -> None:
+        self._choice = choice
+        self.failure = None
+        # What a pattern means is found before the member joins, or at the next heartbeat.
+        self.membership.subscribe(choice.names or self.membership.subscription)
+
+    def poll_begins(self) -> None:
+        self._is_polling = True
+
+    def poll_ends(self) -> None:
+        self._is_polling = False
+        self._polled_at = self._clock.monotonic()
+
+    def start(self) -> None:
+        if self._heart is None:
+            self._heart = asyncio.get_running_loop().create_task(self._beat())
+
+    @property
+    def is_joining(self) -> bool:
+        return self._joining is not None and not self._joining.done()
+
+    @property
+    def needs_join(self) -> bool:
+        """Whether the application must give partitions up, and then ``join``."""
+        return self.failure is None and not self.is_joining and self.membership.needs_join
+
+    def join(self) -> None:
+        self._joining = asyncio.get_running_loop().create_task(self._join())
+
+    def consider_metadata(self) -> None:
+        """Have the leader assign anew if the topics have other partitions now."""
+        if self._metadata_is_news and self.membership.state is State.STABLE:
+            self._metadata_is_news = False
+            self.membership.metadata_changed(self._partition_counts())
+
+    async def leave(self, reason: str) -> None:
+        """Leave the group, unless the member is static: its session keeps its place. Partitions
+        must have been given up."""
+        await self._stop()
+        await self._leave(reason)
+        self.membership.unsubscribe()
+
+    async def _leave(self, reason: str) -> None:
+        standing = self.membership.leave()
+        if not standing.member_id or standing.instance_id is not None:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._coordinator.leave(standing, reason)
+        except (TimeoutError, SteleError) as error:
+            log.warning("group %s was not left: %s", self._config.group_id, error)
+
+    async def close(self) -> None:
+        await self._stop()
+        if self._metadata_changed in self._view.on_change:
+            self._view.on_change.remove(self._metadata_changed)
+
+    async def _stop(self) -> None:
+        tasks = [each for each in (self._joining, self._heart) if each is not None]
+        self._joining = self._heart = None
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # ---------------------------------------------------------------------------- joining
+
+    async def _join(self) -> None:
+        """Join until there is a share, or the application must give something up first."""
+        backoff = client_backoff(self._config, self._view.world)
+        try:
+            while self.membership.needs_join and not self.membership.giving_up().partitions:
+                try:
+                    if await self._join_once():
+                        backoff.reset()
+                        continue
+                except UnreachableError as error:
+                    self.waits_for = str(error)
+                except ApiError as error:
+                    if not error.code.retriable:
+                        raise
+                    self.waits_for = str(error)
+                pause_s = backoff.next_s()
+                if backoff.failures > 2:
+                    self._view.waiting.say(f"joining: {self.waits_for}", "joining a group")
+                await asyncio.sleep(pause_s)
+        except SteleError as error:
+            self.failure = error
+        except Exception as error:
+            log.error("the consumer's group stops because of a bug in it", exc_info=error)
+            self.failure = SteleError(f"a bug in the consumer, see the log: {error!r}")
+        finally:
+            self.waits_for = ""
+            self._announce()
+
+    async def _join_once(self) -> bool:
+        """Whether there was progress; if not, the next attempt is better made a little later."""
+        membership = self.membership
+        await self._choose_topics()
+        join = membership.join_request()
+        self.waits_for = "the other members join"
+        try:
+            joined = await self._coordinator.join(join)
+        except SteleError:
+            membership.on_lost(join.standing)
+            raise
+        membership.on_join(join, joined)
+        if joined.error is ErrorCode.MEMBER_ID_REQUIRED:
+            return True
+        self._check(joined.error, joined.message)
+        if membership.state is not State.SYNCING:
+            return False
+        standing = membership.standing
+        try:
+            sync = membership.sync_request(await self._learned_partition_counts())
+            self.waits_for = "the group's leader assigns the partitions"
+            synced = await self._coordinator.sync(sync)
+        except SteleError:
+            membership.on_lost(standing)
+            raise
+        membership.on_sync(sync, synced)
+        self._check(synced.error, synced.message)
+        # After a share, the loop ends. A rebalance that has begun meanwhile is joined at once.
+        return synced.error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def _check(self, code: ErrorCode, message: str) -> None:
+        """Raises ApiError for what cannot be mended by joining again."""
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            raise FencedInstanceError(self._config.group_instance_id or "")
+        if code in FATAL:
+            reason = message or explain(code)
+            raise ApiError(code, f"group {self._config.group_id} cannot be joined: {reason}")
+        if code is not ErrorCode.NONE:
+            self.waits_for = f"the coordinator answers {code.name}"
+
+    async def _choose_topics(self) -> None:
+        if self._choice is not None and self._choice.is_due(self._clock.monotonic()):
+            self.membership.subscribe(await self._choice.found())
+
+    async def _learned_partition_counts(self) -> dict[str, int]:
+        """The partitions of all topics that are to be assigned, as they are now."""
+        for topic in self.membership.topics:
+            self._view.want(topic)
+        if self.membership.is_leader:
+            await self._view.refresh()
+        self._metadata_is_news = True
+        return self._partition_counts()
+
+    def _partition_counts(self) -> dict[str, int]:
+        known = ((name, self._view.topic(name)) for name in self.membership.topics)
+        return {name: len(topic.partitions) for name, topic in known if topic is not None}
+
+    def _metadata_changed(self) -> None:
+        self._metadata_is_news = True
+        self._announce()
+
+    # -------------------------------------------------------------------------- heartbeats
+
+    async def _beat(self) -> None:
+        """Heartbeats go on while the application handles records, for as long as it may."""
+        backoff = client_backoff(self._config, self._view.world)
+        pause_s = self._config.heartbeat_interval_ms / 1000
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = self._config.heartbeat_interval_ms / 1000
+            if self._polls_too_rarely():
+                await self._leave_unattended()
+                continue
+            if not self.membership.may_heartbeat:
+                continue
+            standing = self.membership.standing
+            try:
+                await self._look_around()
+                self._heard(standing, await self._coordinator.heartbeat(standing))
+                backoff.reset()
+            except SteleError as error:
+                pause_s = min(pause_s, backoff.next_s())
+                self._view.waiting.say(f"heartbeat: {error}", "heartbeat")
+
+    def _heard(self, standing: Standing, code: ErrorCode) -> None:
+        if code is ErrorCode.NONE:
+            return
+        self.membership.on_told(standing, code)
+        if code is ErrorCode.FENCED_INSTANCE_ID and standing != self.membership.standing:
+            self.failure = FencedInstanceError(self._config.group_instance_id or "")
+        self._announce()
+
+    async def _look_around(self) -> None:
+        """Look again for what a pattern means, and for topics that were missing."""
+        await self._choose_topics()
+        if any(self._view.topic_error(name) for name in self.membership.topics):
+            self._view.refresh_soon()
+        if self.membership.needs_join:
+            self._announce()
+
+    def _polls_too_rarely(self) -> bool:
+        if self._is_polling or not self.membership.standing.member_id:
+            return False
+        ago_s = self._clock.monotonic() - self._polled_at
+        return ago_s * 1000 > self._config.max_poll_interval_ms
+
+    async def _leave_unattended(self) -> None:
+        """The application does not poll. Its partitions go to others, and it hears so when it
+        polls again."""
+        if self._joining is not None:
+            self._joining.cancel()
+            await asyncio.gather(self._joining, return_exceptions=True)
+        reason = (
+            f"the application has not polled for max_poll_interval_ms="
+            f"{self._config.max_poll_interval_ms}"
+        )
+        self._view.waiting.say(
+            f"leaving group {self._config.group_id}: {reason}; poll more often, poll fewer records "
+            "(max_poll_records), or allow more time",
+            "unattended",
+        )
+        await self._leave(reason)

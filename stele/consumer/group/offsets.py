@@ -1,0 +1,242 @@
+"""Commits of a group's offsets, and where its members begin to read."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from stele.cluster.view import ClusterView
+from stele.cluster.waiting import client_backoff
+from stele.config import ConsumerConfig
+from stele.consumer.group.coordinator import Coordinator
+from stele.consumer.group.requests import CommittedOffset, OffsetAndMetadata, Standing
+from stele.consumer.positions import PartitionPosition
+from stele.errors import (
+    ApiError,
+    CommitFailedError,
+    ErrorCode,
+    FencedInstanceError,
+    SteleError,
+    UnreachableError,
+)
+from stele.ids import TopicPartition
+
+log = logging.getLogger(__name__)
+
+Offsets = dict[TopicPartition, OffsetAndMetadata]
+AnswerT = TypeVar("AnswerT")
+
+_LEFT_BEHIND: Final = {
+    ErrorCode.ILLEGAL_GENERATION: "the group has gone on without this member",
+    ErrorCode.UNKNOWN_MEMBER_ID: "the group has removed this member",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group is being rebalanced: poll, and commit what is "
+    "still assigned",
+}
+_TOO_SLOW: Final = (
+    "; if handling the records takes long, poll fewer of them (max_poll_records) or allow more "
+    "time (max_poll_interval_ms)"
+)
+
+
+class GroupOffsets:
+    """``told`` hears the errors of commits, with whom they were told."""
+
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        view: ClusterView,
+        coordinator: Coordinator,
+        positions: Mapping[TopicPartition, PartitionPosition],
+        told: Callable[[Standing, ErrorCode], None],
+        announce: Callable[[], None],
+    ) -> None:
+        self._config = config
+        self._view = view
+        self._coordinator = coordinator
+        self._positions = positions
+        self._told = told
+        self._announce = announce
+        # A later commit must not be overtaken by an earlier one.
+        self._turn = asyncio.Lock()
+        self._committed: Offsets = {}  # by this consumer, of what it reads
+        self._next_auto_commit = view.world.clock.monotonic() + self._interval_s
+        self._auto_commit: asyncio.Task[None] | None = None
+        self._looking_up: asyncio.Task[None] | None = None
+        self.waits_for = ""  # why positions are not known yet, in words
+
+    @property
+    def _interval_s(self) -> float:
+        return self._config.auto_commit_interval_ms / 1000
+
+    # ------------------------------------------------------------------------ commits
+
+    def consumed(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        """Where the application is in partitions that it reads."""
+        found: Offsets = {}
+        for name in partitions:
+            position = self._positions.get(name)
+            if position is not None and position.offset is not None:
+                found[name] = OffsetAndMetadata(position.offset, position.consumed_epoch)
+        return found
+
+    async def commit(self, standing: Standing, offsets: Offsets) -> None:
+        """Commit as the member that the consumer was when it was asked to.
+
+        Raises CommitFailedError, FencedInstanceError, ApiError.
+        """
+        async with self._turn:
+            left = dict(offsets)
+
+            async def attempt() -> None:
+                if left:
+                    for each in await self._coordinator.commit(standing, left):
+                        if each.error is ErrorCode.NONE:
+                            self._committed[each.partition] = left.pop(each.partition)
+                            continue
+                        self._told(standing, each.error)
+                        raise self._refusal(each)
+
+            await self._keep_trying(attempt, f"committing offsets of {self._config.group_id}")
+
+    def _refusal(self, told: CommittedOffset) -> ApiError:
+        code = told.error
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            return FencedInstanceError(self._config.group_instance_id or "")
+        if code in _LEFT_BEHIND:
+            return CommitFailedError(
+                code, f"nothing was committed: {_LEFT_BEHIND[code]}{_TOO_SLOW}"
+            )
+        return ApiError(code, f"the offset of {told.partition} was not committed")
+
+    async def _keep_trying(self, attempt: Callable[[], Awaitable[AnswerT]], what: str) -> AnswerT:
+        timeout_s = self._config.default_api_timeout_ms / 1000
+        return await self._view.keep_asking(attempt, what, timeout_s)
+
+    def commit_in_time(self, standing: Standing, partitions: Iterable[TopicPartition]) -> None:
+        """At a poll: commit what earlier polls returned, if it is time. Does not wait."""
+        now = self._view.world.clock.monotonic()
+        if now < self._next_auto_commit or not self._config.enable_auto_commit:
+            return
+        if self._auto_commit is None or self._auto_commit.done():
+            self._next_auto_commit = now + self._interval_s
+            offsets = self._news(partitions)
+            if offsets:
+                commit = self._auto_committed(standing, offsets)
+                self._auto_commit = asyncio.get_running_loop().create_task(commit)
+
+    async def commit_at_once(
+        self, standing: Standing, partitions: Iterable[TopicPartition], timeout_s: float
+    ) -> None:
+        """Commit what was returned, before it is given up. A failure is logged: the records are
+        read again."""
+        offsets = self._news(partitions)
+        if not self._config.enable_auto_commit or not offsets:
+            return
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._auto_committed(standing, offsets)
+        except TimeoutError:
+            log.warning("%s was not committed in time: %s", offsets, self._coordinator.where)
+
+    def _news(self, partitions: Iterable[TopicPartition]) -> Offsets:
+        return {
+            name: each
+            for name, each in self.consumed(partitions).items()
+            if self._committed.get(name) != each
+        }
+
+    async def _auto_committed(self, standing: Standing, offsets: Offsets) -> None:
+        try:
+            await self.commit(standing, offsets)
+        except SteleError as error:
+            log.warning("offsets were not committed: %s", error)
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """The consumer does not read them any more."""
+        for name in partitions:
+            self._committed.pop(name, None)
+
+    # ------------------------------------------------------------------------ positions
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata | None]:
+        """What the group has committed; None where that is nothing. Raises ApiError."""
+        names = list(partitions)
+
+        async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
+            found = await self._coordinator.committed(names) if names else []
+            for each in found:
+                if each.error is not ErrorCode.NONE:
+                    raise ApiError(
+                        each.error, f"the committed offset of {each.partition} is not told"
+                    )
+            return {each.partition: each.committed for each in found}
+
+        return await self._keep_trying(attempt, f"committed offsets of {self._config.group_id}")
+
+    def find_starts(self) -> None:
+        """Have partitions that await their committed offset begin there."""
+        if self._looking_up is not None and not self._looking_up.done():
+            return
+        if any(each.awaits_committed for each in self._positions.values()):
+            self._looking_up = asyncio.get_running_loop().create_task(self._find_starts())
+
+    async def _find_starts(self) -> None:
+        backoff = client_backoff(self._config, self._view.world)
+        while True:
+            waiting = {
+                name: (position, position.generation)
+                for name, position in self._positions.items()
+                if position.awaits_committed
+            }
+            if not waiting:
+                break
+            try:
+                found = await self._coordinator.committed(list(waiting))
+            except (UnreachableError, ApiError) as error:
+                self.waits_for = str(error)
+                if isinstance(error, ApiError) and not error.code.retriable:
+                    self._fail(waiting, error)
+            else:
+                for each in found:
+                    self._take_start(each, *waiting[each.partition])
+            self._announce()
+            if any(each.awaits_committed for each in self._positions.values()):
+                pause_s = backoff.next_s()
+                if backoff.failures > 2:
+                    self._view.waiting.say(f"committed offsets: {self.waits_for}", "committed")
+                await asyncio.sleep(pause_s)
+        self.waits_for = ""
+
+    def _take_start(
+        self, told: CommittedOffset, position: PartitionPosition, generation: int
+    ) -> None:
+        if position.generation != generation or not position.awaits_committed:
+            return  # the application has sought, or the partition was given up
+        if told.error.retriable:
+            self.waits_for = f"{told.partition}: the coordinator answers {told.error.name}"
+        elif told.error is not ErrorCode.NONE:
+            text = f"the committed offset of {told.partition} is not told"
+            position.awaits_committed = False
+            position.error = ApiError(told.error, text)
+        elif told.committed is None:
+            position.awaits_committed = False  # auto_offset_reset decides
+        else:
+            position.seek(told.committed.offset, told.committed.leader_epoch)
+
+    def _fail(
+        self, waiting: Mapping[TopicPartition, tuple[PartitionPosition, int]], error: ApiError
+    ) -> None:
+        for position, generation in waiting.values():
+            if position.generation == generation and position.awaits_committed:
+                position.awaits_committed = False
+                position.error = error
+
+    async def close(self) -> None:
+        tasks = [each for each in (self._auto_commit, self._looking_up) if each is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

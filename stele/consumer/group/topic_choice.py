@@ -1,0 +1,42 @@
+"""Which topics a subscription means: named ones, or all whose name a pattern matches."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from stele.cluster.view import ClusterView
+from stele.wire.v1 import data_pb2
+
+INTERNAL_PREFIX = "__"
+
+
+class TopicChoice:
+    """``names`` are the named topics; None for a pattern, which must match the whole name of a
+    topic. Internal topics must be named."""
+
+    def __init__(self, topics: Iterable[str] | re.Pattern[str], view: ClusterView) -> None:
+        self._view = view
+        self._pattern = topics if isinstance(topics, re.Pattern) else None
+        self.names = None if isinstance(topics, re.Pattern) else frozenset(topics)
+        self._looked_at: float | None = None
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether the topics must be looked up again."""
+        if self._pattern is None:
+            return False
+        age_s = self._view.config.metadata_max_age_ms / 1000
+        return self._looked_at is None or now_s - self._looked_at >= age_s
+
+    async def found(self) -> frozenset[str]:
+        """The topics that match now. Raises UnreachableError."""
+        if self._pattern is None:
+            return self.names or frozenset()
+        answer = await self._view.ask_any(
+            "/stele.v1.Data/Metadata",
+            data_pb2.MetadataRequest(),
+            data_pb2.MetadataResponse.FromString,
+        )
+        self._looked_at = self._view.world.clock.monotonic()
+        names = (each.name for each in answer.topics if not each.name.startswith(INTERNAL_PREFIX))
+        return frozenset(each for each in names if self._pattern.fullmatch(each))

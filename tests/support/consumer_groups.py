@@ -1,0 +1,96 @@
+"""Clients of one simulated node whose consumers are members of groups."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from stele.admin.admin import NewTopic
+from stele.aio import Admin, Consumer, Producer
+from stele.config import ClientWorld
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord
+from tests.support.one_node import HOST, OneNode, ask, run_node
+from world.world import World
+
+BOOTSTRAP = f"{HOST}:9092"
+GROUP = "readers"
+WITHIN_S = 120.0
+"""Of virtual time."""
+
+
+class Clients:
+    """What a scenario gets. ``waits``: what clients said while they waited."""
+
+    def __init__(self, machine: OneNode, world: World) -> None:
+        self.machine = machine
+        self._options: dict[str, Any] = {
+            "world": ClientWorld(world.clock, world.network, world.rng)
+        }
+        self.waits: list[str] = []
+
+    def consumer(self, **options: Any) -> Consumer:
+        defaults: dict[str, Any] = {
+            "group_id": GROUP,
+            "auto_offset_reset": "earliest",
+            "on_wait": self.waits.append,
+            "session_timeout_ms": 10_000,
+            "heartbeat_interval_ms": 1_000,
+        }
+        return Consumer(BOOTSTRAP, **{**self._options, **defaults, **options})
+
+    async def create(self, name: str = "t", partitions: int = 4) -> None:
+        async with Admin(BOOTSTRAP, **self._options) as admin:
+            await admin.create_topics([NewTopic(name, partitions, 1)])
+
+    async def grow(self, name: str, partitions: int) -> None:
+        async with Admin(BOOTSTRAP, **self._options) as admin:
+            await admin.create_partitions({name: partitions})
+
+    async def fill(self, count: int, name: str = "t", partitions: int = 4, first: int = 0) -> None:
+        async with Producer(BOOTSTRAP, **self._options) as producer:
+            for number in range(first, first + count):
+                await producer.send(name, b"%d" % number, partition=number % partitions)
+
+
+async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """Poll until so many records came."""
+    found: list[ConsumerRecord] = []
+    async with asyncio.timeout(WITHIN_S):
+        while len(found) < count:
+            found += await consumer.poll(timeout_ms=500)
+    return found
+
+
+async def until(condition: Callable[[], bool], *polled: Consumer) -> list[ConsumerRecord]:
+    """Poll these consumers in turn until the condition holds. Returns the records."""
+    found: list[ConsumerRecord] = []
+    async with asyncio.timeout(WITHIN_S):
+        while not condition():
+            for each in polled:
+                found += await each.poll(timeout_ms=100)
+            await asyncio.sleep(0.01)
+    return found
+
+
+def partitions(*numbers: int, topic: str = "t") -> list[TopicPartition]:
+    return [TopicPartition(topic, number) for number in numbers]
+
+
+def numbers(records: list[ConsumerRecord]) -> list[int]:
+    return sorted(int(each.value or b"") for each in records)
+
+
+def on_a_node(scenario: Callable[[Clients], Awaitable[None]], **settings: str) -> None:
+    async def run(machine: OneNode) -> None:
+        quick = {
+            "offsets_topic_replication_factor": "1",
+            "offsets_topic_num_partitions": "3",
+            "group_initial_rebalance_delay_ms": "100",
+        }
+        await machine.start(**{**quick, **settings})
+        await ask(machine, lambda world: scenario(Clients(machine, world)))
+        assert await machine.stop()
+
+    run_node(run)
