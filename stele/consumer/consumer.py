@@ -249,6 +249,27 @@ class Consumer:
             if (error := position.stopped_by) is not None and not position.paused:
                 raise error
 
+    def why(self, *partitions: PartitionArgument) -> dict[TopicPartition, str]:
+        """For each partition one line that says why it gives no records now. Without arguments: of
+        all assigned partitions, and of each subscribed topic of which none is assigned, under the
+        partition -1."""
+        self._check_open()
+        group = self._group
+        rebalance = "" if group is None else group.why()
+        waits_for = "" if group is None else group.start_waits_for
+        names = [TopicPartition(*each) for each in partitions] or list(self._positions)
+        reasons = {}
+        for name in names:
+            position = self._positions.get(name)
+            if position is None:
+                reasons[name] = _and("not assigned to this consumer", rebalance)
+            else:
+                reasons[name] = _and(self._fetcher.why(position, waits_for), rebalance)
+        if group is not None and not partitions:
+            for topic in group.topics - {name.topic for name in self._positions}:
+                reasons[TopicPartition(topic, -1)] = _and("no partition is assigned", rebalance)
+        return reasons
+
     # ------------------------------------------------------------------------ commits
 
     async def commit(
@@ -382,6 +403,10 @@ def _offsets(
         if each.offset < 0:
             raise ConfigError(f"the offset {each.offset} of {name} must not be negative")
     return given
+
+
+def _and(reason: str, rebalance: str) -> str:
+    return f"{reason}; {rebalance}" if rebalance else reason
 
 
 def _look_at(commit: asyncio.Future[None]) -> None:

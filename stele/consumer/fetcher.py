@@ -14,6 +14,7 @@ from stele.cluster.view import ClusterView, Leader, error_code
 from stele.config import ConsumerConfig
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
+from stele.consumer.reasons import Surroundings, why_idle
 from stele.errors import (
     ApiError,
     ErrorCode,
@@ -214,6 +215,7 @@ class Fetcher:
             topic = self._view.topic(name.topic)
             topic_id = topic.topic_id if topic else b""
             position.in_flight = True
+            position.sent_to, position.sent_at = broker_id, now
             last_epoch = position.last_fetched_epoch(topic_id)
             asked_as = Leader(broker_id, leader.epoch)
             is_nearby = broker_id != leader.broker_id
@@ -231,6 +233,21 @@ class Fetcher:
             )
         patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         self._requests.ask(broker_id, request, items, now + patience_ms / 1000)
+
+    def why(self, position: PartitionPosition, committed_waits_for: str) -> str:
+        """Why the partition gives no records now, in one line."""
+        now = self._clock.monotonic()
+        name = position.partition
+        leader = self._view.leader(name)
+        buffered = sum(each.buffered_bytes for each in self._positions.values())
+        around = Surroundings(
+            leader,
+            self._view.topic_error(name.topic),
+            now if leader is None else self._requests.ready_at(leader.broker_id, now),
+            committed_waits_for,
+            buffered >= self._config.prefetch_bytes,
+        )
+        return why_idle(position, around, now)
 
     # ------------------------------------------------------------------------ answers
 

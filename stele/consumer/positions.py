@@ -49,6 +49,8 @@ class PartitionPosition:
         self.awaits_committed = False
         self.paused = False
         self.in_flight = False
+        self.sent_to = -1  # the broker that was asked last, and when
+        self.sent_at = 0.0
         self.error: SteleError | None = None  # poll raises it until a seek
         self.high_watermark = -1
         # Since when the partition does not exist; None if it does.

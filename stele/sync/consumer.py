@@ -81,6 +81,10 @@ class Consumer(CallsBack):
         self._put_back()
         self._run_calling_back(self._consumer.unsubscribe())
 
+    def why(self, *partitions: tuple[str, int]) -> dict[TopicPartition, str]:
+        """As ``stele.aio.Consumer.why``."""
+        return self._do(self._consumer.why, *partitions)
+
     def commit(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
     ) -> None:

@@ -182,6 +182,37 @@ class ConsumerGroup:
                 self._membership.gave_up(loss)
         raise failure
 
+    # ------------------------------------------------------------------------ reasons
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """Those that it is subscribed to."""
+        return self._membership.subscription
+
+    @property
+    def start_waits_for(self) -> str:
+        """Why committed offsets are not known yet."""
+        return self._offsets.waits_for
+
+    def why(self) -> str:
+        """Why the partitions are not settled; empty if they are."""
+        member, membership = self._member, self._membership
+        if not self.is_subscribed:
+            return ""
+        if member.failure is not None:
+            return f"the consumer is no member of group {self._group_id}: {member.failure}"
+        where = f"the coordinator is {self._coordinator.where}"
+        if member.is_joining:
+            awaited = member.waits_for or "the request is being sent"
+            return f"group {self._group_id} is rebalancing, waits for: {awaited}; {where}"
+        if membership.state is State.ASSIGNED:
+            return "the group has assigned partitions: poll() takes them"
+        if membership.needs_join:
+            return f"group {self._group_id} must be joined ({membership.reason}): poll() does it"
+        if not membership.owned:
+            return f"the other members of group {self._group_id} have all partitions, or none exist"
+        return ""
+
     # ------------------------------------------------------------------------ offsets
 
     @property

@@ -138,14 +138,16 @@ class GroupMember:
                         backoff.reset()
                         continue
                 except UnreachableError as error:
-                    self.waits_for = str(error)
+                    self.waits_for = f"the coordinator ({error})"
                 except ApiError as error:
                     if not error.code.retriable:
                         raise
-                    self.waits_for = str(error)
+                    self.waits_for = f"the coordinator ({error})"
                 pause_s = backoff.next_s()
                 if backoff.failures > 2:
-                    self._view.waiting.say(f"joining: {self.waits_for}", "joining a group")
+                    self._view.waiting.say(
+                        f"joining a group waits for {self.waits_for}", "joining a group"
+                    )
                 await asyncio.sleep(pause_s)
         except SteleError as error:
             self.failure = error
@@ -161,7 +163,7 @@ class GroupMember:
         membership = self.membership
         await self._choose_topics()
         join = membership.join_request()
-        self.waits_for = "the other members join"
+        self.waits_for = "the other members to join"
         try:
             joined = await self._coordinator.join(join)
         except SteleError:
@@ -176,7 +178,7 @@ class GroupMember:
         standing = membership.standing
         try:
             sync = membership.sync_request(await self._learned_partition_counts())
-            self.waits_for = "the group's leader assigns the partitions"
+            self.waits_for = "the group's leader to assign the partitions"
             synced = await self._coordinator.sync(sync)
         except SteleError:
             membership.on_lost(standing)
@@ -194,7 +196,7 @@ class GroupMember:
             reason = message or explain(code)
             raise ApiError(code, f"group {self._config.group_id} cannot be joined: {reason}")
         if code is not ErrorCode.NONE:
-            self.waits_for = f"the coordinator answers {code.name}"
+            self.waits_for = f"another attempt, since the coordinator answers {code.name}"
 
     async def _choose_topics(self) -> None:
         if self._choice is not None and self._choice.is_due(self._clock.monotonic()):

@@ -303,6 +303,37 @@ def test_the_coordinator_may_be_away_for_a_while() -> None:
     on_a_node(scenario)
 
 
+def test_a_consumer_says_why_its_group_gives_it_nothing() -> None:
+    async def scenario(clients: Clients) -> None:
+        await clients.create("t", 1)
+        names = [("t", -1)]
+        first, second = clients.consumer(), clients.consumer()
+        first.subscribe(["t"])
+        assert list(first.why()) == names
+        assert "must be joined (the subscription changed): poll() does it" in str(first.why())
+        await first.poll(timeout_ms=0)
+        assert "is rebalancing, waits for: " in first.why()["t", -1]  # type: ignore[index]
+        await asyncio.sleep(5)
+        assert first.why()["t", -1] == (  # type: ignore[index]
+            "no partition is assigned; the group has assigned partitions: poll() takes them"
+        )
+        await until(lambda: bool(first.assignment()), first)
+        second.subscribe(["t"])
+        await until(lambda: second.group_metadata().generation_id > 1, first, second)
+        await until(lambda: len(first.assignment() + second.assignment()) == 1, first, second)
+        idle = second if first.assignment() else first
+        assert "the other members of group readers have all partitions" in str(idle.why())
+        fabric = clients.machine.simulation.fabric
+        fabric.cut("client", HOST)
+        await asyncio.sleep(20)
+        assert "the coordinator is" not in str(idle.why())
+        fabric.heal()
+        await first.close()
+        await second.close()
+
+    on_a_node(scenario)
+
+
 def test_what_a_group_cannot_do_is_refused() -> None:
     async def scenario(clients: Clients) -> None:
         consumer = clients.consumer(group_id=None)

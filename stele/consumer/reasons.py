@@ -1,0 +1,78 @@
+"""Why a partition gives a consumer no records at the moment, in words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stele.cluster.view import Leader
+from stele.consumer.positions import EARLIEST, PartitionPosition
+from stele.errors import ErrorCode
+
+
+class Surroundings(NamedTuple):
+    """What the reading of a partition depends on besides its own position. Times are monotonic
+    seconds."""
+
+    leader: Leader | None
+    topic_error: ErrorCode  # of the last metadata
+    broker_ready_at: float  # the leader's broker is sent nothing before this time
+    committed_waits_for: str  # why the committed offset is not known yet
+    is_full: bool  # as much as allowed was fetched, and not polled
+
+
+def why_idle(position: PartitionPosition, around: Surroundings, now: float) -> str:
+    """One line."""
+    if (error := position.stopped_by) is not None:
+        return f"stopped, and poll raises it: {error}"
+    if position.paused:
+        return "paused: resume() reads on"
+    if position.has_buffer:
+        return "there are records: poll() returns them"
+    if position.awaits_committed:
+        return _with("the group's committed offset is looked up", around.committed_waits_for)
+    if position.offset is None:
+        return _without_leader(around, position.retry.reason) or (
+            f"its {'earliest' if position.reset_to == EARLIEST else 'latest'} offset is looked up"
+        )
+    if position.in_flight:
+        return _asked(position, now)
+    return _not_asked(position, around, now)
+
+
+def _asked(position: PartitionPosition, now: float) -> str:
+    ago = f"broker {position.sent_to} was asked {_seconds(now - position.sent_at)} ago"
+    if position.fetch_offset == position.high_watermark:
+        return f"at the end, offset {position.fetch_offset}: {ago} for new records"
+    return _with(
+        f"offset {position.fetch_offset}: {ago}, and has not answered", position.retry.reason
+    )
+
+
+def _not_asked(position: PartitionPosition, around: Surroundings, now: float) -> str:
+    retry, leader = position.retry, around.leader
+    if (reason := _without_leader(around, retry.reason)) or leader is None:
+        return reason
+    if retry.must_wait(leader, now):
+        return f"asked again in {_seconds(retry.at - now)}, after: {retry.reason}"
+    if around.is_full:
+        return "not fetched: prefetch_bytes are fetched of other partitions, and not polled"
+    if around.broker_ready_at > now:
+        wait = _seconds(around.broker_ready_at - now)
+        return _with(f"broker {leader.broker_id} is sent nothing for {wait}", retry.reason)
+    return _with(f"about to be fetched from broker {leader.broker_id}", retry.reason)
+
+
+def _without_leader(around: Surroundings, last: str) -> str:
+    """Empty if there is a leader."""
+    if around.leader is not None:
+        return ""
+    because = f" ({around.topic_error.name})" if around.topic_error else ""
+    return _with(f"its leader is not known{because}", last)
+
+
+def _with(text: str, last: str) -> str:
+    return f"{text}; last: {last}" if last else text
+
+
+def _seconds(duration_s: float) -> str:
+    return f"{duration_s:.1f} s"
