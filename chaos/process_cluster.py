@@ -121,6 +121,7 @@ class ProcessCluster:
     combined: bool = False
     base_port: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
+    has_racks: bool = False  # each broker stands in a rack of its own: rack-101, …
     nodes: dict[int, NodeProcess] = field(default_factory=dict)
     cluster_id: str = ""
 
@@ -270,6 +271,8 @@ class ProcessCluster:
             kafka_port = ports.kafka()
             settings["listeners"] = f"PLAINTEXT://127.0.0.1:{kafka_port}"
             settings["grpc.listeners"] = f"PLAINTEXT://127.0.0.1:{ports.grpc()}"
+            if self.has_racks:
+                settings["broker.rack"] = f"rack-{node_id}"
         settings.update(self.settings)
         self.nodes[node_id] = NodeProcess(node_id, directory, settings, kafka_port, metrics_port)
 

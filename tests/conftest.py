@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from chaos.process_cluster import ProcessCluster
+from metadata.node_settings import RACK_AWARE_SELECTOR
 from stele import Admin, NewTopic
 from tests.support.acceptance import wait_known
 from tests.support.scheduling import FilesInGroups
@@ -67,8 +68,9 @@ def process_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proces
         "auto.create.topics.enable": "false",
         "log.cleaner.backoff.ms": "200",
         "group.initial.rebalance.delay.ms": "100",
+        "replica.selector.class": RACK_AWARE_SELECTOR,
     }
-    cluster = ProcessCluster(directory, settings=settings)
+    cluster = ProcessCluster(directory, settings=settings, has_racks=True)
     asyncio.run(cluster.start())
     yield cluster
     asyncio.run(cluster.stop())
