@@ -18,6 +18,7 @@ from world.world import World
 
 _CONNECT_TIMEOUT_S = 5.0
 _ADMIN_TIMEOUT_S = 30.0
+_LEADER_ALONE, _ANY_REPLICA = 10, 12  # versions of Fetch that followers refuse, and that they serve
 
 
 class Promise(NamedTuple):
@@ -135,22 +136,31 @@ class SimClient:
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted some
                 records, offset = [], answer.log_start_offset
                 continue
-            data = b"".join(bytes(part) for part in _parts(answer.records))
-            for position, header in batches(data):
-                records += [
-                    (record.offset, record.value or b"")
-                    for record in decode(data, position)
-                    if record.offset >= offset
-                ]
-                offset = header.base_offset + header.last_offset_delta + 1
+            found, offset = _records_of(answer, offset)
+            records += found
             if offset >= answer.high_watermark:
                 return records
 
+    async def fetch_from_any(
+        self, topic: str, partition: int, offset: int, *, broker: int
+    ) -> tuple[list[tuple[int, bytes]], int]:
+        """What a broker shows a consumer at ``offset``, whether it leads or follows, as (offset,
+        value), and the offset to go on at. Raises ApiError, OSError."""
+        answer = await self._fetch(topic, partition, offset, broker, version=_ANY_REPLICA)
+        if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return [], answer.log_start_offset
+        return _records_of(answer, offset)
+
     async def _fetch(
-        self, topic: str, partition: int, offset: int, broker: int
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        broker: int,
+        version: int = _LEADER_ALONE,
     ) -> fetch.PartitionData:
         connection = await self.connection(broker)
-        version = connection.version_of(fetch.API, at_most=12)
+        version = connection.version_of(fetch.API, at_most=version)
         request = fetch.FetchRequest(
             max_wait_ms=500,
             min_bytes=1,
@@ -355,6 +365,20 @@ class SimClient:
             connection.close()
         for channel in self._channels.values():
             await channel.close()
+
+
+def _records_of(answer: fetch.PartitionData, offset: int) -> tuple[list[tuple[int, bytes]], int]:
+    """The records from ``offset`` on, and the offset to go on at."""
+    records: list[tuple[int, bytes]] = []
+    data = b"".join(bytes(part) for part in _parts(answer.records))
+    for position, header in batches(data):
+        records += [
+            (record.offset, record.value or b"")
+            for record in decode(data, position)
+            if record.offset >= offset
+        ]
+        offset = header.base_offset + header.last_offset_delta + 1
+    return records, offset
 
 
 def _parts(records: object) -> list[bytes]:

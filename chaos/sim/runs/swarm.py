@@ -24,6 +24,7 @@ from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.laws.retention import RetentionTakesNoMore
+from chaos.sim.work.any_replica import AnyReplicaLoad
 from chaos.sim.work.compacted import CompactedLoad
 from chaos.sim.work.groups import GroupLoad
 from chaos.sim.work.workload import Load, Wear, Workload
@@ -146,6 +147,7 @@ class _Run:
                 wear=Wear.draw(rngs.of("wear")),
                 groups=GroupLoad.draw(rngs.of("groups")),
                 compacted=CompactedLoad.draw(rngs.of("compacted topic")),
+                any_replica=AnyReplicaLoad.draw(rngs.of("any replica")),
             )
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
@@ -287,6 +289,8 @@ class _Run:
         cover.update(self._workload.administration.counts)
         for reader in self._workload.readers:
             cover.update(reader.counts)
+        for consumer in self._workload.any_replica_readers:
+            cover.update(consumer.counts)
         if self._workload.remade is not None:
             cover.update(self._workload.remade.counts)
         if self._workload.groups is not None:

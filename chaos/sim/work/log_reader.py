@@ -13,7 +13,7 @@ from stele.wire.kafka.messages import fetch
 
 Partition = tuple[str, int]
 
-_NAMES_TOPICS = 12  # the last version of Fetch that does
+_LEADER_ALONE = 10  # the last version of Fetch that followers refuse
 _MAX_WAIT_MS = 100
 _PARTITION_BYTES = 1 << 16
 
@@ -79,7 +79,7 @@ class LogReader:
             min_bytes=1,
             topics=[fetch.FetchTopic(topic=name, partitions=each) for name, each in wanted.items()],
         )
-        answer = await self._connections.ask(leader, fetch.API, request, at_most=_NAMES_TOPICS)
+        answer = await self._connections.ask(leader, fetch.API, request, at_most=_LEADER_ALONE)
         if answer.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(answer.error_code))
         found = {}

@@ -21,6 +21,7 @@ from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.administration import Administration
+from chaos.sim.work.any_replica import AnyReplicaLoad, AnyReplicaReader
 from chaos.sim.work.compacted import CompactedLoad, CompactedWork
 from chaos.sim.work.groups import GroupLoad, GroupWork
 from chaos.sim.work.habits import Impatient, Rude, Streamer
@@ -100,6 +101,7 @@ class Load:
     wear: Wear = field(default_factory=Wear)
     groups: GroupLoad = field(default_factory=GroupLoad)
     compacted: CompactedLoad = field(default_factory=CompactedLoad)
+    any_replica: AnyReplicaLoad = field(default_factory=AnyReplicaLoad)
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
@@ -181,6 +183,16 @@ class Workload:
         self.remade = self._remade() if load.wear.remake_pause_s else None
         self.groups = self._group_work() if load.groups.is_there else None
         self.compacted = self._compacted_work() if load.compacted.is_there else None
+        self.any_replica_readers = [
+            AnyReplicaReader(
+                self._client,
+                rngs.of(f"any replica {number}"),
+                sorted(cluster.brokers),
+                self.partitions,
+                lambda topic, number, offset, value: self._read((topic, number, offset), value),
+            )
+            for number in range(load.any_replica.readers)
+        ]
 
     def _compacted_work(self) -> CompactedWork:
         return CompactedWork(
@@ -300,6 +312,10 @@ class Workload:
         if load.admin_pause_s:
             work.append(self.administration.run(load.admin_pause_s, lambda: self._done))
         work += [reader.run(load.read_pause_s, lambda: self._done) for reader in self.readers]
+        work += [
+            reader.run(load.any_replica.pause_s, lambda: self._done)
+            for reader in self.any_replica_readers
+        ]
         if load.stream_pause_s:
             work.append(self._streamer().run(load.exact_producers, lambda: self._done))
         if load.admin_pause_s:

@@ -1,0 +1,65 @@
+"""Consumers that read from any replica, leader or not (KIP-392)."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from chaos.sim.cluster.client import SimClient
+from stele.errors import ApiError
+
+Partition = tuple[str, int]
+Deliver = Callable[[str, int, int, bytes], None]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyReplicaLoad:
+    """How many such consumers there are."""
+
+    readers: int = 0
+    pause_s: float = 0.1
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> AnyReplicaLoad:
+        return cls(rng.choice([0, 0, 1, 2]), rng.choice([0.05, 0.2]))
+
+
+@dataclass(slots=True)
+class AnyReplicaReader:
+    """Reads every partition from its start, each time from a random broker.
+
+    Whatever a replica shows, ``deliver`` gets: what a consumer has read once is committed, and
+    stays in the log for ever.
+    """
+
+    client: SimClient
+    rng: random.Random
+    brokers: Sequence[int]
+    partitions: Sequence[Partition]
+    deliver: Deliver
+    counts: Counter[str] = field(default_factory=Counter)
+    _positions: dict[Partition, int] = field(default_factory=dict)
+
+    async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
+        while not is_done():
+            await asyncio.sleep(self.rng.uniform(0.0, 2.0) * pause_s)
+            await self._read(self.rng.choice(self.partitions), self.rng.choice(self.brokers))
+
+    async def _read(self, place: Partition, broker: int) -> None:
+        topic, partition = place
+        offset = self._positions.get(place, 0)
+        try:
+            records, next_offset = await self.client.fetch_from_any(
+                topic, partition, offset, broker=broker
+            )
+        except (ApiError, OSError):
+            self.counts["reads that replicas refused"] += 1
+            return
+        self.counts["reads from any replica"] += 1
+        self.counts["records read from any replica"] += len(records)
+        for position, value in records:
+            self.deliver(topic, partition, position, value)
+        self._positions[place] = max(offset, next_offset)
