@@ -166,6 +166,12 @@ class BrokerMetrics:
             "state",
             groups.groups_by_state,
         )
+        self._registry.gauges(
+            "stele_groups_by_protocol",
+            "Consumer groups that this broker coordinates, by protocol (group-count).",
+            "protocol",
+            groups.groups_by_protocol,
+        )
         self._registry.gauge(
             "stele_group_partitions",
             "Partitions of __consumer_offsets that this broker coordinates groups of.",

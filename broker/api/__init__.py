@@ -15,6 +15,8 @@ from broker.api import (
     alter_configs,
     alter_partition_reassignments,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -105,6 +107,8 @@ SERVED = (
     describe_cluster.SERVED,
     describe_producers.SERVED,
     unregister_broker.SERVED,
+    consumer_group_heartbeat.SERVED,
+    consumer_group_describe.SERVED,
     list_config_resources.SERVED,
     describe_topic_partitions.SERVED,
 )

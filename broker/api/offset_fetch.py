@@ -53,7 +53,13 @@ async def handle(
             ]
         try:
             told = await group_offsets.fetch(
-                context, caller, group.group_id, asked, require_stable=stable
+                context,
+                caller,
+                group.group_id,
+                asked,
+                require_stable=stable,
+                member_id=group.member_id,
+                member_epoch=group.member_epoch,
             )
         except ApiError as error:
             answered.append(OffsetFetchResponseGroup(group.group_id, error_code=error.code))

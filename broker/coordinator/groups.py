@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
-from broker.coordinator.group.types import DeletedTopic, GroupState
+from broker.coordinator.group.types import DeletedTopic, GroupState, GroupType
+from broker.coordinator.group_metadata import GroupMetadata
 from broker.coordinator.runtime import CoordinatorRuntime, Host
 from metadata.delta import MetadataDelta
-from metadata.image import EMPTY, MetadataImage
+from metadata.image import MetadataImage
 from metadata.internal_topics import GROUP_TOPIC
 from runtime.config.node import NodeConfig
 from stele.ids import TopicPartition
@@ -25,24 +26,23 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
 
     def __init__(self, config: NodeConfig, host: Host, *, clock: Clock, rng: Rng) -> None:
         """``rng`` draws the ids of new members."""
-        # A key that cannot be set yet has its default.
-        keys = (each.name for each in dataclasses.fields(GroupConfig) if hasattr(config, each.name))
+        keys = (each.name for each in dataclasses.fields(GroupConfig))
         group_config = GroupConfig(**{key: getattr(config, key) for key in keys})
 
         def new_uuid() -> str:
             return str(uuid.UUID(bytes=rng.randbytes(16), version=4))
 
-        def topic_id_of(name: str) -> bytes | None:
-            topic = self._image.topic(name)
-            return None if topic is None else topic.topic_id
-
-        self._image = EMPTY
+        self._metadata = GroupMetadata(config.raw)
         self.group_counters = GroupCounters()
         super().__init__(
             GROUP_TOPIC,
             host=host,
             make_machine=lambda: GroupMachine(
-                group_config, new_uuid, self.group_counters, topic_id_of
+                group_config,
+                new_uuid,
+                self.group_counters,
+                self._metadata.topic_id_of,
+                self._metadata,
             ),
             clock=clock,
             commit_timeout_ms=config.offsets_commit_timeout_ms,
@@ -51,7 +51,7 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Also have the offsets of deleted topics removed. A coordinator that is loaded later looks
         for them in the newest image by itself."""
-        self._image = image
+        self._metadata.apply(image)
         super().apply(delta, image)
         deleted = [DeletedTopic(each.name, each.topic_id) for each in delta.deleted_topics]
         if deleted:
@@ -64,6 +64,13 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
             counts.update(machine.groups_by_state())
         states = (state for state in GroupState if state is not GroupState.DEAD)
         return {state.value: float(counts[state]) for state in states}
+
+    def groups_by_protocol(self) -> dict[str, float]:
+        """How many groups of each protocol this broker coordinates."""
+        counts: Counter[GroupType] = Counter()
+        for machine in self.active:
+            counts.update(machine.groups_by_type())
+        return {kind.value: float(counts[kind]) for kind in GroupType}
 
     def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
         """Group, partition and committed offset, of every group that is loaded here."""

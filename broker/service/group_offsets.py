@@ -97,15 +97,20 @@ async def fetch(
     asked: Sequence[AskedTopic] | None,
     *,
     require_stable: bool,
+    member_id: str | None = None,
+    member_epoch: int = -1,
 ) -> list[ToldTopic]:
     """A topic for each that was asked for, in order; all topics of the group for None. What is told
-    is committed. Raises ApiError as ``ask`` does."""
+    is committed. A member of the consumer protocol gives its id and epoch. Raises ApiError as
+    ``ask`` does, and UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
     topics = Topics(context, caller, Operation.DESCRIBE)
     found = None if asked is None else [_fetchable(topics, each) for each in asked]
     request = OffsetFetchRequest(
         group_id,
         None if found is None else tuple(each for each in found if isinstance(each, TopicToFetch)),
         require_stable,
+        member_id,
+        member_epoch,
     )
     answer: OffsetFetchAnswer = await ask(
         context,
@@ -114,6 +119,8 @@ async def fetch(
         group_id,
         lambda machine, waiter, now: machine.fetch_offsets(request, waiter, now),
     )
+    if answer.error is not ErrorCode.NONE:
+        raise ApiError(answer.error)
     if asked is None or found is None:
         return _by_topic(topics, answer.offsets)
     offsets = iter(answer.offsets)

@@ -6,6 +6,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from broker.coordinator.group.consumer.types import (
+    ConsumerDescribeAnswer,
+    ConsumerHeartbeatAnswer,
+    ConsumerHeartbeatRequest,
+)
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
     DeleteAnswer,
@@ -33,6 +38,7 @@ from runtime.authorization.authorizer import (
     allowed_operations,
     group_resource,
     refusal,
+    topic_resource,
 )
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
@@ -165,6 +171,29 @@ async def leave(context: BrokerContext, caller: Caller, request: LeaveRequest) -
     return answer
 
 
+async def consumer_heartbeat(
+    context: BrokerContext, caller: Caller, request: ConsumerHeartbeatRequest
+) -> ConsumerHeartbeatAnswer:
+    """Also raises ApiError TOPIC_AUTHORIZATION_FAILED, INVALID_REGULAR_EXPRESSION."""
+    if request.regex:
+        raise ApiError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION,
+            "topics cannot be subscribed to by a regular expression yet: name them",
+        )
+    for name in request.topic_names or ():
+        why = refusal(context.authorizer, caller, Operation.DESCRIBE, topic_resource(name))
+        if why is not None:
+            raise why
+    answer: ConsumerHeartbeatAnswer = await ask(
+        context,
+        caller,
+        Operation.READ,
+        request.group_id,
+        lambda machine, waiter, now: machine.consumer_heartbeat(request, waiter, now),
+    )
+    return answer
+
+
 # ------------------------------------------------------------------------------- administration
 
 
@@ -184,6 +213,39 @@ async def describe(
             )
         except ApiError as refused:
             return refused
+        return answer
+
+    return list(await asyncio.gather(*map(one, group_ids)))
+
+
+async def describe_consumers(
+    context: BrokerContext, caller: Caller, group_ids: Sequence[str]
+) -> list[ConsumerDescribeAnswer | ApiError]:
+    """Each group of the consumer protocol, or why it is not described. That is also so if its
+    members have partitions of a topic that the caller may not DESCRIBE."""
+    image = context.image()
+
+    async def one(group_id: str) -> ConsumerDescribeAnswer | ApiError:
+        try:
+            answer: ConsumerDescribeAnswer = await ask(
+                context,
+                caller,
+                Operation.DESCRIBE,
+                group_id,
+                lambda machine, waiter, now: machine.describe_consumers(group_id, waiter, now),
+            )
+        except ApiError as refused:
+            return refused
+        if answer.error is not ErrorCode.NONE:
+            return ApiError(answer.error, f"there is no consumer group {group_id}")
+        used = {t for each in answer.members for t in (*each.assigned, *each.target)}
+        for topic_id in sorted(used):
+            topic = image.topic_by_id(topic_id)
+            if topic is not None:
+                resource = topic_resource(topic.name)
+                why = refusal(context.authorizer, caller, Operation.DESCRIBE, resource)
+                if why is not None:
+                    return why
         return answer
 
     return list(await asyncio.gather(*map(one, group_ids)))

@@ -61,7 +61,8 @@ PROMISES = (
 )
 
 _WITHOUT_EFFECT = (
-    ("group.consumer.", "there are no groups of the consumer protocol (KIP-848)"),
+    ("group.consumer.migration.", "a group with members does not change its protocol"),
+    ("group.consumer.regex.", "no topics are subscribed to by regular expressions"),
     ("group.coordinator.", "a coordinator has no threads, and appends without a delay"),
     ("group.share.", "there are no share groups"),
     ("offsets.load.buffer.size", "a load reads as much as fits"),

@@ -3,6 +3,7 @@ is not built agrees with what is advertised and refused."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shlex
@@ -15,13 +16,17 @@ from pathlib import Path
 import pytest
 
 from broker.api import SERVED
-from broker.service import config_changes
+from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
+from broker.coordinator.group.types import JoinAnswer
+from broker.service import config_changes, groups
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
 from stele.config import ConsumerConfig
-from stele.errors import ApiError
+from stele.errors import ApiError, ErrorCode
 from stele.errors import ConfigError as ClientConfigError
+from tests.support.consumer_protocol import ConsumerBench
+from tests.support.groups import told
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -76,7 +81,6 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-CONSUMER_PROTOCOL = (68, 69)
 TRANSACTIONS = (24, 25, 26, 28, 65, 66)
 QUOTAS = (48, 49)
 SHARE_GROUPS = (76, 77, 78, 79)
@@ -117,6 +121,19 @@ def refused_by_spark() -> None:
             writer(None, False)
 
 
+def refused_regex() -> None:
+    request = ConsumerHeartbeatRequest("g", "m", 0, regex="t.*")
+    with pytest.raises(ApiError, match="INVALID_REGULAR_EXPRESSION"):
+        asyncio.run(groups.consumer_heartbeat(None, None, request))  # type: ignore[arg-type]
+
+
+def refused_mixture() -> None:
+    bench = ConsumerBench()
+    bench.take(bench.machine.loaded(bench.now))
+    bench.consumer_join("m")
+    assert told(bench.join(), JoinAnswer).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
 def refused_security() -> None:
     refused_at_start("listeners=SASL_SSL://127.0.0.1:9092")
     refused_at_start(
@@ -126,7 +143,8 @@ def refused_security() -> None:
 
 
 PROOFS: dict[str, Callable[[], None]] = {
-    "groups of the consumer protocol (KIP-848)": lambda: unadvertised(*CONSUMER_PROTOCOL),
+    "groups of the consumer protocol (KIP-848): topics by regular expression": refused_regex,
+    "groups with members of both group protocols": refused_mixture,
     "the consumer protocol (KIP-848) in our own Python client": refused_by_our_consumer,
     "transactions": lambda: unadvertised(*TRANSACTIONS),
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),

@@ -65,6 +65,26 @@ def confluent_member(bootstrap: str, group: str, topic: str, **settings: Any) ->
         consumer.close()
 
 
+@contextlib.contextmanager
+def consumer_protocol_member(bootstrap: str, group: str, topic: str) -> Iterator[Any]:
+    from confluent_kafka import Consumer
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "group.protocol": "consumer",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
 def poll(consumer: Any) -> bytes | None:
     message = consumer.poll(0.05)
     if message is None:
@@ -301,3 +321,30 @@ def test_the_topic_of_groups_is_internal(bootstrap: str, create_topic: CreateTop
     assert producer.flush(WITHIN_S) == 0
     (error,) = refused
     assert error.code() == KafkaError.TOPIC_EXCEPTION, KafkaException(error)
+
+
+def test_members_of_the_consumer_protocol_share_come_and_go(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    """The coordinator assigns the partitions (KIP-848)."""
+    topic, group = create_topic(partitions=PARTITIONS), new_group()
+    with consumer_protocol_member(bootstrap, group, topic) as first:
+        before = fill(bootstrap, topic, 60)
+        (found,) = read([polling(first)], len(before))
+        assert sorted(found) == sorted(before)
+        first.commit(asynchronous=False)
+        with consumer_protocol_member(bootstrap, group, topic) as second:
+            members = [polling(first), polling(second)]
+            deadline = time.monotonic() + WITHIN_S
+            while sorted(len(each.assignment()) for each in (first, second)) != [3, 3]:
+                assert time.monotonic() < deadline, "the partitions were not shared"
+                for polled in members:
+                    assert polled() == []
+            values = fill(bootstrap, topic, 120, first=60)
+            found = list(itertools.chain(*read(members, len(values))))
+            assert sorted(found) == sorted(values)
+            second.commit(asynchronous=False)
+        first.commit(asynchronous=False)
+        last = fill(bootstrap, topic, 60, first=180)
+        (found,) = read([polling(first)], len(last))
+        assert sorted(found) == sorted(last)

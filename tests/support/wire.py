@@ -221,6 +221,8 @@ _KAFKA_LEAVES_NULL = {
     "JoinGroup.protocol_name",
     "SyncGroup.protocol_type",
     "SyncGroup.protocol_name",
+    "ConsumerGroupHeartbeat.member_id",  # of a request that is refused
+    "ConsumerGroupHeartbeat.assignment",  # as in the answer before
     "aborted_transactions",  # for read_uncommitted
     "Metadata.topics.name",  # for an unknown id
     "Metadata.cluster_id",  # for a request that is refused as a whole

@@ -46,6 +46,7 @@ from broker.coordinator.group.types import (
     DeletedTopic,
     DescribeAnswer,
     GroupState,
+    GroupType,
     HeartbeatRequest,
     JoinAnswer,
     JoinRequest,
@@ -433,6 +434,9 @@ class GroupMachine:
 
     def groups_by_state(self) -> Counter[GroupState]:
         return Counter(each.state for each in self._groups.values())
+
+    def groups_by_type(self) -> Counter[GroupType]:
+        return Counter(each.listed().group_type for each in self._groups.values())
 
     @property
     def offset_count(self) -> int:

@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 
 from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
-from runtime.authorization.authorizer import Operation, group_resource
+from runtime.authorization.authorizer import Operation, group_resource, topic_resource
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -96,6 +98,97 @@ def commit_of(member_id: str, generation: int, *offsets: tuple[str, int, int]) -
         for name, number, offset in offsets
     ]
     return offset_commit.OffsetCommitRequest(GROUP, generation, member_id, topics=topics)
+
+
+# ------------------------------------------------------------------------- the consumer protocol
+
+
+async def beat(client: Client, epoch: int, version: int = 1, **fields: Any) -> Any:
+    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        GROUP, "m" if version else "", epoch, **fields
+    )
+    return await client.call(consumer_group_heartbeat.API, version, request)
+
+
+async def consumer_join(client: Client, version: int = 1, **fields: Any) -> Any:
+    wanted = {"subscribed_topic_names": ["orders"], "rebalance_timeout_ms": 1000}
+    return await beat(client, 0, version, topic_partitions=[], **{**wanted, **fields})
+
+
+def test_a_member_of_the_consumer_protocol_is_assigned_partitions_and_described() -> None:
+    async def scenario() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        joined = await consumer_join(client, instance_id="i", rack_id="r")
+        assert (joined.error_code, joined.member_id, joined.member_epoch) == (0, "m", 1)
+        assert joined.heartbeat_interval_ms == 5000
+        (of_topic,) = joined.assignment.topic_partitions
+        assert (of_topic.topic_id, of_topic.partitions) == (topic_id("orders"), [0, 1, 2])
+        owned = consumer_group_heartbeat.TopicPartitions(topic_id("orders"), [0, 1, 2])
+        again = await beat(client, 1, topic_partitions=[owned])
+        assert (again.error_code, again.assignment) == (0, None)
+        request = consumer_group_describe.ConsumerGroupDescribeRequest([GROUP, "other"], True)
+        answer = await client.call(consumer_group_describe.API, 1, request)
+        found, other = answer.groups
+        assert other.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert (found.group_state, found.assignor_name) == ("Stable", "uniform")
+        assert (found.group_epoch, found.assignment_epoch) == (1, 1)
+        (member,) = found.members
+        assert (member.member_id, member.instance_id, member.rack_id) == ("m", "i", "r")
+        assert (member.member_epoch, member.member_type) == (1, 1)
+        assert member.subscribed_topic_names == ["orders"]
+        for assignment in (member.assignment, member.target_assignment):
+            assert assignment is not None
+            (of_topic,) = assignment.topic_partitions
+            assert (of_topic.topic_name, of_topic.partitions) == ("orders", [0, 1, 2])
+        left = await beat(client, -1)
+        assert (left.error_code, left.member_epoch) == (0, -1)
+
+    run_virtual(scenario())
+
+
+def test_the_consumer_protocol_knows_its_errors() -> None:
+    async def scenario() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        regex = await consumer_join(client, subscribed_topic_regex="o.*")
+        assert regex.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert "name them" in regex.error_message
+        wrong = await consumer_join(client, server_assignor="mine")
+        assert wrong.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
+        assert (await beat(client, 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        old = await consumer_join(client, version=0)
+        assert (old.error_code, len(old.member_id)) == (0, 36)
+        assert (await beat(client, 5)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
+        edges.authorizer.denied.add((Operation.DESCRIBE, topic_resource("orders")))
+        assert (await consumer_join(client)).error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        request = consumer_group_describe.ConsumerGroupDescribeRequest([GROUP])
+        (found,) = (await client.call(consumer_group_describe.API, 0, request)).groups
+        assert found.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        edges.authorizer.denied.add((Operation.READ, group_resource(GROUP)))
+        assert (await beat(client, 1)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    run_virtual(scenario())
+
+
+def test_offsets_are_told_to_members_in_their_epoch() -> None:
+    async def scenario() -> None:
+        edges = await edges_with_groups()
+        client = edges.client()
+        await consumer_join(client)
+
+        async def error(member_id: str | None, epoch: int) -> ErrorCode:
+            asked = offset_fetch.OffsetFetchRequestGroup(GROUP, member_id, epoch)
+            request = offset_fetch.OffsetFetchRequest(groups=[asked])
+            (group,) = (await client.call(offset_fetch.API, 9, request)).groups
+            return ErrorCode(group.error_code)
+
+        assert await error("m", 1) is ErrorCode.NONE
+        assert await error("m", 2) is ErrorCode.STALE_MEMBER_EPOCH
+        assert await error("n", 1) is ErrorCode.UNKNOWN_MEMBER_ID
+        assert await error(None, -1) is ErrorCode.NONE
+
+    run_virtual(scenario())
 
 
 # ------------------------------------------------------------------------- coordinators

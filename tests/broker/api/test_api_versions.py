@@ -87,7 +87,6 @@ ABSENT = {
     34: "moves between the directories of a broker",
     **dict.fromkeys((48, 49), "quotas"),
     **dict.fromkeys((50, 51), "SCRAM"),
-    **dict.fromkeys((68, 69), "groups of the consumer protocol"),
 }
 """Those of them that are not built (README.md)."""
 
