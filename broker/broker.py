@@ -30,6 +30,7 @@ from metadata.image import MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
+from runtime.authorization.nodes import for_nodes
 from runtime.config.node import NodeConfig
 from runtime.metrics.health import Check
 from runtime.metrics.registry import MetricsRegistry
@@ -194,7 +195,8 @@ class Broker:
     def service(self, listener_name: str) -> Service:
         """What is served on a gRPC listener; its clients are told the addresses of that name."""
         service = Service()
-        service.include(self._lifecycle.service())
+        of_nodes = for_nodes(self._lifecycle.service(), self._authorizer, listener_name)
+        service.include(of_nodes)
         service.include(DataService(self._context, listener_name).service())
         service.include(AdminService(self._context, listener_name).service())
         service.include(GroupsService(self._context, listener_name).service())

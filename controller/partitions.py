@@ -170,7 +170,8 @@ def _choose(
     for replica in state.replicas:
         if replica in eligible and rules.is_active(replica):
             return _Choice(replica, (replica,))
-    if election is Election.UNCLEAN or rules.unclean_allowed:
+    # A preferred election is about load. It is never unclean, as in Kafka.
+    if election is Election.UNCLEAN or (election is Election.CLEAN and rules.unclean_allowed):
         for replica in _unclean_candidates(state, election):
             if rules.is_active(replica):
                 return _Choice(replica, (replica,), unclean=True)

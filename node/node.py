@@ -16,7 +16,8 @@ from metadata.features import SUPPORTED
 from node.format import read_identity
 from raft.quorum import FeatureLevels
 from runtime.authorization.authorizer import AllowAll, Authorizer, Operation
-from runtime.authorization.forwarding import ControllerPort
+from runtime.authorization.forwarding import LISTENER, ControllerPort
+from runtime.authorization.nodes import for_nodes
 from runtime.config.node import ConfigError, NodeConfig
 from runtime.metrics.controller import declare_controller_metrics
 from runtime.metrics.health import Check
@@ -343,14 +344,18 @@ def quorum_config(
 def controller_port_service(
     quorum: Quorum, controller: ControllerService, port: ControllerPort
 ) -> Service:
-    """Everything that is served on a controller's port."""
+    """Everything that is served on a controller's port. The controller itself asks what
+    administrators may do (``stele.v1.Admin``)."""
+    of_quorum, of_controller = quorum.service(), controller.service()
     service = Service()
-    service.include(quorum.service())
-    service.include(controller.service())
     for name, asked in _OF_THE_QUORUM.items():
         of_raft = f"/stele.v1.Raft/{name}"
-        authorized = service.unary[of_raft] = _authorized(service.unary[of_raft], asked, port)
+        authorized = service.unary[of_raft] = _authorized(of_quorum.unary.pop(of_raft), asked, port)
         service.unary[f"/stele.v1.Admin/{name}"] = _for_administrators(authorized, asked)
+    for name in [name for name in of_controller.unary if name.startswith("/stele.v1.Admin/")]:
+        service.unary[name] = of_controller.unary.pop(name)
+    for of_nodes in (of_quorum, of_controller):
+        service.include(for_nodes(of_nodes, port.authorizer, LISTENER))
     return service
 
 

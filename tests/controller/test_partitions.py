@@ -94,6 +94,11 @@ class TestUnclean:
         assert isinstance(new, PartitionState)
         assert (new.leader, new.unclean_elections) == (3, 0)
 
+    def test_a_preferred_election_is_never_unclean(self) -> None:
+        """The preferred replica is the last one of the ISR, and gone."""
+        state = isr_of(1, leader=-1)
+        assert after(state, {3}, 2, unclean_allowed=True, election=Election.PREFERRED) is None
+
     def test_those_last_known_to_be_eligible_come_first(self) -> None:
         state = PartitionState(replicas=(1, 2, 3), isr=(), leader=-1, last_known_elr=(3,))
         new = after(state, {1, 2, 3}, 1, unclean_allowed=True)
@@ -218,6 +223,19 @@ def test_rebalance_leaves_alone_what_the_preferred_replica_may_not_lead() -> Non
     machine.static["unclean.leader.election.enable"] = "true"
     assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 0
     assert machine.do(elections.elect_leaderless) == 1
+
+
+def test_rebalance_makes_no_unclean_leader() -> None:
+    machine = Machine()
+    machine.brokers(1, 2)
+    machine.create("t", {0: [1, 2]})
+    machine.fence(2)
+    machine.heartbeat(2)
+    machine.fence(1)
+    machine.static["unclean.leader.election.enable"] = "true"
+    assert (machine.partition("t").isr, machine.partition("t").leader) == ((1,), NO_LEADER)
+    assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 0
+    assert machine.partition("t").leader == NO_LEADER
 
 
 @pytest.mark.parametrize(

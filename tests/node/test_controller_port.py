@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor import MethodDescriptor
 
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
@@ -14,8 +16,9 @@ from node.node import Node, build
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.config.node import from_settings
 from stele.errors import ErrorCode
-from stele.wire.v1 import raft_pb2
+from stele.wire.v1 import controller_pb2, raft_pb2
 from stele.wire.v1.caller_pb2 import OnBehalfOf
+from stele.world import RpcCode, RpcError
 from tests.support.authorizer import FakeAuthorizer
 
 ALICE = OnBehalfOf(principal="User:alice", address="10.1.1.1")
@@ -23,12 +26,18 @@ DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 OTHER = {Operation.DESCRIBE: Operation.ALTER, Operation.ALTER: Operation.DESCRIBE}
 
 
-def controller(process: Process, node_id: int, authorizer: FakeAuthorizer) -> Node:
+def controller(
+    process: Process,
+    node_id: int,
+    authorizer: FakeAuthorizer,
+    *,
+    voters: Sequence[int] = (1, 2),
+) -> Node:
     config = from_settings(
         {
             "node.id": str(node_id),
             "process.roles": "controller",
-            "controller.quorum.voters": "1@c1:9093,2@c2:9093",
+            "controller.quorum.voters": ",".join(f"{each}@c{each}:9093" for each in voters),
             "controller.listener": f"c{node_id}:9093",
             "metrics.listener": "",
             "log.dirs": "/data",
@@ -112,5 +121,55 @@ def test_who_may_not_ask_the_quorum_is_refused_whoever_leads(
             assert (answer.error, answer.leader_id) == (DENIED, -1), "the sender is no broker"
             assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in answer.message
         await asyncio.gather(*(processes[each].run(nodes[each].stop()) for each in nodes))
+
+    sim.run(main())
+
+
+ADMINISTRATION = {"DescribeQuorum", "TransferLeadership", "AddVoter", "RemoveVoter"}
+OF_NODES = [
+    method
+    for module, name in ((raft_pb2, "Raft"), (controller_pb2, "Controller"))
+    for method in module.DESCRIPTOR.services_by_name[name].methods
+    if method.name not in ADMINISTRATION
+]
+
+
+def test_what_nodes_ask_of_one_another_is_refused_to_others() -> None:
+    """Every method, before its request is looked at: these requests are empty."""
+    sim = Simulation(1)
+    authorizer = FakeAuthorizer()
+
+    async def main() -> None:
+        process, asker = sim.process("c1"), sim.process("b1")
+        node = controller(process, 1, authorizer, voters=(1,))
+        await process.run(node.start())
+        await asyncio.sleep(5)
+
+        async def failure(method: MethodDescriptor) -> RpcError | None:
+            name = f"/{method.containing_service.full_name}/{method.name}"
+            channel = asker.world.network.channel("c1", 9093)
+            try:
+                if method.client_streaming:
+                    stream = channel.stream(name)
+                    await stream.send(b"")
+                    await stream.receive()
+                else:
+                    await channel.call(name, b"", timeout_s=5)
+            except RpcError as error:
+                return error
+            finally:
+                await channel.close()
+            return None
+
+        for method in OF_NODES:
+            allowed = await asker.run(failure(method))
+            assert allowed is None or allowed.code is not RpcCode.PERMISSION_DENIED
+        authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
+        for method in OF_NODES:
+            refused = await asker.run(failure(method))
+            assert refused is not None, method.full_name
+            assert refused.code is RpcCode.PERMISSION_DENIED
+            assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in refused.detail
+        await process.run(node.stop())
 
     sim.run(main())

@@ -288,6 +288,17 @@ def test_who_is_added_is_known_to_have_what_it_had_as_an_observer() -> None:
     assert views[1].end_offset == end
 
 
+def test_who_is_removed_before_its_first_fetch_is_one_observer() -> None:
+    leading = Leading(known(1, 2, 3)).established(2)
+    views = leading.core.describe(leading.now)
+    assert [view.key.id for view in views if view.is_voter] == [1, 2, 3]
+    leading.change(RemoveVoter(key(3)))
+    leading.fetch(key(3))
+    leading.fetch(key(3))
+    views = leading.core.describe(leading.now)
+    assert [view.key for view in views if not view.is_voter] == [key(3)]
+
+
 def test_one_who_is_silent_is_not_added_for_what_it_had() -> None:
     leading = Leading(known(1)).established()
     leading.fetch(key(2))
