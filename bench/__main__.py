@@ -12,6 +12,7 @@ BENCHMARKS = (
     "turns",
     "produce",
     "fetch",
+    "thin",
     "idle",
     "partitions",
     "hostile",

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 import uvloop
 
+from bench import thin_clients
 from bench.report import percentile
 from stele.aio import Producer
 from stele.cluster.kafka_connection import KafkaConnection
@@ -289,6 +290,8 @@ async def _main(job: dict[str, Any]) -> None:
             await _produce(OwnLoad(job, producer))
     elif job["client"] == "librdkafka":
         await _produce(LibrdkafkaLoad(job))
+    elif job["client"] in thin_clients.KINDS:
+        await _obey({"throughput": thin_clients.KINDS[job["client"]](job).throughput})
     else:
         readers = Readers(job)
         await readers.connect()
