@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
+from broker.gateway import membership
 from broker.gateway.credit import Credit
-from broker.gateway.refusals import stream_error, stream_failure
+from broker.gateway.membership import SESSION_TIMEOUT_MS, Joining, Membership, Offsets
+from broker.gateway.refusals import Refusal, stream_error, stream_failure
 from broker.gateway.start_offsets import Edge, start_offsets
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from metadata.topics import Topic
-from runtime.authorization.authorizer import Operation, refusal, topic_resource
+from runtime.authorization.authorizer import (
+    Operation,
+    group_resource,
+    refusal,
+    topic_resource,
+)
 from runtime.authorization.caller import Caller
 from stele.aio import Consumer
 from stele.config import ClientWorld, OffsetReset
+from stele.error_meanings import explain
 from stele.errors import ErrorCode, OffsetOutOfRangeError, SteleError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord
@@ -34,6 +42,8 @@ _LOOK_UP_TIMEOUT_MS = 30_000
 _LONG_POLL_MS = 5_000
 """An idle subscription asks each leader this often. A new record answers at once."""
 _POLL_MS = 60_000
+_STAY_S = 1.0
+"""How often a member of a group without credit looks what the group wants of it."""
 
 
 class From(NamedTuple):
@@ -52,6 +62,7 @@ class Start:
     partitions: Sequence[From]
     reset: OffsetReset
     grant: Grant | None
+    joining: Joining | None = None  # instead of partitions
 
 
 class Grant(NamedTuple):
@@ -69,10 +80,10 @@ class Reading(NamedTuple):
     end_offset: int
 
 
-class Outlet(Protocol):
+class Outlet(membership.Outlet, Protocol):
     """The client's side of a stream."""
 
-    async def receive(self) -> Start | Grant | None:
+    async def receive(self) -> Start | Grant | Offsets | None:
         """What the client asks. None if it has ended its side, or ``close`` was called. Raises
         RpcError."""
         ...
@@ -110,6 +121,7 @@ class Subscription:
         self._granted = asyncio.Event()
         self._has_all_credit = False  # the client has ended its side
         self._waiting: deque[ConsumerRecord] = deque()  # polled, and larger than the credit
+        self._membership: Membership | None = None
         self._broken: RpcError | None = None
 
     async def run(self) -> None:
@@ -122,23 +134,47 @@ class Subscription:
             raise _invalid("the first message of a stream is its start")
         partitions = await self._partitions(start)
         consumer = self._consumer(start)
-        pump: asyncio.Task[None] | None = None
+        tasks: list[asyncio.Task[None]] = []
         try:
-            await self._assign(consumer, partitions)
+            if start.joining is None:
+                await self._assign(consumer, partitions)
+            else:
+                self._membership = self._joined(consumer, start.joining)
+                tasks.append(self._begin(self._membership.run_commits))
             if start.grant is not None:
                 self._grant(start.grant)
-            pump = asyncio.get_running_loop().create_task(self._pump(consumer))
-            await self._take_grants()
+            pump = self._begin(lambda: self._pump(consumer))
+            tasks.append(pump)
+            await self._take_requests()
             self._has_all_credit = True
             self._granted.set()
             if self._broken is None:
                 await pump
+            if self._broken is None and self._membership is not None:
+                await self._membership.all_committed()
             self._raise_if_broken()
         finally:
-            if pump is not None:
-                pump.cancel()
-                await asyncio.gather(pump, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await consumer.close()
+
+    def _begin(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
+        """Work whose failure ends the stream."""
+
+        async def guarded() -> None:
+            try:
+                await work()
+            except RpcError as error:
+                await self.end(error)
+            except OffsetOutOfRangeError as error:
+                where = {"topic": error.topic, "partition": str(error.partition)}
+                where["offset"] = str(error.offset)
+                await self.end(stream_failure(error, where))
+            except SteleError as error:
+                await self.end(stream_failure(error))
+
+        return asyncio.get_running_loop().create_task(guarded())
 
     async def idle(self) -> None:
         """A reader can be told to go at any time."""
@@ -156,10 +192,15 @@ class Subscription:
     # -------------------------------------------------------------------------- start
 
     def _consumer(self, start: Start) -> Consumer:
+        joining = start.joining or Joining("", (), "", None)
         return Consumer(
             self._bootstrap_servers,
             world=self._world,
-            client_id="stele-gateway",
+            client_id=joining.client_id or "stele-gateway",
+            group_id=joining.group or None,
+            group_instance_id=joining.instance_id,
+            enable_auto_commit=False,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
             auto_offset_reset=start.reset,
             fetch_max_wait_ms=_LONG_POLL_MS,
             fetch_max_bytes=PREFETCH_BYTES,
@@ -172,8 +213,12 @@ class Subscription:
 
     async def _partitions(self, start: Start) -> dict[TopicPartition, From]:
         """What is read, by topic and number. Raises RpcError."""
+        if start.joining is not None:
+            if start.partitions or not 0 < len(start.joining.topics) <= PARTITIONS_MAX:
+                raise _invalid(f"a group has 1 to {PARTITIONS_MAX} topics, and no partitions")
+            return {}
         if not start.partitions:
-            raise _invalid("a subscription names at least one partition")
+            raise _invalid("a subscription names at least one partition, or a group")
         topics = Topics(self._context, self._caller, Operation.READ)
         found: dict[TopicPartition, From] = {}
         for each in start.partitions:
@@ -205,6 +250,41 @@ class Subscription:
             {"topic": each.topic, "partition": str(each.partition)},
         )
 
+    def _joined(self, consumer: Consumer, joining: Joining) -> Membership:
+        why = refusal(
+            self._context.authorizer,
+            self._caller,
+            Operation.READ,
+            group_resource(joining.group),
+        )
+        if why is not None:
+            raise stream_error(why.code, why.message, {"group": joining.group})
+        topics = Topics(self._context, self._caller, Operation.READ)
+        for name in joining.topics:
+            topic = topics.named(name)
+            if isinstance(topic, ErrorCode):
+                raise stream_error(topic, metadata={"topic": name})
+        member = Membership(consumer, self._outlet, self._commit_refusal, self._forget)
+        member.join(joining.topics)
+        return member
+
+    def _commit_refusal(self, commit: Offsets) -> Refusal | None:
+        topics = Topics(self._context, self._caller, Operation.READ)
+        for topic in {name.topic: None for name in commit.offsets}:
+            if isinstance(found := topics.named(topic), ErrorCode):
+                return Refusal(found, f"topic {topic!r}: {explain(found)}")
+        return None
+
+    def _forget(self, partitions: Sequence[TopicPartition]) -> None:
+        """Records of these partitions wait in vain."""
+        names = {*partitions}
+        kept = [
+            each
+            for each in self._waiting
+            if TopicPartition(each.topic, each.partition) not in names
+        ]
+        self._waiting = deque(kept)
+
     async def _assign(self, consumer: Consumer, partitions: dict[TopicPartition, From]) -> None:
         try:
             begin, ends = await start_offsets(
@@ -225,11 +305,16 @@ class Subscription:
 
     # ------------------------------------------------------------------------- credit
 
-    async def _take_grants(self) -> None:
+    async def _take_requests(self) -> None:
         while (request := await self._outlet.receive()) is not None:
-            if isinstance(request, Start):
+            if isinstance(request, Grant):
+                self._grant(request)
+            elif isinstance(request, Start):
                 raise _invalid("a stream has one start")
-            self._grant(request)
+            elif self._membership is None:
+                raise _invalid("only a member of a group commits")
+            else:
+                await self._membership.commit(request)
 
     def _grant(self, grant: Grant) -> None:
         self._credit.grant(grant.records, grant.bytes)
@@ -238,23 +323,12 @@ class Subscription:
     # ------------------------------------------------------------------------ records
 
     async def _pump(self, consumer: Consumer) -> None:
-        try:
-            while await self._has_credit():
-                if not self._waiting:
-                    most = min(self._credit.records, MESSAGE_RECORDS_MAX)
-                    self._waiting.extend(await consumer.poll(most, timeout_ms=_POLL_MS))
-                await self._send_waiting()
-        except RpcError as error:
-            await self.end(error)
-        except OffsetOutOfRangeError as error:
-            where = {
-                "topic": error.topic,
-                "partition": str(error.partition),
-                "offset": str(error.offset),
-            }
-            await self.end(stream_failure(error, where))
-        except SteleError as error:
-            await self.end(stream_failure(error))
+        while await self._has_credit():
+            if not self._waiting:
+                consumer.resume()
+                most = min(self._credit.records, MESSAGE_RECORDS_MAX)
+                self._waiting.extend(await consumer.poll(most, timeout_ms=_POLL_MS))
+            await self._send_waiting()
 
     async def _has_credit(self) -> bool:
         """Wait for credit. False if there will be none."""
@@ -262,7 +336,14 @@ class Subscription:
             if self._has_all_credit:
                 return False
             self._granted.clear()
-            await self._granted.wait()
+            if self._membership is None:
+                await self._granted.wait()
+                continue
+            try:
+                async with asyncio.timeout(_STAY_S):
+                    await self._granted.wait()
+            except TimeoutError:
+                self._waiting.extend(await self._membership.stay())
         return True
 
     async def _send_waiting(self) -> None:

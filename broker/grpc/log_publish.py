@@ -72,10 +72,7 @@ class PublishOutlet:
         for number, written, is_duplicate in outcomes:
             if isinstance(written, Refusal):
                 result = response.results.add(number=number, partition=-1)
-                result.error.code = written.code
-                result.error.message = written.message
-                result.error.retriable = written.code.retriable
-                result.error.maybe_written = written.maybe_written
+                describe(result.error, written)
             else:
                 response.results.add(
                     number=number,
@@ -88,6 +85,14 @@ class PublishOutlet:
 
     async def close(self) -> None:
         await self._stream.close()
+
+
+def describe(error: pb.RecordError, refusal: Refusal) -> None:
+    """Fill in why something was refused."""
+    error.code = refusal.code
+    error.message = refusal.message
+    error.retriable = refusal.code.retriable
+    error.maybe_written = refusal.maybe_written
 
 
 def _way(options: pb.PublishOptions) -> Way:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from broker.gateway.refusals import stream_error
+from broker.gateway.membership import OFFSETS_MAX, Joining, Offsets
+from broker.gateway.refusals import Refusal, stream_error
 from broker.gateway.start_offsets import Edge
 from broker.gateway.subscribing import From, Grant, Reading, Start
+from broker.grpc.log_publish import describe
 from broker.grpc.messages import parse
 from stele.config import OffsetReset
+from stele.consumer.group.requests import OffsetAndMetadata
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, TimestampType
@@ -35,7 +38,7 @@ class SubscribeOutlet:
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
-    async def receive(self) -> Start | Grant | None:
+    async def receive(self) -> Start | Grant | Offsets | None:
         payload = await self._stream.receive()
         if payload is None:
             return None
@@ -45,6 +48,8 @@ class SubscribeOutlet:
             return _start(request.start)
         if kind == "credit":
             return _grant(request.credit)
+        if kind == "commit":
+            return _offsets(request.commit)
         raise _invalid("a message of Subscribe asks for something that this broker does not know")
 
     async def assigned(self, readings: Sequence[Reading]) -> None:
@@ -53,6 +58,21 @@ class SubscribeOutlet:
             response.assigned.partitions.add(
                 topic=topic, partition=partition, position=position, end_offset=end_offset
             )
+        await self._stream.send(response.SerializeToString())
+
+    async def took(self, partitions: Sequence[TopicPartition]) -> None:
+        await self.assigned([Reading(name, -1, -1) for name in partitions])
+
+    async def gave_up(self, partitions: Sequence[TopicPartition], *, is_lost: bool) -> None:
+        response = pb.SubscribeResponse(revoked=pb.Revoked(is_lost=is_lost))
+        for topic, partition in partitions:
+            response.revoked.partitions.add(topic=topic, partition=partition)
+        await self._stream.send(response.SerializeToString())
+
+    async def committed(self, refusal: Refusal | None) -> None:
+        response = pb.SubscribeResponse(committed=pb.Committed())
+        if refusal is not None:
+            describe(response.committed.error, refusal)
         await self._stream.send(response.SerializeToString())
 
     async def records(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
@@ -80,7 +100,13 @@ def _start(start: pb.SubscribeStart) -> Start:
     if reset is None:
         raise _invalid(f"offset_reset {start.offset_reset} is not known to this broker")
     grant = _grant(start.credit) if start.HasField("credit") else None
-    return Start([_from(each) for each in start.partitions], reset, grant)
+    joining = None
+    if start.group:
+        instance_id = start.group_instance_id or None
+        joining = Joining(start.group, tuple(start.topics), start.client_id, instance_id)
+    elif start.topics or start.group_instance_id:
+        raise _invalid("topics and group_instance_id belong to a group")
+    return Start([_from(each) for each in start.partitions], reset, grant, joining)
 
 
 def _from(start: pb.PartitionStart) -> From:
@@ -94,6 +120,21 @@ def _from(start: pb.PartitionStart) -> From:
     if kind in ("offset", "timestamp_ms") or edge is None:
         raise _invalid(f"there is no such place in a log: {start}")
     return From(start.topic, partition, edge)
+
+
+def _offsets(commit: pb.Commit) -> Offsets:
+    if not 0 < len(commit.offsets) <= OFFSETS_MAX:
+        raise _invalid(f"a commit has 1 to {OFFSETS_MAX} offsets")
+    if any(each.offset < 0 for each in commit.offsets):
+        raise _invalid("a committed offset is not negative")
+    return Offsets(
+        {
+            TopicPartition(each.topic, each.partition): OffsetAndMetadata(
+                each.offset, metadata=each.metadata
+            )
+            for each in commit.offsets
+        }
+    )
 
 
 def _grant(credit: pb.Credit) -> Grant:

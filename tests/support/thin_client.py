@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -49,6 +50,61 @@ class Subscribing:
 
     async def end(self) -> None:
         await self._stream.close()
+
+
+class Member(Subscribing):
+    """A member of a group that reads one topic of numbers, and what it has heard."""
+
+    def __init__(self, channel: Channel) -> None:
+        super().__init__(channel)
+        self.topic = ""
+        self.owned: set[int] = set()
+        self.lost: set[int] = set()
+        self.values: list[int] = []
+        self.commits: list[pb.Committed] = []
+
+    async def join(self, group: str, topic: str, records: int, **more: Any) -> None:
+        self.topic = topic
+        start = pb.SubscribeStart(
+            group=group,
+            topics=[topic],
+            offset_reset=pb.SubscribeStart.OFFSET_RESET_EARLIEST,
+            credit=pb.Credit(records=records),
+            **more,
+        )
+        await self.send(pb.SubscribeRequest(start=start))
+
+    async def commit(self, offsets: dict[int, int], topic: str = "") -> None:
+        commit = pb.Commit()
+        for partition, offset in offsets.items():
+            commit.offsets.add(topic=topic or self.topic, partition=partition, offset=offset)
+        await self.send(pb.SubscribeRequest(commit=commit))
+
+    async def hear(self, patience_s: float = 0.2) -> None:
+        """Take what the broker says within this time."""
+        if self._hearing is None:
+            self._hearing = asyncio.ensure_future(self.receive())
+        try:
+            async with asyncio.timeout(patience_s):
+                response = await asyncio.shield(self._hearing)
+        except TimeoutError:
+            return
+        self._hearing = None
+        assert response is not None, "the stream has ended"
+        for each in response.assigned.partitions:
+            assert each.partition not in self.owned
+            self.owned.add(each.partition)
+        for taken in response.revoked.partitions:
+            self.owned.remove(taken.partition)
+            if response.revoked.is_lost:
+                self.lost.add(taken.partition)
+        if response.HasField("records"):
+            assert response.records.partition in self.owned
+            self.values += [int(each.value) for each in response.records.records]
+        if response.HasField("committed"):
+            self.commits.append(response.committed)
+
+    _hearing: asyncio.Future[pb.SubscribeResponse | None] | None = None
 
 
 class Publishing:

@@ -128,6 +128,7 @@ class ErrorCode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     INVALID_VOTER_KEY: _ClassVar[ErrorCode]
     DUPLICATE_VOTER: _ClassVar[ErrorCode]
     VOTER_NOT_FOUND: _ClassVar[ErrorCode]
+    INVALID_REGULAR_EXPRESSION: _ClassVar[ErrorCode]
 NONE: ErrorCode
 UNKNOWN_SERVER_ERROR: ErrorCode
 OFFSET_OUT_OF_RANGE: ErrorCode
@@ -250,3 +251,4 @@ FENCED_STATE_EPOCH: ErrorCode
 INVALID_VOTER_KEY: ErrorCode
 DUPLICATE_VOTER: ErrorCode
 VOTER_NOT_FOUND: ErrorCode
+INVALID_REGULAR_EXPRESSION: ErrorCode

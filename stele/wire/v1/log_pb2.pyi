@@ -139,15 +139,17 @@ class FindPartitionsResponse(_message.Message):
     def __init__(self, partition_count: _Optional[int] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SubscribeRequest(_message.Message):
-    __slots__ = ("start", "credit")
+    __slots__ = ("start", "credit", "commit")
     START_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    COMMIT_FIELD_NUMBER: _ClassVar[int]
     start: SubscribeStart
     credit: Credit
-    def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+    commit: Commit
+    def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ...) -> None: ...
 
 class SubscribeStart(_message.Message):
-    __slots__ = ("partitions", "offset_reset", "credit")
+    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id")
     class OffsetReset(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OFFSET_RESET_UNSPECIFIED: _ClassVar[SubscribeStart.OffsetReset]
@@ -161,10 +163,18 @@ class SubscribeStart(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_RESET_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    TOPICS_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStart]
     offset_reset: SubscribeStart.OffsetReset
     credit: Credit
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ...) -> None: ...
+    group: str
+    topics: _containers.RepeatedScalarFieldContainer[str]
+    client_id: str
+    group_instance_id: str
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ...) -> None: ...
 
 class PartitionStart(_message.Message):
     __slots__ = ("topic", "partition", "offset", "timestamp_ms", "edge")
@@ -197,12 +207,16 @@ class Credit(_message.Message):
     def __init__(self, records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("assigned", "records")
+    __slots__ = ("assigned", "records", "revoked", "committed")
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    REVOKED_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_FIELD_NUMBER: _ClassVar[int]
     assigned: Assigned
     records: PartitionRecords
-    def __init__(self, assigned: _Optional[_Union[Assigned, _Mapping]] = ..., records: _Optional[_Union[PartitionRecords, _Mapping]] = ...) -> None: ...
+    revoked: Revoked
+    committed: Committed
+    def __init__(self, assigned: _Optional[_Union[Assigned, _Mapping]] = ..., records: _Optional[_Union[PartitionRecords, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ...) -> None: ...
 
 class Assigned(_message.Message):
     __slots__ = ("partitions",)
@@ -220,6 +234,44 @@ class Assigned(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[Assigned.Partition]
     def __init__(self, partitions: _Optional[_Iterable[_Union[Assigned.Partition, _Mapping]]] = ...) -> None: ...
+
+class Revoked(_message.Message):
+    __slots__ = ("partitions", "is_lost")
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    IS_LOST_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[Revoked.Partition]
+    is_lost: bool
+    def __init__(self, partitions: _Optional[_Iterable[_Union[Revoked.Partition, _Mapping]]] = ..., is_lost: _Optional[bool] = ...) -> None: ...
+
+class Commit(_message.Message):
+    __slots__ = ("offsets",)
+    class Offset(_message.Message):
+        __slots__ = ("topic", "partition", "offset", "metadata")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        OFFSET_FIELD_NUMBER: _ClassVar[int]
+        METADATA_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        offset: int
+        metadata: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedCompositeFieldContainer[Commit.Offset]
+    def __init__(self, offsets: _Optional[_Iterable[_Union[Commit.Offset, _Mapping]]] = ...) -> None: ...
+
+class Committed(_message.Message):
+    __slots__ = ("error",)
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    error: RecordError
+    def __init__(self, error: _Optional[_Union[RecordError, _Mapping]] = ...) -> None: ...
 
 class PartitionRecords(_message.Message):
     __slots__ = ("topic", "partition", "records")

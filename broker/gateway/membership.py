@@ -1,0 +1,110 @@
+"""A thin client's membership of a consumer group: what it is told, and what it commits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from broker.gateway.refusals import Refusal, refusal_of
+from stele.aio import Consumer
+from stele.consumer.group.listener import RebalanceListener
+from stele.consumer.group.requests import OffsetAndMetadata
+from stele.errors import SteleError
+from stele.ids import TopicPartition
+from stele.records import ConsumerRecord
+
+COMMITS_MAX: Final = 16
+"""Commits of one stream that have no answer. Then no more of its messages are read."""
+OFFSETS_MAX: Final = 1_000
+"""Of one commit."""
+SESSION_TIMEOUT_MS: Final = 10_000
+"""Shorter than that of our own client: a broker sends heartbeats in time, or is gone."""
+
+
+class Joining(NamedTuple):
+    """As whom the client joins which group."""
+
+    group: str
+    topics: tuple[str, ...]
+    client_id: str
+    instance_id: str | None
+
+
+class Offsets(NamedTuple):
+    """What the client commits."""
+
+    offsets: dict[TopicPartition, OffsetAndMetadata]
+
+
+class Outlet(Protocol):
+    """What a member hears of its group. Each method raises RpcError."""
+
+    async def took(self, partitions: Sequence[TopicPartition]) -> None: ...
+
+    async def gave_up(self, partitions: Sequence[TopicPartition], *, is_lost: bool) -> None: ...
+
+    async def committed(self, refusal: Refusal | None) -> None: ...
+
+
+class Membership:
+    """Of one stream."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        outlet: Outlet,
+        check: Callable[[Offsets], Refusal | None],
+        forget: Callable[[Sequence[TopicPartition]], None],
+    ) -> None:
+        """``check`` says why offsets must not be committed. ``forget`` hears of partitions of which
+        nothing may be sent any more."""
+        self._consumer = consumer
+        self._outlet = outlet
+        self._check = check
+        self._forget = forget
+        self._commits: asyncio.Queue[Offsets] = asyncio.Queue(COMMITS_MAX)
+
+    def join(self, topics: Sequence[str]) -> None:
+        """The next polls join the group."""
+        listener = RebalanceListener(
+            on_partitions_assigned=self._outlet.took,
+            on_partitions_revoked=self._giving_up(is_lost=False),
+            on_partitions_lost=self._giving_up(is_lost=True),
+        )
+        self._consumer.subscribe(topics, listener=listener)
+
+    async def stay(self) -> Sequence[ConsumerRecord]:
+        """Take part in the group while no record may be sent."""
+        self._consumer.pause()
+        return await self._consumer.poll(1, timeout_ms=0)
+
+    async def commit(self, offsets: Offsets) -> None:
+        """Begin to commit. Waits while too many commits wait."""
+        await self._commits.put(offsets)
+
+    async def run_commits(self) -> None:
+        """Commit one after the other, until it is cancelled. Raises RpcError."""
+        while True:
+            offsets = await self._commits.get()
+            refusal = self._check(offsets)
+            if refusal is None:
+                try:
+                    await self._consumer.commit(
+                        {(*name,): each for name, each in offsets.offsets.items()}
+                    )
+                except SteleError as error:
+                    refusal = refusal_of(error, accepted=True)
+            await self._outlet.committed(refusal)
+            self._commits.task_done()
+
+    async def all_committed(self) -> None:
+        """Wait until every commit has its answer."""
+        await self._commits.join()
+
+    def _giving_up(self, *, is_lost: bool) -> Callable[[list[TopicPartition]], Awaitable[None]]:
+        async def give_up(partitions: list[TopicPartition]) -> None:
+            self._forget(partitions)
+            await self._outlet.gave_up(partitions, is_lost=is_lost)
+
+        return give_up
