@@ -182,23 +182,17 @@ def test_nobody_at_the_port_is_told_at_once_and_not_over_and_over(command: list[
 def test_a_measurement_that_is_interrupted_tells_what_it_has(
     bootstrap: str, create_topic: CreateTopic
 ) -> None:
-    process = subprocess.Popen(
-        [
-            *(*STELE, "perf", "produce", "--topic", create_topic(partitions=1)),
-            *("--num-records", "1000000", "--record-size", "10", "--throughput", "1000"),
-            *("--reporting-interval", "100"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "STELE_BOOTSTRAP_SERVER": bootstrap},
+    process = start(
+        *("perf", "produce", "--topic", create_topic(partitions=1), "-b", bootstrap),
+        *("--num-records", "1000000", "--record-size", "10", "--throughput", "1000"),
+        *("--reporting-interval", "100"),
     )
     assert process.stdout is not None
-    assert b" records sent, " in process.stdout.readline()
+    assert " records sent, " in process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert b" ms 99.9th." in out
-    assert err == b""
+    out, errors = process.communicate(timeout=30)
+    assert (process.returncode, errors) == (130, "")
+    assert " ms 99.9th." in out
 
 
 def test_a_follower_of_a_topic_ends_by_ctrl_c(bootstrap: str, create_topic: CreateTopic) -> None:
