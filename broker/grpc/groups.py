@@ -14,11 +14,14 @@ from google.protobuf.message import Message
 from broker.coordinator.group import types
 from broker.coordinator.group.types import (
     NO_GENERATION,
+    GroupState,
+    GroupType,
     LeavingMember,
     MemberProtocol,
     OffsetToCommit,
     OffsetToDelete,
 )
+from broker.grpc import consumer_groups
 from broker.grpc.messages import unary
 from broker.service import group_offsets, groups
 from broker.service.changes import check_named
@@ -263,6 +266,9 @@ class GroupsService:
                 told.error, told.message = found.code, _why(found)
                 continue
             told.state = found.state.value
+            if found.state is GroupState.DEAD:
+                continue
+            told.type = GroupType.CLASSIC.value
             told.protocol_type, told.protocol = found.protocol_type, found.protocol
             for each in found.members:
                 told.members.add(
@@ -273,7 +279,21 @@ class GroupsService:
                     metadata=each.metadata,
                     assignment=each.assignment,
                 )
+        await self._describe_consumers(caller, response)
         return response
+
+    async def _describe_consumers(
+        self, caller: Caller, response: pb.DescribeGroupsResponse
+    ) -> None:
+        """Look for groups of the consumer protocol where there is no classic one."""
+        missing = [each for each in response.groups if each.state == GroupState.DEAD.value]
+        names = [each.group for each in missing]
+        answers = await groups.describe_consumers(self._context, caller, names)
+        for told, found in zip(missing, answers, strict=True):
+            if not isinstance(found, ApiError):
+                consumer_groups.tell(told, found, self._context.image())
+            elif found.code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                told.error, told.message = found.code, _why(found)
 
     async def _delete(
         self, caller: Caller, request: pb.DeleteGroupsRequest

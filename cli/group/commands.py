@@ -14,7 +14,7 @@ from cli.output import CommandError, did_you_mean, note, print_json, print_table
 
 if TYPE_CHECKING:
     from stele.admin.group_lag import PartitionLag
-    from stele.admin.groups import GroupDescription
+    from stele.admin.groups import GroupDescription, MemberDescription
     from stele.sync import Admin
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
@@ -71,7 +71,7 @@ def describe(
         bool, typer.Option("--state", help="The state and the coordinator instead.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also leader epochs, or the members' partitions.")
+        bool, typer.Option("--verbose", help="Also epochs, and the members' partitions.")
     ] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
@@ -88,7 +88,7 @@ def describe(
     if members:
         _print_members(groups, verbose, as_json)
     elif state:
-        _print_states(groups, as_json)
+        _print_states(groups, verbose, as_json)
     else:
         _print_lags(groups, found, verbose, as_json)
 
@@ -258,19 +258,21 @@ def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool)
         )
         return
     is_static = any(member.group_instance_id for each in groups for member in each.members)
+    has_epochs = any(each.group_epoch is not None for each in groups)
+    target = verbose and has_epochs
     columns = (
         *("GROUP", "CONSUMER-ID", *(("GROUP-INSTANCE-ID",) if is_static else ())),
-        *("HOST", "CLIENT-ID", "#PARTITIONS", *(("CURRENT-ASSIGNMENT",) if verbose else ())),
+        *("HOST", "CLIENT-ID", "#PARTITIONS", *(("CURRENT-EPOCH",) if target else ())),
+        *(("CURRENT-ASSIGNMENT",) if verbose else ()),
+        *(("TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED") if target else ()),
     )
     rows = [
         (
-            group.group_id,
-            each.member_id,
-            *((each.group_instance_id,) if is_static else ()),
-            each.host,
-            each.client_id,
-            len(each.assignment),
+            *(group.group_id, each.member_id, *((each.group_instance_id,) if is_static else ())),
+            *(each.host, each.client_id, len(each.assignment)),
+            *((each.member_epoch,) if target else ()),
             *((assignment_text(each.assignment) or None,) if verbose else ()),
+            *(_target_cells(group, each) if target else ()),
         )
         for group in groups
         for each in group.members
@@ -278,29 +280,50 @@ def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool)
     print_table(columns, rows)
 
 
-def _print_states(groups: list[GroupDescription], as_json: bool) -> None:
+def _target_cells(
+    group: GroupDescription, member: MemberDescription
+) -> tuple[int | None, str | None, bool | None]:
+    """What a group of the consumer protocol is on its way to. ``-`` in classic groups."""
+    from cli.group.assignment import assignment_text
+
+    if member.target_assignment is None:
+        return None, None, None
+    text = assignment_text(member.target_assignment) or None
+    return group.assignment_epoch, text, not member.is_classic
+
+
+def _print_states(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:
     if as_json:
         print_json(
             [
                 {
                     "group": each.group_id,
+                    "type": each.type,
                     "state": each.state,
                     "assignment_strategy": each.protocol,
                     "coordinator": each.coordinator.broker_id,
+                    "group_epoch": each.group_epoch,
+                    "target_assignment_epoch": each.assignment_epoch,
                     "members": len(each.members),
                 }
                 for each in groups
             ]
         )
         return
+    columns = (
+        *("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE"),
+        *(("GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH") if verbose else ()),
+        "#MEMBERS",
+    )
     rows = [
         (
             each.group_id,
             f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.broker_id})",
             each.protocol or None,
             each.state,
+            *((each.group_epoch, each.assignment_epoch) if verbose else ()),
             len(each.members),
         )
         for each in groups
     ]
-    print_table(("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"), rows)
+    print_table(columns, rows)

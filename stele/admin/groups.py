@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from stele.admin.coordinators import Coordinator, Coordinators
@@ -17,6 +17,10 @@ from stele.wire.v1 import groups_pb2 as pb
 
 DEAD: Final = "Dead"
 """The state of a group that does not exist."""
+
+CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
+"""The types of groups: the protocol of their coordinator."""
 
 EMPTY: Final = "Empty"
 """The state of a group without members."""
@@ -39,7 +43,11 @@ class MemberDescription:
     group_instance_id: str | None  # None: a dynamic member
     client_id: str
     host: str
-    assignment: tuple[TopicPartition, ...]  # empty while the group is rebalanced
+    assignment: tuple[TopicPartition, ...]  # empty while a classic group is rebalanced
+    # Of members of groups of the consumer protocol; None in classic groups.
+    member_epoch: int | None = None
+    target_assignment: tuple[TopicPartition, ...] | None = None
+    is_classic: bool = True  # the member itself uses the classic protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +55,12 @@ class GroupDescription:
     group_id: str
     state: str  # DEAD: there is no such group
     protocol_type: str
-    protocol: str  # the assignor; empty unless the group is stable
+    protocol: str  # the assignor; of a classic group, empty unless it is stable
     coordinator: Coordinator
     members: tuple[MemberDescription, ...]
+    type: str = "classic"  # or consumer
+    group_epoch: int | None = None  # None: a classic group
+    assignment_epoch: int | None = None  # the group's epoch when the target assignment was made
 
 
 class CommittedOffset(NamedTuple):
@@ -152,18 +163,48 @@ class GroupAdmin:
 def _description(
     coordinator: Coordinator, told: pb.DescribeGroupsResponse.Group
 ) -> GroupDescription:
-    members = (
-        MemberDescription(
-            each.member_id,
-            each.group_instance_id if each.HasField("group_instance_id") else None,
-            each.client_id,
-            each.host,
-            assigned_partitions(each.assignment) if told.protocol_type == "consumer" else (),
-        )
-        for each in told.members
-    )
+    is_consumer = told.type == CONSUMER
+    member = _consumer if is_consumer else _classic_consumer
+    if told.protocol_type != "consumer":
+        member = _member
     return GroupDescription(
-        told.group, told.state, told.protocol_type, told.protocol, coordinator, tuple(members)
+        told.group,
+        told.state,
+        told.protocol_type,
+        told.protocol,
+        coordinator,
+        tuple(member(each) for each in told.members),
+        told.type or CLASSIC,
+        told.group_epoch if is_consumer else None,
+        told.assignment_epoch if is_consumer else None,
+    )
+
+
+def _member(told: pb.DescribeGroupsResponse.Member) -> MemberDescription:
+    """A member of a classic group whose assignment nobody here can read."""
+    instance = told.group_instance_id if told.HasField("group_instance_id") else None
+    return MemberDescription(told.member_id, instance, told.client_id, told.host, ())
+
+
+def _classic_consumer(told: pb.DescribeGroupsResponse.Member) -> MemberDescription:
+    return replace(_member(told), assignment=assigned_partitions(told.assignment))
+
+
+def _consumer(told: pb.DescribeGroupsResponse.Member) -> MemberDescription:
+    return replace(
+        _member(told),
+        assignment=_partitions(told.assigned),
+        member_epoch=told.member_epoch,
+        target_assignment=_partitions(told.target),
+        is_classic=told.is_classic,
+    )
+
+
+def _partitions(
+    topics: Iterable[pb.DescribeGroupsResponse.Topic],
+) -> tuple[TopicPartition, ...]:
+    return tuple(
+        sorted(TopicPartition(each.topic, number) for each in topics for number in each.partitions)
     )
 
 

@@ -17,7 +17,6 @@ from stele import Producer
 pytestmark = pytest.mark.processes
 
 CreateTopic = Callable[..., str]
-GROUP = "group-of-the-command"
 WITHIN_S = 60.0
 
 
@@ -33,9 +32,13 @@ def stele(bootstrap: str, *arguments: str, code: int = 0) -> Any:
     return done.stderr.decode() if code else json.loads(done.stdout)
 
 
-def test_a_group_is_described_reset_and_deleted(bootstrap: str, create_topic: CreateTopic) -> None:
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_is_described_reset_and_deleted(
+    bootstrap: str, create_topic: CreateTopic, protocol: str
+) -> None:
     from confluent_kafka import Consumer
 
+    group = f"group-of-the-command-{protocol}"
     topic = create_topic(partitions=2)
     with Producer(bootstrap) as producer:
         for number in range(20):
@@ -43,10 +46,11 @@ def test_a_group_is_described_reset_and_deleted(bootstrap: str, create_topic: Cr
         producer.flush()
     settings = {
         "bootstrap.servers": bootstrap,
-        "group.id": GROUP,
+        "group.id": group,
         "auto.offset.reset": "earliest",
         "enable.auto.commit": False,
         "client.id": "reader",
+        "group.protocol": protocol,
     }
 
     def read(count: int) -> list[bytes]:
@@ -63,13 +67,15 @@ def test_a_group_is_described_reset_and_deleted(bootstrap: str, create_topic: Cr
                     assert message.error() is None, message.error()
                     values.append(message.value() or b"")
             consumer.commit(asynchronous=False)
-            described = stele(bootstrap, "describe", GROUP)
+            described = stele(bootstrap, "describe", group)
             assert described[0]["state"] == "Stable"
+            (listed,) = (each for each in stele(bootstrap, "list") if each["group_id"] == group)
+            assert (listed["type"], listed["protocol_type"]) == (protocol, "consumer")
             for number, each in enumerate(described[0]["partitions"]):
                 assert (each["topic"], each["partition"]) == (topic, number)
                 assert (each["current_offset"], each["log_end_offset"], each["lag"]) == (10, 10, 0)
                 assert each["client_id"] == "reader"
-            target = ("reset-offsets", GROUP, "--topic", f"{topic}:1", "--to-offset", "4")
+            target = ("reset-offsets", group, "--topic", f"{topic}:1", "--to-offset", "4")
             assert "has members" in stele(bootstrap, *target, "--execute", code=1)
             return values
         finally:
@@ -77,17 +83,17 @@ def test_a_group_is_described_reset_and_deleted(bootstrap: str, create_topic: Cr
 
     assert len(read(20)) == 20
     assert [each["group_id"] for each in stele(bootstrap, "list", "--state", "empty")].count(
-        GROUP
+        group
     ) == 1
-    target = ("reset-offsets", GROUP, "--topic", f"{topic}:1", "--to-offset", "4")
+    target = ("reset-offsets", group, "--topic", f"{topic}:1", "--to-offset", "4")
     assert stele(bootstrap, *target)["executed"] is False
     assert stele(bootstrap, *target, "--execute")["offsets"] == [
-        {"group": GROUP, "topic": topic, "partition": 1, "current_offset": 10, "new_offset": 4}
+        {"group": group, "topic": topic, "partition": 1, "current_offset": 10, "new_offset": 4}
     ]
     # What comes again is what is behind the offset.
     assert sorted(map(int, read(6))) == [9, 11, 13, 15, 17, 19]
-    stele(bootstrap, "delete-offsets", GROUP, "--topic", f"{topic}:0")
-    (described,) = stele(bootstrap, "describe", GROUP)
+    stele(bootstrap, "delete-offsets", group, "--topic", f"{topic}:0")
+    (described,) = stele(bootstrap, "describe", group)
     assert [each["partition"] for each in described["partitions"]] == [1]
-    stele(bootstrap, "delete", GROUP)
-    assert "there is no group" in stele(bootstrap, "describe", GROUP, code=1)
+    stele(bootstrap, "delete", group)
+    assert "there is no group" in stele(bootstrap, "describe", group, code=1)

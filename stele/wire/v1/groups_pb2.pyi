@@ -305,23 +305,38 @@ class DescribeGroupsRequest(_message.Message):
 
 class DescribeGroupsResponse(_message.Message):
     __slots__ = ("groups",)
+    class Topic(_message.Message):
+        __slots__ = ("topic", "partitions")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partitions: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
     class Member(_message.Message):
-        __slots__ = ("member_id", "group_instance_id", "client_id", "host", "metadata", "assignment")
+        __slots__ = ("member_id", "group_instance_id", "client_id", "host", "metadata", "assignment", "member_epoch", "assigned", "target", "is_classic")
         MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
         GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
         CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
         HOST_FIELD_NUMBER: _ClassVar[int]
         METADATA_FIELD_NUMBER: _ClassVar[int]
         ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+        MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        ASSIGNED_FIELD_NUMBER: _ClassVar[int]
+        TARGET_FIELD_NUMBER: _ClassVar[int]
+        IS_CLASSIC_FIELD_NUMBER: _ClassVar[int]
         member_id: str
         group_instance_id: str
         client_id: str
         host: str
         metadata: bytes
         assignment: bytes
-        def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ...) -> None: ...
+        member_epoch: int
+        assigned: _containers.RepeatedCompositeFieldContainer[DescribeGroupsResponse.Topic]
+        target: _containers.RepeatedCompositeFieldContainer[DescribeGroupsResponse.Topic]
+        is_classic: bool
+        def __init__(self, member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., client_id: _Optional[str] = ..., host: _Optional[str] = ..., metadata: _Optional[bytes] = ..., assignment: _Optional[bytes] = ..., member_epoch: _Optional[int] = ..., assigned: _Optional[_Iterable[_Union[DescribeGroupsResponse.Topic, _Mapping]]] = ..., target: _Optional[_Iterable[_Union[DescribeGroupsResponse.Topic, _Mapping]]] = ..., is_classic: _Optional[bool] = ...) -> None: ...
     class Group(_message.Message):
-        __slots__ = ("group", "error", "message", "state", "protocol_type", "protocol", "members")
+        __slots__ = ("group", "error", "message", "state", "protocol_type", "protocol", "members", "type", "group_epoch", "assignment_epoch")
         GROUP_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
         MESSAGE_FIELD_NUMBER: _ClassVar[int]
@@ -329,6 +344,9 @@ class DescribeGroupsResponse(_message.Message):
         PROTOCOL_TYPE_FIELD_NUMBER: _ClassVar[int]
         PROTOCOL_FIELD_NUMBER: _ClassVar[int]
         MEMBERS_FIELD_NUMBER: _ClassVar[int]
+        TYPE_FIELD_NUMBER: _ClassVar[int]
+        GROUP_EPOCH_FIELD_NUMBER: _ClassVar[int]
+        ASSIGNMENT_EPOCH_FIELD_NUMBER: _ClassVar[int]
         group: str
         error: int
         message: str
@@ -336,7 +354,10 @@ class DescribeGroupsResponse(_message.Message):
         protocol_type: str
         protocol: str
         members: _containers.RepeatedCompositeFieldContainer[DescribeGroupsResponse.Member]
-        def __init__(self, group: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribeGroupsResponse.Member, _Mapping]]] = ...) -> None: ...
+        type: str
+        group_epoch: int
+        assignment_epoch: int
+        def __init__(self, group: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ..., state: _Optional[str] = ..., protocol_type: _Optional[str] = ..., protocol: _Optional[str] = ..., members: _Optional[_Iterable[_Union[DescribeGroupsResponse.Member, _Mapping]]] = ..., type: _Optional[str] = ..., group_epoch: _Optional[int] = ..., assignment_epoch: _Optional[int] = ...) -> None: ...
     GROUPS_FIELD_NUMBER: _ClassVar[int]
     groups: _containers.RepeatedCompositeFieldContainer[DescribeGroupsResponse.Group]
     def __init__(self, groups: _Optional[_Iterable[_Union[DescribeGroupsResponse.Group, _Mapping]]] = ...) -> None: ...

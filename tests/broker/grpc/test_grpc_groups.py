@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.grpc.groups import GroupsService
+from broker.service import groups
 from broker.service.changes import NAMED_MAX
 from metadata.internal_topics import GROUP_TOPIC
-from runtime.authorization.authorizer import Operation, group_resource
+from runtime.authorization.authorizer import Operation, group_resource, topic_resource
+from runtime.authorization.caller import grpc_caller
 from stele.errors import ErrorCode
 from stele.wire.v1 import groups_pb2 as pb
 from stele.world import RpcCode, RpcError
@@ -198,6 +201,7 @@ def test_groups_are_listed_described_and_deleted() -> None:
         mine, nobodys, theirs = described.groups
         (member,) = mine.members
         assert (mine.state, mine.protocol_type, mine.protocol) == ("Stable", "consumer", "range")
+        assert (mine.type, mine.group_epoch, nobodys.type) == ("classic", 0, "")
         assert (member.member_id, member.group_instance_id) == (member_id, "first")
         assert (member.client_id, member.host) == ("me", f"/{PEER.address}")
         assert (member.metadata, member.assignment) == (b"what I read", b"all of it")
@@ -264,5 +268,43 @@ def test_too_many_groups_are_too_many(method: str) -> None:
         with pytest.raises(RpcError) as refused:
             await ask(edges, method, request, pb.DeleteGroupsResponse)
         assert refused.value.code is RpcCode.INVALID_ARGUMENT
+
+    run_virtual(main())
+
+
+def test_a_group_of_the_consumer_protocol_is_described() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        caller = grpc_caller("EXTERNAL", PEER)
+        beat = ConsumerHeartbeatRequest(
+            group_id=GROUP,
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=10_000,
+            topic_names=("orders",),
+            owned={},
+            client_id="me",
+            client_host="/h",
+        )
+        joined = await groups.consumer_heartbeat(edges.context, caller, beat)
+        assert joined.error is ErrorCode.NONE
+        edges.authorizer.denied.add((Operation.DESCRIBE, group_resource("theirs")))
+        asked = pb.DescribeGroupsRequest(groups=["nobody's", GROUP, "theirs"])
+        described = await ask(edges, "DescribeGroups", asked, pb.DescribeGroupsResponse)
+        nobodys, mine, theirs = described.groups
+        assert (nobodys.state, nobodys.error, nobodys.type) == ("Dead", 0, "")
+        assert theirs.error == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert (mine.state, mine.type, mine.protocol_type) == ("Stable", "consumer", "consumer")
+        assert mine.protocol == "uniform"
+        assert mine.group_epoch == mine.assignment_epoch == joined.member_epoch
+        (member,) = mine.members
+        assert (member.member_id, member.client_id, member.is_classic) == ("m", "me", False)
+        assert member.member_epoch == joined.member_epoch
+        topic = pb.DescribeGroupsResponse.Topic(topic="orders", partitions=[0, 1, 2])
+        assert [*member.assigned] == [*member.target] == [topic]
+
+        edges.authorizer.denied.add((Operation.DESCRIBE, topic_resource("orders")))
+        described = await ask(edges, "DescribeGroups", asked, pb.DescribeGroupsResponse)
+        assert described.groups[1].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
     run_virtual(main())

@@ -246,6 +246,35 @@ def test_members_and_states_are_described(admin: FakeAdmin, capsys: Capture) -> 
     assert "give one of" in refusal(capsys, "describe", "live", "--state", "--members")
 
 
+def test_groups_of_the_consumer_protocol_show_what_they_are_on_their_way_to(
+    admin: FakeAdmin, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = (TopicPartition("orders", 1),)
+    member = MemberDescription("m-3", None, "c", "/h", MEMBER.assignment, 5, target, False)
+    group = GroupDescription(
+        *("idle", "Reconciling", "consumer", "uniform", COORDINATOR, (member,)), "consumer", 7, 6
+    )
+    (classic,) = admin.describe_groups(["live"])
+    monkeypatch.setattr(admin, "describe_groups", lambda names: [group, classic])
+    out, err = run(capsys, "describe", "idle", "live", "--members", "--verbose")
+    cells = [line.split()[-5:] for line in out.splitlines()]
+    assert cells == [
+        ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"],
+        ["5", "orders:0", "6", "orders:1", "True"],
+        ["-", "orders:0", "-", "-", "-"],
+        ["-", "-", "-", "-", "-"],
+    ]
+    assert "'idle' is being rebalanced (Reconciling)" in err
+    out, _ = run(capsys, "describe", "idle", "live", "--state", "--verbose")
+    assert [line.split()[-4:] for line in out.splitlines()] == [
+        ["STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"],
+        ["Reconciling", "7", "6", "1"],
+        ["Stable", "-", "-", "2"],
+    ]
+    out, _ = run(capsys, "describe", "idle", "--state", "--json")
+    assert json.loads(out)[0]["target_assignment_epoch"] == 6
+
+
 def test_groups_that_are_rebalanced_are_told(
     admin: FakeAdmin, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

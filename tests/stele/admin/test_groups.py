@@ -207,6 +207,53 @@ def test_groups_of_all_brokers_are_listed_and_described() -> None:
     play(scenario)
 
 
+def test_groups_of_every_kind_are_described() -> None:
+    consumers = pb.DescribeGroupsResponse.Group(
+        group="new",
+        type="consumer",
+        state="Reconciling",
+        protocol_type="consumer",
+        protocol="uniform",
+        group_epoch=7,
+        assignment_epoch=6,
+    )
+    consumers.members.add(
+        member_id="m",
+        client_id="c",
+        host="/h",
+        member_epoch=5,
+        assigned=[{"topic": "t", "partitions": [1, 0]}],
+        target=[{"topic": "t", "partitions": [0]}, {"topic": "s", "partitions": [0]}],
+    )
+    consumers.members.add(member_id="old", is_classic=True)
+    workers = pb.DescribeGroupsResponse.Group(
+        group="connect", type="classic", state="Stable", protocol_type="connect"
+    )
+    workers.members.add(member_id="w", assignment=assignment(("t", [0])))
+
+    async def scenario(stage: Stage) -> None:
+        FakeGroups(stage.cluster)
+        told = pb.DescribeGroupsResponse(groups=[consumers, workers])
+        stage.cluster.others["DescribeGroups"] = lambda broker, request: told
+        async with stage.admin() as admin:
+            new, connect = await admin.describe_groups(["new", "connect"])
+        assert (new.type, new.protocol, new.group_epoch, new.assignment_epoch) == (
+            *("consumer", "uniform", 7, 6),
+        )
+        assert new.members == (
+            MemberDescription(
+                *("m", None, "c", "/h", (T0, T1)), 5, (TopicPartition("s", 0), T0), False
+            ),
+            MemberDescription("old", None, "", "", (), 0, (), True),
+        )
+        assert (connect.type, connect.group_epoch, connect.assignment_epoch) == (
+            *("classic", None, None),
+        )
+        assert connect.members == (MemberDescription("w", None, "", "", ()),)
+
+    play(scenario)
+
+
 def test_offsets_are_listed_changed_and_deleted() -> None:
     async def scenario(stage: Stage) -> None:
         groups = FakeGroups(stage.cluster)
