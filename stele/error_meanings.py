@@ -39,6 +39,11 @@ MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.MEMBER_ID_REQUIRED: "join again with the member id of this answer",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group has as many members as it may have",
     ErrorCode.FENCED_INSTANCE_ID: "another member has taken over this instance id",
+    ErrorCode.FENCED_MEMBER_EPOCH: "the member's epoch is not the group's: join again",
+    ErrorCode.STALE_MEMBER_EPOCH: "the member has a newer epoch: repeat it with that",
+    ErrorCode.UNRELEASED_INSTANCE_ID: "another member uses this instance id: wait for its end",
+    ErrorCode.UNSUPPORTED_ASSIGNOR: "the coordinator has no such assignor",
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the regular expression is not valid, or not supported",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "the group still reads the topic",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "the name is not a valid topic name, or collides with one",
     ErrorCode.NOT_ENOUGH_REPLICAS: (
