@@ -146,6 +146,12 @@ def consume(
     num_records: Annotated[
         int, typer.Option("--messages", "--num-records", min=1, help="How many to read.")
     ],
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group", help="Read as the only member of this group, or share with others."
+        ),
+    ] = None,
     from_latest: Annotated[
         bool, typer.Option("--from-latest", help="Begin at the end, not at the beginning.")
     ] = False,
@@ -171,7 +177,7 @@ def consume(
     as_json: Json = False,
     bootstrap: Bootstrap = None,
 ) -> int:
-    """Read records of all partitions; as kafka-consumer-perf-test, but without a group.
+    """Read records of all partitions; as kafka-consumer-perf-test, without a group by default.
 
     The exit code is 1 if fewer came.
     """
@@ -180,6 +186,8 @@ def consume(
     from stele.config import ConsumerConfig
 
     servers, options = _client(ConsumerConfig, config, properties, bootstrap, "consumer")
+    if group is not None:
+        options["group_id"] = group
     options = {
         "max_partition_fetch_bytes": fetch_size,
         "auto_offset_reset": "latest" if from_latest else "earliest",
@@ -224,6 +232,7 @@ async def _consume(
             topic=topic,
             records=num_records,
             silence_s=timeout_s,
+            in_group="group_id" in options,
             on_interval=lambda total, interval: output.interval(clock.time_ms(), total, interval),
             interval_s=interval_s,
         )

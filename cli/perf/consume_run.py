@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from stele.consumer.group.listener import RebalanceListener
 from stele.records import ConsumerRecord
 from stele.world import Clock
 
@@ -24,6 +25,8 @@ class Consuming(Protocol):
     async def partitions_for(self, topic: str) -> list[int]: ...
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None: ...
+
+    def subscribe(self, topics: Iterable[str], *, listener: RebalanceListener) -> None: ...
 
     async def poll(
         self, max_records: int | None = None, timeout_ms: float = 1000
@@ -72,8 +75,33 @@ def time_text(time_ms: int) -> str:
     return f"{moment:%Y-%m-%d %H:%M:%S}:{time_ms % 1000:03d}"
 
 
+class RebalanceTimes:
+    """How long a member of a group was without partitions: a listener of its rebalances."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_s = clock.monotonic()
+        self._owned: set[tuple[str, int]] = set()
+        self._ended_s = 0.0  # of the times that are over
+
+    @property
+    def total_s(self) -> float:
+        return self._ended_s + (0.0 if self._owned else self._clock.monotonic() - self._since_s)
+
+    def assigned(self, partitions: Iterable[tuple[str, int]]) -> None:
+        self._ended_s = self.total_s
+        self._since_s = self._clock.monotonic()
+        self._owned.update(partitions)
+
+    def revoked(self, partitions: Iterable[tuple[str, int]]) -> None:
+        self._owned.difference_update(partitions)
+        if not self._owned:
+            self._since_s = self._clock.monotonic()
+
+
 class ConsumeRun:
-    """Reads all partitions of a topic until enough records came, or none for too long."""
+    """Reads all partitions of a topic, or those that a group assigns, until enough records came, or
+    none for too long."""
 
     def __init__(
         self,
@@ -83,36 +111,48 @@ class ConsumeRun:
         topic: str,
         records: int,
         silence_s: float,
+        in_group: bool = False,
         on_interval: Callable[[Consumed, Consumed], None] = lambda total, interval: None,
         interval_s: float = float("inf"),
     ) -> None:
-        """``silence_s``: the longest time without a record. ``on_interval`` is given all that was
-        read so far, and what was read since the last call."""
+        """``silence_s``: the longest time without a record. ``in_group``: the consumer has a group,
+        which assigns the partitions. ``on_interval`` is given all that was read so far, and what
+        was read since the last call."""
         self._consumer = consumer
         self._clock = clock
         self._topic = topic
         self._wanted = records
         self._silence_s = silence_s
+        self._in_group = in_group
         self._on_interval = on_interval
         self._interval_s = interval_s
         self._records = 0
         self._bytes = 0
         self._began_s = clock.monotonic()
-        self._assignment_s = 0.0
+        self._rebalances = RebalanceTimes(clock)
 
     @property
     def consumed(self) -> Consumed:
         """What was read so far."""
         elapsed_s = self._clock.monotonic() - self._began_s
-        return Consumed(self._records, self._bytes, elapsed_s, self._assignment_s)
+        return Consumed(self._records, self._bytes, elapsed_s, self._rebalances.total_s)
+
+    async def _begin(self) -> None:
+        self._began_s = self._clock.monotonic()
+        times = self._rebalances = RebalanceTimes(self._clock)
+        if self._in_group:
+            listener = RebalanceListener(times.assigned, times.revoked, times.revoked)
+            self._consumer.subscribe([self._topic], listener=listener)
+        else:
+            partitions = await self._consumer.partitions_for(self._topic)
+            names = [(self._topic, each) for each in partitions]
+            self._consumer.assign(names)
+            times.assigned(names)
 
     async def run(self) -> Consumed:
-        self._began_s = self._clock.monotonic()
-        partitions = await self._consumer.partitions_for(self._topic)
-        self._consumer.assign([(self._topic, each) for each in partitions])
-        now = heard = reported = self._clock.monotonic()
-        self._assignment_s = unreported_s = now - self._began_s
-        before = (0, 0)
+        await self._begin()
+        now = heard = self._clock.monotonic()
+        reported, assignment_s, before = self._began_s, 0.0, (0, 0)
         while self._records < self._wanted and now - heard <= self._silence_s:
             records = await self._consumer.poll(timeout_ms=_POLL_MS)
             now = self._clock.monotonic()
@@ -123,10 +163,14 @@ class ConsumeRun:
                     len(each.key or b"") + len(each.value or b"") for each in records
                 )
             if now - reported >= self._interval_s:
+                total = self.consumed
                 interval = Consumed(
-                    self._records - before[0], self._bytes - before[1],
-                    now - reported + unreported_s, unreported_s,
-                )  # fmt: skip
-                self._on_interval(self.consumed, interval)
-                reported, unreported_s, before = now, 0.0, (self._records, self._bytes)
+                    total.records - before[0],
+                    total.bytes - before[1],
+                    now - reported,
+                    total.assignment_s - assignment_s,
+                )
+                self._on_interval(total, interval)
+                reported, assignment_s = now, total.assignment_s
+                before = (total.records, total.bytes)
         return self.consumed

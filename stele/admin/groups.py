@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
@@ -10,6 +9,7 @@ from typing import Final, NamedTuple
 from stele.admin.coordinators import Coordinator, Coordinators
 from stele.admin.items import all_or_raise
 from stele.cluster.view import ClusterView, error_code
+from stele.consumer.group.consumer_protocol import Assignment, ConsumerProtocolError
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
@@ -24,9 +24,6 @@ CONSUMER: Final = "consumer"
 
 EMPTY: Final = "Empty"
 """The state of a group without members."""
-
-_SHORT: Final = struct.Struct(">h")
-_INT: Final = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,33 +206,11 @@ def _partitions(
 
 
 def assigned_partitions(assignment: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a ConsumerProtocolAssignment, sorted. None of bytes that are none.
-
-    Every version begins with the topics, which are followed by what the assignor wants to know.
-    """
-    found: list[TopicPartition] = []
+    """The partitions of a ConsumerProtocolAssignment, sorted. None of bytes that are none."""
     try:
-        (version,) = _SHORT.unpack_from(assignment)
-        topics, at = _count(assignment, _SHORT.size)
-        for _ in range(topics if version >= 0 else 0):
-            (length,) = _SHORT.unpack_from(assignment, at)
-            at += _SHORT.size
-            name = assignment[at : at + length].decode()
-            count, at = _count(assignment, at + max(length, 0))
-            numbers = struct.unpack_from(f">{count}i", assignment, at)
-            at += count * _INT.size
-            found += [TopicPartition(name, number) for number in numbers]
-    except (struct.error, UnicodeDecodeError):
+        return tuple(sorted(Assignment.decode(assignment).partitions))
+    except ConsumerProtocolError:
         return ()
-    return tuple(sorted(found))
-
-
-def _count(data: bytes, at: int) -> tuple[int, int]:
-    """A number of elements, and where they begin. Raises struct.error if there are not so many."""
-    (count,) = _INT.unpack_from(data, at)
-    if not 0 <= count <= len(data):
-        raise struct.error("a number of elements that cannot be")
-    return count, at + _INT.size
 
 
 def _check_partitions(

@@ -63,6 +63,10 @@ def test_performance_is_measured(bootstrap: str, create_topic: CreateTopic) -> N
     assert dict(zip(header.split(", "), line.split(", "), strict=True))[
         "data.consumed.in.nMsg"
     ] == "400"  # fmt: skip
+    in_group = ("--group", "measured", "--json", "--topic", topic, "--messages", "400")
+    consumed = stele("perf", "consume", *in_group, bootstrap=bootstrap)
+    assert json.loads(consumed.stdout)["data_consumed_in_nMsg"] == 400
+    assert json.loads(consumed.stdout)["rebalance_time_ms"] > 0
     done = stele("perf", "end-to-end", "--throughput", "800", *load, bootstrap=bootstrap)
     assert done.stdout.startswith(b"0\t"), done
     assert b"Avg latency: " in done.stdout

@@ -13,7 +13,9 @@ from cli.output import CommandError
 from cli.perf.consume_run import HEADER, Consumed, ConsumeRun, line, time_text
 from cli.perf.end_to_end_run import EndToEndRun
 from cli.perf.produce_run import ProduceLoad, ProduceRun
+from stele.consumer.group.listener import RebalanceListener
 from stele.errors import ApiError, ErrorCode
+from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, TimestampType
 from tests.support.timing import LoopClock, run_virtual, until
 
@@ -70,6 +72,19 @@ class Cluster:
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         assert [*partitions] == [("t", 0), ("t", 1)]
+
+    def subscribe(self, topics: Iterable[str], *, listener: RebalanceListener) -> None:
+        """Joining takes a second; later both partitions are given up for another second."""
+        assert [*topics] == ["t"]
+        loop = asyncio.get_running_loop()
+        partitions = [TopicPartition("t", 0), TopicPartition("t", 1)]
+        assert listener.on_partitions_assigned is not None
+        assert listener.on_partitions_revoked is not None
+        loop.call_later(1.0, listener.on_partitions_assigned, partitions)
+        loop.call_later(2.0, listener.on_partitions_revoked, partitions[:1])
+        loop.call_later(2.5, listener.on_partitions_assigned, partitions[:1])
+        loop.call_later(3.0, listener.on_partitions_revoked, partitions)
+        loop.call_later(4.0, listener.on_partitions_assigned, partitions)
 
     def seek_to_end(self) -> None:
         self.arrived.clear()
@@ -196,9 +211,39 @@ def test_what_is_consumed_and_how_fast() -> None:
         assert (consumed.records, consumed.bytes) == (80, 80 * 1024)
         assert consumed.assignment_s == pytest.approx(0.5, abs=0.01)
         assert consumed.seconds == pytest.approx(4.0, abs=0.05)
-        assert [each.records for each, _ in totals] == [30, 50, 70]
-        assert [each.records for _, each in totals] == [30, 20, 20]
+        assert [each.records for each, _ in totals] == [22, 42, 62]
+        assert [each.records for _, each in totals] == [22, 20, 20]
         assert [each.assignment_s > 0 for _, each in totals] == [True, False, False]
+
+    run_virtual(main())
+
+
+def test_in_a_group_the_time_without_partitions_counts_apart() -> None:
+    async def main() -> None:
+        cluster, clock = Cluster(), LoopClock()
+        intervals: list[Consumed] = []
+
+        async def feed() -> None:
+            await asyncio.sleep(4.5)
+            for _ in range(10):
+                cluster.arrive(b"v")
+
+        feeding = asyncio.get_running_loop().create_task(feed())
+        run = ConsumeRun(
+            cluster,
+            clock,
+            topic="t",
+            records=10,
+            silence_s=10,
+            in_group=True,
+            on_interval=lambda _, interval: intervals.append(interval),
+            interval_s=2.0,
+        )
+        consumed = await run.run()
+        await feeding
+        assert consumed.assignment_s == pytest.approx(2.0, abs=0.01)
+        assert consumed.figures["rebalance.time.ms"] == 2000
+        assert [round(each.assignment_s, 2) for each in intervals] == [1.0, 1.0]
 
     run_virtual(main())
 
