@@ -43,25 +43,26 @@ class _Balance:
     def __init__(
         self, members: Mapping[str, Subscriber], partition_counts: Mapping[bytes, int]
     ) -> None:
-        # The subscribers of each topic, ascending.
-        self._subscribers: dict[bytes, list[str]] = {}
+        self._members = members
         # In the order in which partitions are given away: the last ones go first.
         self.owned: dict[str, dict[_Partition, None]] = {}
         taken: set[_Partition] = set()
         for member_id in sorted(members):
             member = members[member_id]
             kept: dict[_Partition, None] = {}
-            for topic_id in sorted(member.topic_ids):
-                self._subscribers.setdefault(topic_id, []).append(member_id)
-                for number in sorted(member.assigned.get(topic_id, ())):
+            for topic_id in sorted(member.assigned):
+                if topic_id not in member.topic_ids:
+                    continue
+                for number in sorted(member.assigned[topic_id]):
                     partition = topic_id, number
                     if number < partition_counts[topic_id] and partition not in taken:
                         kept[partition] = None
                         taken.add(partition)
             self.owned[member_id] = kept
+        subscribed = frozenset().union(*{each.topic_ids for each in members.values()})
         self._free = [
             (topic_id, number)
-            for topic_id in sorted(self._subscribers)
+            for topic_id in sorted(subscribed)
             for number in range(partition_counts[topic_id])
             if (topic_id, number) not in taken
         ]
@@ -91,30 +92,34 @@ class _Balance:
         free: dict[bytes, list[_Partition]] = {}
         for partition in self._free:
             free.setdefault(partition[0], []).append(partition)
+        subscribers: dict[bytes, list[str]] = {}
+        for member_id in sorted(self._members):
+            for topic_id in self._members[member_id].topic_ids:
+                subscribers.setdefault(topic_id, []).append(member_id)
         # Topics with few subscribers leave little choice.
-        topics = sorted(self._subscribers, key=lambda each: (len(self._subscribers[each]), each))
+        topics = sorted(subscribers, key=lambda each: (len(subscribers[each]), each))
         for topic_id in topics:
-            self._give(topic_id, free.get(topic_id, []))
+            self._give(subscribers[topic_id], free.get(topic_id, []))
         has_moved = True
         while has_moved:
             has_moved = False
             for topic_id in topics:
-                has_moved |= self._level(topic_id)
+                has_moved |= self._level(topic_id, subscribers[topic_id])
 
-    def _give(self, topic_id: bytes, partitions: list[_Partition]) -> None:
-        smallest = [(len(self.owned[each]), each) for each in self._subscribers[topic_id]]
+    def _give(self, subscribers: list[str], partitions: list[_Partition]) -> None:
+        smallest = [(len(self.owned[each]), each) for each in subscribers]
         heapq.heapify(smallest)
         for partition in partitions:
             size, member_id = smallest[0]
             self.owned[member_id][partition] = None
             heapq.heapreplace(smallest, (size + 1, member_id))
 
-    def _level(self, topic_id: bytes) -> bool:
+    def _level(self, topic_id: bytes, subscribers: list[str]) -> bool:
         """Move partitions of one topic from its largest owners to its smallest subscribers. Returns
         whether any has moved. Then sizes in the heaps may be old, and the topic is looked at
         again."""
         owned = self.owned
-        smallest = [(len(owned[each]), each) for each in self._subscribers[topic_id]]
+        smallest = [(len(owned[each]), each) for each in subscribers]
         heapq.heapify(smallest)
         largest = [(-size, each) for size, each in smallest]
         heapq.heapify(largest)
