@@ -327,7 +327,8 @@ class Subscription:
             if not self._waiting:
                 consumer.resume()
                 most = min(self._credit.records, MESSAGE_RECORDS_MAX)
-                self._waiting.extend(await consumer.poll(most, timeout_ms=_POLL_MS))
+                polled = await consumer.poll(most, timeout_ms=_POLL_MS)
+                self._waiting.extend(polled)
             await self._send_waiting()
 
     async def _has_credit(self) -> bool:
@@ -343,7 +344,8 @@ class Subscription:
                 async with asyncio.timeout(_STAY_S):
                     await self._granted.wait()
             except TimeoutError:
-                self._waiting.extend(await self._membership.stay())
+                polled = await self._membership.stay()
+                self._waiting.extend(polled)
         return True
 
     async def _send_waiting(self) -> None:

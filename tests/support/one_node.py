@@ -8,6 +8,7 @@ from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from node.format import format_directory
 from node.node import Node, build
+from runtime.authorization.authorizer import Authorizer
 from runtime.config.node import from_settings
 from world.world import World
 
@@ -27,8 +28,9 @@ SETTINGS = {
 class OneNode:
     """The node, and a client's process beside it."""
 
-    def __init__(self, seed: int = 1) -> None:
+    def __init__(self, seed: int = 1, authorizer: Authorizer | None = None) -> None:
         self.simulation = Simulation(seed)
+        self._authorizer = authorizer
         self.client_process = self.simulation.process("client")
         self.process: Process
         self.node: Node
@@ -48,7 +50,7 @@ class OneNode:
             format_directory(
                 world.disk, ["/data"], "the-cluster", 1, world.rng, ignore_formatted=True
             )
-            self.node = build(config, world)
+            self.node = build(config, world, authorizer=self._authorizer)
             await self.node.start()
 
         await self.process.run(begin())
@@ -61,8 +63,10 @@ class OneNode:
         return marked
 
 
-def run_node(scenario: Callable[[OneNode], Awaitable[None]]) -> None:
-    machine = OneNode()
+def run_node(
+    scenario: Callable[[OneNode], Awaitable[None]], authorizer: Authorizer | None = None
+) -> None:
+    machine = OneNode(authorizer=authorizer)
 
     async def main() -> None:
         await scenario(machine)

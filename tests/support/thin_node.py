@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from runtime.authorization.authorizer import Authorizer
 from stele.admin.admin import NewTopic
 from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
@@ -42,10 +43,15 @@ async def read(world: World, name: str = "t", partitions: int = 3) -> list[Consu
     return sorted(found, key=lambda each: (each.partition, each.offset))
 
 
-def on_a_node(questions: Callable[[World], Awaitable[None]], **settings: str) -> None:
+def on_a_node(
+    questions: Callable[[World], Awaitable[None]],
+    authorizer: Authorizer | None = None,
+    /,
+    **settings: str,
+) -> None:
     async def scenario(machine: OneNode) -> None:
         await machine.start(**settings)
         await ask(machine, questions)
         assert await machine.stop()
 
-    run_node(scenario)
+    run_node(scenario, authorizer)

@@ -189,6 +189,83 @@ async def subscribe_through_trouble(cluster: SimCluster) -> None:
     assert seen == [b"%d" % number for number in range(len(seen))]
 
 
+class GroupReader:
+    """A member that commits what it has read, and takes another broker when its stream ends."""
+
+    def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
+        self._cluster = cluster
+        self._rng = rng
+        self.seen: dict[int, list[int]] = {partition: [] for partition in range(PARTITIONS)}
+        self.streams = 0
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        hosts = [broker.host for broker in self._cluster.brokers.values()]
+        while True:
+            self.streams += 1
+            channel = self._cluster.client_world.network.channel(self._rng.choice(hosts), GRPC_PORT)
+            try:
+                await self._read(Subscribing(channel))
+            except (RpcError, TimeoutError):
+                await asyncio.sleep(self._rng.uniform(0, 0.3))
+            finally:
+                await channel.close()
+
+    async def _read(self, subscribing: Subscribing) -> None:
+        start = pb.SubscribeStart(
+            group="g",
+            topics=[TOPIC],
+            offset_reset=pb.SubscribeStart.OFFSET_RESET_EARLIEST,
+            credit=pb.Credit(records=30),
+        )
+        await subscribing.send(pb.SubscribeRequest(start=start))
+        while True:
+            async with asyncio.timeout(6 * SILENCE_S):
+                response = await subscribing.receive()
+            assert response is not None
+            if records := response.records.records:
+                partition = response.records.partition
+                self.seen[partition] += [int(each.value) for each in records]
+                commit = pb.Commit()
+                commit.offsets.add(topic=TOPIC, partition=partition, offset=records[-1].offset + 1)
+                await subscribing.send(pb.SubscribeRequest(commit=commit))
+                await subscribing.grant(len(records))
+
+
+async def read_as_a_group_through_trouble(cluster: SimCluster) -> None:
+    """Each record reaches a member. Members go on where the group has committed, so what a member
+    gets after an assignment goes on in order."""
+    rng = random.Random(cluster.simulation.seed)
+    publishing = asyncio.get_running_loop().create_task(publish_through_trouble(cluster))
+    readers = [GroupReader(cluster, rng) for _ in range(2)]
+    tasks = [asyncio.get_running_loop().create_task(each.run()) for each in readers]
+    publisher = await publishing
+    expected = dict.fromkeys(range(PARTITIONS), 0)
+    for partition, sequence in publisher.offsets:
+        expected[partition] = max(expected[partition], sequence + 1)
+
+    def missing() -> int:
+        return sum(
+            count - len({number for each in readers for number in each.seen[partition]})
+            for partition, count in expected.items()
+        )
+
+    async with asyncio.timeout(300):
+        while missing():
+            for task in tasks:
+                if task.done():
+                    task.result()
+            await asyncio.sleep(0.5)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@pytest.mark.parametrize("seed", range(21, 24))
+def test_every_record_reaches_a_member_of_a_group(seed: int) -> None:
+    JudgedCluster(seed).run(read_as_a_group_through_trouble)
+
+
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_every_record_is_written_once(seed: int) -> None:
     publisher = JudgedCluster(seed).run(publish_through_trouble)
