@@ -98,7 +98,8 @@ class Member:
             )
             if synced.error_code == ErrorCode.NONE:
                 return
-            assert synced.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+            error = ErrorCode(synced.error_code)
+            assert error is ErrorCode.REBALANCE_IN_PROGRESS, error.name
 
     async def heartbeat(self) -> None:
         answer = await self.ask(

@@ -42,6 +42,22 @@ class _Candidate(NamedTuple):
         return found.is_overdue or found.dirty_ratio > self.log.config.min_cleanable_dirty_ratio
 
 
+class _Failure(NamedTuple):
+    """A compaction that failed, and what the log was like then."""
+
+    directory: LogDirectory
+    truncation_generation: int
+    first_segment: int
+
+    @classmethod
+    def of(cls, log: PartitionLog, directory: LogDirectory) -> _Failure:
+        return cls(directory, log.truncation_generation, log.segments.at(0).base_offset)
+
+    def would_come_again(self, log: PartitionLog) -> bool:
+        """As long as no segment was removed. Else what cannot be compacted may be gone."""
+        return log.offline is None and self == _Failure.of(log, self.directory)
+
+
 class Cleaner:
     """Compacts the log with the greatest dirty ratio, then looks again. Waits
     ``log.cleaner.backoff.ms`` when none is due, and after an error."""
@@ -62,8 +78,8 @@ class Cleaner:
             config.log_cleaner_io_buffer_load_factor,
             config.log_cleaner_io_max_bytes_per_second,
         )
-        # Logs whose compaction failed, with their directories. A log that is begun anew is another.
-        self._uncleanable: dict[PartitionLog, LogDirectory] = {}
+        # Logs whose compaction failed. A log that is begun anew is another one.
+        self._uncleanable: dict[PartitionLog, _Failure] = {}
         # Logs whose compaction failed for now. They wait until no other is due, and a backoff.
         self._set_back: set[PartitionLog] = set()
         self._task: asyncio.Task[None] | None = None
@@ -81,7 +97,8 @@ class Cleaner:
     def uncleanable_in(self, directory: LogDirectory) -> int:
         """How many logs of a directory are not compacted any more."""
         return sum(
-            each is directory and log.offline is None for log, each in self._uncleanable.items()
+            each.directory is directory and each.would_come_again(log)
+            for log, each in self._uncleanable.items()
         )
 
     async def _run(self) -> None:
@@ -109,7 +126,7 @@ class Cleaner:
 
     async def _survey_all(self) -> list[_Candidate]:
         self._uncleanable = {
-            log: each for log, each in self._uncleanable.items() if log.offline is None
+            log: each for log, each in self._uncleanable.items() if each.would_come_again(log)
         }
         now_ms = self._replicas.clock.time_ms()
         candidates = []
@@ -175,4 +192,4 @@ class Cleaner:
             exc_info=None if is_expected else error,
         )
         if replica.uses(log):
-            self._uncleanable[log] = replica.directory
+            self._uncleanable[log] = _Failure.of(log, replica.directory)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
+
+import pytest
 
 from broker.coordinator.runtime import CoordinatorRuntime
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
+from tests.support.batches import make_batch
 from tests.support.coordinators import Heard, Sums
 from tests.support.replica_cluster import TOPIC, Node, ReplicaCluster
 from tests.support.timing import until
@@ -120,6 +123,54 @@ def test_leadership_lost_and_regained_loads_anew() -> None:
         await until(lambda: coordinators.runtimes[1].counters.loads == 2)
         assert await coordinators.ask(1, b"a") == 11
         assert await coordinators.ask(2, b"a") is ErrorCode.NOT_COORDINATOR
+
+    run(scenario)
+
+
+def test_a_partition_of_an_earlier_epoch_says_and_takes_nothing() -> None:
+    """The broker leads again, but another leader may have written in between: neither a decision of
+    before, nor what was loaded before, counts."""
+
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        await coordinators.ask(1, b"a", 1)
+        node = cluster[1]
+        before = node.manager.host(node.replica().id)
+        assert before is not None
+        assert (before.refusal, before.write_refusal) == (ErrorCode.NONE, ErrorCode.NONE)
+        reading = before.records()
+        assert [each.key for each in await anext(reading)] == [b"a"]
+        cluster.change(leader=2)
+        await until(lambda: not before.is_led)
+        cluster.change(leader=1)
+        await until(lambda: node.manager.host(node.replica().id) is not None)
+        assert not before.is_led
+        refused = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert (before.refusal, before.write_refusal) == (refused, refused)
+        end_offset = node.replica().log.end_offset
+        with pytest.raises(ApiError, match="NOT_LEADER_OR_FOLLOWER"):
+            before.append(make_batch(), cast(Any, None))
+        assert node.replica().log.end_offset == end_offset
+        with pytest.raises(ApiError, match="NOT_LEADER_OR_FOLLOWER"):
+            await anext(before.records())
+
+    run(scenario)
+
+
+def test_an_epoch_that_ends_while_it_is_loaded_leaves_only_the_next_load() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinators: Coordinators) -> None:
+        for number in range(5):
+            await coordinators.ask(1, b"a", number)
+        runtime = coordinators.runtimes[1]
+        loads = runtime.counters.loads
+        for _ in range(3):  # no turn of the loop in between
+            cluster.change(leader=-1, to=[])
+            cluster.change(leader=1)
+        assert await coordinators.ask(1, b"a") is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        await until(lambda: len(runtime.active) == 1)
+        await asyncio.sleep(5)
+        assert runtime.counters.loads == loads + 1
+        assert runtime.counters.failed_loads == 0
+        assert await coordinators.ask(1, b"a", 1) == 11
 
     run(scenario)
 

@@ -187,6 +187,28 @@ def test_a_damaged_log_is_given_up_and_the_others_go_on(caplog: pytest.LogCaptur
     with_topic(scenario, min_cleanable_dirty_ratio="1")
 
 
+def test_a_damaged_log_is_compacted_again_when_the_damage_is_deleted() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        leader, node = cluster[1], cluster[2]
+        await fill(leader, range(60))
+        log = node.replica().log
+        await until(lambda: node.directory.checkpointed(log)[0] > 50)
+        damaged = log.segments.all()[1]
+        node.disk.flip_bit(damaged.path, 70)
+        log.configure(replace(log.config, min_cleanable_dirty_ratio=0.1))
+        cleaner = node.manager.cleaner
+        await until(lambda: cleaner.uncleanable_in(node.directory) == 1)
+        rounds = cleaner.rounds
+        result = await leader.delete(log.segments.all()[2].base_offset)
+        assert result.error is ErrorCode.NONE
+        await until(
+            lambda: cleaner.rounds > rounds, within_s=600
+        )  # housekeeping removes the segments
+        assert cleaner.uncleanable_in(node.directory) == 0
+
+    with_topic(scenario, min_cleanable_dirty_ratio="1", cleanup_policy="compact,delete")
+
+
 def test_a_record_without_a_key_is_refused() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         result = await cluster[1].produce(keyed_batch([(b"k", b"v"), (None, b"v")]))
