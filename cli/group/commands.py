@@ -260,11 +260,13 @@ def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool)
     is_static = any(member.group_instance_id for each in groups for member in each.members)
     has_epochs = any(each.group_epoch is not None for each in groups)
     target = verbose and has_epochs
+    is_migrating = any(len({member.is_classic for member in each.members}) > 1 for each in groups)
     columns = (
         *("GROUP", "CONSUMER-ID", *(("GROUP-INSTANCE-ID",) if is_static else ())),
         *("HOST", "CLIENT-ID", "#PARTITIONS", *(("CURRENT-EPOCH",) if target else ())),
         *(("CURRENT-ASSIGNMENT",) if verbose else ()),
-        *(("TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED") if target else ()),
+        *(("TARGET-EPOCH", "TARGET-ASSIGNMENT") if target else ()),
+        *(("UPGRADED",) if target and is_migrating else ()),
     )
     rows = [
         (
@@ -273,6 +275,7 @@ def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool)
             *((each.member_epoch,) if target else ()),
             *((assignment_text(each.assignment) or None,) if verbose else ()),
             *(_target_cells(group, each) if target else ()),
+            *((_is_upgraded(each),) if target and is_migrating else ()),
         )
         for group in groups
         for each in group.members
@@ -280,16 +283,20 @@ def _print_members(groups: list[GroupDescription], verbose: bool, as_json: bool)
     print_table(columns, rows)
 
 
+def _is_upgraded(member: MemberDescription) -> bool | None:
+    """Whether a member of a group of the consumer protocol uses that protocol itself."""
+    return None if member.member_epoch is None else not member.is_classic
+
+
 def _target_cells(
     group: GroupDescription, member: MemberDescription
-) -> tuple[int | None, str | None, bool | None]:
+) -> tuple[int | None, str | None]:
     """What a group of the consumer protocol is on its way to. ``-`` in classic groups."""
     from cli.group.assignment import assignment_text
 
     if member.target_assignment is None:
-        return None, None, None
-    text = assignment_text(member.target_assignment) or None
-    return group.assignment_epoch, text, not member.is_classic
+        return None, None
+    return group.assignment_epoch, assignment_text(member.target_assignment) or None
 
 
 def _print_states(groups: list[GroupDescription], verbose: bool, as_json: bool) -> None:

@@ -251,18 +251,21 @@ def test_groups_of_the_consumer_protocol_show_what_they_are_on_their_way_to(
 ) -> None:
     target = (TopicPartition("orders", 1),)
     member = MemberDescription("m-3", None, "c", "/h", MEMBER.assignment, 5, target, False)
-    group = GroupDescription(
-        *("idle", "Reconciling", "consumer", "uniform", COORDINATOR, (member,)), "consumer", 7, 6
-    )
+    upgrading = MemberDescription("m-4", None, "c", "/h", (), 5, (), True)
+
+    def consumers(*members: MemberDescription) -> GroupDescription:
+        common = ("idle", "Reconciling", "consumer", "uniform", COORDINATOR)
+        return GroupDescription(*common, members, "consumer", 7, 6)
+
     (classic,) = admin.describe_groups(["live"])
-    monkeypatch.setattr(admin, "describe_groups", lambda names: [group, classic])
+    described = [consumers(member), classic]
+    monkeypatch.setattr(admin, "describe_groups", lambda names: described)
     out, err = run(capsys, "describe", "idle", "live", "--members", "--verbose")
-    cells = [line.split()[-5:] for line in out.splitlines()]
-    assert cells == [
-        ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"],
-        ["5", "orders:0", "6", "orders:1", "True"],
-        ["-", "orders:0", "-", "-", "-"],
-        ["-", "-", "-", "-", "-"],
+    assert [line.split()[-4:] for line in out.splitlines()] == [
+        ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT"],
+        ["5", "orders:0", "6", "orders:1"],
+        ["-", "orders:0", "-", "-"],
+        ["-", "-", "-", "-"],
     ]
     assert "'idle' is being rebalanced (Reconciling)" in err
     out, _ = run(capsys, "describe", "idle", "live", "--state", "--verbose")
@@ -270,6 +273,15 @@ def test_groups_of_the_consumer_protocol_show_what_they_are_on_their_way_to(
         ["STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS"],
         ["Reconciling", "7", "6", "1"],
         ["Stable", "-", "-", "2"],
+    ]
+    described = [consumers(member, upgrading), classic]
+    out, _ = run(capsys, "describe", "idle", "live", "--members", "--verbose")
+    assert [line.split()[-1] for line in out.splitlines()] == [
+        "UPGRADED",
+        "True",
+        "False",
+        "-",
+        "-",
     ]
     out, _ = run(capsys, "describe", "idle", "--state", "--json")
     assert json.loads(out)[0]["target_assignment_epoch"] == 6
