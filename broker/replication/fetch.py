@@ -202,7 +202,7 @@ class FetchRequests:
     def _read(self, waiting: WaitingFetch, *, counts: bool = False) -> Reading:
         """``counts``: a follower's fetch has just come, and its positions acknowledge."""
         reading = self._reader.read(waiting, counts=counts)
-        if not waiting.is_follower:
+        if reading.read_bytes and not waiting.is_follower:
             self._turns.use(reading.read_bytes)
         return reading
 
