@@ -73,10 +73,12 @@ class GroupClient:
         member_id: str,
         instance_id: str | None,
         topics: Iterable[str],
+        change: int,
         *,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
     ) -> join_group.JoinGroupResponse:
+        """``change``: a number by which the member's metadata differ from earlier ones."""
         request = join_group.JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=session_timeout_ms,
@@ -84,7 +86,9 @@ class GroupClient:
             member_id=member_id,
             group_instance_id=instance_id,
             protocol_type=_PROTOCOL,
-            protocols=[join_group.JoinGroupRequestProtocol(_STRATEGY, _subscription(topics))],
+            protocols=[
+                join_group.JoinGroupRequestProtocol(_STRATEGY, _subscription(topics, change))
+            ],
         )
         timeout_s = 2 * rebalance_timeout_ms / 1000 + 1.0
         answer: join_group.JoinGroupResponse = await self._ask(
@@ -244,12 +248,12 @@ class GroupClient:
         return error
 
 
-def _subscription(topics: Iterable[str]) -> bytes:
-    """ConsumerProtocolSubscription, version 0: the topics, and no user data."""
+def _subscription(topics: Iterable[str], change: int) -> bytes:
+    """ConsumerProtocolSubscription, version 0: the topics, and user data."""
     names = [topic.encode() for topic in topics]
     parts = [b"\x00\x00", len(names).to_bytes(4)]
     parts += [len(name).to_bytes(2) + name for name in names]
-    return b"".join(parts) + b"\xff\xff\xff\xff"
+    return b"".join((*parts, (4).to_bytes(4), change.to_bytes(4)))
 
 
 def _assignment(partitions: Iterable[Partition]) -> bytes:

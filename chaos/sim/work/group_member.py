@@ -18,7 +18,6 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import join_group
 
 _NO_GENERATION: Final = -1
-_REJOIN: Final = frozenset({ErrorCode.REBALANCE_IN_PROGRESS})
 _ROUND_S: Final = 0.25
 
 
@@ -69,8 +68,9 @@ class Member:
     me: Membership = field(init=False)
     _committed: dict[Partition, int] = field(default_factory=dict)
     """The highest offsets that it has committed itself."""
+    _changes: int = 0  # of its metadata
     _ghost: tuple[Membership, dict[Partition, int]] | None = None
-    """A former life, which still may commit what it had read."""
+    """A former life, or a former generation, which still may commit what it had read."""
 
     def __post_init__(self) -> None:
         self._forget()
@@ -98,13 +98,16 @@ class Member:
             await self._read()
             if self.rng.random() < 0.4:
                 await self._commit(self.me, self.positions)
-            if not await self._beat():
+            error = await self._beat(self.me)
+            if error is ErrorCode.REBALANCE_IN_PROGRESS:
+                await self._commit(self.me, self.positions)
+            if not self._goes_on(error):
                 return
-            if not is_calm() and self.rng.random() < 0.15:
-                act = self.rng.choice([self._leave, self._die, self._stand_still, self._hurry])
-                if await act():
+            if not is_calm() and self.rng.random() < 0.25:
+                acts = [self._leave, self._die, self._stand_still, self._hurry, self._hurry]
+                if await self.rng.choice(acts)():
                     return
-            if self._ghost is not None and self.rng.random() < 0.3:
+            if self._ghost is not None and self.rng.random() < 0.5:
                 await self._haunt()
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * _ROUND_S)
 
@@ -116,6 +119,7 @@ class Member:
             self.me.member_id,
             self.instance_id,
             self.group.topics,
+            self._changes,
             session_timeout_ms=self.session_timeout_ms,
             rebalance_timeout_ms=self.rebalance_timeout_ms,
         )
@@ -221,16 +225,14 @@ class Member:
                 group.doubtful.add(partition)
         return all(error is ErrorCode.NONE for error in told.values())
 
-    async def _beat(self) -> bool:
-        was_over = self.group.owners.is_over(self.me)
-        error = await self.client.beat(self.me)
+    async def _beat(self, member: Membership) -> ErrorCode:
+        was_over = self.group.owners.is_over(member)
+        error = await self.client.beat(member)
         if error is ErrorCode.NONE:
-            self.group.owners.accepted(self.me, "a heartbeat", was_over=was_over)
+            self.group.owners.accepted(member, "a heartbeat", was_over=was_over)
         else:
             self.group.owners.refused(was_over=was_over)
-        if error in _REJOIN:
-            await self._commit(self.me, self.positions)
-        return self._goes_on(error)
+        return error
 
     # ------------------------------------------------------------------------- misbehaving
 
@@ -261,13 +263,19 @@ class Member:
         return False
 
     async def _hurry(self) -> bool:
-        """Join again without need. If the leader does, there is another generation."""
+        """Join again with other metadata, so that there is another generation. A commit of this one
+        may come late."""
+        self._changes += 1
+        self._ghost = self.me, dict(self.positions)
         return True
 
     async def _haunt(self) -> None:
         assert self._ghost is not None
-        ghost, self._ghost = self._ghost, None
-        await self._commit(*ghost)
+        (ghost, positions), self._ghost = self._ghost, None
+        if not self.group.owners.is_over(ghost):  # it may be taken, after newer commits
+            self.group.doubtful |= set(positions)
+        await self._commit(ghost, positions)
+        await self._beat(ghost)
 
     def _absence_s(self) -> float:
         return self.rng.uniform(0.8, 2.0) * self.session_timeout_ms / 1000

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from chaos.sim.runs.mutants.administration_catalogue import ADMINISTRATION
 from chaos.sim.runs.mutants.answers_catalogue import ANSWERS
+from chaos.sim.runs.mutants.cleaner_catalogue import CLEANER
 from chaos.sim.runs.mutants.deletion_catalogue import DELETION
 from chaos.sim.runs.mutants.device_catalogue import DEVICE
+from chaos.sim.runs.mutants.group_catalogue import GROUPS
 from chaos.sim.runs.mutants.identity_catalogue import IDENTITY
 from chaos.sim.runs.mutants.isr_catalogue import ISR
 from chaos.sim.runs.mutants.metadata_catalogue import MAJORITIES, READS
@@ -587,5 +589,7 @@ MUTANTS = [
     *ANSWERS,
     *IDENTITY,
     *DELETION,
+    *GROUPS,
+    *CLEANER,
     *CLIENT,
 ]

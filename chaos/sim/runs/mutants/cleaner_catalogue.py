@@ -1,0 +1,102 @@
+"""Planted bugs of compaction."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.sim.runs.mutants.mutant import Edit, Mutant
+
+_REWRITING: Final = "storage/compaction/rewriting.py"
+_WORK: Final = "storage/compaction/work.py"
+
+
+def _bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -> Mutant:
+    """``kinds``: of the storm. None: all of them."""
+    return Mutant(name, (Edit(path, function, old, new),), kinds=kinds)
+
+
+CLEANER = [
+    _bug(
+        "cleaner: keep the first value of a key",
+        _REWRITING,
+        "_stays",
+        "header.base_offset + record.offset_delta < rules.offsets.get(record.key)",
+        "-1 < rules.offsets.get(record.key) < header.base_offset + record.offset_delta",
+        "kill",
+    ),
+    _bug(
+        "cleaner: keep all values of a key",
+        _REWRITING,
+        "_stays",
+        "header.base_offset + record.offset_delta < rules.offsets.get(record.key)",
+        "False",
+        "kill",
+    ),
+    _bug(
+        "cleaner: drop a tombstone when it is found first",
+        _REWRITING,
+        "_stays",
+        "horizon_ms is None or rules.now_ms < horizon_ms",
+        "horizon_ms is not None and rules.now_ms < horizon_ms",
+        "kill",
+    ),
+    _bug(
+        "cleaner: let a tombstone go without its time",
+        _REWRITING,
+        "rewritten",
+        "rules.now_ms + rules.delete_retention_ms",
+        "rules.now_ms",
+        "kill",
+    ),
+    _bug(
+        "cleaner: move the timestamps of a batch with its delete horizon",
+        _REWRITING,
+        "_moved",
+        "record.timestamp_delta_ms + by_ms",
+        "record.timestamp_delta_ms",
+        "kill",
+    ),
+    _bug(
+        "cleaner: leave the first dirty segment out of the map",
+        _WORK,
+        "_Round._map_keys",
+        "span[1] <= first_dirty",
+        "span[0] <= first_dirty",
+        "kill",
+    ),
+    _bug(
+        "cleaner: note the first offset of a key",
+        "storage/compaction/offset_map.py",
+        "OffsetMap.put",
+        "self._offsets[at] = offset + 1",
+        "self._offsets[at] = self._offsets[at] or offset + 1",
+        "kill",
+    ),
+    _bug(
+        "cleaner: put segments into place that are not on disk",
+        _WORK,
+        "_Round._rewrite_all",
+        "yield Sync((*output.finish(end), self._request.directory))",
+        "output.finish(end)",
+        "cut_power",
+        "cut_all_power",
+    ),
+    _bug(
+        "cleaner: swap segments without a note",
+        "storage/compaction/round.py",
+        "_swap",
+        "disk.replace_file_now(path, encode_swap(base_offset, end_offset))",
+        "encode_swap(base_offset, end_offset)",
+        "cut_power",
+        "cut_all_power",
+        "kill",
+    ),
+    _bug(
+        "cleaner: forget the keys of compressed batches",
+        _WORK,
+        "_Round._map_keys",
+        "not header.is_control and not _put_all(offsets, read.data, header)",
+        "not header.compression and not _put_all(offsets, read.data, header)",
+        "kill",
+    ),
+]
