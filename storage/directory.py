@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final
 
 from stele.ids import TopicPartition
 from stele.world import Clock
@@ -13,28 +12,19 @@ from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     PARTITION_METADATA_FILE,
     MetaProperties,
-    decode_clean_shutdown,
     encode_clean_shutdown,
     encode_partition_metadata,
-    read_partition_metadata,
 )
 from storage.config import LogConfig
 from storage.corrupt_logs import CorruptLogs
-from storage.directory_names import (
-    CORRUPT_SUFFIX,
-    DELETED_SUFFIX,
-    METADATA_TOPIC,
-    parse_partition_directory,
-    unused_path,
-)
+from storage.directory_loading import DirectoryLoading, DirectoryLogs
+from storage.directory_names import CORRUPT_SUFFIX, DELETED_SUFFIX, unused_path
 from storage.errors import (
     CorruptLogError,
     LogDirectoryError,
     StorageError,
-    UnreadableLogError,
     is_device_failure,
     is_disk_full,
-    is_unreadable,
 )
 from storage.formatted import LOCK_FILE, read_formatted
 from storage.group_commit import GroupCommit
@@ -42,13 +32,11 @@ from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.opening import opening_log
 from storage.retention import LOGS_PER_TURN, remove_in_order
-from storage.steps import Steps, Sync, Turn, finish, take_turns
+from storage.steps import Steps, finish, take_turns
 from storage.turns import Slices
-from world.disk import Disk, ReadFailedError
+from world.disk import Disk
 
 logger = logging.getLogger(__name__)
-
-_PROGRESS_INTERVAL_S: Final = 5.0  # between two messages about the progress of opening
 
 
 class LogDirectory:
@@ -66,10 +54,6 @@ class LogDirectory:
         """Use ``claim``."""
         self.path = path
         self.properties = properties
-        self.clean_shutdown = False
-        """Whether the last process that used the directory ended with ``close``."""
-        self.previous_broker_epoch = -1
-        """The broker epoch of that process if it ended with ``close``, for the registration."""
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._corrupt = CorruptLogs(disk, path)
         self._aside: list[str] = []  # files that truncations have renamed and nobody removed yet
@@ -90,9 +74,16 @@ class LogDirectory:
         self._config = config
         self._release_lock: Callable[[], None] | None = release_lock
         self._is_loaded = False
-        self._loading_log = 0, 0  # (logs opened so far, all logs)
         self._commit = GroupCommit(disk, self._on_failed_sync)
         self._checkpoints = OffsetCheckpoints(disk, path, self.logs, self.corrupt)
+        self._loading = DirectoryLoading(
+            disk,
+            path,
+            clock,
+            self._checkpoints,
+            DirectoryLogs(self.logs, self._corrupt, self.half_made),
+            lambda partition, topic_id: self._opening(partition, config, topic_id),
+        )
 
     @classmethod
     def open(
@@ -192,83 +183,23 @@ class LogDirectory:
     @property
     def progress(self) -> str:
         """The progress of ``load`` as text for people."""
-        what = "opening" if self.clean_shutdown else "recovering"
-        number, count = self._loading_log
-        return f"{self.path}: {what} log {number} of {count}"
+        return self._loading.progress
+
+    @property
+    def clean_shutdown(self) -> bool:
+        """Whether the last process that used the directory ended with ``close``."""
+        return self._loading.clean_shutdown
+
+    @property
+    def previous_broker_epoch(self) -> int:
+        """The broker epoch of that process if it ended with ``close``, for the registration; else
+        -1."""
+        return self._loading.previous_broker_epoch
 
     def loading(self) -> Steps[None]:
         """The steps of ``load``, for callers that run them one by one. Raises OSError."""
-        self._read_clean_shutdown()
-        self._checkpoints.load()
-        partitions: list[TopicPartition] = []
-        for name in self._disk.list(self.path):
-            if name.endswith(CORRUPT_SUFFIX):
-                logger.warning("%s/%s was found corrupt earlier and is kept aside", self.path, name)
-            else:
-                partition = parse_partition_directory(name)
-                if partition is not None and partition.topic != METADATA_TOPIC:
-                    partitions.append(partition)
-        yield from self._load_logs(partitions)
-        if self.clean_shutdown:
-            # Until here a clean opening has written nothing that the next one must know of. From
-            # here on it writes, so a crash is no clean shutdown any more.
-            self._disk.remove(f"{self.path}/{CLEAN_SHUTDOWN_FILE}")
-            yield Sync((self.path,))
-        self._checkpoints.lower_to_high_watermarks()
+        yield from self._loading.steps()
         self._is_loaded = True
-
-    def _load_logs(self, partitions: list[TopicPartition]) -> Steps[None]:
-        told_s = self._clock.monotonic()
-        for number, partition in enumerate(partitions, start=1):
-            self._loading_log = number, len(partitions)
-            yield from self._load_log(partition)
-            yield Turn.OVER
-            now_s = self._clock.monotonic()
-            if now_s - told_s >= _PROGRESS_INTERVAL_S:
-                told_s = now_s
-                logger.info("%s", self.progress)
-
-    def _read_clean_shutdown(self) -> None:
-        path = f"{self.path}/{CLEAN_SHUTDOWN_FILE}"
-        if self._disk.exists(path):
-            self.previous_broker_epoch = decode_clean_shutdown(self._disk.read_file(path))
-            self.clean_shutdown = True
-
-    def _load_log(self, partition: TopicPartition) -> Steps[None]:
-        directory = f"{self.path}/{partition}"
-        topic_id: bytes | None = None
-        found: CorruptLogError | None = None
-        try:
-            topic_id = read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA_FILE}")
-            if (found := self._corrupt.noted(partition)) is not None:
-                raise found
-            if topic_id is None:
-                self._without_topic_id(partition)
-            else:
-                self.logs[partition] = yield from self._opening(partition, self._config, topic_id)
-        except ReadFailedError as failure:
-            if not is_unreadable(failure):
-                raise
-            reason = f"it cannot be read: {failure}"
-            error = UnreadableLogError(directory, position=0, offset=-1, reason=reason)
-            logger.error("%s", error)
-            self._corrupt.hold(partition, error, topic_id)
-        except CorruptLogError as error:
-            logger.error("%s", error)
-            self._corrupt.hold(partition, error, topic_id, is_noted=found is not None)
-
-    def _without_topic_id(self, partition: TopicPartition) -> None:
-        """A log has no topic id, so it may be of a deleted topic of that name.
-
-        The first sync of a log covers its topic id, and nothing is acknowledged before. Raises
-        CorruptLogError if a checkpoint proves that there was such a sync.
-        """
-        directory = f"{self.path}/{partition}"
-        if self._checkpoints.know(partition):
-            reason = "partition.metadata is gone: nobody knows of which topic these records are"
-            raise CorruptLogError(directory, position=0, offset=-1, reason=reason)
-        logger.warning("%s has no topic id, and was never on disk: it will begin empty", directory)
-        self.half_made[partition] = None
 
     def _opening(
         self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
