@@ -10,13 +10,19 @@ from google.protobuf.message import DecodeError
 from broker.gateway.producers import Way
 from broker.gateway.publishing import Outcome, Publication, ToPublish
 from broker.gateway.refusals import Refusal, stream_error
+from broker.grpc.fields import TooManyFieldsError, fields
 from stele.config import Acks, CompressionName
 from stele.errors import ErrorCode
-from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError, Stream
 
 MESSAGE_BYTES_MAX: Final = 4 * 1024 * 1024
+RECORDS_MAX: Final = 5_000
+"""Of one message."""
+HEADERS_MAX: Final = 1_000
+"""Of one record, with its other fields."""
+_OTHER_FIELDS_MAX: Final = 10
+_RECORDS: Final = pb.PublishRequest.RECORDS_FIELD_NUMBER
 
 _ACKS: Final[dict[int, Acks]] = {
     pb.PublishOptions.ACKS_UNSPECIFIED: "all",
@@ -50,14 +56,7 @@ class PublishOutlet:
             return None
         if len(payload) > MESSAGE_BYTES_MAX:
             raise _invalid(f"a message of {len(payload)} bytes: {MESSAGE_BYTES_MAX} are the most")
-        try:
-            request = pb.PublishRequest.FromString(payload)
-        except DecodeError:
-            raise _invalid(f"{len(payload)} bytes that are no PublishRequest") from None
-        if len(request.records) > REQUEST_ELEMENTS_MAX:
-            raise _invalid(
-                f"{len(request.records)} records in a message: {REQUEST_ELEMENTS_MAX} are the most"
-            )
+        request, records = _split(payload)
         if request.HasField("options"):
             if self._has_begun:
                 raise _invalid("options belong to the first message of a stream")
@@ -65,7 +64,7 @@ class PublishOutlet:
             publisher_id = options.publisher_id if options.HasField("publisher_id") else None
             self._publication.write_by(_way(options), publisher_id)
         self._has_begun = True
-        return (_record(record, request.topic) for record in request.records)
+        return (_record(_parsed(encoded), request.topic) for encoded in records)
 
     async def send(self, outcomes: Sequence[Outcome]) -> None:
         response = pb.PublishResponse()
@@ -85,6 +84,35 @@ class PublishOutlet:
 
     async def close(self) -> None:
         await self._stream.close()
+
+
+def _split(payload: bytes) -> tuple[pb.PublishRequest, list[memoryview]]:
+    """A request without its records, and these, still encoded."""
+    try:
+        found = fields(payload, RECORDS_MAX + _OTHER_FIELDS_MAX)
+        others = [payload[each.start : each.end] for each in found if each.number != _RECORDS]
+        request = pb.PublishRequest.FromString(b"".join(others))
+    except TooManyFieldsError:
+        raise _invalid(f"a message has at most {RECORDS_MAX} records") from None
+    except (ValueError, DecodeError):
+        raise _invalid(f"{len(payload)} bytes that are no PublishRequest") from None
+    view = memoryview(payload)
+    records = [view[each.content : each.end] for each in found if each.number == _RECORDS]
+    if len(records) > RECORDS_MAX:
+        raise _invalid(f"{len(records)} records in a message: {RECORDS_MAX} are the most")
+    return request, records
+
+
+def _parsed(encoded: memoryview) -> pb.PublishRecord:
+    data = bytes(encoded)
+    try:
+        if len(data) > HEADERS_MAX:  # each takes two bytes at least
+            fields(data, HEADERS_MAX)
+        return pb.PublishRecord.FromString(data)
+    except TooManyFieldsError:
+        raise _invalid(f"a record has less than {HEADERS_MAX} headers") from None
+    except (ValueError, DecodeError):
+        raise _invalid(f"{len(data)} bytes that are no PublishRecord") from None
 
 
 def describe(error: pb.RecordError, refusal: Refusal) -> None:

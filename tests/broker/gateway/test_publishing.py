@@ -139,10 +139,12 @@ def test_what_a_stream_may_not_send() -> None:
         unknown_option = Publishing(channel)
         await unknown_option.send(options=pb.PublishOptions.FromString(b"\x10\x09"))
         too_many = Publishing(channel)
-        await too_many.send(*[pb.PublishRecord()] * 65_537)
+        await too_many.send(*[pb.PublishRecord()] * 5_001)
         too_large = Publishing(channel)
         await too_large.send(record(bytes(5_000_000)))
-        for publishing in (late_options, unknown_option, too_many, too_large):
+        headers = Publishing(channel)
+        await headers.send(record(headers=[pb.RecordHeader()] * 1_001))
+        for publishing in (late_options, unknown_option, too_many, too_large, headers):
             error = await failure(publishing)
             assert error.code is RpcCode.INVALID_ARGUMENT
             assert error.info is not None
