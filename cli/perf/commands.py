@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,6 +111,8 @@ async def _produce(
     timeout_s: float,
     as_json: bool,
 ) -> int:
+    import asyncio
+
     from cli.perf.produce_run import ProduceRun
     from stele.aio import Producer
     from stele.real import RealClock
@@ -217,6 +218,8 @@ async def _consume(
     interval_s: float,
     output: _ConsumeOutput,
 ) -> Consumed:
+    import asyncio
+
     from cli.perf.consume_run import ConsumeRun
     from stele.aio import Consumer
     from stele.real import RealClock
@@ -317,6 +320,8 @@ async def _end_to_end(
     timeout_s: float,
     as_json: bool,
 ) -> None:
+    import asyncio
+
     from cli.perf.end_to_end_run import RUN_ID_BYTES, EndToEndRun
     from stele.aio import Consumer, Producer
     from stele.real import RealClock, real_rng
