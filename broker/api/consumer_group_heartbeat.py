@@ -1,7 +1,8 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: members of the consumer protocol (KIP-848).
 
-Deviations: a subscription by a regular expression is refused. A group with members of one protocol
-takes no members of the other.
+Deviations: a group with members of one protocol takes no members of the other. A regular expression
+never stands for internal topics, and may have a part of RE2's syntax
+(``broker.coordinator.name_pattern``).
 """
 
 from __future__ import annotations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from broker.coordinator.group.consumer.types import (
@@ -26,6 +27,7 @@ from broker.coordinator.group.types import (
     SyncRequest,
 )
 from broker.coordinator.step import Now, Step, Waiter
+from broker.service import group_regexes
 from broker.service.context import BrokerContext
 from broker.service.internal_topics import group_topic, made
 from metadata.brokers import BrokerRegistration, Endpoint
@@ -175,15 +177,13 @@ async def consumer_heartbeat(
     context: BrokerContext, caller: Caller, request: ConsumerHeartbeatRequest
 ) -> ConsumerHeartbeatAnswer:
     """Also raises ApiError TOPIC_AUTHORIZATION_FAILED, INVALID_REGULAR_EXPRESSION."""
-    if request.regex:
-        raise ApiError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            "topics cannot be subscribed to by a regular expression yet: name them",
-        )
     for name in request.topic_names or ():
         why = refusal(context.authorizer, caller, Operation.DESCRIBE, topic_resource(name))
         if why is not None:
             raise why
+    if request.regex:
+        resolved = await group_regexes.resolve(context, caller, request.regex)
+        request = replace(request, resolved_regex=resolved)
     answer: ConsumerHeartbeatAnswer = await ask(
         context,
         caller,
@@ -191,6 +191,19 @@ async def consumer_heartbeat(
         request.group_id,
         lambda machine, waiter, now: machine.consumer_heartbeat(request, waiter, now),
     )
+    stale = answer.stale_regex
+    if stale is not None:
+        # Topics were created or deleted since. The next heartbeat gets what follows from it.
+        newest = await group_regexes.resolve(context, caller, stale)
+        await ask(
+            context,
+            caller,
+            Operation.READ,
+            request.group_id,
+            lambda machine, waiter, now: machine.resolve_regex(
+                request.group_id, stale, newest, waiter, now
+            ),
+        )
     return answer
 
 

@@ -62,7 +62,7 @@ PROMISES = (
 
 _WITHOUT_EFFECT = (
     ("group.consumer.migration.", "a group with members does not change its protocol"),
-    ("group.consumer.regex.", "no topics are subscribed to by regular expressions"),
+    ("group.consumer.regex.", "expressions are resolved again when topics come or go"),
     ("group.coordinator.", "a coordinator has no threads, and appends without a delay"),
     ("group.share.", "there are no share groups"),
     ("offsets.load.buffer.size", "a load reads as much as fits"),

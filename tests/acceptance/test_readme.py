@@ -3,7 +3,6 @@ is not built agrees with what is advertised and refused."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shlex
@@ -16,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from broker.api import SERVED
-from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.coordinator.group.types import JoinAnswer
-from broker.service import config_changes, groups
+from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
@@ -121,12 +119,6 @@ def refused_by_spark() -> None:
             writer(None, False)
 
 
-def refused_regex() -> None:
-    request = ConsumerHeartbeatRequest("g", "m", 0, regex="t.*")
-    with pytest.raises(ApiError, match="INVALID_REGULAR_EXPRESSION"):
-        asyncio.run(groups.consumer_heartbeat(None, None, request))  # type: ignore[arg-type]
-
-
 def refused_mixture() -> None:
     bench = ConsumerBench()
     bench.take(bench.machine.loaded(bench.now))
@@ -143,7 +135,6 @@ def refused_security() -> None:
 
 
 PROOFS: dict[str, Callable[[], None]] = {
-    "groups of the consumer protocol (KIP-848): topics by regular expression": refused_regex,
     "groups with members of both group protocols": refused_mixture,
     "the consumer protocol (KIP-848) in our own Python client": refused_by_our_consumer,
     "transactions": lambda: unadvertised(*TRANSACTIONS),

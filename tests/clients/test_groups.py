@@ -348,3 +348,14 @@ def test_members_of_the_consumer_protocol_share_come_and_go(
         last = fill(bootstrap, topic, 60, first=180)
         (found,) = read([polling(first)], len(last))
         assert sorted(found) == sorted(last)
+
+
+def test_a_member_of_the_consumer_protocol_subscribes_by_a_regular_expression(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    """The coordinator finds the topics."""
+    topic, group = create_topic(partitions=PARTITIONS), new_group()
+    values = fill(bootstrap, topic, 60)
+    with consumer_protocol_member(bootstrap, group, f"^{topic[:-1]}[{topic[-1]}]$") as member:
+        (found,) = read([polling(member)], len(values))
+        assert sorted(found) == sorted(values)

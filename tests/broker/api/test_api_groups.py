@@ -151,9 +151,9 @@ def test_the_consumer_protocol_knows_its_errors() -> None:
     async def scenario() -> None:
         edges = await edges_with_groups()
         client = edges.client()
-        regex = await consumer_join(client, subscribed_topic_regex="o.*")
+        regex = await consumer_join(client, subscribed_topic_regex="o(")
         assert regex.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert "name them" in regex.error_message
+        assert "o(: a group does not end" in regex.error_message
         wrong = await consumer_join(client, server_assignor="mine")
         assert wrong.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
         assert (await beat(client, 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
@@ -167,6 +167,31 @@ def test_the_consumer_protocol_knows_its_errors() -> None:
         assert found.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
         edges.authorizer.denied.add((Operation.READ, group_resource(GROUP)))
         assert (await beat(client, 1)).error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    run_virtual(scenario())
+
+
+def test_a_member_subscribes_by_a_regular_expression() -> None:
+    async def scenario() -> None:
+        edges = await edges_with_groups()
+        edges.add_topic("other", [[1]])
+        edges.add_topic("oh", [[1]])
+        edges.authorizer.denied.add((Operation.DESCRIBE, topic_resource("oh")))
+        client = edges.client()
+
+        def told_topics(answer: Any) -> set[bytes]:
+            return {each.topic_id for each in answer.assignment.topic_partitions}
+
+        joined = await consumer_join(
+            client, subscribed_topic_names=None, subscribed_topic_regex="o.*|_.*"
+        )
+        assert joined.error_code == 0
+        assert told_topics(joined) == {topic_id("orders"), topic_id("other")}
+        edges.add_topic("one", [[1]])
+        assert (await beat(client, 1)).assignment is None
+        answer = await beat(client, 1)
+        assert told_topics(answer) == {topic_id(each) for each in ("orders", "other", "one")}
+        assert answer.member_epoch == 2
 
     run_virtual(scenario())
 
