@@ -260,15 +260,15 @@ class _Source:
         return True
 
 
-def _whole_records(  # noqa: C901 - five varints, each read on the spot
+def _whole_records(
     data: bytes, position: int, number: int, stop: int, times: TimeDeltas, keys_required: bool
 ) -> tuple[int, int]:
     """Skip sound records from ``number`` up to ``stop``. Returns the number of the next record and
     its position.
 
-    Stops at a record that is not obviously sound. Short varints are read inline, since calls would
-    cost too much. A position beyond the end of its record never comes back, so one check at the end
-    is enough.
+    Stops at a record that is not obviously sound. Short varints are read inline, since a call for
+    each would cost too much. Key and value share a call. A position beyond the end of its record
+    never comes back, so one check at the end is enough.
     """
     start, total = position, len(data)
     try:
@@ -300,30 +300,7 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
                 delta, position = _read_varint(data, position)
             if delta != number + number:  # the same number in zigzag
                 return number, start
-            size = data[position]
-            if size < 0x80:
-                position += 1
-            elif (high := data[position + 1]) < 0x80:
-                size = size & 0x7F | high << 7
-                position += 2
-            else:
-                size, position = _read_varint(data, position)
-            if not size & 1:
-                position += size >> 1
-            elif size != 1 or keys_required:
-                return number, start
-            size = data[position]
-            if size < 0x80:
-                position += 1
-            elif (high := data[position + 1]) < 0x80:
-                size = size & 0x7F | high << 7
-                position += 2
-            else:
-                size, position = _read_varint(data, position)
-            if not size & 1:
-                position += size >> 1
-            elif size != 1:
-                return number, start
+            position = _skip_key_and_value(data, position, keys_required)
             position = _skip_headers(data, position) if data[position] else position + 1
             if position != end:
                 return number, start
@@ -332,6 +309,35 @@ def _whole_records(  # noqa: C901 - five varints, each read on the spot
     except (IndexError, _UnsoundError, UnicodeDecodeError):
         return number, start
     return number, position
+
+
+def _skip_key_and_value(data: bytes, position: int, key_required: bool) -> int:
+    """The position after both. Raises _UnsoundError, or IndexError beyond the end."""
+    size = data[position]
+    if size < 0x80:
+        position += 1
+    elif (high := data[position + 1]) < 0x80:
+        size = size & 0x7F | high << 7
+        position += 2
+    else:
+        size, position = _read_varint(data, position)
+    if not size & 1:
+        position += size >> 1
+    elif size != 1 or key_required:
+        raise _UnsoundError
+    size = data[position]
+    if size < 0x80:
+        position += 1
+    elif (high := data[position + 1]) < 0x80:
+        size = size & 0x7F | high << 7
+        position += 2
+    else:
+        size, position = _read_varint(data, position)
+    if not size & 1:
+        position += size >> 1
+    elif size != 1:
+        raise _UnsoundError
+    return position
 
 
 class _UnsoundError(Exception):
