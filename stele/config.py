@@ -161,6 +161,11 @@ class ConsumerConfig(ClientConfig):
     group_instance_id: str | None = None
     """The name of a static member. It has its partitions back after a restart."""
     group_protocol: GroupProtocol = "classic"
+    """With ``consumer`` the coordinator assigns the partitions (KIP-848). It also decides about the
+    session and the heartbeats then."""
+    group_remote_assignor: str | None = None
+    """The assignor of the coordinator in the consumer protocol: ``uniform`` or ``range``. None: its
+    first one."""
     partition_assignment_strategy: str | Sequence[str] = ("range", "cooperative-sticky")
     """The preferred one first; a text has commas between them. Members change partitions without a
     stop if all of them are cooperative."""
@@ -187,8 +192,6 @@ class ConsumerConfig(ClientConfig):
 
     def _check_group(self) -> None:
         _one_of(self, "group_protocol", ("classic", "consumer"))
-        if self.group_protocol == "consumer":
-            raise ConfigError("group_protocol='consumer' is not built yet: use 'classic'")
         if self.group_id is not None and not self.group_id:
             raise ConfigError("group_id='' must not be empty")
         if self.group_instance_id is not None and (self.group_id is None):
@@ -263,6 +266,7 @@ class ConsumerOptions(ClientOptions, total=False):
     group_id: str | None
     group_instance_id: str | None
     group_protocol: GroupProtocol
+    group_remote_assignor: str | None
     partition_assignment_strategy: str | Sequence[str]
     enable_auto_commit: bool
     auto_commit_interval_ms: int

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from broker.coordinator.group import types
+from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.coordinator.group.types import (
     NO_GENERATION,
     GroupState,
@@ -52,6 +53,11 @@ class GroupsService:
             "SyncGroup": (pb.SyncGroupRequest, pb.SyncGroupResponse, self._sync),
             "Heartbeat": (pb.GroupHeartbeatRequest, pb.GroupHeartbeatResponse, self._heartbeat),
             "LeaveGroup": (pb.LeaveGroupRequest, pb.LeaveGroupResponse, self._leave),
+            "ConsumerGroupHeartbeat": (
+                pb.ConsumerGroupHeartbeatRequest,
+                pb.ConsumerGroupHeartbeatResponse,
+                self._consumer_heartbeat,
+            ),
             "OffsetCommit": (pb.OffsetCommitRequest, pb.OffsetCommitResponse, self._commit),
             "OffsetFetch": (pb.OffsetFetchRequest, pb.OffsetFetchResponse, self._fetch),
             "ListGroups": (pb.ListGroupsRequest, pb.ListGroupsResponse, self._list),
@@ -156,6 +162,42 @@ class GroupsService:
         return pb.LeaveGroupResponse(
             error=answer.error, message=_meaning(answer.error), members=answer.members
         )
+
+    async def _consumer_heartbeat(
+        self, caller: Caller, request: pb.ConsumerGroupHeartbeatRequest
+    ) -> pb.ConsumerGroupHeartbeatResponse:
+        def told(name: str) -> Any:
+            return getattr(request, name) if request.HasField(name) else None
+
+        topics = told("subscribed_topics")
+        owned = told("owned")
+        timeout_ms = told("rebalance_timeout_ms")
+        heartbeat = ConsumerHeartbeatRequest(
+            request.group,
+            request.member_id,
+            request.member_epoch,
+            told("group_instance_id"),
+            told("rack"),
+            -1 if timeout_ms is None else timeout_ms,
+            None if topics is None else tuple(topics.names),
+            server_assignor=told("server_assignor"),
+            owned=None if owned is None else _owned(owned),
+            client_id=request.client_id,
+            client_host=f"/{caller.address}",
+        )
+        answer = await groups.consumer_heartbeat(self._context, caller, heartbeat)
+        response = pb.ConsumerGroupHeartbeatResponse(
+            error=answer.error,
+            message=answer.message or _meaning(answer.error),
+            member_id=answer.member_id or "",
+            member_epoch=answer.member_epoch,
+            heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        )
+        if answer.assigned is not None:
+            response.assignment.SetInParent()
+            for topic_id, numbers in sorted(answer.assigned.items()):
+                response.assignment.topics.add(topic_id=topic_id, partitions=sorted(numbers))
+        return response
 
     # --------------------------------------------------------------------------- offsets
 
@@ -306,6 +348,15 @@ class GroupsService:
                 for each, error in zip(request.groups, errors, strict=True)
             ]
         )
+
+
+def _owned(told: pb.ConsumerGroupHeartbeatRequest.Partitions) -> dict[bytes, frozenset[int]]:
+    owned: dict[bytes, frozenset[int]] = {}
+    for each in told.topics:
+        if each.partitions:
+            before = owned.get(each.topic_id, frozenset())
+            owned[each.topic_id] = before.union(each.partitions)
+    return owned
 
 
 def _refusable(

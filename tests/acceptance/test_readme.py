@@ -20,9 +20,7 @@ from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
-from stele.config import ConsumerConfig
 from stele.errors import ApiError, ErrorCode
-from stele.errors import ConfigError as ClientConfigError
 from tests.support.consumer_protocol import ConsumerBench
 from tests.support.groups import told
 
@@ -89,11 +87,6 @@ def unadvertised(*keys: int) -> None:
     assert not {int(each.api.key) for each in SERVED} & set(keys)
 
 
-def refused_by_our_consumer() -> None:
-    with pytest.raises(ClientConfigError, match="not built"):
-        ConsumerConfig(group_id="g", group_protocol="consumer")
-
-
 def refused_telemetry() -> None:
     unadvertised(*TELEMETRY)
     assert config_changes.refusal(CLIENT_METRICS, []) is not None
@@ -136,7 +129,6 @@ def refused_security() -> None:
 
 PROOFS: dict[str, Callable[[], None]] = {
     "groups with members of both group protocols": refused_mixture,
-    "the consumer protocol (KIP-848) in our own Python client": refused_by_our_consumer,
     "transactions": lambda: unadvertised(*TRANSACTIONS),
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),

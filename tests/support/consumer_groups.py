@@ -23,8 +23,9 @@ WITHIN_S = 120.0
 class Clients:
     """What a scenario gets. ``waits``: what clients said while they waited."""
 
-    def __init__(self, machine: OneNode, world: World) -> None:
+    def __init__(self, machine: OneNode, world: World, protocol: str) -> None:
         self.machine = machine
+        self._protocol = protocol
         self._options: dict[str, Any] = {
             "world": ClientWorld(world.clock, world.network, world.rng)
         }
@@ -33,6 +34,7 @@ class Clients:
     def consumer(self, **options: Any) -> Consumer:
         defaults: dict[str, Any] = {
             "group_id": GROUP,
+            "group_protocol": self._protocol,
             "auto_offset_reset": "earliest",
             "on_wait": self.waits.append,
             "session_timeout_ms": 10_000,
@@ -82,15 +84,21 @@ def numbers(records: list[ConsumerRecord]) -> list[int]:
     return sorted(int(each.value or b"") for each in records)
 
 
-def on_a_node(scenario: Callable[[Clients], Awaitable[None]], **settings: str) -> None:
+def on_a_node(
+    scenario: Callable[[Clients], Awaitable[None]], protocol: str = "classic", **settings: str
+) -> None:
     async def run(machine: OneNode) -> None:
         quick = {
             "offsets_topic_replication_factor": "1",
             "offsets_topic_num_partitions": "3",
             "group_initial_rebalance_delay_ms": "100",
+            "group_consumer_min_session_timeout_ms": "1000",
+            "group_consumer_session_timeout_ms": "10000",
+            "group_consumer_min_heartbeat_interval_ms": "100",
+            "group_consumer_heartbeat_interval_ms": "1000",
         }
         await machine.start(**{**quick, **settings})
-        await ask(machine, lambda world: scenario(Clients(machine, world)))
+        await ask(machine, lambda world: scenario(Clients(machine, world, protocol)))
         assert await machine.stop()
 
     run_node(run)

@@ -9,6 +9,7 @@ from typing import Any, Final, Protocol, TypeVar
 from stele.cluster.view import ClusterView, Message, error_code
 from stele.config import ConsumerConfig
 from stele.consumer.group.consumer_protocol import PROTOCOL_TYPE
+from stele.consumer.group.reconciling import Heartbeat, HeartbeatAnswer
 from stele.consumer.group.requests import (
     CommittedOffset,
     JoinAnswer,
@@ -20,7 +21,7 @@ from stele.consumer.group.requests import (
 )
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
-from stele.ids import TopicPartition
+from stele.ids import PartitionId, TopicPartition
 from stele.wire.v1 import groups_pb2 as pb
 from stele.world import RpcError
 
@@ -31,6 +32,9 @@ MOVED: Final = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_A
 
 REBALANCE_GRACE_MS: Final = 5_000
 """How much longer than the longest rebalance the answers to JoinGroup and SyncGroup may take."""
+
+HEARTBEAT_S: Final = 10.0
+"""How long a heartbeat of the consumer protocol waits for its answer."""
 
 AnswerT = TypeVar("AnswerT")
 
@@ -54,6 +58,10 @@ class Coordinator(Protocol):
     async def heartbeat(self, standing: Standing) -> ErrorCode: ...
 
     async def leave(self, standing: Standing, reason: str) -> None: ...
+
+    async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
+        """Of the consumer protocol."""
+        ...
 
     async def commit(
         self, standing: Standing, offsets: Mapping[TopicPartition, OffsetAndMetadata]
@@ -168,6 +176,49 @@ class GrpcCoordinator:
             ),
             pb.LeaveGroupResponse.FromString,
             self._view.attempt_s,
+        )
+
+    async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
+        config = self._config
+        message = pb.ConsumerGroupHeartbeatRequest(
+            group=self._group_id,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            group_instance_id=request.instance_id,
+            client_id=config.client_id,
+        )
+        if request.topics is not None:
+            message.subscribed_topics.names.extend(sorted(request.topics))
+            message.subscribed_topics.SetInParent()
+        if request.owned is not None:
+            message.rebalance_timeout_ms = config.max_poll_interval_ms
+            message.owned.SetInParent()
+            for topic_id, numbers in _by_topic(request.owned).items():
+                message.owned.topics.add(topic_id=topic_id, partitions=numbers)
+            if config.client_rack:
+                message.rack = config.client_rack
+            if config.group_remote_assignor is not None:
+                message.server_assignor = config.group_remote_assignor
+        answer = await self._ask(
+            "ConsumerGroupHeartbeat",
+            message,
+            pb.ConsumerGroupHeartbeatResponse.FromString,
+            # Another one must fit into the session, of which only the coordinator knows.
+            min(config.request_timeout_ms / 1000, HEARTBEAT_S),
+        )
+        assigned = None
+        if answer.HasField("assignment"):
+            assigned = frozenset(
+                PartitionId(topic.topic_id, number)
+                for topic in answer.assignment.topics
+                for number in topic.partitions
+            )
+        return HeartbeatAnswer(
+            error_code(answer.error),
+            answer.message,
+            answer.member_epoch,
+            answer.heartbeat_interval_ms,
+            assigned,
         )
 
     @property
@@ -293,6 +344,13 @@ class GrpcCoordinator:
         if code is not ErrorCode.NONE:
             reason = answer.message or explain(code)
             raise ApiError(code, f"group {self._group_id}: {what} was refused: {reason}")
+
+
+def _by_topic(partitions: Iterable[PartitionId]) -> dict[bytes, list[int]]:
+    found: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        found.setdefault(topic_id, []).append(number)
+    return found
 
 
 def _instance(message: pb.JoinGroupResponse.Member) -> str | None:

@@ -6,7 +6,8 @@ never handles a record of a partition that another member owns already, unless i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from stele.cluster.view import ClusterView
@@ -18,6 +19,8 @@ from stele.consumer.group.listener import OnPartitions, RebalanceListener, call
 from stele.consumer.group.member import GroupMember
 from stele.consumer.group.membership import Membership, State
 from stele.consumer.group.offsets import GroupOffsets
+from stele.consumer.group.reconciling import ReconcilingMembership
+from stele.consumer.group.reconciling_member import ReconcilingMember
 from stele.consumer.group.requests import OffsetAndMetadata, Standing
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.errors import CommitFailedError, ErrorCode, SteleError
@@ -34,6 +37,22 @@ class GroupMetadata(NamedTuple):
     generation_id: int  # -1: it is no member
     member_id: str
     group_instance_id: str | None
+
+
+def _member(
+    config: ConsumerConfig,
+    view: ClusterView,
+    coordinator: Coordinator,
+    announce: Callable[[], None],
+) -> GroupMember | ReconcilingMember:
+    """A member by the protocol that is configured."""
+    instance_id = config.group_instance_id
+    if config.group_protocol == "classic":
+        assignors = [ASSIGNORS[each] for each in config.strategies]
+        return GroupMember(config, view, coordinator, Membership(assignors, instance_id), announce)
+    member_id = str(uuid.UUID(bytes=view.world.rng.randbytes(16), version=4))
+    membership = ReconcilingMembership(member_id, instance_id)
+    return ReconcilingMember(config, view, coordinator, membership, announce)
 
 
 class ConsumerGroup:
@@ -54,11 +73,16 @@ class ConsumerGroup:
         self._group_id = group_id
         self._reader = reader
         self._listener = RebalanceListener()
-        assignors = [ASSIGNORS[each] for each in config.strategies]
-        self._membership = Membership(assignors, config.group_instance_id)
-        self._member = GroupMember(config, view, coordinator, self._membership, reader.announce)
+        self._member = _member(config, view, coordinator, reader.announce)
+        self._membership = self._member.membership
         self._offsets = GroupOffsets(
-            config, view, coordinator, reader.positions, self._membership.on_told, reader.announce
+            config,
+            view,
+            coordinator,
+            reader.positions,
+            self._membership.on_told,
+            lambda: self._membership.standing,
+            reader.announce,
         )
         self._is_rebalancing = False  # an application's function is being called
 
@@ -142,12 +166,14 @@ class ConsumerGroup:
             await self._give_up(share.revoked, is_lost=False)
         finally:
             membership.released(share)
-        membership.took_share(share)
-        if membership.state is not State.STABLE:
+        if not membership.took_share(share):
             return  # the member was removed while it gave partitions up
-        self._reader.take(sorted(share.added))
+        # Of what it should take, some may have been taken away again meanwhile.
+        added = share.added & membership.owned
+        self._reader.take(sorted(added))
         self._offsets.find_starts()
-        await self._call(self._listener.on_partitions_assigned, share.added)
+        self._member.took_share()
+        await self._call(self._listener.on_partitions_assigned, added)
 
     async def _give_up(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
         """Commit, tell the application, and stop reading."""

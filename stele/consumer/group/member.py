@@ -14,6 +14,7 @@ from typing import Final
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.config import ConsumerConfig
+from stele.consumer.group.attended import Attended
 from stele.consumer.group.coordinator import Coordinator
 from stele.consumer.group.membership import FATAL, Membership, State
 from stele.consumer.group.requests import Standing
@@ -33,8 +34,8 @@ LEAVE_S: Final = 5.0
 """How long a consumer that closes tries to leave. If it fails, its session ends some time later."""
 
 
-class GroupMember:
-    """``announce`` is called when the next poll has something to do."""
+class GroupMember(Attended):
+    """A member of the classic protocol."""
 
     def __init__(
         self,
@@ -44,20 +45,12 @@ class GroupMember:
         membership: Membership,
         announce: Callable[[], None],
     ) -> None:
+        super().__init__(config, view, announce)
         self.membership = membership
-        self.failure: SteleError | None = None  # poll raises it; the member does nothing more
-        self.waits_for = ""  # why the join is not over, in words
-        self._config = config
-        self._view = view
-        self._clock = view.world.clock
         self._coordinator = coordinator
-        self._announce = announce
-        self._choice: TopicChoice | None = None
         self._metadata_is_news = False
         self._joining: asyncio.Task[None] | None = None
         self._heart: asyncio.Task[None] | None = None
-        self._polled_at = self._clock.monotonic()
-        self._is_polling = False
         view.on_change.append(self._metadata_changed)
 
     # ---------------------------------------------------------------------- the application
@@ -67,13 +60,6 @@ class GroupMember:
         self.failure = None
         # What a pattern means is found before the member joins, or at the next heartbeat.
         self.membership.subscribe(choice.names or self.membership.subscription)
-
-    def poll_begins(self) -> None:
-        self._is_polling = True
-
-    def poll_ends(self) -> None:
-        self._is_polling = False
-        self._polled_at = self._clock.monotonic()
 
     def start(self) -> None:
         if self._heart is None:
@@ -96,6 +82,9 @@ class GroupMember:
         if self._metadata_is_news and self.membership.state is State.STABLE:
             self._metadata_is_news = False
             self.membership.metadata_changed(self._partition_counts())
+
+    def took_share(self) -> None:
+        """The application was told its share."""
 
     async def leave(self, reason: str) -> None:
         """Leave the group, unless the member is static: its session keeps its place. Partitions
@@ -228,7 +217,7 @@ class GroupMember:
         while True:
             await asyncio.sleep(pause_s)
             pause_s = self._config.heartbeat_interval_ms / 1000
-            if self._polls_too_rarely():
+            if self.membership.standing.member_id and self._polls_too_rarely():
                 await self._leave_unattended()
                 continue
             if not self.membership.may_heartbeat:
@@ -258,25 +247,10 @@ class GroupMember:
         if self.membership.needs_join:
             self._announce()
 
-    def _polls_too_rarely(self) -> bool:
-        if self._is_polling or not self.membership.standing.member_id:
-            return False
-        ago_s = self._clock.monotonic() - self._polled_at
-        return ago_s * 1000 > self._config.max_poll_interval_ms
-
     async def _leave_unattended(self) -> None:
         """The application does not poll. Its partitions go to others, and it hears so when it
         polls again."""
         if self._joining is not None:
             self._joining.cancel()
             await asyncio.gather(self._joining, return_exceptions=True)
-        reason = (
-            f"the application has not polled for max_poll_interval_ms="
-            f"{self._config.max_poll_interval_ms}"
-        )
-        self._view.waiting.say(
-            f"leaving group {self._config.group_id}: {reason}; poll more often, poll fewer records "
-            "(max_poll_records), or allow more time",
-            "unattended",
-        )
-        await self._leave(reason)
+        await self._leave(self._say_unattended())

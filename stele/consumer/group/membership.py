@@ -264,14 +264,16 @@ class Membership:
         """The application was told what is revoked."""
         self._owned -= share.revoked
 
-    def took_share(self, share: Share) -> None:
-        """The application was told the share. If it released anything, others wait for it."""
+    def took_share(self, share: Share) -> bool:
+        """The share is the member's now. If it released anything, others wait for it. False: the
+        member was removed meanwhile."""
         if self._state is not State.ASSIGNED:
-            return  # the member was removed meanwhile
+            return False
         self._owned = (self._owned - share.revoked) | share.added
         self._state = State.STABLE
         if share.revoked:
             self._rejoin("partitions were released for other members")
+        return True
 
     def on_lost(self, standing: Standing) -> None:
         """No answer comes to a JoinGroup or SyncGroup of this standing: join again."""

@@ -31,6 +31,8 @@ AnswerT = TypeVar("AnswerT")
 _LEFT_BEHIND: Final = {
     ErrorCode.ILLEGAL_GENERATION: "the group has gone on without this member",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has removed this member",
+    ErrorCode.FENCED_MEMBER_EPOCH: "the group has removed this member",
+    ErrorCode.STALE_MEMBER_EPOCH: "the group has gone on without this member",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group is being rebalanced: poll, and commit what is "
     "still assigned",
 }
@@ -41,7 +43,8 @@ _TOO_SLOW: Final = (
 
 
 class GroupOffsets:
-    """``told`` hears the errors of commits, with whom they were told."""
+    """``told`` hears the errors of commits, with whom they were told. ``standing`` is as whom the
+    consumer speaks now: in the consumer protocol its epoch rises while it keeps its partitions."""
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class GroupOffsets:
         coordinator: Coordinator,
         positions: Mapping[TopicPartition, PartitionPosition],
         told: Callable[[Standing, ErrorCode], None],
+        standing: Callable[[], Standing],
         announce: Callable[[], None],
     ) -> None:
         self._config = config
@@ -57,6 +61,7 @@ class GroupOffsets:
         self._coordinator = coordinator
         self._positions = positions
         self._told = told
+        self._renewed = standing
         self._announce = announce
         # A later commit must not be overtaken by an earlier one.
         self._turn = asyncio.Lock()
@@ -87,18 +92,25 @@ class GroupOffsets:
         Raises CommitFailedError, FencedInstanceError, ApiError.
         """
         async with self._turn:
-            left = dict(offsets)
+            left, speaker = dict(offsets), standing
 
             async def attempt() -> None:
+                nonlocal speaker
                 if left:
-                    for each in await self._coordinator.commit(standing, left):
+                    for each in await self._coordinator.commit(speaker, left):
                         if each.error is ErrorCode.NONE:
                             self._committed[each.partition] = left.pop(each.partition)
                             continue
-                        self._told(standing, each.error)
+                        if each.error is ErrorCode.STALE_MEMBER_EPOCH and self._owns(left):
+                            speaker = self._renewed()
+                            raise UnreachableError("the member has another epoch by now")
+                        self._told(speaker, each.error)
                         raise self._refusal(each)
 
             await self._keep_trying(attempt, f"committing offsets of {self._config.group_id}")
+
+    def _owns(self, partitions: Iterable[TopicPartition]) -> bool:
+        return all(name in self._positions for name in partitions)
 
     def _refusal(self, told: CommittedOffset) -> ApiError:
         code = told.error

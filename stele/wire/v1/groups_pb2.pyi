@@ -174,6 +174,75 @@ class LeaveGroupResponse(_message.Message):
     members: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., members: _Optional[_Iterable[_Union[int, str]]] = ...) -> None: ...
 
+class ConsumerGroupHeartbeatRequest(_message.Message):
+    __slots__ = ("group", "member_id", "member_epoch", "group_instance_id", "rack", "rebalance_timeout_ms", "subscribed_topics", "server_assignor", "owned", "client_id")
+    class Topics(_message.Message):
+        __slots__ = ("names",)
+        NAMES_FIELD_NUMBER: _ClassVar[int]
+        names: _containers.RepeatedScalarFieldContainer[str]
+        def __init__(self, names: _Optional[_Iterable[str]] = ...) -> None: ...
+    class TopicPartitions(_message.Message):
+        __slots__ = ("topic_id", "partitions")
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        topic_id: bytes
+        partitions: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    class Partitions(_message.Message):
+        __slots__ = ("topics",)
+        TOPICS_FIELD_NUMBER: _ClassVar[int]
+        topics: _containers.RepeatedCompositeFieldContainer[ConsumerGroupHeartbeatRequest.TopicPartitions]
+        def __init__(self, topics: _Optional[_Iterable[_Union[ConsumerGroupHeartbeatRequest.TopicPartitions, _Mapping]]] = ...) -> None: ...
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    RACK_FIELD_NUMBER: _ClassVar[int]
+    REBALANCE_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
+    SUBSCRIBED_TOPICS_FIELD_NUMBER: _ClassVar[int]
+    SERVER_ASSIGNOR_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    group: str
+    member_id: str
+    member_epoch: int
+    group_instance_id: str
+    rack: str
+    rebalance_timeout_ms: int
+    subscribed_topics: ConsumerGroupHeartbeatRequest.Topics
+    server_assignor: str
+    owned: ConsumerGroupHeartbeatRequest.Partitions
+    client_id: str
+    def __init__(self, group: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., group_instance_id: _Optional[str] = ..., rack: _Optional[str] = ..., rebalance_timeout_ms: _Optional[int] = ..., subscribed_topics: _Optional[_Union[ConsumerGroupHeartbeatRequest.Topics, _Mapping]] = ..., server_assignor: _Optional[str] = ..., owned: _Optional[_Union[ConsumerGroupHeartbeatRequest.Partitions, _Mapping]] = ..., client_id: _Optional[str] = ...) -> None: ...
+
+class ConsumerGroupHeartbeatResponse(_message.Message):
+    __slots__ = ("error", "message", "member_id", "member_epoch", "heartbeat_interval_ms", "assignment")
+    class TopicPartitions(_message.Message):
+        __slots__ = ("topic_id", "partitions")
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        topic_id: bytes
+        partitions: _containers.RepeatedScalarFieldContainer[int]
+        def __init__(self, topic_id: _Optional[bytes] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+    class Assignment(_message.Message):
+        __slots__ = ("topics",)
+        TOPICS_FIELD_NUMBER: _ClassVar[int]
+        topics: _containers.RepeatedCompositeFieldContainer[ConsumerGroupHeartbeatResponse.TopicPartitions]
+        def __init__(self, topics: _Optional[_Iterable[_Union[ConsumerGroupHeartbeatResponse.TopicPartitions, _Mapping]]] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_MS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNMENT_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    member_id: str
+    member_epoch: int
+    heartbeat_interval_ms: int
+    assignment: ConsumerGroupHeartbeatResponse.Assignment
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., member_id: _Optional[str] = ..., member_epoch: _Optional[int] = ..., heartbeat_interval_ms: _Optional[int] = ..., assignment: _Optional[_Union[ConsumerGroupHeartbeatResponse.Assignment, _Mapping]] = ...) -> None: ...
+
 class OffsetCommitRequest(_message.Message):
     __slots__ = ("group", "generation", "member_id", "group_instance_id", "partitions")
     class Partition(_message.Message):

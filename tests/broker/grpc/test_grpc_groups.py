@@ -164,6 +164,43 @@ def test_a_member_lives_commits_and_leaves() -> None:
     run_virtual(main())
 
 
+def test_a_member_of_the_consumer_protocol_is_told_what_to_read() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        kind = pb.ConsumerGroupHeartbeatRequest
+
+        async def beat(epoch: int, **more: Any) -> pb.ConsumerGroupHeartbeatResponse:
+            request = kind(group=GROUP, member_id="m", member_epoch=epoch, client_id="me", **more)
+            answer: pb.ConsumerGroupHeartbeatResponse = await ask(
+                edges, "ConsumerGroupHeartbeat", request, pb.ConsumerGroupHeartbeatResponse
+            )
+            return answer
+
+        everything = {
+            "rebalance_timeout_ms": 1000,
+            "subscribed_topics": kind.Topics(names=["orders"]),
+            "server_assignor": "range",
+            "owned": kind.Partitions(),
+        }
+        joined = await beat(0, **everything)
+        assert (joined.error, joined.member_id, joined.member_epoch) == (ErrorCode.NONE, "m", 1)
+        assert joined.heartbeat_interval_ms > 0
+        (topic,) = joined.assignment.topics
+        assert (topic.topic_id, list(topic.partitions)) == (topic_id("orders"), [0, 1, 2])
+        same = kind.TopicPartitions(topic_id=topic_id("orders"), partitions=[0, 1])
+        rest = kind.TopicPartitions(topic_id=topic_id("orders"), partitions=[2])
+        again = await beat(1, owned=kind.Partitions(topics=[same, rest]))
+        assert (again.error, again.member_epoch) == (ErrorCode.NONE, 1)
+        assert not (await beat(1)).HasField("assignment")
+        assert (await beat(9)).error == ErrorCode.FENCED_MEMBER_EPOCH
+        assert (await beat(-1)).member_epoch == -1
+        gone = await beat(1)
+        assert gone.error == ErrorCode.UNKNOWN_MEMBER_ID
+        assert gone.message
+
+    run_virtual(main())
+
+
 def test_who_commits_is_asked_for() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
@@ -236,6 +273,11 @@ def test_groups_are_listed_described_and_deleted() -> None:
     ("method", "request_type", "answer_type"),
     [
         ("JoinGroup", pb.JoinGroupRequest, pb.JoinGroupResponse),
+        (
+            "ConsumerGroupHeartbeat",
+            pb.ConsumerGroupHeartbeatRequest,
+            pb.ConsumerGroupHeartbeatResponse,
+        ),
         ("SyncGroup", pb.SyncGroupRequest, pb.SyncGroupResponse),
         ("Heartbeat", pb.GroupHeartbeatRequest, pb.GroupHeartbeatResponse),
         ("LeaveGroup", pb.LeaveGroupRequest, pb.LeaveGroupResponse),

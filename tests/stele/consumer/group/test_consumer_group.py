@@ -14,8 +14,11 @@ from stele.errors import CommitFailedError, ConfigError, ErrorCode, FencedInstan
 from tests.support.consumer_groups import Clients, numbers, on_a_node, partitions, read, until
 from tests.support.one_node import HOST
 
+both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
-def test_a_group_goes_on_where_it_has_committed() -> None:
+
+@both_protocols
+def test_a_group_goes_on_where_it_has_committed(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create()
         await clients.fill(40)
@@ -30,11 +33,19 @@ def test_a_group_goes_on_where_it_has_committed() -> None:
             committed = await second.committed([("t", 0), ("t", 9)])
             assert committed == {("t", 0): OffsetAndMetadata(10, 0), ("t", 9): None}
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
-@pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_members_share_and_take_over(strategy: str) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "strategy"),
+    [
+        ("classic", "range"),
+        ("classic", "roundrobin"),
+        ("classic", "cooperative-sticky"),
+        ("consumer", "range"),
+    ],
+)
+def test_members_share_and_take_over(protocol: str, strategy: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create()
         await clients.fill(20)
@@ -57,7 +68,7 @@ def test_members_share_and_take_over(strategy: str) -> None:
         assert sorted(first.assignment()) == partitions(0, 1, 2, 3)
         await first.close()
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
 def test_eager_members_hear_of_every_change_and_cooperative_ones_of_what_moves() -> None:
@@ -111,7 +122,8 @@ def test_eager_members_hear_of_every_change_and_cooperative_ones_of_what_moves()
     on_a_node(scenario)
 
 
-def test_a_listener_may_commit_and_seek() -> None:
+@both_protocols
+def test_a_listener_may_commit_and_seek(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create()
         await clients.fill(40)
@@ -132,10 +144,11 @@ def test_a_listener_may_commit_and_seek() -> None:
         assert found_again == {("t", 1): OffsetAndMetadata(3, 0, "by hand")}
         await consumer.close()
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
-def test_offsets_are_committed_while_the_consumer_polls() -> None:
+@both_protocols
+def test_offsets_are_committed_while_the_consumer_polls(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create()
         await clients.fill(40)
@@ -147,10 +160,11 @@ def test_offsets_are_committed_while_the_consumer_polls() -> None:
             await asyncio.sleep(1)
             assert (await consumer.committed([("t", 3)]))["t", 3] == OffsetAndMetadata(10, 0)  # type: ignore[index]
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
-def test_a_slow_handler_loses_no_membership_until_the_poll_interval_is_over() -> None:
+@both_protocols
+def test_a_slow_handler_loses_no_membership_until_the_poll_interval_is_over(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         lost: list[int] = []
         await clients.create()
@@ -177,10 +191,11 @@ def test_a_slow_handler_loses_no_membership_until_the_poll_interval_is_over() ->
         await slow.close()
         await other.close()
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
-def test_a_commit_of_a_member_that_was_removed_fails_and_says_what_to_do() -> None:
+@both_protocols
+def test_a_commit_of_a_member_that_was_removed_fails_and_says_what_to_do(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create()
         await clients.fill(8)
@@ -198,7 +213,7 @@ def test_a_commit_of_a_member_that_was_removed_fails_and_says_what_to_do() -> No
         await consumer.commit()
         await consumer.close()
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
 def test_a_static_member_has_its_partitions_back_and_a_second_one_fences_it() -> None:
@@ -228,7 +243,8 @@ def test_a_static_member_has_its_partitions_back_and_a_second_one_fences_it() ->
     on_a_node(scenario)
 
 
-def test_a_pattern_finds_topics_that_come_later() -> None:
+@both_protocols
+def test_a_pattern_finds_topics_that_come_later(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create("orders-1", 1)
         await clients.create("other", 1)
@@ -240,10 +256,11 @@ def test_a_pattern_finds_topics_that_come_later() -> None:
             await until(lambda: len(consumer.assignment()) == 2, consumer)
             assert consumer.assignment()[1] == TopicPartition("orders-2", 0)
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
-def test_added_partitions_and_topics_that_come_late_are_assigned() -> None:
+@both_protocols
+def test_added_partitions_and_topics_that_come_late_are_assigned(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create("t", 1)
         async with clients.consumer(metadata_max_age_ms=2000) as consumer:
@@ -254,7 +271,7 @@ def test_added_partitions_and_topics_that_come_late_are_assigned() -> None:
             await clients.grow("t", 3)
             await until(lambda: len(consumer.assignment()) == 4, consumer)
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
 def test_a_consumer_may_name_its_partitions_and_keep_its_offsets_in_a_group() -> None:
@@ -281,7 +298,8 @@ def test_a_consumer_may_name_its_partitions_and_keep_its_offsets_in_a_group() ->
     on_a_node(scenario)
 
 
-def test_the_coordinator_may_be_away_for_a_while() -> None:
+@both_protocols
+def test_the_coordinator_may_be_away_for_a_while(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         await clients.create()
         await clients.fill(8)
@@ -300,7 +318,7 @@ def test_the_coordinator_may_be_away_for_a_while() -> None:
             assert numbers(await read(consumer, 8)) == list(range(8, 16))
             assert consumer.group_metadata() == generation
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
 def test_a_consumer_says_why_its_group_gives_it_nothing() -> None:
@@ -334,7 +352,8 @@ def test_a_consumer_says_why_its_group_gives_it_nothing() -> None:
     on_a_node(scenario)
 
 
-def test_what_a_group_cannot_do_is_refused() -> None:
+@both_protocols
+def test_what_a_group_cannot_do_is_refused(protocol: str) -> None:
     async def scenario(clients: Clients) -> None:
         consumer = clients.consumer(group_id=None)
         for what in (
@@ -357,7 +376,7 @@ def test_what_a_group_cannot_do_is_refused() -> None:
             consumer.assign([("t", 0)])
         await consumer.close()
 
-    on_a_node(scenario)
+    on_a_node(scenario, protocol)
 
 
 @pytest.mark.parametrize(

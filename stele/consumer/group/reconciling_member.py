@@ -1,0 +1,197 @@
+"""Carries out the membership of the consumer protocol, whatever the application does between its
+polls: one task sends heartbeats."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from stele.cluster.view import ClusterView
+from stele.cluster.waiting import client_backoff
+from stele.config import ConsumerConfig
+from stele.consumer.group.attended import Attended
+from stele.consumer.group.coordinator import Coordinator
+from stele.consumer.group.member import LEAVE_S
+from stele.consumer.group.membership import State
+from stele.consumer.group.reconciling import REMOVED, ReconcilingMembership
+from stele.consumer.group.topic_choice import TopicChoice
+from stele.error_meanings import explain
+from stele.errors import ApiError, ErrorCode, FencedInstanceError, SteleError, UnreachableError
+
+log = logging.getLogger(__name__)
+
+FIRST_INTERVAL_S: Final = 1.0
+"""Between heartbeats, until the coordinator tells the group's interval."""
+
+
+class ReconcilingMember(Attended):
+    def __init__(
+        self,
+        config: ConsumerConfig,
+        view: ClusterView,
+        coordinator: Coordinator,
+        membership: ReconcilingMembership,
+        announce: Callable[[], None],
+    ) -> None:
+        super().__init__(config, view, announce)
+        self.membership = membership
+        self._coordinator = coordinator
+        self._interval_s = FIRST_INTERVAL_S
+        self._wake = asyncio.Event()
+        self._heart: asyncio.Task[None] | None = None
+
+    # ---------------------------------------------------------------------- the application
+
+    def subscribe(self, choice: TopicChoice) -> None:
+        self._choice = choice
+        self.failure = None
+        # What a pattern means is found before the next heartbeat.
+        self.membership.subscribe(choice.names or self.membership.subscription)
+        self._wake.set()
+
+    def start(self) -> None:
+        if self._heart is None:
+            self._heart = asyncio.get_running_loop().create_task(self._run())
+
+    @property
+    def is_joining(self) -> bool:
+        return self.membership.state is State.JOINING
+
+    @property
+    def needs_join(self) -> bool:
+        """Whether the application must hear what it has lost, and then ``join``."""
+        return self.failure is None and self.membership.needs_join
+
+    def join(self) -> None:
+        self.membership.join()
+        self._wake.set()
+
+    def consider_metadata(self) -> None:
+        """The coordinator does it."""
+
+    def took_share(self) -> None:
+        """The coordinator waits to hear it."""
+        self._wake.set()
+
+    async def leave(self, reason: str) -> None:
+        """Leave the group. A static member says that it will come back. Partitions must have been
+        given up."""
+        await self._stop()
+        await self._leave()
+        self.membership.unsubscribe()
+
+    async def _leave(self) -> None:
+        farewell = self.membership.leave()
+        if farewell is None:
+            return
+        try:
+            async with asyncio.timeout(LEAVE_S):
+                await self._coordinator.consumer_heartbeat(farewell)
+        except (TimeoutError, SteleError) as error:
+            log.warning("group %s was not left: %s", self._config.group_id, error)
+
+    async def close(self) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
+        heart, self._heart = self._heart, None
+        if heart is not None:
+            heart.cancel()
+            await asyncio.gather(heart, return_exceptions=True)
+
+    # -------------------------------------------------------------------------- heartbeats
+
+    async def _run(self) -> None:
+        try:
+            await self._beat()
+        except SteleError as error:
+            self.failure = error
+        except Exception as error:
+            log.error("the consumer's group stops because of a bug in it", exc_info=error)
+            self.failure = SteleError(f"a bug in the consumer, see the log: {error!r}")
+        self._announce()
+
+    async def _beat(self) -> None:
+        """Heartbeats go on while the application handles records, for as long as it may."""
+        backoff = client_backoff(self._config, self._view.world)
+        while True:
+            self._wake.clear()
+            pause_s = self._interval_s
+            if self.membership.may_heartbeat:
+                if self._polls_too_rarely():
+                    self._say_unattended()
+                    await self._leave()
+                    continue
+                try:
+                    await self._beat_once()
+                    backoff.reset()
+                except UnreachableError as error:
+                    pause_s = self._failed(error, backoff.next_s())
+                except ApiError as error:
+                    if not error.code.retriable:
+                        raise
+                    pause_s = self._failed(error, backoff.next_s())
+            await self._pause(pause_s)
+
+    def _failed(self, error: SteleError, pause_s: float) -> float:
+        self.waits_for = f"the coordinator ({error})"
+        self._view.waiting.say(f"heartbeat: {error}", "heartbeat")
+        return min(pause_s, self._interval_s)
+
+    async def _pause(self, pause_s: float) -> None:
+        """Until the next heartbeat, or there is something to tell the coordinator."""
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _beat_once(self) -> None:
+        membership = self.membership
+        await self._choose_topics()
+        before = membership.standing
+        asked = membership.heartbeat()
+        try:
+            answer = await self._coordinator.consumer_heartbeat(asked)
+        except SteleError:
+            membership.on_lost()
+            raise
+        membership.on_answer(asked, answer)
+        if answer.error is not ErrorCode.NONE:
+            self._check(answer.error, answer.message)
+        else:
+            self.waits_for = ""
+            self._interval_s = answer.interval_ms / 1000
+            await self._learn_names()
+        if membership.state is not State.STABLE or before != membership.standing:
+            self._announce()
+
+    def _check(self, code: ErrorCode, message: str) -> None:
+        """Raises ApiError for what another heartbeat does not mend, or only later."""
+        if code is ErrorCode.FENCED_INSTANCE_ID:
+            raise FencedInstanceError(self._config.group_instance_id or "")
+        if code not in REMOVED:
+            reason = message or explain(code)
+            raise ApiError(code, f"group {self._config.group_id}: {reason}")
+
+    async def _choose_topics(self) -> None:
+        if self._choice is not None and self._choice.is_due(self._clock.monotonic()):
+            self.membership.subscribe(await self._choice.found())
+
+    async def _learn_names(self) -> None:
+        """Raises UnreachableError. Topics that are gone by now keep no name."""
+        if not self.membership.unknown_topics:
+            return
+        self._learn_known_names()
+        if self.membership.unknown_topics:
+            for topic in self.membership.subscription:
+                self._view.want(topic)
+            await self._view.refresh()
+            self._learn_known_names()
+
+    def _learn_known_names(self) -> None:
+        known = ((name, self._view.topic(name)) for name in self.membership.subscription)
+        names = {topic.topic_id: name for name, topic in known if topic is not None}
+        self.membership.learn(names)
