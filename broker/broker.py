@@ -299,6 +299,7 @@ class Broker:
             authorizer=self._authorizer,
         )
         self._gateway = Gateway(self._context, ClientWorld(world.clock, world.network, world.rng))
+        self._metrics.read_thin_streams(self._gateway.streams)
         self._apis = KafkaApis(self._context)
 
     async def _serve_grpc(self) -> None:

@@ -133,6 +133,15 @@ class BrokerMetrics:
             by_path(lambda each: float(each.path in rooms.full)),
         )
 
+    def read_thin_streams(self, count_by_method: Callable[[], dict[str, float]]) -> None:
+        """Declare the streams of thin clients."""
+        self._registry.gauges(
+            "stele_thin_streams",
+            "Open streams of stele.v1.Log, by method.",
+            "method",
+            count_by_method,
+        )
+
     def read_cleaner(self, cleaner: Cleaner, directories: Sequence[LogDirectory]) -> None:
         """Declare what compaction tells; the list is complete by the scrapes."""
         self._registry.gauge(

@@ -79,6 +79,11 @@ class Gateway:
         self._require_metadata()
         return Subscription(self.context, caller, self._world, self._bootstrap_servers(), outlet)
 
+    def streams(self) -> dict[str, float]:
+        """The number of open streams, by method."""
+        open_ = {"Publish": self.publications, "Subscribe": self.subscriptions}
+        return {method: float(len(streams)) for method, streams in open_.items()}
+
     async def close(self) -> None:
         """Tell all clients that the broker stops, and end their streams."""
         await asyncio.gather(

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from broker.gateway.producers import Producers, Way
 from broker.gateway.publishers import Numbered, Publisher
 from broker.gateway.record_checks import RecordChecks, fault_of
-from broker.gateway.refusals import Refusal, refusal_of
+from broker.gateway.refusals import Refusal, bug, refusal_of
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
 from stele.aio import Producer
@@ -241,20 +241,24 @@ class Publication:
         self._news.set()
 
     async def _send_outcomes(self) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            while self._outcomes:
-                count = min(len(self._outcomes), RESULTS_MAX)
-                taken = [self._outcomes.popleft() for _ in range(count)]
-                try:
-                    await self._outlet.send([outcome for outcome, _ in taken])
-                except RpcError as error:
-                    await self.end(error)
-                    return
-                self._held_records -= count
-                self._held_bytes -= sum(size for _, size in taken)
-                self._room.set()
+        try:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                while self._outcomes:
+                    await self._send_some()
+        except RpcError as error:
+            await self.end(error)
+        except Exception as error:
+            await self.end(bug("a Publish stream", error))
+
+    async def _send_some(self) -> None:
+        count = min(len(self._outcomes), RESULTS_MAX)
+        taken = [self._outcomes.popleft() for _ in range(count)]
+        await self._outlet.send([outcome for outcome, _ in taken])
+        self._held_records -= count
+        self._held_bytes -= sum(size for _, size in taken)
+        self._room.set()
 
     @property
     def _is_full(self) -> bool:

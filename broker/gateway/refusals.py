@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -17,6 +18,8 @@ from stele.errors import (
 )
 from stele.producer.sender import REFUSED_BEFORE_APPEND
 from stele.world import ErrorInfo, RpcCode, RpcError
+
+logger = logging.getLogger(__name__)
 
 RETRY_AFTER_MS: Final = 200
 """What a client is told to wait before it tries again."""
@@ -75,3 +78,9 @@ def stream_failure(error: SteleError, metadata: Mapping[str, str] | None = None)
     """``stream_error`` for an error of our own client."""
     code, message = _meaning(error)
     return stream_error(code, message, metadata)
+
+
+def bug(what: str, error: Exception) -> RpcError:
+    """Log an unexpected error. Returns the status of the stream that it ends."""
+    logger.error("%s failed", what, exc_info=error)
+    return RpcError(RpcCode.INTERNAL, "internal error; see the node's log")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, Protocol
 from broker.gateway import membership
 from broker.gateway.credit import Credit
 from broker.gateway.membership import SESSION_TIMEOUT_MS, Joining, Membership, Offsets
-from broker.gateway.refusals import Refusal, stream_error, stream_failure
+from broker.gateway.refusals import Refusal, bug, stream_error, stream_failure
 from broker.gateway.start_offsets import Edge, start_offsets
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
@@ -173,6 +173,8 @@ class Subscription:
                 await self.end(stream_failure(error, where))
             except SteleError as error:
                 await self.end(stream_failure(error))
+            except Exception as error:
+                await self.end(bug("a Subscribe stream", error))
 
         return asyncio.get_running_loop().create_task(guarded())
 

@@ -12,6 +12,7 @@ from stele.world import Channel, RpcCode, RpcError
 from tests.support.one_node import HOST, OneNode, ask, run_node
 from tests.support.thin_client import Publishing, Subscribing, publish, record
 from tests.support.thin_node import create, on_a_node, remove
+from tests.support.timing import until
 from world.world import World
 
 EARLIEST = pb.PartitionStart.EDGE_EARLIEST
@@ -286,5 +287,29 @@ def test_a_broker_that_stops_says_so() -> None:
         await ask(machine, begin_one)
         assert await machine.stop()
         await ask(machine, finish)
+
+    run_node(scenario)
+
+
+def test_open_streams_are_counted() -> None:
+    async def scenario(machine: OneNode) -> None:
+        await machine.start()
+
+        def counted() -> list[str]:
+            page = machine.node.registry.render().decode()
+            return [line for line in page.splitlines() if line.startswith("stele_thin_streams{")]
+
+        async def questions(world: World) -> None:
+            channel = await channel_with(world, [b"v"])
+            subscribing = Subscribing(channel)
+            await subscribing.start(begin())
+            assert counted() == [
+                'stele_thin_streams{method="Publish"} 0.0',
+                'stele_thin_streams{method="Subscribe"} 1.0',
+            ]
+            await subscribing.end()
+            await until(lambda: counted()[1].endswith(" 0.0"), "the stream has ended")
+
+        await ask(machine, questions)
 
     run_node(scenario)
