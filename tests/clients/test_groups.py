@@ -113,6 +113,10 @@ def polling(consumer: Any) -> Callable[[], list[bytes]]:
     return polled
 
 
+def polling_ours(consumer: Consumer) -> Callable[[], list[bytes]]:
+    return lambda: [record.value or b"" for record in consumer.poll(timeout_ms=50)]
+
+
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
 def test_members_share_the_partitions_and_each_record_comes_once(
     bootstrap: str, create_topic: CreateTopic, strategy: str
@@ -326,17 +330,27 @@ def test_the_topic_of_groups_is_internal(bootstrap: str, create_topic: CreateTop
 def test_members_of_the_consumer_protocol_share_come_and_go(
     bootstrap: str, create_topic: CreateTopic
 ) -> None:
-    """The coordinator assigns the partitions (KIP-848)."""
+    """The coordinator assigns the partitions (KIP-848) to members of librdkafka and to one of
+    ours."""
     topic, group = create_topic(partitions=PARTITIONS), new_group()
     with consumer_protocol_member(bootstrap, group, topic) as first:
         before = fill(bootstrap, topic, 60)
         (found,) = read([polling(first)], len(before))
         assert sorted(found) == sorted(before)
         first.commit(asynchronous=False)
-        with consumer_protocol_member(bootstrap, group, topic) as second:
-            members = [polling(first), polling(second)]
+        with (
+            consumer_protocol_member(bootstrap, group, topic) as second,
+            Consumer(
+                bootstrap,
+                group_id=group,
+                group_protocol="consumer",
+                auto_offset_reset="earliest",
+            ) as ours,
+        ):
+            ours.subscribe([topic])
+            members = [polling(first), polling(second), polling_ours(ours)]
             deadline = time.monotonic() + WITHIN_S
-            while sorted(len(each.assignment()) for each in (first, second)) != [3, 3]:
+            while {len(each.assignment()) for each in (first, second, ours)} != {2}:
                 assert time.monotonic() < deadline, "the partitions were not shared"
                 for polled in members:
                     assert polled() == []
