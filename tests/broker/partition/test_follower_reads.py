@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,39 +95,72 @@ def test_among_equal_replicas_the_one_that_was_caught_up_last_is_preferred() -> 
     assert bench.machine.preferred_replica(4, {2, 3}) == 3  # the same time: the higher id
 
 
-Seen = tuple[int, int, bool, bool]
+def test_a_replica_is_preferred_only_for_what_it_has() -> None:
+    bench = leading(end=6)
+    bench.fetch(2, 4, start=2)
+    offsets = [offset for offset in range(8) if bench.machine.preferred_replica(offset, {2}) == 2]
+    assert offsets == [2, 3, 4]
 
 
-@given(
-    isr=st.sets(st.sampled_from((2, 3, 4))),
-    seen=st.lists(
-        st.tuples(st.sampled_from((2, 3, 4)), st.integers(0, 6), st.integers(0, 3), st.booleans()),
-        max_size=6,
-    ),
-    nearby=st.frozensets(st.sampled_from((1, 2, 3, 4, 5))),
-    offset=st.integers(-1, 7),
-)
-def test_the_preferred_replica_is_in_sync_and_has_the_offset(
-    isr: set[int],
-    seen: list[tuple[int, int, int, bool]],
-    nearby: frozenset[int],
-    offset: int,
-) -> None:
-    """Beside a twin that keeps the last fetch of each replica."""
-    bench = MachineBench(end=6)
-    bench.update(state(replicas=(1, 2, 3, 4), isr=(1, *sorted(isr))))
-    twin: dict[int, tuple[int, int, bool]] = {}
-    for broker_id, end, start, eligible in seen:
-        bench.eligible[broker_id] = eligible
-        bench.fetch(broker_id, end, start=start)
-        twin[broker_id] = end, start, eligible
-    may_serve = {
-        broker_id: end
-        for broker_id, (end, start, eligible) in twin.items()
-        if broker_id in nearby and broker_id in isr and eligible and start <= offset <= end
+def test_a_replica_that_is_fenced_or_outside_of_the_isr_is_not_preferred() -> None:
+    bench = leading(end=4, isr=(1, 2))
+    bench.eligible[3] = False
+    bench.fetch(2, 4)
+    bench.fetch(3, 4)
+    assert bench.machine.preferred_replica(0, {2, 3}) == 2
+    assert bench.machine.preferred_replica(0, {3}) == -1
+    bench.eligible[2] = False
+    bench.fetch(2, 4)
+    assert bench.machine.preferred_replica(0, {2, 3}) == -1
+
+
+@dataclass(frozen=True)
+class Follower:
+    """One follower as its last fetch showed it."""
+
+    in_isr: bool
+    eligible: bool
+    nearby: bool
+    start: int
+    end: int
+
+    def may_serve(self, offset: int) -> bool:
+        return self.in_isr and self.eligible and self.nearby and self.start <= offset <= self.end
+
+
+_mostly = st.sampled_from([True, True, True, False])
+_followers = st.fixed_dictionaries(
+    {
+        broker_id: st.builds(
+            Follower,
+            in_isr=_mostly,
+            eligible=_mostly,
+            nearby=_mostly,
+            start=st.integers(0, 2),
+            end=st.integers(0, 6),
+        )
+        for broker_id in (2, 3, 4)
     }
+)
+
+
+@given(followers=_followers, offset=st.integers(-1, 7), here=st.sampled_from([False] * 4 + [True]))
+def test_the_preferred_replica_is_in_sync_and_has_the_offset(
+    followers: dict[int, Follower], offset: int, here: bool
+) -> None:
+    """``here``: the leader is near, too."""
+    bench = MachineBench(end=6)
+    isr = (1, *(broker_id for broker_id, each in followers.items() if each.in_isr))
+    bench.update(state(replicas=(1, 2, 3, 4), isr=isr))
+    for broker_id, each in followers.items():
+        bench.eligible[broker_id] = each.eligible
+        bench.fetch(broker_id, each.end, start=each.start)
+    nearby = {broker_id for broker_id, each in followers.items() if each.nearby} | (
+        {1} if here else set()
+    )
+    ends = {broker_id: each.end for broker_id, each in followers.items() if each.may_serve(offset)}
     chosen = bench.machine.preferred_replica(offset, nearby)
-    if 1 in nearby or not may_serve:
+    if here or not ends:
         assert chosen == -1
     else:
-        assert may_serve[chosen] == max(may_serve.values())
+        assert ends[chosen] == max(ends.values())
