@@ -14,6 +14,7 @@ from chaos.process_cluster import ProcessCluster
 from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
 from stele import NewTopic
 from stele.aio import Admin, Consumer, Producer
+from tests.support.acceptance import running
 
 pytestmark = pytest.mark.processes
 
@@ -35,12 +36,8 @@ SETTINGS = {
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ProcessCluster]:
-    cluster = ProcessCluster(tmp_path, controllers=1, brokers=3, settings=SETTINGS)
-    await cluster.start()
-    try:
+    async with running(tmp_path, brokers=3, settings=SETTINGS) as cluster:
         yield cluster
-    finally:
-        await cluster.stop()
 
 
 async def coordinator(admin: Admin) -> int:

@@ -16,7 +16,7 @@ from chaos.sim.cluster.client import SimClient
 from stele.admin.admin import PartitionDescription
 from stele.aio import Admin
 from stele.errors import ApiError, ErrorCode
-from tests.support.acceptance import client_of
+from tests.support.acceptance import client_of, running
 
 pytestmark = pytest.mark.processes
 
@@ -30,12 +30,8 @@ SETTINGS = {
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ProcessCluster]:
-    cluster = ProcessCluster(tmp_path, controllers=1, brokers=3, settings=SETTINGS)
-    await cluster.start()
-    try:
+    async with running(tmp_path, brokers=3, settings=SETTINGS) as cluster:
         yield cluster
-    finally:
-        await cluster.stop()
 
 
 @pytest.fixture

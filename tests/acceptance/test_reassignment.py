@@ -15,6 +15,7 @@ import pytest
 from chaos.process_cluster import ProcessCluster
 from stele.admin.admin import NewTopic
 from stele.aio import Admin, Consumer, Producer
+from tests.support.acceptance import running
 
 pytestmark = pytest.mark.processes
 
@@ -26,12 +27,8 @@ SETTINGS = {"broker.session.timeout.ms": "3000", "broker.heartbeat.interval.ms":
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[ProcessCluster]:
-    cluster = ProcessCluster(tmp_path, controllers=1, brokers=5, settings=SETTINGS)
-    await cluster.start()
-    try:
+    async with running(tmp_path, brokers=5, settings=SETTINGS) as cluster:
         yield cluster
-    finally:
-        await cluster.stop()
 
 
 @pytest.fixture

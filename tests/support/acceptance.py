@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from chaos.process_cluster import ProcessCluster
 from chaos.sim.cluster.client import SimClient
@@ -17,6 +18,19 @@ from stele.wire.kafka.messages import metadata, produce
 from tests.support.timing import until
 
 ANSWER_TIMEOUT_S = 10.0
+
+
+@asynccontextmanager
+async def running(
+    directory: Path, *, brokers: int, settings: Mapping[str, str] | None = None
+) -> AsyncIterator[ProcessCluster]:
+    """A cluster of processes with one controller, which is stopped at the end."""
+    cluster = ProcessCluster(directory, controllers=1, brokers=brokers, settings=settings or {})
+    await cluster.start()
+    try:
+        yield cluster
+    finally:
+        await cluster.stop()
 
 
 @asynccontextmanager

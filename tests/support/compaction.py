@@ -50,6 +50,18 @@ def write(
     return append(log, batch, epoch=epoch)
 
 
+def filled(
+    disk: Disk, count: int = 40, keys: int = 4, *, directory: str = DIRECTORY
+) -> PartitionLog:
+    """A log on disk with ``count`` records of few keys, whose last segment is empty."""
+    log = opened(disk, directory=directory)
+    for number in range(count):
+        write(log, [(b"k%d" % (number % keys), b"v%d" % number)])
+    roll(log)
+    log.sync_now()
+    return log
+
+
 def keyed_batch(
     pairs: Iterable[tuple[bytes | None, bytes | None]],
     *,

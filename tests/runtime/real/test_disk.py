@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,13 +26,6 @@ from tests.support.storage import append, commit
 from tests.support.timing import until
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def disk() -> Iterator[RealDisk]:
-    disk = RealDisk()
-    yield disk
-    disk.close()
 
 
 # ------------------------------------------------------------------------------- files

@@ -10,7 +10,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,36 +19,19 @@ import pytest
 from runtime.real.disk import RealDisk
 from storage.compaction.round import AbandonedError
 from storage.compaction.survey import survey
-from storage.log import PartitionLog
 from tests.support.compaction import (
     LIMITS,
     compact,
     compacting,
+    filled,
     last_values,
     opened,
     records,
     roll,
-    write,
 )
 from tests.support.timing import until
 
 ROOT = Path(__file__).parents[3]
-
-
-@pytest.fixture
-def disk() -> Iterator[RealDisk]:
-    disk = RealDisk()
-    yield disk
-    disk.close()
-
-
-def filled(disk: RealDisk, tmp_path: Path) -> PartitionLog:
-    log = opened(disk, directory=f"{tmp_path}/t-0")
-    for number in range(60):
-        write(log, [(b"k%d" % (number % 7), b"v%d" % number)])
-    roll(log)
-    log.sync_now()
-    return log
 
 
 def is_gone(pid: int) -> bool:
@@ -56,7 +39,7 @@ def is_gone(pid: int) -> bool:
 
 
 def test_a_round_in_a_process_of_its_own(disk: RealDisk, tmp_path: Path) -> None:
-    log = filled(disk, tmp_path)
+    log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
     before = records(log)
     finished = compact(log, disk)
     assert finished is not None
@@ -71,7 +54,7 @@ def test_a_round_in_a_process_of_its_own(disk: RealDisk, tmp_path: Path) -> None
 
 
 def test_one_process_does_all_rounds(disk: RealDisk, tmp_path: Path) -> None:
-    log = filled(disk, tmp_path)
+    log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
     async def scenario() -> None:
         await compacting(log, disk)
@@ -86,7 +69,7 @@ def test_one_process_does_all_rounds(disk: RealDisk, tmp_path: Path) -> None:
 def test_work_that_is_closed_early_ends_and_other_work_begins(
     disk: RealDisk, tmp_path: Path
 ) -> None:
-    log = filled(disk, tmp_path)
+    log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
     slow = LIMITS._replace(bytes_per_s=1.0)
 
     async def scenario() -> None:
@@ -105,7 +88,7 @@ def test_work_that_is_closed_early_ends_and_other_work_begins(
 
 
 def test_a_process_that_dies_fails_its_work_alone(disk: RealDisk, tmp_path: Path) -> None:
-    log = filled(disk, tmp_path)
+    log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
     async def scenario() -> None:
         found = await survey(log, 0, log.end_offset, 10**9)
@@ -130,7 +113,7 @@ def nap(disk: RealDisk, seconds: float) -> Generator[Any, None, None]:
 
 
 def test_errors_come_back_as_they_were(disk: RealDisk, tmp_path: Path) -> None:
-    log = filled(disk, tmp_path)
+    log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
     async def scenario() -> None:
         os.remove(log.segments.all()[1].path)
@@ -146,7 +129,7 @@ def test_errors_come_back_as_they_were(disk: RealDisk, tmp_path: Path) -> None:
 
 
 def test_a_log_that_is_deleted_meanwhile_gets_no_files(disk: RealDisk, tmp_path: Path) -> None:
-    log = filled(disk, tmp_path)
+    log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
     async def scenario() -> None:
         task = asyncio.create_task(compacting(log, disk))
@@ -180,7 +163,7 @@ asyncio.run(main())
 
 @pytest.mark.processes
 def test_a_killed_parent_leaves_no_orphan(disk: RealDisk, tmp_path: Path) -> None:
-    filled(disk, tmp_path).close()
+    filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0").close()
     with subprocess.Popen(
         [sys.executable, "-c", PARENT, f"{tmp_path}/t-0"],
         cwd=ROOT,

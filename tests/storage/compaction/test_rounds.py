@@ -26,6 +26,7 @@ from tests.support.compaction import (
     LIMITS,
     compact,
     compacting,
+    filled,
     last_values,
     opened,
     records,
@@ -33,15 +34,6 @@ from tests.support.compaction import (
     write,
 )
 from tests.support.storage import MemoryDisk, append
-
-
-def filled(disk: MemoryDisk, count: int = 40, keys: int = 4) -> PartitionLog:
-    log = opened(disk)
-    for number in range(count):
-        write(log, [(b"k%d" % (number % keys), b"v%d" % number)])
-    roll(log)
-    log.sync_now()
-    return log
 
 
 def assert_adjacent(log: PartitionLog) -> None:

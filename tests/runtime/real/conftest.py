@@ -1,0 +1,16 @@
+"""Fixtures of the tests of the real world."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from runtime.real.disk import RealDisk
+
+
+@pytest.fixture
+def disk() -> Iterator[RealDisk]:
+    disk = RealDisk()
+    yield disk
+    disk.close()
