@@ -40,8 +40,8 @@ class CompactedLoad:
 
     @classmethod
     def draw(cls, rng: random.Random) -> CompactedLoad:
-        """A third of the runs have a compacted topic."""
-        if rng.random() >= 0.35:
+        """A fifth of the runs have a compacted topic."""
+        if rng.random() >= 0.2:
             return cls()
         configs = {
             "cleanup.policy": "compact",

@@ -39,8 +39,8 @@ class GroupLoad:
 
     @classmethod
     def draw(cls, rng: random.Random) -> GroupLoad:
-        """Four of ten runs have groups."""
-        if rng.random() >= 0.4:
+        """Three of ten runs have groups."""
+        if rng.random() >= 0.3:
             return cls()
         members = rng.choice([0, 2, 2, 3])
         settings = {
