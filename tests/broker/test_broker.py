@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from broker.api import SERVED
 from broker.api.handler import Served
+from runtime.authorization.authorizer import CLUSTER, Operation
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
 from stele.wire.kafka import Api, Struct
@@ -29,6 +30,7 @@ from stele.wire.kafka.messages import (
 )
 from stele.wire.v1 import admin_pb2, data_pb2
 from stele.world import RpcCode, RpcError
+from tests.support.authorizer import FakeAuthorizer
 from tests.support.batches import make_batch
 from tests.support.broker_apis import aim
 from tests.support.one_node import HOST, OneNode, ask, run_node
@@ -205,6 +207,27 @@ def test_both_planes_and_the_bootstrap_of_the_second() -> None:
         await ask(machine, questions)
 
     run_node(scenario)
+
+
+def test_only_nodes_may_probe_a_broker() -> None:
+    authorizer = FakeAuthorizer()
+
+    async def scenario(machine: OneNode) -> None:
+        await machine.start()
+
+        async def questions(world: World) -> None:
+            channel, probe = world.network.channel(HOST, 9192), "/stele.v1.BrokerControl/Probe"
+            assert await channel.call(probe, b"", timeout_s=5)
+            authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
+            with pytest.raises(RpcError, match="may not CLUSTER_ACTION the cluster") as caught:
+                await channel.call(probe, b"", timeout_s=5)
+            assert caught.value.code is RpcCode.PERMISSION_DENIED
+            authorizer.denied = set()
+
+        await ask(machine, questions)
+        await machine.stop()
+
+    run_node(scenario, authorizer)
 
 
 def test_bad_batches_are_refused_and_good_ones_go_on() -> None:
