@@ -18,6 +18,7 @@ from tests.fuzz.brokers import GrpcTarget, KafkaTarget
 from tests.fuzz.codec import CodecTarget
 from tests.fuzz.contents import BatchTarget, SubscriptionTarget
 from tests.fuzz.live import LiveTarget
+from tests.fuzz.live_grpc import LiveGrpcTarget
 
 _TOLD_EVERY_S: Final = 60.0
 _TURN_S: Final = 5.0
@@ -43,6 +44,7 @@ TARGETS: Final[dict[str, Callable[[random.Random], Target]]] = {
         BatchTarget,
         SubscriptionTarget,
         LiveTarget,
+        LiveGrpcTarget,
     )
 }
 

@@ -15,9 +15,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
+from broker.grpc.groups import GroupsService
 from metadata.internal_topics import GROUP_TOPIC
 from stele.wire.kafka.messages import api_versions
-from stele.wire.v1 import admin_pb2, data_pb2
+from stele.wire.v1 import admin_pb2, data_pb2, groups_pb2, log_pb2
 from stele.world import RpcError
 from tests.fuzz.bytes import mutated
 from tests.fuzz.codec import KINDS, Pool
@@ -125,21 +126,27 @@ class KafkaTarget:
 
 # ------------------------------------------------------------------------------------ gRPC
 
-_FILES: Final[tuple[FileDescriptor, ...]] = (admin_pb2.DESCRIPTOR, data_pb2.DESCRIPTOR)
+_FILES: Final[tuple[FileDescriptor, ...]] = (
+    admin_pb2.DESCRIPTOR,
+    data_pb2.DESCRIPTOR,
+    groups_pb2.DESCRIPTOR,
+    log_pb2.DESCRIPTOR,
+)
 
 
-def _methods() -> dict[str, type[Message]]:
-    """The request of each method that is not a stream, by the method's path."""
+def _methods(*, are_streams: bool) -> dict[str, type[Message]]:
+    """The request of each method, by the method's path."""
     return {
         f"/{service.full_name}/{method.name}": GetMessageClass(method.input_type)
         for file in _FILES
         for service in file.services_by_name.values()
         for method in service.methods
-        if not method.client_streaming
+        if method.client_streaming is are_streams
     }
 
 
-METHODS: Final = _methods()
+METHODS: Final = _methods(are_streams=False)
+STREAMS: Final = _methods(are_streams=True)
 
 Call = tuple[str, bytes]
 
@@ -153,10 +160,13 @@ def check_over_grpc(calls: Sequence[Call]) -> int:
         for made in (
             AdminService(edges.context, "EXTERNAL"),
             DataService(edges.context, "EXTERNAL"),
+            GroupsService(edges.context, "EXTERNAL"),
         ):
             handlers |= made.service().unary
         answered = 0
         for path, payload in calls:
+            if path not in handlers:
+                continue  # a whole node serves it
             try:
                 async with asyncio.timeout(_PATIENCE_S):
                     assert isinstance(await handlers[path](payload, PEER), bytes)
@@ -172,25 +182,31 @@ def check_over_grpc(calls: Sequence[Call]) -> int:
     return count
 
 
+class Payloads:
+    """Some requests of each method."""
+
+    def __init__(self, rng: random.Random, methods: dict[str, type[Message]]) -> None:
+        self._of = {
+            path: [fill(rng, request()).SerializeToString() for _ in range(12)]
+            for path, request in sorted(methods.items())
+        }
+        self.paths = list(self._of)
+
+    def draw(self, rng: random.Random, path: str) -> bytes:
+        payloads = self._of[path]
+        payload = rng.choice(payloads)
+        return bytes(mutated(rng, payload, payloads)) if rng.random() < 0.6 else payload
+
+
 class GrpcTarget:
     name = "grpc"
 
     def __init__(self, rng: random.Random) -> None:
-        self._payloads = {
-            path: [fill(rng, request()).SerializeToString() for _ in range(12)]
-            for path, request in METHODS.items()
-        }
+        self._payloads = Payloads(rng, METHODS)
 
     def draw(self, rng: random.Random) -> list[Call]:
-        calls = []
-        for _ in range(AT_ONCE):
-            path = rng.choice(sorted(METHODS))
-            payloads = self._payloads[path]
-            payload = rng.choice(payloads)
-            if rng.random() < 0.6:
-                payload = bytes(mutated(rng, payload, payloads))
-            calls.append((path, payload))
-        return calls
+        paths = [rng.choice(self._payloads.paths) for _ in range(AT_ONCE)]
+        return [(path, self._payloads.draw(rng, path)) for path in paths]
 
     def check(self, data: list[Call]) -> str:
         return "answered" if check_over_grpc(data) else "nothing answered"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, Protocol
 
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode
@@ -51,6 +51,9 @@ class _Rude(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
+
+    def abort(self) -> None:
+        self.transport.abort()
 
 
 async def _connect(world: World) -> _Rude:
@@ -128,7 +131,17 @@ async def _check_commits(connection: KafkaConnection, topic: str) -> None:
     assert code == ErrorCode.NONE, code
 
 
-def check_node(frames: Sequence[bytes], seed: int = 1) -> None:
+class Waiting(Protocol):
+    """Something that may still wait for an answer."""
+
+    def abort(self) -> None: ...
+
+
+Send = Callable[[World], Awaitable[Sequence[Waiting]]]
+"""Sends everything, and returns what may still wait for an answer."""
+
+
+def check_node(send: Send, requests: int) -> None:
     """The node answers or closes, says little, keeps nothing, and serves others as before."""
 
     async def scenario(machine: OneNode) -> None:
@@ -136,10 +149,10 @@ def check_node(frames: Sequence[bytes], seed: int = 1) -> None:
 
         async def questions(world: World) -> None:
             await _check_works(world, "before")
-            waiting = await _send_all(world, frames)
+            waiting = await send(world)
             await _check_works(world, "after")
-            for rude in waiting:
-                rude.transport.abort()
+            for each in waiting:
+                each.abort()
             await asyncio.sleep(_SILENT_FOR_S)
             await _check_works(world, "later")
             await asyncio.sleep(1)
@@ -153,7 +166,7 @@ def check_node(frames: Sequence[bytes], seed: int = 1) -> None:
 
     with Said() as said:
         run_node(scenario)
-    said.check(2 * len(frames))
+    said.check(2 * requests)
 
 
 class LiveTarget:
@@ -171,5 +184,5 @@ class LiveTarget:
         return bytes(pool.changed(rng)) if rng.random() < 0.8 else rng.choice(pool.frames)
 
     def check(self, data: list[bytes]) -> str:
-        check_node(data)
+        check_node(lambda world: _send_all(world, data), len(data))
         return "went on"

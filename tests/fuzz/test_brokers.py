@@ -10,6 +10,7 @@ import pytest
 from tests.fuzz.brokers import GrpcTarget, KafkaTarget
 from tests.fuzz.contents import BatchTarget, SubscriptionTarget
 from tests.fuzz.live import LiveTarget
+from tests.fuzz.live_grpc import LiveGrpcTarget
 
 INPUTS = {
     KafkaTarget: 60,
@@ -17,6 +18,7 @@ INPUTS = {
     BatchTarget: 3000,
     SubscriptionTarget: 3000,
     LiveTarget: 10,
+    LiveGrpcTarget: 6,
 }
 
 
