@@ -5,8 +5,21 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from broker.coordinator.assignors.spec import Partitions
+from broker.coordinator.group.consumer.records import (
+    ConsumerKey,
+    Kind,
+    MemberMetadata,
+    decode_current,
+    decode_group_value,
+    decode_member,
+    decode_regex,
+    decode_target,
+    decode_target_epoch,
+)
 from broker.coordinator.group.records import (
     CommittedOffset,
+    GroupKey,
     OffsetKey,
     RecordedGroup,
     RecordedMember,
@@ -26,18 +39,55 @@ def decode_record(record: Record) -> dict[str, Any]:
     if record.key is None:
         raise ValueError("a record without a key")
     key = decode_key(record.key)
+    payload = None
+    if record.value is not None:
+        payload = _versioned("version", record.value, _payload(key, record.value))
+    return {"key": _versioned("type", record.key, _key(key)), "payload": payload}
+
+
+def _key(key: OffsetKey | GroupKey | ConsumerKey) -> dict[str, Any]:
     if isinstance(key, OffsetKey):
-        named: dict[str, Any] = {"group": key.group_id}
-        named |= {"topic": key.partition.topic, "partition": key.partition.partition}
-    else:
-        named = {"group": key.group_id}
-    if record.value is None:
-        payload = None
-    elif isinstance(key, OffsetKey):
-        payload = _versioned("version", record.value, _offset(decode_offset(record.value)))
-    else:
-        payload = _versioned("version", record.value, _group(decode_group(record.value)))
-    return {"key": _versioned("type", record.key, named), "payload": payload}
+        topic, partition = key.partition
+        return {"group": key.group_id, "topic": topic, "partition": partition}
+    if isinstance(key, GroupKey):
+        return {"group": key.group_id}
+    if key.kind is Kind.REGEX:
+        return {"groupId": key.group_id, "regularExpression": key.name}
+    if key.kind in (Kind.MEMBER, Kind.TARGET, Kind.CURRENT):
+        return {"groupId": key.group_id, "memberId": key.name}
+    return {"groupId": key.group_id}
+
+
+def _payload(key: OffsetKey | GroupKey | ConsumerKey, value: bytes) -> dict[str, Any]:
+    if isinstance(key, OffsetKey):
+        return _offset(decode_offset(value))
+    if isinstance(key, GroupKey):
+        return _group(decode_group(value))
+    match key.kind:
+        case Kind.GROUP:
+            group = decode_group_value(value)
+            return {"epoch": group.epoch, "metadataHash": group.metadata_hash}
+        case Kind.MEMBER:
+            return _consumer_member(decode_member(value))
+        case Kind.TARGET_EPOCH:
+            return {"assignmentEpoch": decode_target_epoch(value)}
+        case Kind.TARGET:
+            return {"topicPartitions": _partitions(decode_target(value))}
+        case Kind.CURRENT:
+            current = decode_current(value)
+            return {
+                "memberEpoch": current.member_epoch,
+                "previousMemberEpoch": current.previous_epoch,
+                "state": int(current.state),
+                "assignedPartitions": _partitions(current.assigned),
+                "partitionsPendingRevocation": _partitions(current.revoking),
+            }
+        case Kind.REGEX:
+            found = decode_regex(value)
+            names = list(found.topic_names)
+            return {"topics": names, "version": found.version, "timestamp": found.time_ms}
+        case Kind.PARTITIONS:
+            raise ValueError("the partitions of topics, which are not recorded since Kafka 4.1")
 
 
 def _versioned(name: str, data: bytes, named: dict[str, Any]) -> dict[str, Any]:
@@ -55,7 +105,7 @@ def _offset(value: CommittedOffset) -> dict[str, Any]:
     if value.expire_time_ms >= 0:
         named["expireTimestamp"] = value.expire_time_ms
     if value.topic_id != ZERO_UUID:
-        named["topicId"] = _base64(value.topic_id, urlsafe=True).rstrip("=")
+        named["topicId"] = _topic_id(value.topic_id)
     return named
 
 
@@ -81,6 +131,37 @@ def _member(value: RecordedMember) -> dict[str, Any]:
         "subscription": _base64(value.subscription),
         "assignment": _base64(value.assignment),
     }
+
+
+def _consumer_member(value: MemberMetadata) -> dict[str, Any]:
+    named: dict[str, Any] = {
+        "instanceId": value.instance_id,
+        "rackId": value.rack_id,
+        "clientId": value.client_id,
+        "clientHost": value.client_host,
+        "subscribedTopicNames": list(value.topic_names),
+        "subscribedTopicRegex": value.regex,
+        "rebalanceTimeoutMs": value.rebalance_timeout_ms,
+        "serverAssignor": value.server_assignor,
+    }
+    if value.classic_protocols is not None:
+        protocols = [
+            {"name": each.name, "metadata": _base64(each.metadata)}
+            for each in value.classic_protocols
+        ]
+        named["classicMemberMetadata"] = {"supportedProtocols": protocols}
+    return named
+
+
+def _partitions(partitions: Partitions) -> list[dict[str, Any]]:
+    return [
+        {"topicId": _topic_id(topic_id), "partitions": sorted(numbers)}
+        for topic_id, numbers in partitions.items()
+    ]
+
+
+def _topic_id(topic_id: bytes) -> str:
+    return _base64(topic_id, urlsafe=True).rstrip("=")
 
 
 def _base64(data: bytes, *, urlsafe: bool = False) -> str:

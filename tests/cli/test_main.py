@@ -8,9 +8,26 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from broker.coordinator.group.consumer.records import (
+    ClassicProtocol,
+    CurrentAssignment,
+    GroupValue,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    ResolvedRegex,
+    current_record,
+    group_value_record,
+    member_record,
+    regex_record,
+    target_epoch_record,
+    target_record,
+    tombstone,
+)
 from broker.coordinator.group.records import (
     CommittedOffset,
     OffsetKey,
@@ -19,11 +36,13 @@ from broker.coordinator.group.records import (
     group_record,
     offset_record,
 )
+from broker.coordinator.step import KeyValue
 from cli import main, output
 from cli.consume import _text
+from cli.offsets_decoder import decode_record
 from cli.produce import _parser
 from stele.ids import TopicPartition
-from stele.wire.batch import BatchBuilder
+from stele.wire.batch import BatchBuilder, Record
 
 COMMANDS = [
     [],
@@ -239,6 +258,72 @@ def test_log_dump_says_what_is_in_the_offsets_topic(
         in (lines[2])
     )
     assert "payload=None" in lines[5]
+
+
+def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
+    """With the names of Kafka's schemas."""
+    topic_id = bytes(15) + b"\1"
+    told = MemberMetadata("i", None, "c", "/h", ("a", "b"), "x.*", 7, "range")
+    classic = told._replace(classic_protocols=(ClassicProtocol("range", b"\0\1"),))
+    current = CurrentAssignment(
+        3, 2, MemberState.UNREVOKED_PARTITIONS, {topic_id: frozenset({1, 0})}, {}
+    )
+    partitions = [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "partitions": [0, 1]}]
+    member = {
+        "instanceId": "i",
+        "rackId": None,
+        "clientId": "c",
+        "clientHost": "/h",
+        "subscribedTopicNames": ["a", "b"],
+        "subscribedTopicRegex": "x.*",
+        "rebalanceTimeoutMs": 7,
+        "serverAssignor": "range",
+    }
+    protocols = {"supportedProtocols": [{"name": "range", "metadata": "AAE="}]}
+    of_group, of_member = {"groupId": "g"}, {"groupId": "g", "memberId": "m"}
+    expected: list[tuple[KeyValue, str, dict[str, Any], dict[str, Any]]] = [
+        (group_value_record("g", GroupValue(4, 5)), "3", of_group, {"epoch": 4, "metadataHash": 5}),
+        (member_record("g", "m", told), "5", of_member, member),
+        (
+            member_record("g", "m", classic),
+            "5",
+            of_member,
+            member | {"classicMemberMetadata": protocols},
+        ),
+        (target_epoch_record("g", 6), "6", of_group, {"assignmentEpoch": 6}),
+        (
+            target_record("g", "m", {topic_id: frozenset({0, 1})}),
+            "7",
+            of_member,
+            {"topicPartitions": partitions},
+        ),
+        (
+            current_record("g", "m", current),
+            "8",
+            of_member,
+            {
+                "memberEpoch": 3,
+                "previousMemberEpoch": 2,
+                "state": 1,
+                "assignedPartitions": partitions,
+                "partitionsPendingRevocation": [],
+            },
+        ),
+        (
+            regex_record("g", "x.*", ResolvedRegex(("x1",), 8, 9)),
+            "16",
+            {"groupId": "g", "regularExpression": "x.*"},
+            {"topics": ["x1"], "version": 8, "timestamp": 9},
+        ),
+    ]
+    for (key, value), kind, named, data in expected:
+        assert decode_record(Record(0, 0, key, value)) == {
+            "key": {"type": kind, "data": named},
+            "payload": {"version": "0", "data": data},
+        }
+        assert decode_record(Record(0, 0, key, None))["payload"] is None
+    with pytest.raises(ValueError, match="not recorded since"):
+        decode_record(Record(0, 0, tombstone(Kind.PARTITIONS, "g").key, b"\0\0"))
 
 
 def test_keys_of_lines() -> None:
