@@ -14,7 +14,7 @@ from broker.membership.controller_client import ControllerClient
 from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
 from broker.replication.deletion import Deletion, DeletionResult
-from broker.replication.descriptions import DirectoryDescription
+from broker.replication.descriptions import DirectoryDescription, LedProducer
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaCounters, ReplicaManager
@@ -173,6 +173,12 @@ class FakeReplicas(ReplicaManager):
         if partition not in self.producers:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.producers[partition]
+
+    def producer_of(
+        self, partition: PartitionId, producer_id: int, current_leader_epoch: int
+    ) -> LedProducer:
+        found = [each for each in self.producers_of(partition) if each.producer_id == producer_id]
+        return LedProducer(found[0] if found else None, 0)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.applied.append(image)
