@@ -37,6 +37,13 @@ GROUPS = [
     ),
     # Groups.
     _bug(
+        "group: let members of earlier generations commit",
+        _CLASSIC,
+        "ClassicGroup.commit_error",
+        "generation != self.generation",
+        "False",
+    ),
+    _bug(
         "group: rebalance within a generation",
         _CLASSIC,
         "ClassicGroup._begin_generation",
