@@ -27,6 +27,13 @@ from tests.support.groups import GroupBench, told
 SESSION_MS = 45_000
 INTERVAL_MS = 5_000
 REBALANCE_MS = 60_000
+_JOIN_AGAIN = frozenset(
+    {
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        ErrorCode.UNKNOWN_MEMBER_ID,
+        ErrorCode.GROUP_ID_NOT_FOUND,  # the group has expired meanwhile
+    }
+)
 Pairs = frozenset[tuple[bytes, int]]
 
 
@@ -173,7 +180,7 @@ class Consumer:
                 self.wanted = pairs(answer.assigned)
         else:
             self._is_full = True
-            if answer.error in (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID):
+            if answer.error in _JOIN_AGAIN:
                 self.give_up()
 
     def reconcile(self) -> None:

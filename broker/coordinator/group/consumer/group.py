@@ -238,11 +238,10 @@ class ConsumerGroup:
     # ------------------------------------------------------------------------- life
 
     def loaded(self, now: Now, step: Step) -> None:
-        """Begin all time-outs anew."""
+        """Begin all sessions anew."""
         self.is_loaded = True
         for member in self.members.values():
             self._restart(member, now)
-            self._watch_revocation(member, now)
 
     def dissolve(self) -> None:
         """Cancel all timers of a group that is removed."""
@@ -296,7 +295,6 @@ class ConsumerGroup:
                 resolved = self.regexes[key.name] = decode_regex(value)
                 self._regex_names[key.name] = frozenset(resolved.topic_names)
                 self.resolved_versions[key.name] = resolved.version
-                self.compared_topics = None
             case Kind.PARTITIONS:
                 pass  # the topics are compared with the hash
 

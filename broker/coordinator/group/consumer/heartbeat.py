@@ -115,7 +115,7 @@ class ConsumerHeartbeat:
 
     def _reconciled(self, known: _Known, draft: Draft) -> CurrentAssignment:
         group = self.group
-        own_ids = (None, known.member_id, known.former_id)
+        own_ids = (None, known.member_id)
         return reconcile(
             known.current,
             draft.target_of(known.member_id),

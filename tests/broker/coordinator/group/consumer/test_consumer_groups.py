@@ -6,8 +6,23 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.consumer.records import MemberState, ResolvedRegex
+from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.consumer.group import ConsumerGroup
+from broker.coordinator.group.consumer.records import (
+    ConsumerKey,
+    CurrentAssignment,
+    Kind,
+    MemberMetadata,
+    MemberState,
+    ResolvedRegex,
+    current_record,
+    decode_consumer_key,
+    member_record,
+    tombstone,
+)
 from broker.coordinator.group.consumer.types import ConsumerHeartbeatAnswer
+from broker.coordinator.group.deadlines import Deadlines
+from broker.coordinator.group.records import decode_key, group_record
 from broker.coordinator.group.types import (
     GroupState,
     JoinAnswer,
@@ -15,6 +30,7 @@ from broker.coordinator.group.types import (
     OffsetFetchRequest,
     OffsetToDelete,
 )
+from broker.coordinator.step import Now
 from stele.errors import ErrorCode
 from tests.support.consumer_protocol import (
     INTERVAL_MS,
@@ -188,7 +204,12 @@ def test_the_former_epoch_counts_only_with_partitions_that_were_assigned() -> No
     more = {T: frozenset(range(7))}
     assert made.beat("a", a.epoch, owned=more).error is ErrorCode.FENCED_MEMBER_EPOCH
     fewer = {T: frozenset(range(4))}
-    assert made.beat("a", a.epoch, owned=fewer).error is ErrorCode.NONE
+    answer = made.beat("a", a.epoch, owned=fewer)
+    assert answer.error is ErrorCode.NONE
+    assert answer.assigned == {T: frozenset(range(6))}, "it may not have heard of them"
+    made.cluster.put("t", 7)
+    settle(a)
+    assert made.beat("a", a.epoch - 2, owned={}).error is ErrorCode.FENCED_MEMBER_EPOCH
 
 
 def test_commits_need_the_members_epoch() -> None:
@@ -259,6 +280,48 @@ def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     assert [each.member_id for each in made.described_consumers().members] == ["b"]
     settle(b)
     check_shared(made, b)
+
+
+def test_other_news_of_a_member_give_it_no_more_time_to_revoke() -> None:
+    made = bench()
+    (a,) = members(made, "a")
+    Consumer(made, "b").join()
+    a.beat()
+    for number in range(REBALANCE_MS // 10_000):
+        assert made.beat("a", a.epoch, rack_id=f"r{number}").error is ErrorCode.NONE
+        made.pass_time(10_000)
+    assert "a" not in [each.member_id for each in made.described_consumers().members]
+
+
+def test_a_member_gets_back_at_once_what_it_has_just_revoked() -> None:
+    made = bench()
+    (a,) = members(made, "a")
+    b = Consumer(made, "b")
+    b.join()
+    a.beat()
+    b.leave()
+    a.reconcile()
+    a.beat()
+    a.reconcile()
+    check_shared(made, a)
+    assert made.described_consumers().state is GroupState.STABLE
+
+
+def test_only_changed_targets_are_recorded() -> None:
+    made = bench()
+    members(made, "a", "b", "c", "d")
+    size = len(made.log)
+    made.consumer_join("e")
+    keys = [decode_key(each.key) for each in made.log[size:]]
+    assert keys.count(ConsumerKey(Kind.TARGET, "g", "e")) == 1
+    assert sum(isinstance(each, ConsumerKey) and each.kind is Kind.TARGET for each in keys) == 1
+
+
+def test_a_subscription_is_told_in_order_and_without_an_empty_expression() -> None:
+    made = bench()
+    made.consumer_join("a", "u", "t", "u", regex="")
+    (member,) = made.described_consumers().members
+    assert (member.topic_names, member.regex) == (("t", "u"), None)
 
 
 def test_a_member_that_has_revoked_is_not_removed() -> None:
@@ -342,6 +405,15 @@ def test_new_topics_and_partitions_are_assigned_with_the_next_heartbeat() -> Non
     made.cluster.put("t", 1)
     settle(a)
     assert a.owned == made.cluster.pairs_of({"t", "u"})
+
+
+def test_a_topic_that_was_made_anew_is_another_one() -> None:
+    made = bench()
+    (a,) = members(made, "a")
+    made.cluster.delete("t")
+    made.cluster.put("t", 4)
+    settle(a)
+    check_shared(made, a)
 
 
 def test_other_topics_change_nothing() -> None:
@@ -459,12 +531,24 @@ def test_an_empty_group_changes_its_protocol() -> None:
     a.leave()
     again = told(made.join(), JoinAnswer)
     assert again.error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert made.listed(types=("classic",)) == ["g"], "it has offsets"
     made.stable()
     assert made.offset() == 7
     assert made.listed(types=("classic",)) == ["g"]
     made.reload()
     assert made.listed(types=("classic",)) == ["g"]
     assert made.consumer_join("a").error is ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_that_becomes_one_of_consumers_has_no_record_of_the_other_protocol() -> None:
+    made = bench()
+    (leaving,) = made.stable()
+    made.left(leaving)
+    members(made, "a")
+    assert group_record("g", None) in made.log
+    assert made.listed(types=("consumer",)) == ["g"]
+    made.reload()
+    assert made.listed(types=("consumer",)) == ["g"]
 
 
 def test_members_of_the_classic_protocol_cannot_join_consumers() -> None:
@@ -475,6 +559,39 @@ def test_members_of_the_classic_protocol_cannot_join_consumers() -> None:
 
 
 # ------------------------------------------------------------------------------- failover
+
+
+def test_the_next_coordinator_sees_what_became_of_topics_meanwhile() -> None:
+    made = bench()
+    (a,) = members(made, "a")
+    made.cluster.put("t", 6)
+    made.reload()
+    settle(a)
+    check_shared(made, a)
+
+
+def test_records_that_crossed_by_compaction_leave_what_was_said_last() -> None:
+    made = bench()
+    made.consumer_join("a", instance_id="i")
+    owned = CurrentAssignment(2, 1, assigned={T: frozenset({1})})
+    made.log += [
+        current_record("g", "b", owned),
+        current_record("g", "a", CurrentAssignment(2, 1)),
+        member_record("g", "b", MemberMetadata(instance_id="i", topic_names=("t",))),
+        tombstone(Kind.MEMBER, "g", "a"),
+    ]
+    made.reload()
+    assert [each.member_id for each in made.described_consumers().members] == ["b"]
+    assert made.consumer_join("c", instance_id="i").error is ErrorCode.UNRELEASED_INSTANCE_ID
+
+
+def test_an_owner_stays_when_an_older_assignment_ends_after_it() -> None:
+    group = ConsumerGroup("g", GroupConfig(), Deadlines(), Cluster(t=4))
+    for member_id, numbers in (("a", {1, 2}), ("b", {1}), ("a", {3})):
+        owned = CurrentAssignment(1, assigned={T: frozenset(numbers)})
+        key, value = current_record("g", member_id, owned)
+        group.replay(decode_consumer_key(key), value, 1, Now(0.0, 0))
+    assert [group.owner(T, each) for each in range(4)] == [None, "b", None, "a"]
 
 
 def test_the_next_coordinator_knows_everything() -> None:
