@@ -111,7 +111,7 @@ def test_a_planted_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         (["--faults", "rain"], 1, "no kind of fault 'rain'"),
         (["--trace"], 2, "--trace goes with --seed"),
         (["--load", "heavy"], 2, "neither drawn nor light"),
-        (["--mutants", "--only", "nothing"], 1, "no planted bug"),
+        (["--mutants", "--only", "no such name"], 1, "no planted bug"),
     ],
 )
 def test_what_cannot_be_is_said(
