@@ -38,10 +38,19 @@ def consume(
         list[int] | None, typer.Option("--partition", min=0, help="Only these; may be repeated.")
     ] = None,
     offset: Annotated[
-        str, typer.Option("--offset", help="Where to begin: earliest, latest or a number.")
+        str,
+        typer.Option(
+            "--offset",
+            help="Where to begin: earliest, latest or a number. With --group: where it has "
+            "committed nothing.",
+        ),
     ] = "earliest",
     max_records: Annotated[
         int | None, typer.Option("--max", min=1, help="Stop after so many records.")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option("--group", help="Read as a member of this group, until Ctrl-C or --max."),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for further records instead of stopping.")
@@ -57,6 +66,11 @@ def consume(
 
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, [topic])
+    if group is not None:
+        if partition:
+            raise CommandError("--partition and --group exclude each other: the group assigns")
+        _consume_in_group(bootstrap, topic, group, offset, max_records, output, timeout)
+        return
     with Consumer(
         bootstrap,
         auto_offset_reset="earliest",
@@ -66,6 +80,44 @@ def consume(
         _assign(consumer, topic, partition or [], offset)
         ends = {} if follow else consumer.end_offsets(consumer.assignment())
         _print_all(consumer, ends, max_records, follow, output, timeout)
+
+
+def _consume_in_group(
+    bootstrap: str,
+    topic: str,
+    group: str,
+    offset: str,
+    max_records: int | None,
+    output: Format,
+    timeout_s: float,
+) -> None:
+    """Exactly what was printed is committed."""
+    from stele.sync import Consumer
+
+    if offset not in ("earliest", "latest"):
+        raise CommandError(
+            f"--offset {offset}: with --group earliest or latest; "
+            "stele group reset-offsets moves a group to a number"
+        )
+    out = sys.stdout.buffer
+    printed = 0
+    with Consumer(
+        bootstrap,
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="latest" if offset == "latest" else "earliest",
+        default_api_timeout_ms=milliseconds(timeout_s),
+        on_wait=tell_wait,
+    ) as consumer:
+        consumer.subscribe([topic])
+        while max_records is None or printed < max_records:
+            left = 1000 if max_records is None else max_records - printed
+            records = consumer.poll(min(left, 1000), timeout_ms=500)
+            if records:
+                out.writelines(_line(record, output) for record in records)
+                out.flush()
+                printed += len(records)
+                consumer.commit()
 
 
 def _assign(consumer: Consumer, topic: str, partitions: list[int], offset: str) -> None:

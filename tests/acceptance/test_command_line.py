@@ -210,6 +210,26 @@ def test_a_follower_of_a_topic_ends_by_ctrl_c(bootstrap: str, create_topic: Crea
     assert (process.returncode, out, errors) == (130, "", "")
 
 
+def test_a_group_goes_on_where_its_last_member_has_stopped(
+    bootstrap: str, create_topic: CreateTopic
+) -> None:
+    topic = create_topic(partitions=1)
+    stele("produce", topic, bootstrap=bootstrap, stdin=b"one\ntwo\nthree\n")
+    group = f"readers-of-{topic}"
+    first = stele("consume", topic, "--group", group, "--max", "2", bootstrap=bootstrap)
+    assert (first.returncode, first.stdout, first.stderr) == (0, b"one\ntwo\n", b"")
+    process = start("consume", topic, "--group", group, "-b", bootstrap)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "three\n"
+    process.send_signal(signal.SIGINT)
+    out, errors = process.communicate(timeout=10)
+    assert (process.returncode, out, errors) == (130, "", "")
+    refused = stele("consume", topic, "--group", group, "--partition", "0", bootstrap=bootstrap)
+    assert "exclude each other" in one_line(refused)
+    refused = stele("consume", topic, "--group", group, "--offset", "1", bootstrap=bootstrap)
+    assert "stele group reset-offsets" in one_line(refused)
+
+
 def test_an_interrupted_produce_says_how_much_is_there(
     bootstrap: str, create_topic: CreateTopic
 ) -> None:
