@@ -16,7 +16,8 @@ from typing import Final
 from raft.messages import Batch, LeaderChange, VotersChange
 from raft.quorum import NO_DIRECTORY, FeatureLevels, ReplicaKey, Voter, VoterSet
 from stele.errors import SteleError
-from stele.wire.batch import BatchBuilder, ControlType, control_key, control_type, decode
+from stele.wire.batch import BatchBuilder, decode
+from stele.wire.control_records import ControlType, control_key, control_type
 from stele.wire.kafka.primitives import MalformedMessageError, encode_uvarint, read_uvarint
 from stele.world import Buffer
 

@@ -28,13 +28,11 @@ from stele.wire.batch import (
     BatchBuilder,
     BatchError,
     BatchHeader,
-    ControlType,
     batches,
     check_crc,
-    control_key,
-    control_type,
     decode,
 )
+from stele.wire.control_records import ControlType, control_key, control_type
 from stele.world import Buffer
 from world.disk import Disk
 

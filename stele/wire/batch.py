@@ -15,7 +15,6 @@ and leader epoch are not under the CRC, so it stays valid when they are stamped.
 
 from __future__ import annotations
 
-import enum
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -59,7 +58,6 @@ __all__ = [
     "BatchBuilder",
     "BatchError",
     "BatchHeader",
-    "ControlType",
     "CorruptBatchError",
     "Header",
     "PartialBatchError",
@@ -68,8 +66,6 @@ __all__ = [
     "batches",
     "check_crc",
     "compute_crc",
-    "control_key",
-    "control_type",
     "decode",
     "encode",
     "read_header",
@@ -510,37 +506,3 @@ def decode(
     ):
         raise CorruptBatchError("records lie outside of their batch's offsets")
     return records
-
-
-# ----------------------------------------------------------------------- control records
-
-
-class ControlType(enum.IntEnum):
-    """The type of a control record. A control batch holds one or several of them."""
-
-    ABORT = 0
-    COMMIT = 1
-    LEADER_CHANGE = 2
-    SNAPSHOT_HEADER = 3
-    SNAPSHOT_FOOTER = 4
-    KRAFT_VERSION = 5
-    KRAFT_VOTERS = 6
-
-
-_CONTROL_KEY = struct.Struct(">hh")
-
-
-def control_key(control_type: ControlType) -> bytes:
-    """The key of a control record: version 0 and the type."""
-    return _CONTROL_KEY.pack(0, control_type)
-
-
-def control_type(key: bytes | None) -> ControlType | None:
-    """The type in a control record's key; None for a type that is not known here."""
-    if key is None or len(key) < _CONTROL_KEY.size:
-        raise CorruptBatchError(f"a control record with the key {key!r}")
-    _version, number = _CONTROL_KEY.unpack_from(key)
-    try:
-        return ControlType(number)
-    except ValueError:
-        return None

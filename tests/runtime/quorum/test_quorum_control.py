@@ -22,13 +22,11 @@ from runtime.quorum.control import (
 )
 from stele.wire.batch import (
     BatchBuilder,
-    ControlType,
     check_crc,
-    control_key,
-    control_type,
     decode,
     read_header,
 )
+from stele.wire.control_records import ControlType, control_key, control_type
 
 D1, D2 = bytes(range(16)), bytes(range(16, 32))
 VOTERS = VoterSet([Voter(ReplicaKey(1, D1), "c1:9093"), Voter(ReplicaKey(258, D2))])

@@ -361,17 +361,3 @@ def test_an_unsound_produced_batch_gets_its_code(buffer: bytes, code: ErrorCode)
     with pytest.raises(wire.BatchError) as caught:
         wire.validate_produced(buffer, 2000)
     assert caught.value.code is code
-
-
-# -------------------------------------------------------------------------------- control
-
-
-def test_control_records() -> None:
-    key = wire.control_key(wire.ControlType.LEADER_CHANGE)
-    assert key == b"\0\0\0\2"
-    assert wire.control_type(key) is wire.ControlType.LEADER_CHANGE
-    assert wire.control_type(b"\0\0\0\x63") is None
-    with pytest.raises(wire.CorruptBatchError):
-        wire.control_type(b"\0")
-    with pytest.raises(wire.CorruptBatchError):
-        wire.control_type(None)
