@@ -15,6 +15,7 @@ from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
 from broker.grpc.groups import GroupsService
 from broker.grpc.log import LogService
+from broker.grpc.transactions import TransactionsService
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
 from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
@@ -200,6 +201,7 @@ class Broker:
         service.include(DataService(self._context, listener_name).service())
         service.include(AdminService(self._context, listener_name).service())
         service.include(GroupsService(self._context, listener_name).service())
+        service.include(TransactionsService(listener_name).service())
         service.include(LogService(self._gateway, listener_name).service())
         return service
 

@@ -88,7 +88,8 @@ class DataService:
         self, caller: Caller, payload: bytes, reply: Callable[[bytes], None]
     ) -> Cancel | None:
         request = parse(pb.ProduceRequest, payload)
-        produce = Produce(self._context, caller)
+        is_transactional = bool(request.transactional_id)
+        produce = Produce(self._context, caller, is_transactional=is_transactional)
         for partition in request.partitions:
             batch = bytearray(partition.records)  # a copy, for it will be stamped
             produce.add(partition.topic, partition.topic_id, partition.partition, batch)
