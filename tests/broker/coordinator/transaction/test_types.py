@@ -12,7 +12,7 @@ KAFKA = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("value", "label"), enumerate(KAFKA))
+@pytest.mark.parametrize(("value", "label"), list(enumerate(KAFKA)))
 def test_a_state_has_the_value_and_the_name_of_kafka(value: int, label: str) -> None:
     state = TransactionState(value)
     assert state.label == label
