@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Self, TypeVar, Unpack
 
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
@@ -18,13 +18,14 @@ from stele.consumer.group.requests import OffsetAndMetadata
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords
-from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
+from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, RawBatch
 from stele.errors import ClosedError, ConfigError, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndTimestamp
 
 PartitionArgument = tuple[str, int]
 OffsetArgument = int | OffsetAndMetadata
+Taken = TypeVar("Taken")
 
 
 class Consumer:
@@ -194,6 +195,23 @@ class Consumer:
 
     async def _poll(self, max_records: int | None, timeout_ms: float) -> ConsumerRecords:
         limit = max_records or self._config.max_poll_records
+        return ConsumerRecords(await self._polled(lambda: self._hand_out(limit), timeout_ms))
+
+    async def poll_batches(
+        self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
+    ) -> list[RawBatch]:
+        """As ``poll``, but whole record batches that are neither checked nor decompressed, some
+        ``max_bytes`` of one partition. The position moves behind them.
+
+        For readers that make columns of batches, such as ``stele.column_decoder``.
+        """
+        self._check_open()
+        if self._group is not None:
+            raise ConfigError("poll_batches is for assigned partitions without a group")
+        return await self._polled(lambda: self._hand_out_batches(max_bytes), timeout_ms)
+
+    async def _polled(self, hand_out: Callable[[], list[Taken]], timeout_ms: float) -> list[Taken]:
+        """What ``hand_out`` gives, as soon as it gives anything."""
         self._fetcher.start()
         deadline = self._world.clock.monotonic() + timeout_ms / 1000
         while True:
@@ -201,12 +219,11 @@ class Consumer:
             if self._group is not None:
                 await self._group.go_on()
             self._raise_error()
-            records = self._hand_out(limit)
-            if records:
-                return ConsumerRecords(records)
+            if taken := hand_out():
+                return taken
             left_s = deadline - self._world.clock.monotonic()
             if left_s <= 0 or not await self._fetcher.wait_for_news(left_s):
-                return ConsumerRecords()
+                return []
             self._check_open()
 
     def __aiter__(self) -> Self:
@@ -241,6 +258,17 @@ class Consumer:
                 self._positions[name] = self._positions.pop(name)
             self._fetcher.wake()
         return taken
+
+    def _hand_out_batches(self, max_bytes: int) -> list[RawBatch]:
+        for name, position in self._positions.items():
+            if position.has_buffer and not position.paused:
+                taken = position.hand_out_batches(max_bytes)
+                self._positions[name] = self._positions.pop(name)
+                self._fetcher.wake()
+                if taken:
+                    return taken
+                return self._hand_out_batches(max_bytes)  # only control batches
+        return []
 
     def _raise_error(self) -> None:
         if self._fetcher.failure is not None:

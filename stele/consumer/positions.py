@@ -23,6 +23,20 @@ class FetchedBatch(NamedTuple):
     header: BatchHeader
 
 
+class RawBatch(NamedTuple):
+    """A batch of data records as the leader keeps it, for who decodes whole batches.
+
+    Records below ``first_offset`` are not wanted: a fetch that begins within a batch gets the whole
+    batch.
+    """
+
+    partition: TopicPartition
+    data: bytes
+    position: int
+    header: BatchHeader
+    first_offset: int
+
+
 class PartitionPosition:
     """One assigned partition of a consumer."""
 
@@ -165,6 +179,22 @@ class PartitionPosition:
             self.consumed_epoch = taken[-1].leader_epoch
             if not self._records:
                 self._leave_batch()
+        return taken
+
+    def hand_out_batches(self, max_bytes: int) -> list[RawBatch]:
+        """Take whole batches from the buffer, one at least and up to some ``max_bytes``, and move
+        the position behind them. Nothing of them is checked but the header."""
+        if self._records:  # they were decoded, and their batch is still the first one
+            self._records.clear()
+        taken: list[RawBatch] = []
+        size_bytes = 0
+        while self._batches and size_bytes < max_bytes:
+            data, start, header = self._batches[0]
+            if not header.is_control:
+                taken.append(RawBatch(self.partition, data, start, header, self.offset or 0))
+                size_bytes += header.size_bytes
+            self.consumed_epoch = header.leader_epoch
+            self._leave_batch()
         return taken
 
     def _open_batch(self, check_crcs: bool) -> None:

@@ -14,6 +14,7 @@ from stele.consumer.group.group import GroupMetadata
 from stele.consumer.group.listener import RebalanceListener
 from stele.consumer.group.requests import OffsetAndMetadata
 from stele.consumer.polled import ConsumerRecords
+from stele.consumer.positions import RawBatch
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndTimestamp
 from stele.sync.calls_back import CallsBack
@@ -156,6 +157,13 @@ class Consumer(CallsBack):
         """Records of the assigned partitions. Empty after ``timeout_ms`` without any."""
         self._put_back()
         return self._run_calling_back(self._consumer.poll(max_records, timeout_ms))
+
+    def poll_batches(
+        self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
+    ) -> list[RawBatch]:
+        """As ``stele.aio.Consumer.poll_batches``."""
+        self._put_back()
+        return self._run(self._consumer.poll_batches(max_bytes, timeout_ms))
 
     def __iter__(self) -> Self:
         return self

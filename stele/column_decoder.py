@@ -1,0 +1,276 @@
+"""Whole record batches as columns of Apache Arrow. It needs the extra ``arrow`` and NumPy.
+
+Only the beginnings of records are found one after the other, because each length says where the
+next record begins. Everything else is done for all records of a batch at once. No record becomes a
+Python object.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from stele.columns import SCHEMA
+from stele.consumer.positions import RawBatch
+from stele.errors import UnreadableBatchError
+from stele.wire.batch import HEADER_SIZE, BatchError, check_crc
+from stele.wire.batch_errors import CorruptBatchError
+from stele.wire.compression import CompressionError, decompress
+
+Array = Any  # NumPy's arrays; their element types say nothing that helps here
+
+SCHEMA_WITHOUT_HEADERS = SCHEMA.remove(len(SCHEMA) - 1)
+
+
+def columns_of(
+    batches: Sequence[RawBatch],
+    *,
+    end_offset: int | None = None,
+    include_headers: bool = False,
+    max_bytes: int = 16 * 1024 * 1024,
+) -> Iterator[pa.RecordBatch]:
+    """The records of batches of one partition as rows, with the columns of Spark's Kafka source.
+
+    Rows are the records from each batch's ``first_offset`` up to, but not including,
+    ``end_offset``. A record without headers has null there. Batches are decoded together, up to
+    ``max_bytes`` of decompressed records (more only for a batch that is larger itself). Raises
+    UnreadableBatchError at the first batch that cannot be read, after the rows before it.
+    """
+    opened: list[_Opened] = []
+    size_bytes = 0
+    for batch in batches:
+        try:
+            body = _Opened(batch)
+        except BatchError as error:
+            if opened:
+                yield _rows(opened, end_offset, include_headers)
+            raise _unreadable(batch, error) from error
+        if opened and size_bytes + len(body.data) > max_bytes:
+            yield _rows(opened, end_offset, include_headers)
+            opened, size_bytes = [], 0
+        opened.append(body)
+        size_bytes += len(body.data)
+    if opened:
+        yield _rows(opened, end_offset, include_headers)
+
+
+def _unreadable(batch: RawBatch, cause: BatchError) -> UnreadableBatchError:
+    header = batch.header
+    return UnreadableBatchError(*batch.partition, header.base_offset, header.next_offset, cause)
+
+
+class _Opened:
+    """A batch that is checked and decompressed. Raises BatchError."""
+
+    def __init__(self, batch: RawBatch) -> None:
+        header, position = batch.header, batch.position
+        self.batch = batch
+        if not check_crc(batch.data, position, header):
+            raise CorruptBatchError("the CRC does not match")
+        body = memoryview(batch.data)[position + HEADER_SIZE : position + header.size_bytes]
+        try:
+            self.data = decompress(header.compression, body)
+        except CompressionError as error:
+            raise CorruptBatchError(error.message) from error
+        try:
+            self.starts, self.ends = record_bounds(self.data, header.record_count)
+        except IndexError:
+            raise CorruptBatchError("the batch ends inside a record") from None
+
+
+def _rows(opened: list[_Opened], end_offset: int | None, include_headers: bool) -> pa.RecordBatch:
+    try:
+        return _decoded(opened, end_offset, include_headers)
+    except BatchError as error:
+        if len(opened) == 1:
+            raise _unreadable(opened[0].batch, error) from error
+    for each in opened:  # one of them raises, and is named
+        _rows([each], end_offset, include_headers)
+    raise AssertionError("batches can be read one by one, but not together")
+
+
+def _decoded(
+    opened: list[_Opened], end_offset: int | None, include_headers: bool
+) -> pa.RecordBatch:
+    headers = [each.batch.header for each in opened]
+    counts = [header.record_count for header in headers]
+
+    def per_record(values: list[int]) -> Array:
+        return np.repeat(np.array(values, np.int64), counts)
+
+    try:
+        columns = _Columns(opened)
+    except IndexError:
+        raise CorruptBatchError("the batch ends inside a record") from None
+    base_offsets = per_record([header.base_offset for header in headers])
+    offsets = base_offsets + columns.deltas
+    last_deltas = per_record([header.last_offset_delta for header in headers])
+    if (columns.deltas < 0).any() or (columns.deltas > last_deltas).any():
+        raise CorruptBatchError("records lie outside of their batch's offsets")
+    if (np.diff(offsets) <= 0).any():
+        raise CorruptBatchError("the offsets of the records do not rise")
+    is_appended = per_record([header.is_log_append_time for header in headers])
+    created_ms = per_record([header.base_timestamp_ms for header in headers]) + columns.times
+    appended_ms = per_record([header.max_timestamp_ms for header in headers])
+    times_us = np.where(is_appended, appended_ms, created_ms) * 1000
+    partition = opened[0].batch.partition
+    arrays = [
+        columns.slices(columns.key_starts, columns.key_sizes),
+        columns.slices(columns.value_starts, columns.value_sizes),
+        pa.repeat(pa.scalar(partition.topic, pa.string()), len(offsets)),
+        pa.repeat(pa.scalar(partition.partition, pa.int32()), len(offsets)),
+        pa.array(offsets),
+        pa.array(times_us).cast(SCHEMA.field("timestamp").type),
+        pa.array(is_appended.astype(np.int32)),
+    ]
+    if include_headers:
+        arrays.append(columns.headers())
+    rows = pa.record_batch(arrays, schema=SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS)
+    low = int(np.searchsorted(offsets, opened[0].batch.first_offset))
+    high = len(offsets) if end_offset is None else int(np.searchsorted(offsets, end_offset))
+    return rows.slice(low, max(high - low, 0))
+
+
+class _Columns:
+    """Where the fields of each record of some batches are in ``_data``, the bodies of all of them
+    together. Raises CorruptBatchError, IndexError."""
+
+    def __init__(self, opened: list[_Opened]) -> None:
+        data = opened[0].data if len(opened) == 1 else b"".join(each.data for each in opened)
+        self._data = data
+        self._bytes = np.frombuffer(data, np.uint8)
+        bases = [0, *itertools.accumulate(len(each.data) for each in opened)]
+        pairs = list(zip(opened, bases, strict=False))
+        starts = np.concatenate([each.starts + base for each, base in pairs])
+        ends = np.concatenate([each.ends + base for each, base in pairs])
+        self._ends = ends
+        self.times, at = self._varints(starts + 1)  # behind the attributes, of which none exist
+        self.deltas, at = self._varints(at)
+        self.key_sizes, self.key_starts = self._sizes(at)
+        at = self.key_starts + np.maximum(self.key_sizes, 0)
+        self.value_sizes, self.value_starts = self._sizes(at)
+        at = self.value_starts + np.maximum(self.value_sizes, 0)
+        self.header_counts, self._headers_at = self._varints(at)
+        has_none = self.header_counts == 0
+        if (self.header_counts < 0).any() or (self._headers_at > ends).any():
+            raise CorruptBatchError("an impossible count of headers")
+        if (self._headers_at[has_none] != ends[has_none]).any():
+            raise CorruptBatchError("a record does not end where it says")
+
+    def _varints(self, positions: Array) -> tuple[Array, Array]:
+        """The number at each position, and the positions behind them."""
+        byte = self._bytes[positions]
+        value = (byte & 0x7F).astype(np.uint64)
+        positions = positions + 1
+        pending = np.flatnonzero(byte >= 0x80)
+        shift = 7
+        while len(pending):
+            if shift > 63:
+                raise CorruptBatchError("a varint of more than ten bytes")
+            byte = self._bytes[positions[pending]]
+            if shift == 63 and (byte > 1).any():
+                raise CorruptBatchError("a varint of more than 64 bits")
+            value[pending] |= (byte & 0x7F).astype(np.uint64) << np.uint64(shift)
+            positions[pending] += 1
+            pending = pending[byte >= 0x80]
+            shift += 7
+        one = np.uint64(1)
+        return (value >> one).astype(np.int64) ^ -(value & one).astype(np.int64), positions
+
+    def _sizes(self, positions: Array) -> tuple[Array, Array]:
+        """As ``_varints``, for lengths: -1 is null."""
+        sizes, positions = self._varints(positions)
+        if (sizes < -1).any() or (sizes > len(self._data)).any():
+            raise CorruptBatchError("an impossible length")
+        return sizes, positions
+
+    def slices(self, starts: Array, sizes: Array) -> pa.Array:
+        """The bytes at these places, which rise and do not overlap; null where the size is -1.
+
+        Arrow copies them by itself: the places and the gaps between them are the elements of an
+        array over the whole body, of which every second one is taken.
+        """
+        count = len(starts)
+        if count == 0:
+            return pa.array([], pa.binary())
+        bounds = np.empty(2 * count, np.int32)
+        bounds[0::2] = starts
+        bounds[1::2] = starts + np.maximum(sizes, 0)
+        if bounds[-1] > len(self._data):
+            raise CorruptBatchError("the batch ends inside a record")
+        buffers = [None, pa.py_buffer(bounds), pa.py_buffer(self._data)]
+        everything = pa.Array.from_buffers(pa.binary(), 2 * count - 1, buffers)
+        return everything.take(pa.array(np.arange(0, 2 * count, 2), mask=sizes < 0))
+
+    def headers(self) -> pa.Array:
+        """The headers of each record; null where there are none. The first headers of all records
+        are read at once, then the second ones, and so on."""
+        counts = self.header_counts
+        left = np.flatnonzero(counts)
+        kind = SCHEMA.field("headers").type
+        if not len(left):
+            return pa.nulls(len(counts), kind)
+        if (counts > self._ends - self._headers_at).any():
+            raise CorruptBatchError("an impossible count of headers")
+        at = self._headers_at.copy()
+        first = np.concatenate(([0], np.cumsum(counts)))  # of each record, among all headers
+        places = np.empty((4, first[-1]), np.int64)
+        number = 0
+        while len(left):
+            name_sizes, name_starts = self._sizes(at[left])
+            if (name_sizes < 0).any():
+                raise CorruptBatchError("a header without a name")
+            sizes, starts = self._sizes(name_starts + name_sizes)
+            at[left] = starts + np.maximum(sizes, 0)
+            places[:, first[left] + number] = name_starts, name_sizes, starts, sizes
+            number += 1
+            left = left[counts[left] > number]
+        if (at != self._ends).any():
+            raise CorruptBatchError("a record does not end where it says")
+        try:
+            names = self.slices(places[0], places[1]).cast(pa.string())
+        except pa.ArrowInvalid as error:
+            raise CorruptBatchError(f"a header's name is not UTF-8: {error}") from None
+        values = self.slices(places[2], places[3])
+        pairs = pa.StructArray.from_arrays([names, values], fields=list(kind.value_type))
+        return pa.ListArray.from_arrays(
+            pa.array(first, pa.int32()), pairs, type=kind, mask=pa.array(counts == 0)
+        )
+
+
+def record_bounds(data: bytes, count: int) -> tuple[Array, Array]:
+    """Where each record begins, behind its length, and where it ends."""
+    starts: list[int] = []
+    ends: list[int] = []
+    position = 0
+    for _ in range(count):
+        size = data[position]
+        if size < 0x80:
+            position += 1
+        elif (high := data[position + 1]) < 0x80:
+            size = size & 0x7F | high << 7
+            position += 2
+        else:
+            size = size & 0x7F | (high & 0x7F) << 7
+            position, shift = position + 2, 14
+            while True:
+                byte = data[position]
+                position += 1
+                size |= (byte & 0x7F) << shift
+                if byte < 0x80:
+                    break
+                shift += 7
+                if shift > 28:
+                    raise CorruptBatchError("an impossible length of a record")
+        if size & 1:
+            raise CorruptBatchError("a negative length of a record")
+        starts.append(position)
+        position += size >> 1
+        ends.append(position)
+    if position != len(data):
+        raise CorruptBatchError(f"{len(data)} bytes of records, {position} expected")
+    return np.array(starts, np.int64), np.array(ends, np.int64)
