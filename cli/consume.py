@@ -26,6 +26,11 @@ Timeout = Annotated[
 ]
 
 
+class Isolation(enum.StrEnum):
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
 class Format(enum.StrEnum):
     VALUE = "value"
     KEY_VALUE = "key-value"
@@ -55,6 +60,13 @@ def consume(
     follow: Annotated[
         bool, typer.Option("--follow", help="Wait for further records instead of stopping.")
     ] = False,
+    isolation_level: Annotated[
+        Isolation,
+        typer.Option(
+            "--isolation-level",
+            help="read_committed: no records of open and aborted transactions.",
+        ),
+    ] = Isolation.READ_UNCOMMITTED,
     output: Annotated[
         Format, typer.Option("--format", help="value, key-value (tab between them) or json.")
     ] = Format.VALUE,
@@ -69,11 +81,14 @@ def consume(
     if group is not None:
         if partition:
             raise CommandError("--partition and --group exclude each other: the group assigns")
-        _consume_in_group(bootstrap, topic, group, offset, max_records, output, timeout)
+        _consume_in_group(
+            bootstrap, topic, group, offset, max_records, isolation_level, output, timeout
+        )
         return
     with Consumer(
         bootstrap,
         auto_offset_reset="earliest",
+        isolation_level=isolation_level.value,
         default_api_timeout_ms=milliseconds(timeout),
         on_wait=tell_wait,
     ) as consumer:
@@ -88,6 +103,7 @@ def _consume_in_group(
     group: str,
     offset: str,
     max_records: int | None,
+    isolation_level: Isolation,
     output: Format,
     timeout_s: float,
 ) -> None:
@@ -105,6 +121,7 @@ def _consume_in_group(
         bootstrap,
         group_id=group,
         enable_auto_commit=False,
+        isolation_level=isolation_level.value,
         auto_offset_reset="latest" if offset == "latest" else "earliest",
         default_api_timeout_ms=milliseconds(timeout_s),
         on_wait=tell_wait,

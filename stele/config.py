@@ -17,6 +17,7 @@ from stele.world import Clock, Connector, Rng
 Acks = Literal["all", 0, 1, -1, "0", "1", "-1"]
 CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest", "none"]
+IsolationLevel = Literal["read_uncommitted", "read_committed"]
 GroupProtocol = Literal["classic", "consumer"]
 OnWait = Callable[[str], None]
 OnTruncation = Callable[[TopicPartition, int, int], None]
@@ -151,6 +152,9 @@ class ConsumerConfig(ClientConfig):
     """The most bytes that are fetched and not polled yet, over all partitions. Beyond it nothing
     more is fetched."""
     check_crcs: bool = True
+    isolation_level: IsolationLevel = "read_uncommitted"
+    """With ``read_committed`` no record of a transaction is returned before the transaction is
+    committed, and none of an aborted one. Later records of the partition wait as well."""
     client_rack: str = ""
     """Where this client is, in the words of the brokers' ``broker.rack``. Leaders may then send it
     to a replica nearby (KIP-392)."""
@@ -183,6 +187,7 @@ class ConsumerConfig(ClientConfig):
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
         _one_of(self, "auto_offset_reset", ("earliest", "latest", "none"))
+        _one_of(self, "isolation_level", ("read_uncommitted", "read_committed"))
         self._check_group()
         _at_least(self, 0, "fetch_min_bytes", "fetch_max_wait_ms")
         _at_least(
@@ -213,6 +218,10 @@ class ConsumerConfig(ClientConfig):
                 f"heartbeat_interval_ms={self.heartbeat_interval_ms} must be below "
                 f"session_timeout_ms={self.session_timeout_ms}"
             )
+
+    @property
+    def reads_committed(self) -> bool:
+        return self.isolation_level == "read_committed"
 
     @property
     def strategies(self) -> tuple[str, ...]:
@@ -261,6 +270,7 @@ class ConsumerOptions(ClientOptions, total=False):
     max_poll_records: int
     prefetch_bytes: int
     check_crcs: bool
+    isolation_level: IsolationLevel
     client_rack: str
     on_truncation: OnTruncation
     group_id: str | None

@@ -55,7 +55,7 @@ class Consumer:
         self._config = ConsumerConfig(bootstrap_servers=bootstrap_servers, **options)
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
-        self._lookup = OffsetLookup(self._view)
+        self._lookup = OffsetLookup(self._view, is_committed=self._config.reads_committed)
         self._assigned = AssignedPartitions(self._config, self._view)
         self._positions = self._assigned.positions
         self._fetcher = self._assigned.fetcher
@@ -368,7 +368,8 @@ class Consumer:
     async def end_offsets(
         self, partitions: Iterable[PartitionArgument]
     ) -> dict[TopicPartition, int]:
-        """The high watermarks. A consumer at this offset has read everything there is."""
+        """The high watermarks, or with ``read_committed`` the last stable offsets. A consumer at
+        this offset has read everything there is for it."""
         return await self._offsets_at(partitions, LATEST)
 
     async def _offsets_at(

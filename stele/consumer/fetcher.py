@@ -81,7 +81,7 @@ class Fetcher:
         )
         # Set when there is something to poll: records, an error, a position.
         self._news = asyncio.Event()
-        self._lookup = OffsetLookup(view)
+        self._lookup = OffsetLookup(view, is_committed=config.reads_committed)
         self._looking_up: asyncio.Task[None] | None = None
         self.failure: SteleError | None = None  # if set, nothing is fetched any more
 
@@ -207,6 +207,7 @@ class Fetcher:
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=min(self._config.fetch_max_bytes, room),
             rack=asked.rack,
+            isolation_level=int(self._config.reads_committed),
         )
         broker_id = asked.broker_id
         items = []
@@ -245,6 +246,7 @@ class Fetcher:
             self._view.topic_error(name.topic),
             now if leader is None else self._requests.ready_at(leader.broker_id, now),
             committed_waits_for,
+            self._config.reads_committed,
             buffered >= self._config.prefetch_bytes,
         )
         return why_idle(position, around, now)
@@ -280,13 +282,14 @@ class Fetcher:
             return
         position.retry.succeed()
         position.high_watermark = answer.high_watermark
+        position.last_stable_offset = answer.last_stable_offset
         if position.truncated_from is not None and not self._tell_truncation(position):
             return
         if answer.HasField("preferred_read_replica") and self._config.client_rack:
             now = self._clock.monotonic()
             position.source.prefer(answer.preferred_read_replica, item.leader, now)
         if answer.records:
-            self._take_records(position, answer.records)
+            self._take_records(position, answer)
 
     def _leave_replica(self, item: Item, answer: Answer, code: ErrorCode) -> None:
         """Go back to the leader. Whatever a follower refuses, the leader may have."""
@@ -332,9 +335,10 @@ class Fetcher:
         self._config.on_truncation(position.partition, offset, agreed)
         return True
 
-    def _take_records(self, position: PartitionPosition, records: bytes) -> None:
+    def _take_records(self, position: PartitionPosition, answer: Answer) -> None:
+        aborted = answer.aborted_transactions if self._config.reads_committed else ()
         try:
-            position.take_fetched(records)
+            position.take_fetched(answer.records, aborted)
         except BatchError as error:
             self._fail(position, error)
         if position.has_buffer:

@@ -6,16 +6,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stele.cluster.leader_questions import Answer, LeaderQuestions
-from stele.cluster.view import Leader, error_code
+from stele.cluster.view import ClusterView, Leader, error_code
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import data_pb2
 
 
 class OffsetLookup(LeaderQuestions):
-    """Finds offsets by timestamp: in milliseconds, or EARLIEST or LATEST."""
+    """Finds offsets by timestamp: in milliseconds, or EARLIEST or LATEST.
+
+    ``is_committed``: only below the last stable offset, which is LATEST then.
+    """
 
     doing = "looking up offsets"
+
+    def __init__(self, view: ClusterView, *, is_committed: bool = False) -> None:
+        super().__init__(view)
+        self._is_committed = is_committed
 
     async def ask_leader(
         self,
@@ -23,7 +30,7 @@ class OffsetLookup(LeaderQuestions):
         names: Sequence[tuple[TopicPartition, Leader]],
         wanted: Mapping[TopicPartition, int],
     ) -> list[Answer]:
-        request = data_pb2.ListOffsetsRequest()
+        request = data_pb2.ListOffsetsRequest(isolation_level=int(self._is_committed))
         for name, leader in names:
             request.partitions.add(
                 topic=name.topic,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from stele.cluster.leader_requests import PartitionRetry
+from stele.consumer.committed import AbortedRecords, AbortedTransaction
 from stele.consumer.epochs import UNKNOWN_EPOCH, EpochHistory
 from stele.consumer.source import Source
 from stele.errors import ApiError, SteleError, UnreadableBatchError
@@ -21,6 +23,7 @@ class FetchedBatch(NamedTuple):
     data: bytes  # all batches of the answer, which share these bytes
     start: int
     header: BatchHeader
+    is_left_out: bool  # it has nothing to return: a control batch, or of an aborted transaction
 
 
 class RawBatch(NamedTuple):
@@ -67,6 +70,7 @@ class PartitionPosition:
         self.sent_at = 0.0
         self.error: SteleError | None = None  # poll raises it until a seek
         self.high_watermark = -1
+        self.last_stable_offset = -1  # -1: not known; at most the high watermark
         # Since when the partition does not exist; None if it does.
         self.lost_since: float | None = None
         # Poll raises it while the partition has been missing for long.
@@ -139,14 +143,17 @@ class PartitionPosition:
     def has_buffer(self) -> bool:
         return bool(self._records or self._batches)
 
-    def take_fetched(self, data: bytes) -> None:
-        """Add the batches of an answer. Raises BatchError unless the bytes are whole batches."""
+    def take_fetched(self, data: bytes, aborted: Iterable[AbortedTransaction] = ()) -> None:
+        """Add the batches of an answer, without the records of its aborted transactions. Raises
+        BatchError unless the bytes are whole batches."""
         end = 0
+        aborted_records = AbortedRecords(aborted)
         for start, header in batches(data):
             end = start + header.size_bytes
+            is_left_out = aborted_records.has(header) or header.is_control
             if header.next_offset <= self.fetch_offset:
                 continue
-            self._batches.append(FetchedBatch(data, start, header))
+            self._batches.append(FetchedBatch(data, start, header, is_left_out))
             self.epochs.note(header.leader_epoch, max(header.base_offset, self.fetch_offset))
             self.buffered_bytes += header.size_bytes
             self.fetch_offset = header.next_offset
@@ -189,8 +196,8 @@ class PartitionPosition:
         taken: list[RawBatch] = []
         size_bytes = 0
         while self._batches and size_bytes < max_bytes:
-            data, start, header = self._batches[0]
-            if not header.is_control:
+            data, start, header, is_left_out = self._batches[0]
+            if not is_left_out:
                 taken.append(RawBatch(self.partition, data, start, header, self.offset or 0))
                 size_bytes += header.size_bytes
             self.consumed_epoch = header.leader_epoch
@@ -198,8 +205,8 @@ class PartitionPosition:
         return taken
 
     def _open_batch(self, check_crcs: bool) -> None:
-        data, start, header = self._batches[0]
-        if header.is_control:
+        data, start, header, is_left_out = self._batches[0]
+        if is_left_out:
             self._leave_batch()
             return
         try:

@@ -17,6 +17,7 @@ class Surroundings(NamedTuple):
     topic_error: ErrorCode  # of the last metadata
     broker_ready_at: float  # the leader's broker is sent nothing before this time
     committed_waits_for: str  # why the committed offset is not known yet
+    reads_committed: bool
     is_full: bool  # as much as allowed was fetched, and not polled
 
 
@@ -35,14 +36,19 @@ def why_idle(position: PartitionPosition, around: Surroundings, now: float) -> s
             f"its {'earliest' if position.reset_to == EARLIEST else 'latest'} offset is looked up"
         )
     if position.in_flight:
-        return _asked(position, now)
+        return _asked(position, around, now)
     return _not_asked(position, around, now)
 
 
-def _asked(position: PartitionPosition, now: float) -> str:
+def _asked(position: PartitionPosition, around: Surroundings, now: float) -> str:
     ago = f"broker {position.sent_to} was asked {_seconds(now - position.sent_at)} ago"
     if position.fetch_offset == position.high_watermark:
         return f"at the end, offset {position.fetch_offset}: {ago} for new records"
+    if around.reads_committed and position.fetch_offset == position.last_stable_offset:
+        return (
+            f"at the last stable offset, {position.fetch_offset}: an open transaction holds back "
+            f"what is there up to {position.high_watermark}; {ago}"
+        )
     return _with(
         f"offset {position.fetch_offset}: {ago}, and has not answered", position.retry.reason
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Self, Unpack
 
 from stele import aio
-from stele.config import ClientOptions, ClientWorld
+from stele.config import ClientOptions, ClientWorld, IsolationLevel
 from stele.records import RecordMetadata
 from stele.sync.face import Face
 from stele.topic_view.view import Expiry, OnEviction, OnUpdate, Ttl
@@ -32,6 +32,7 @@ class TopicView(Face, Mapping[bytes, bytes]):
         janitor_interval_ms: int = 1_000,
         on_update: OnUpdate | None = None,
         on_eviction: OnEviction | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
         world: ClientWorld | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
@@ -44,6 +45,7 @@ class TopicView(Face, Mapping[bytes, bytes]):
                 janitor_interval_ms=janitor_interval_ms,
                 on_update=on_update,
                 on_eviction=on_eviction,
+                isolation_level=isolation_level,
                 world=world,
                 **options,
             )

@@ -10,7 +10,13 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, Self, TypeAlias, Unpack
 
-from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
+from stele.config import (
+    ClientConfig,
+    ClientOptions,
+    ClientWorld,
+    IsolationLevel,
+    real_world,
+)
 from stele.consumer.consumer import Consumer
 from stele.errors import (
     ApiError,
@@ -84,11 +90,14 @@ class TopicView(Mapping[bytes, bytes]):
         janitor_interval_ms: int = 1_000,
         on_update: OnUpdate | None = None,
         on_eviction: OnEviction | None = None,
+        isolation_level: IsolationLevel = "read_uncommitted",
         world: ClientWorld | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
         """``default_ttl_ms`` None: keys live for ever. ``janitor_interval_ms`` 0: there is no
-        janitor, and ``evict_expired`` does its work. ``options``:
+        janitor, and ``evict_expired`` does its work. With ``isolation_level="read_committed"`` the
+        view shows nothing of open and aborted transactions, and what is written behind the first
+        record of an open one waits for its end, ``put`` too. ``options``:
         :class:`stele.config.ClientConfig`."""
         if default_ttl_ms is not None and default_ttl_ms <= 0:
             raise ConfigError(f"default_ttl_ms={default_ttl_ms} must be positive, or None")
@@ -102,7 +111,11 @@ class TopicView(Mapping[bytes, bytes]):
         self._on_eviction = on_eviction
         self._entries = Entries()
         self._consumer = Consumer(
-            bootstrap_servers, world=self._world, auto_offset_reset="none", **options
+            bootstrap_servers,
+            world=self._world,
+            auto_offset_reset="none",
+            isolation_level=isolation_level,
+            **options,
         )
         self._make_producer = partial(
             Producer, bootstrap_servers, world=self._world, linger_ms=0, **options

@@ -18,7 +18,7 @@ from tests.support.stele import Stage, play
 NAME = TopicPartition("t", 0)
 NOW = 100.0
 LEADER = Leader(2, 1)
-CALM = Surroundings(LEADER, ErrorCode.NONE, NOW, "", is_full=False)
+CALM = Surroundings(LEADER, ErrorCode.NONE, NOW, "", reads_committed=False, is_full=False)
 
 
 def position(stage: Stage, **values: Any) -> PartitionPosition:
@@ -34,6 +34,31 @@ def position(stage: Stage, **values: Any) -> PartitionPosition:
     ("values", "around", "text"),
     [
         ({}, {}, "about to be fetched from broker 2"),
+        (
+            {
+                "in_flight": True,
+                "last_stable_offset": 7,
+                "high_watermark": 9,
+                "sent_to": 2,
+                "sent_at": 99.0,
+            },
+            {"reads_committed": True},
+            (
+                "at the last stable offset, 7: an open transaction holds back what is there up to "
+                "9; broker 2 was asked 1.0 s ago"
+            ),
+        ),
+        (
+            {
+                "in_flight": True,
+                "last_stable_offset": 7,
+                "high_watermark": 9,
+                "sent_to": 2,
+                "sent_at": 99.0,
+            },
+            {},
+            "offset 7: broker 2 was asked 1.0 s ago, and has not answered",
+        ),
         ({"paused": True}, {}, "paused: resume() reads on"),
         (
             {"error": ApiError(ErrorCode.CORRUPT_MESSAGE, "so")},
