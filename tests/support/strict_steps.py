@@ -6,7 +6,7 @@ from collections import deque
 from enum import Enum
 from typing import Any
 
-from broker.coordinator.group.deadlines import Deadlines
+from broker.coordinator.deadlines import DeadlineHeap
 from broker.coordinator.step import Step
 from metadata.topics import Topics
 from tests.support.coordinators import Heard
@@ -16,7 +16,7 @@ from tests.support.groups import GroupBench
 def inspect(value: Any) -> Any:
     """All that a machine holds, but for its heap, which is put in order when it is looked at."""
     match value:
-        case Deadlines():
+        case DeadlineHeap():
             return None
         case None | str() | bytes() | int() | float() | Enum() | Heard():
             return value
@@ -30,7 +30,8 @@ def inspect(value: Any) -> Any:
             return id(value)  # it is immutable
     if callable(value):
         return None
-    names = getattr(type(value), "__slots__", ()) or vars(value)
+    slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
+    names = slots or vars(value)
     # What a timer has in the heap goes with the heap.
     kept = (name for name in names if name != "queued_ms")
     return type(value).__name__, {name: inspect(getattr(value, name, None)) for name in kept}

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker.coordinator.group.consumer.records import KINDS, ConsumerKey, decode_consumer_key
-from broker.coordinator.group.layout import VERSION, Reader, key_string, nullable_string, string
+from broker.coordinator.layout import VERSION, Reader, key_string, nullable_string, string
 from broker.coordinator.step import KeyValue
 from stele.ids import TopicPartition
 from stele.wire.kafka.primitives import ZERO_UUID, encode_uvarint

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
-from broker.coordinator.group.layout import (
+from broker.coordinator.layout import (
     VERSION,
     Reader,
     compact_bytes,

@@ -1,4 +1,4 @@
-"""How fields of the records of ``__consumer_offsets`` are laid out.
+"""How fields of the records of internal topics are laid out.
 
 Layouts are Kafka's. In flexible ones (KIP-482) a length is a varint of the length plus one, and
 structures end with tagged fields. Unknown tagged fields are skipped. Keys are never flexible.
@@ -90,6 +90,9 @@ class Reader:
     def int8(self) -> int:
         return self._number(_INT8)
 
+    def int16(self) -> int:
+        return self._number(_INT16)
+
     def int32(self) -> int:
         return self._number(_INT32)
 
@@ -129,7 +132,15 @@ class Reader:
         return self._take(self._length(_INT32))
 
     def array_length(self) -> int:
+        length = self.nullable_array_length()
+        if length is None:
+            raise ValueError(f"{self._what} without an array")
+        return length
+
+    def nullable_array_length(self) -> int | None:
         length = self._length(_INT32)
+        if length == -1:
+            return None
         if not 0 <= length <= len(self._data):  # an element takes more than a byte
             raise ValueError(f"{self._what} with {length} elements")
         return length
