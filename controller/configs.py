@@ -23,10 +23,10 @@ from metadata.config_keys import (
 )
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import sourced
-from metadata.features import GROUP_CONFIGS, require
+from metadata.features import GROUP_CONFIGS, SUPPORTED, require
 from metadata.group_config import check_group
 from metadata.image import MetadataImage
-from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
+from metadata.records import METADATA_VERSION
 from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -51,12 +51,13 @@ _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
 
 
 def bootstrap(context: Context) -> ControllerResult[None]:
-    """The first records of a cluster: its metadata.version, and the min.insync.replicas on which
-    controllers and leaders must agree (KIP-966)."""
+    """The first records of a cluster: the highest level of every feature, and the
+    min.insync.replicas on which controllers and leaders must agree (KIP-966)."""
     decision = Decision(context)
     if METADATA_VERSION not in context.image.features:
-        level = pb.FeatureLevelRecord(name=METADATA_VERSION, level=METADATA_VERSION_LEVEL)
-        decision.add(pb.MetadataRecord(feature_level=level))
+        for name, supported in sorted(SUPPORTED.items()):
+            level = pb.FeatureLevelRecord(name=name, level=supported.max_level)
+            decision.add(pb.MetadataRecord(feature_level=level))
     key = NODE_KEYS[TopicConfig.min_insync_replicas.key.name]
     if key.name not in context.image.config(CLUSTER):
         value = context.static.get(key.name, key.default)

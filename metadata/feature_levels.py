@@ -21,7 +21,7 @@ class FeatureRange(NamedTuple):
 
 
 class FeatureLevels(MapPart[str, int]):
-    """By name."""
+    """By name; a feature that is not there is at level 0: it is not used."""
 
     __slots__ = ()
 
@@ -38,4 +38,7 @@ class FeatureLevelsDelta(MapDelta[str, int, FeatureLevels]):
     """Changed levels. Whether this node knows a level is for those to say who know them."""
 
     def replay(self, record: pb.FeatureLevelRecord) -> None:
-        self.set(record.name, record.level)
+        if record.level:
+            self.set(record.name, record.level)
+        elif record.name in self.map:
+            self.delete(record.name)

@@ -1,7 +1,8 @@
 """Feature levels (KIP-584): what a node supports, and what an image holds of each level.
 
-The one feature is ``metadata.version``, the format of the metadata log. Its finalized level stands
-in the log itself: no record of a higher one is written before every broker and voter can read it.
+``metadata.version`` is the format of the metadata log. Its finalized level stands in the log
+itself: no record of a higher one is written before every broker and voter can read it. The levels
+of the other features are Kafka's, and 0 where none is finalized, as in the log of an older cluster.
 """
 
 from __future__ import annotations
@@ -27,14 +28,27 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     3: "consumer groups can have configurations",
 }
 
+TRANSACTION_VERSION = "transaction.version"
+"""KIP-890. At 1, the coordinator's records are of version 1, which later versions may extend. At 2,
+clients get a new epoch with every transaction, and brokers add partitions to transactions
+themselves. Transactions work at 0, too."""
+
+GROUP_VERSION = "group.version"
+"""KIP-848. At 1, there are groups of the consumer protocol."""
+
 KAFKA_NAMES: Mapping[str, str] = {METADATA_VERSION: "stele.metadata.version"}
 """The features' names in Kafka's protocol. Kafka's tools take a level of ``metadata.version`` for a
 release of Kafka, and would print UNKNOWN for ours."""
 
 SUPPORTED: Mapping[str, FeatureRange] = {
-    METADATA_VERSION: FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_LEVEL)
+    each.name: each
+    for each in (
+        FeatureRange(METADATA_VERSION, 1, METADATA_VERSION_LEVEL),
+        FeatureRange(TRANSACTION_VERSION, 0, 2),
+        FeatureRange(GROUP_VERSION, 0, 1),
+    )
 }
-"""What this version of Stele supports, by name."""
+"""What this version of Stele supports, by name. New clusters begin with the highest levels."""
 
 _BEFORE_RANGES = FeatureRange(METADATA_VERSION, 1, 1)
 """What a broker or a voter supports that never told its levels."""
@@ -54,6 +68,11 @@ class Loss(NamedTuple):
 def metadata_version(image: MetadataImage) -> int:
     """The finalized level; 1 before it is written."""
     return image.features.get(METADATA_VERSION, 1)
+
+
+def finalized_level(image: MetadataImage, name: str) -> int:
+    """The finalized level of another feature than metadata.version; 0: it is not used."""
+    return image.features.get(name, 0)
 
 
 def require(image: MetadataImage, level: int, what: str) -> None:

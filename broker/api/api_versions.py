@@ -1,9 +1,7 @@
 """ApiVersions (18), versions 0-4: which APIs and versions this broker serves, and which features.
 
-Deviations: the one feature is ``stele.metadata.version``, with Stele's own levels: those of Kafka's
-``metadata.version`` are releases of Kafka, and are not finalized here. There is no
-``transaction.version``: with it clients would add partitions to transactions implicitly, and there
-are no transactions.
+Deviations: there is ``stele.metadata.version``, with Stele's own levels, in the place of Kafka's
+``metadata.version``: its levels are releases of Kafka.
 """
 
 from __future__ import annotations
@@ -26,6 +24,9 @@ from stele.wire.kafka.messages.api_versions import (
 # KIP-511: what may name a client's software and its version.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
+_LEVEL_0_FROM = 4
+"""Older clients cannot read a supported feature that begins at level 0 (KAFKA-17492)."""
+
 
 def respond(
     served: Iterable[Served],
@@ -46,6 +47,7 @@ def respond(
                 KAFKA_NAMES.get(each.name, each.name), each.min_level, each.max_level
             )
             for _, each in sorted(SUPPORTED.items())
+            if each.min_level or request_context.version >= _LEVEL_0_FROM
         ],
         finalized_features_epoch=image.offset,
         finalized_features=[

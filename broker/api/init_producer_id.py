@@ -38,4 +38,4 @@ def refuse(
     return InitProducerIdResponse(error_code=error, producer_epoch=-1)
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle)
+SERVED = Served(messages.API, refuse, handle_async=handle, max_version=5)

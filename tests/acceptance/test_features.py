@@ -34,8 +34,13 @@ def level(bootstrap: str) -> int:
     """The finalized metadata.version, once every controller has reported the levels that it
     supports."""
     for _ in range(20):
-        (feature,) = json.loads(stele(bootstrap, "features", "describe", "--json").stdout)
-        assert feature["name"] == "metadata.version"
+        features = json.loads(stele(bootstrap, "features", "describe", "--json").stdout)
+        assert [each["name"] for each in features] == [
+            "group.version",
+            "metadata.version",
+            "transaction.version",
+        ]
+        feature = features[1]
         nodes = [*feature["brokers"], *feature["controllers"]]
         if all((each["min_level"], each["max_level"]) == (1, 3) for each in nodes):
             break
@@ -90,6 +95,13 @@ def test_down_and_up_again(bootstrap: str) -> None:
     up = stele(bootstrap, "features", "upgrade", "--metadata", "3")
     assert up.stdout == "metadata.version went from 1 to 3\n"
     assert level(bootstrap) == 3
+
+
+def test_a_feature_is_disabled_and_comes_back(bootstrap: str) -> None:
+    down = stele(bootstrap, "features", "disable", "--feature", "group.version")
+    assert down.stdout == "group.version went from 1 to 0\n"
+    up = stele(bootstrap, "features", "upgrade", "--feature", "group.version=1")
+    assert up.stdout == "group.version went from 0 to 1\n"
 
 
 def test_a_change_asked_for_twice_is_made_once_and_says_so(bootstrap: str) -> None:

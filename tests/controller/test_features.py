@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
+from controller.configs import bootstrap
 from controller.features import update_features
 from controller.request_ids import once
 from metadata.delta import MetadataDelta
-from metadata.features import describe, require
+from metadata.feature_levels import FeatureLevels
+from metadata.features import Told, describe, finalized_level, require, supported_ranges
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -46,6 +50,14 @@ def update(
     return answer.features[0]
 
 
+def described(
+    machine: Machine, controllers: Mapping[int, Told]
+) -> admin.DescribeFeaturesResponse.Feature:
+    features = describe(machine.image, controllers).features
+    assert [each.name for each in features] == ["group.version", VERSION, "transaction.version"]
+    return features[1]
+
+
 def finalized(image: MetadataImage) -> int:
     return image.features[VERSION]
 
@@ -67,7 +79,7 @@ def test_down_and_up(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("name", "level", "kind", "said"),
     [
-        ("other.version", 1, UP, "there is no feature 'other.version': there is metadata.version"),
+        ("other.version", 1, UP, "there is no feature 'other.version': there is group.version, "),
         (VERSION, 4, UP, "has no level 4: the active controller supports 1 to 3"),
         (VERSION, -1, UP, "has no level -1"),
         (VERSION, 0, DOWN, "cannot be disabled"),
@@ -89,6 +101,8 @@ def test_what_cannot_be_is_refused(
 
 def test_an_upgrade_waits_for_every_broker_also_for_a_fenced_one(machine: Machine) -> None:
     update(machine, 1, DOWN)
+    for name in ("transaction.version", "group.version"):
+        update(machine, 0, DOWN, name)
     old = [pb.FeatureRange(name=VERSION, min_level=1, max_level=1)]
     machine.register(3, features=old)
     machine.register(4, features=[])  # from before brokers told
@@ -127,6 +141,7 @@ def test_an_upgrade_waits_for_every_controller_that_votes(machine: Machine) -> N
 def test_a_broker_that_lacks_the_finalized_level_cannot_join(
     machine: Machine, features: list[pb.FeatureRange]
 ) -> None:
+    update(machine, 0, DOWN, "group.version")
     error = refusal(lambda: machine.register(3, features=features))
     assert error.code is ErrorCode.UNSUPPORTED_VERSION
     assert "metadata.version is finalized at 3" in error.message
@@ -209,9 +224,11 @@ def test_all_or_none(machine: Machine) -> None:
 
 def test_described_is_what_can_be_finalized(machine: Machine) -> None:
     update(machine, 1, DOWN)
-    machine.register(3, features=[pb.FeatureRange(name=VERSION, min_level=1, max_level=1)])
+    old = [each for each in supported_ranges() if each.name != VERSION]
+    old.append(pb.FeatureRange(name=VERSION, min_level=1, max_level=1))
+    machine.register(3, features=old)
     controllers = {102: (), 101: ((VERSION, 1, 2),), 103: (("other", 1, 1),)}
-    (feature,) = describe(machine.image, controllers).features
+    feature = described(machine, controllers)
     assert (feature.name, feature.level, feature.min_level, feature.max_level) == (VERSION, 1, 1, 1)
     assert [(each.node_id, each.max_level) for each in feature.brokers] == [(1, 3), (2, 3), (3, 1)]
     assert [(each.node_id, each.max_level) for each in feature.controllers] == [
@@ -220,10 +237,45 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
         (103, 1),
     ]
     machine.register(3, number=1)
-    (feature,) = describe(machine.image, {101: ((VERSION, 2, 3),)}).features
+    feature = described(machine, {101: ((VERSION, 2, 3),)})
     assert (feature.min_level, feature.max_level) == (2, 3)
-    (feature,) = describe(machine.image, controllers).features
+    feature = described(machine, controllers)
     assert (feature.min_level, feature.max_level) == (1, 1)
+
+
+def test_a_new_cluster_begins_with_the_highest_levels(machine: Machine) -> None:
+    assert machine.image.features == FeatureLevels(
+        {"group.version": 1, VERSION: 3, "transaction.version": 2}
+    )
+
+
+def test_an_old_cluster_begins_without_features_that_are_new() -> None:
+    machine = Machine()
+    for name in ("transaction.version", "group.version"):
+        update(machine, 0, DOWN, name)
+    assert machine.image.features == FeatureLevels({VERSION: 3}), "as before they were there"
+    machine.do(bootstrap)
+    assert not machine.last_records
+    assert finalized_level(machine.image, "transaction.version") == 0
+
+
+def test_features_rise_when_all_nodes_know_them(machine: Machine) -> None:
+    for level, kind in ((1, DOWN), (0, DOWN)):
+        assert update(machine, level, kind, "transaction.version").error == 0
+        assert finalized_level(machine.image, "transaction.version") == level
+    old = [each for each in supported_ranges() if each.name == VERSION]
+    update(machine, 0, DOWN, "group.version")
+    machine.register(3, features=old)
+    answer = update(machine, 2, UP, "transaction.version")
+    assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+    assert "broker 3 supports transaction.version 0 to 0, not 2" in answer.message
+    machine.register(3, number=1)
+    machine.controllers = {101: ((VERSION, 1, 3),)}
+    answer = update(machine, 2, UP, "transaction.version")
+    assert "controller 101 supports transaction.version 0 to 0, not 2" in answer.message
+    machine.controllers = {101: ((VERSION, 1, 3), ("transaction.version", 0, 2))}
+    assert update(machine, 2, UP, "transaction.version").error == 0
+    assert finalized_level(machine.image, "transaction.version") == 2
 
 
 def test_what_needs_a_level_says_so(machine: Machine) -> None:

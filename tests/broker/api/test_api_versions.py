@@ -114,8 +114,15 @@ def test_tells_supported_and_finalized_features(version: int) -> None:
         if version < 3:
             assert not answer.supported_features
             return
-        (supported,), (finalized,) = answer.supported_features, answer.finalized_features
-        assert supported == api_versions.SupportedFeatureKey("stele.metadata.version", 1, 3)
+        (finalized,) = answer.finalized_features
+        from_level_0 = [
+            api_versions.SupportedFeatureKey("group.version", 0, 1),
+            api_versions.SupportedFeatureKey("transaction.version", 0, 2),
+        ]
+        supported = [api_versions.SupportedFeatureKey("stele.metadata.version", 1, 3)]
+        if version >= 4:
+            supported = [from_level_0[0], *supported, from_level_0[1]]
+        assert answer.supported_features == supported
         assert finalized == api_versions.FinalizedFeatureKey("stele.metadata.version", 2, 2)
         assert answer.finalized_features_epoch == edges.publisher.offset
 

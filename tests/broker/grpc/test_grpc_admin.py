@@ -125,9 +125,8 @@ def test_features_are_described() -> None:
         edges = Edges()
         edges.commit(metadata_version(1))
         request = pb.DescribeFeaturesRequest()
-        (feature,) = (
-            await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
-        ).features
+        answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
+        _, feature, _ = answer.features
         assert (feature.name, feature.level) == ("metadata.version", 1)
         # These brokers reported no features when they registered.
         assert (feature.min_level, feature.max_level) == (1, 1)

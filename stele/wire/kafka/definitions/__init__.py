@@ -12,10 +12,18 @@ from stele.wire.kafka.definitions import (
     consumer_groups,
     data,
     groups,
+    transactions,
 )
 from stele.wire.kafka.schema import ApiSchema, parse
 
-TEXTS = (data.TEXT, cluster.TEXT, groups.TEXT, consumer_groups.TEXT, administration.TEXT)
+TEXTS = (
+    data.TEXT,
+    cluster.TEXT,
+    groups.TEXT,
+    consumer_groups.TEXT,
+    administration.TEXT,
+    transactions.TEXT,
+)
 
 _parsed: dict[int, ApiSchema] = {}
 

@@ -121,18 +121,6 @@ response
       offset int64 =-1
       leader_epoch int32 @4+ =-1
 
-api 22 InitProducerId 0-5 flexible 2+
-request
-  transactional_id string?
-  transaction_timeout_ms int32
-  producer_id int64 @3+ =-1
-  producer_epoch int16 @3+ =-1
-response
-  throttle_time_ms int32
-  error_code int16
-  producer_id int64 =-1
-  producer_epoch int16
-
 api 23 OffsetForLeaderEpoch 2-4 flexible 4+
 request
   replica_id int32 @3+ =-2
