@@ -1,0 +1,79 @@
+"""AddPartitionsToTxn and AddOffsetsToTxn: what a transaction writes to."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.coordinator.transaction.decision import Decision
+from broker.coordinator.transaction.identity import Identity, identity_of
+from broker.coordinator.transaction.records import RecordedTransaction
+from broker.coordinator.transaction.types import (
+    NO_PRODUCER_ID,
+    AddPartitionsAnswer,
+    AddPartitionsRequest,
+    TransactionState,
+)
+from stele.errors import ErrorCode
+
+PARTITION_BYTES_MAX: Final = 800_000
+"""The names and numbers of all partitions of a transaction. The record that ends it is somewhat
+longer than the one that adds the last partition, and must fit into a batch, too."""
+
+
+def add(value: RecordedTransaction | None, request: AddPartitionsRequest, now_ms: int) -> Decision:
+    """A request that adds, or one that only asks (``verify_only``)."""
+    error = _check(value, request)
+    if error is not ErrorCode.NONE or value is None:
+        return Decision(AddPartitionsAnswer(error, (error,) * len(request.partitions)))
+    is_open = value.state is TransactionState.ONGOING
+    present = frozenset(value.partitions)
+    if request.verify_only:
+        errors = (
+            ErrorCode.NONE if each in present else ErrorCode.TRANSACTION_ABORTABLE
+            for each in request.partitions
+        )
+        return Decision(AddPartitionsAnswer(ErrorCode.NONE, tuple(errors)))
+    answer = AddPartitionsAnswer(ErrorCode.NONE, (ErrorCode.NONE,) * len(request.partitions))
+    if not request.partitions or (is_open and present.issuperset(request.partitions)):
+        return Decision(answer)
+    partitions = tuple(sorted(present.union(request.partitions)))
+    if sum(len(each.topic) + 12 for each in partitions) > PARTITION_BYTES_MAX:
+        error = ErrorCode.INVALID_REQUEST
+        return Decision(AddPartitionsAnswer(error, (error,) * len(request.partitions)))
+    added = value._replace(
+        state=TransactionState.ONGOING,
+        partitions=partitions,
+        update_time_ms=now_ms,
+        start_time_ms=value.start_time_ms if is_open else now_ms,
+        client_version=request.client_version,
+    )
+    return Decision(answer, added)
+
+
+def _check(value: RecordedTransaction | None, request: AddPartitionsRequest) -> ErrorCode:
+    transactional_id, *asked = request.ref
+    if not transactional_id:
+        return ErrorCode.INVALID_REQUEST
+    if value is None:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    client = identity_of(value)
+    if value.state is TransactionState.ONGOING and value.next_producer_id != NO_PRODUCER_ID:
+        return _check_kept(value, Identity(*asked))
+    if request.ref.producer_id != client.producer_id:
+        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    if request.ref.producer_epoch != client.producer_epoch:
+        return ErrorCode.PRODUCER_FENCED
+    if value.state.is_prepared:
+        return ErrorCode.CONCURRENT_TRANSACTIONS
+    return ErrorCode.NONE
+
+
+def _check_kept(value: RecordedTransaction, asked: Identity) -> ErrorCode:
+    """The transaction is prepared: nothing is added to it any more. Its client has come back, and
+    may only end it."""
+    client = identity_of(value)
+    if asked == client:
+        return ErrorCode.INVALID_TXN_STATE
+    if asked.producer_id in (client.producer_id, value.producer_id):
+        return ErrorCode.PRODUCER_FENCED
+    return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -1,0 +1,57 @@
+"""Who may act for a transactional id: the producer id and epoch that its client has.
+
+A client that is replaced, and one whose transaction was aborted, still has the epoch of before.
+So what it asks for is refused. The greatest epoch is never given to a client, so that the
+coordinator can always fence one with a greater epoch. When a client has the one below it, it gets
+epoch 0 of another producer id next.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.coordinator.transaction.records import RecordedTransaction
+from broker.coordinator.transaction.types import NO_PRODUCER_ID
+
+EPOCH_MAX: Final = 2**15 - 1
+"""Of markers alone."""
+
+LAST_EPOCH: Final = EPOCH_MAX - 1
+"""The last one that a client may have."""
+
+
+class Identity(NamedTuple):
+    producer_id: int
+    producer_epoch: int
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the next epoch needs a fresh producer id."""
+        return self.producer_epoch >= LAST_EPOCH
+
+    def next(self, fresh_producer_id: int) -> Identity | None:
+        """What the client gets after it. None if that takes a fresh producer id."""
+        if not self.is_exhausted:
+            return Identity(self.producer_id, self.producer_epoch + 1)
+        if fresh_producer_id == NO_PRODUCER_ID:
+            return None
+        return Identity(fresh_producer_id, 0)
+
+
+def identity_of(value: RecordedTransaction) -> Identity:
+    """What the client has. While markers are written, it is what the client was told to go on
+    with, or what it gets next if the coordinator has aborted its transaction."""
+    if value.next_producer_id != NO_PRODUCER_ID:
+        return Identity(value.next_producer_id, value.next_producer_epoch)
+    return Identity(value.producer_id, value.producer_epoch)
+
+
+def is_repeated(value: RecordedTransaction, asked: Identity) -> bool:
+    """Whether ``asked`` is what the client had before its present identity: then it has not heard
+    the answer that gave it the present one, and repeats its request."""
+    if asked.producer_id == NO_PRODUCER_ID or asked.producer_id != value.previous_producer_id:
+        return False
+    current = identity_of(value)
+    if asked.producer_id == current.producer_id:
+        return asked.producer_epoch + 1 == current.producer_epoch
+    return asked.producer_epoch == LAST_EPOCH and current.producer_epoch == 0

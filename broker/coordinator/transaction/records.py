@@ -1,0 +1,217 @@
+"""The records of ``__transaction_state``, in Kafka's layouts, byte for byte.
+
+A key (TransactionLogKey) is version 0 and a transactional id. A value (TransactionLogValue) has
+version 0, or version 1, which is flexible (KIP-482, KIP-915) and has tagged fields. Kafka writes
+version 1 from level 1 of ``transaction.version`` on. Unknown tagged fields are skipped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from typing import Final, NamedTuple
+
+from broker.coordinator.layout import (
+    VERSION,
+    Reader,
+    compact_length,
+    compact_string,
+    key_string,
+    string,
+    tagged,
+)
+from broker.coordinator.step import KeyValue
+from broker.coordinator.transaction.types import NO_EPOCH, NO_PRODUCER_ID, TransactionState
+from stele.ids import TopicPartition
+
+_HEAD: Final = struct.Struct(">hqhib")  # version, producer id and epoch, time-out, state
+_TIMES: Final = struct.Struct(">qq")
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_INT64: Final = struct.Struct(">q")
+_KEY_VERSION: Final = 0
+_LAST_VALUE: Final = 1
+_PREVIOUS_ID_TAG: Final = 0
+_NEXT_ID_TAG: Final = 1
+_CLIENT_VERSION_TAG: Final = 2
+_NEXT_EPOCH_TAG: Final = 3
+
+
+class RecordedTransaction(NamedTuple):
+    """All that is known of a transactional id."""
+
+    producer_id: int
+    """Of the transaction: its records and its markers."""
+    producer_epoch: int
+    """From PREPARE_* on that of the markers, which may be above that of the records."""
+    timeout_ms: int
+    state: TransactionState
+    partitions: tuple[TopicPartition, ...]
+    """Those that the transaction has written to, in order. Empty unless a transaction is open."""
+    update_time_ms: int  # when anything changed last
+    start_time_ms: int = -1  # of the last transaction; -1: none since InitProducerId
+    previous_producer_id: int = NO_PRODUCER_ID
+    """The producer id that the client had before its last change of epoch. -1 if the client of
+    then was replaced, so that nothing it repeats is answered any more."""
+    next_producer_id: int = NO_PRODUCER_ID
+    """What the client has, or gets when the transaction is over, if that is not the id and the
+    epoch of the transaction. -1: it is."""
+    next_producer_epoch: int = NO_EPOCH
+    client_version: int = 0
+    """The transaction version that the last transaction was changed with."""
+
+
+def transaction_key(transactional_id: str) -> bytes:
+    return VERSION.pack(_KEY_VERSION) + string(transactional_id)
+
+
+def transaction_record(
+    transactional_id: str, value: RecordedTransaction, transaction_version: int
+) -> KeyValue:
+    """``transaction_version`` is the level of the cluster. A value that has a next producer id is
+    written as version 1 in any case, because version 0 would lose it."""
+    is_flexible = transaction_version >= 1 or value.next_producer_id != NO_PRODUCER_ID
+    data = _flexible_value(value) if is_flexible else _plain_value(value)
+    return KeyValue(transaction_key(transactional_id), data)
+
+
+def transaction_tombstone(transactional_id: str) -> KeyValue:
+    return KeyValue(transaction_key(transactional_id), None)
+
+
+def _by_topic(value: RecordedTransaction) -> list[tuple[str, list[int]]]:
+    groups = itertools.groupby(value.partitions, key=lambda each: each.topic)
+    return [(topic, [each.partition for each in group]) for topic, group in groups]
+
+
+def _head(version: int, value: RecordedTransaction) -> bytes:
+    return _HEAD.pack(
+        version,
+        value.producer_id,
+        value.producer_epoch,
+        value.timeout_ms,
+        value.state.value,
+    )
+
+
+def _has_partitions(value: RecordedTransaction) -> bool:
+    """Whether Kafka writes an array of partitions, be it an empty one, or null."""
+    return value.state is not TransactionState.EMPTY
+
+
+def _plain_value(value: RecordedTransaction) -> bytes:
+    parts = [_head(0, value)]
+    if _has_partitions(value):
+        topics = _by_topic(value)
+        parts.append(_INT32.pack(len(topics)))
+        for topic, numbers in topics:
+            parts += (
+                string(topic),
+                _INT32.pack(len(numbers)),
+                struct.pack(f">{len(numbers)}i", *numbers),
+            )
+    else:
+        parts.append(_INT32.pack(-1))
+    parts.append(_TIMES.pack(value.update_time_ms, value.start_time_ms))
+    return b"".join(parts)
+
+
+def _flexible_value(value: RecordedTransaction) -> bytes:
+    parts = [_head(1, value)]
+    if _has_partitions(value):
+        topics = _by_topic(value)
+        parts.append(compact_length(len(topics)))
+        for topic, numbers in topics:
+            parts += (
+                compact_string(topic),
+                compact_length(len(numbers)),
+                struct.pack(f">{len(numbers)}i", *numbers),
+                tagged({}),
+            )
+    else:
+        parts.append(b"\0")
+    parts.append(_TIMES.pack(value.update_time_ms, value.start_time_ms))
+    parts.append(tagged(_tags(value)))
+    return b"".join(parts)
+
+
+def _tags(value: RecordedTransaction) -> dict[int, bytes]:
+    """Those that do not have their default."""
+    tags = {}
+    if value.previous_producer_id != NO_PRODUCER_ID:
+        tags[_PREVIOUS_ID_TAG] = _INT64.pack(value.previous_producer_id)
+    if value.next_producer_id != NO_PRODUCER_ID:
+        tags[_NEXT_ID_TAG] = _INT64.pack(value.next_producer_id)
+    if value.client_version:
+        tags[_CLIENT_VERSION_TAG] = _INT16.pack(value.client_version)
+    if value.next_producer_epoch != NO_EPOCH:
+        tags[_NEXT_EPOCH_TAG] = _INT16.pack(value.next_producer_epoch)
+    return tags
+
+
+# ------------------------------------------------------------------------------- reading
+
+
+def decode_key(data: bytes) -> str:
+    """The transactional id. Raises ValueError if the kind of the record is not known, or if it is
+    damaged."""
+    try:
+        (version,) = VERSION.unpack_from(data)
+        if version != _KEY_VERSION:
+            raise ValueError(f"a key of version {version}")
+        transactional_id, end = key_string(data, VERSION.size)
+    except struct.error:
+        raise ValueError("a key that ends early") from None
+    if end != len(data):
+        raise ValueError("a key that goes on after its end")
+    return transactional_id
+
+
+def decode_value(data: bytes) -> RecordedTransaction:
+    """Raises ValueError."""
+    reader = Reader(data, "a transaction", last_version=_LAST_VALUE, flexible_from=1)
+    producer_id = reader.int64()
+    producer_epoch = reader.int16()
+    timeout_ms = reader.int32()
+    state = TransactionState(reader.int8())
+    if state in (TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE):
+        raise ValueError(f"a transaction in the state {state.label}, which is never recorded")
+    partitions = _read_partitions(reader)
+    update_time_ms = reader.int64()
+    start_time_ms = reader.int64()
+    tags = reader.tags()
+    next_id = _read_tag(tags, _NEXT_ID_TAG, _INT64, NO_PRODUCER_ID)
+    # Before KIP-939 a next producer id is a fresh one.
+    next_epoch = NO_EPOCH if next_id == NO_PRODUCER_ID else 0
+    return RecordedTransaction(
+        producer_id,
+        producer_epoch,
+        timeout_ms,
+        state,
+        partitions,
+        update_time_ms,
+        start_time_ms,
+        previous_producer_id=_read_tag(tags, _PREVIOUS_ID_TAG, _INT64, NO_PRODUCER_ID),
+        next_producer_id=next_id,
+        next_producer_epoch=_read_tag(tags, _NEXT_EPOCH_TAG, _INT16, next_epoch),
+        client_version=_read_tag(tags, _CLIENT_VERSION_TAG, _INT16, 0),
+    )
+
+
+def _read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
+    partitions = []
+    for _ in range(reader.nullable_array_length() or 0):
+        topic = reader.string()
+        partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.array_length())]
+        reader.tags()
+    return tuple(sorted(partitions))
+
+
+def _read_tag(tags: dict[int, bytes], tag: int, layout: struct.Struct, default: int) -> int:
+    data = tags.get(tag)
+    if data is None:
+        return default
+    if len(data) != layout.size:
+        raise ValueError(f"a transaction with a tagged field {tag} of {len(data)} bytes")
+    number: int = layout.unpack(data)[0]
+    return number
