@@ -19,11 +19,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.coordinator.errors import coordinator_error
-from broker.coordinator.step import KeyValue, Machine, Now, Reply, Step, Waiter
+from broker.coordinator.step import KeyValue, Machine, Now, Producer, Reply, Step, Waiter
 from broker.replication.deadlines import Deadline, DeadlineWheel
-from broker.replication.replica import ProduceToken
+from broker.replication.hosted import Loaded
+from broker.replication.replica import OnMarker, ProduceToken
 from stele.errors import ErrorCode
 from stele.wire.batch import HEADER_SIZE, BatchBuilder, Record, record_size_bound
+from stele.wire.control_records import EndMarker
 from stele.world import Clock
 
 logger = logging.getLogger(__name__)
@@ -56,9 +58,11 @@ class Log(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
+    def transaction_refusal(self, producer: Producer) -> ErrorCode: ...
+
     def append(self, batch: bytearray, token: ProduceToken) -> int: ...
 
-    def watch(self, on_advanced: Callable[[], None]) -> None: ...
+    def watch(self, on_advanced: Callable[[], None], on_marker: OnMarker) -> None: ...
 
     def unwatch(self) -> None: ...
 
@@ -90,12 +94,30 @@ class _Draft:
     """The batch that is being made. Its records are replayed already, at the offsets that they get
     when it is appended, which is in the same turn."""
 
-    def __init__(self, base_offset: int) -> None:
+    def __init__(self, base_offset: int, producer: Producer | None = None) -> None:
         self.builder = BatchBuilder(base_offset)
+        self._producer = producer
 
     @property
     def end_offset(self) -> int:
         return self.builder.base_offset + self.builder.record_count
+
+    def has_room(self, step: Step, size: int, max_batch_bytes: int) -> bool:
+        """A batch belongs to one transaction, or to none."""
+        return (
+            self.builder.size_bytes + size <= max_batch_bytes and step.producer == self._producer
+        )
+
+    def build(self) -> bytearray:
+        if self._producer is None:
+            return self.builder.build()
+        # As Kafka's coordinator numbers them. Nobody checks these sequences.
+        return self.builder.build(
+            producer_id=self._producer.id,
+            producer_epoch=self._producer.epoch,
+            base_sequence=0,
+            is_transactional=True,
+        )
 
 
 class _Appended:
@@ -159,13 +181,21 @@ class Shard(Generic[M]):
     def begin(self) -> None:
         """The load begins. The machine is told what is committed before it replays it: it need not
         remember then what is not committed yet, which would be everything."""
-        self._log.watch(self.advanced)
+        self._log.watch(self.advanced, self.end_transaction)
         self.advanced()
 
-    def replay(self, records: Sequence[Record]) -> int:
+    def replay(self, loaded: Loaded) -> int:
         """The next records of the log, while loading. Returns the bytes of their keys and
         values."""
-        now, replay, size = self._now(), self.machine.replay, 0
+        if loaded.marker is not None:
+            self._end(loaded.records[0].offset, loaded.producer_id, loaded.marker)
+            return 0
+        return self._replay(loaded.records, self._replayer(loaded.producer_id))
+
+    def _replay(
+        self, records: Sequence[Record], replay: Callable[[int, KeyValue, Now], None]
+    ) -> int:
+        now, size = self._now(), 0
         for offset, _, key, value, _ in records:
             if key is None:
                 logger.warning("%r: the record at %d has no key", self._log, offset)
@@ -176,6 +206,30 @@ class Shard(Generic[M]):
             except ValueError as error:
                 logger.warning("%r: the record at %d is passed over: %s", self._log, offset, error)
         return size
+
+    def _replayer(self, producer_id: int) -> Callable[[int, KeyValue, Now], None]:
+        """What has the machine replay a record of a transaction, or of none (-1)."""
+        if producer_id < 0:
+            return self.machine.replay
+
+        def replay(offset: int, record: KeyValue, now: Now) -> None:
+            self.machine.replay_pending(offset, record, producer_id, now)
+
+        return replay
+
+    def end_transaction(self, offset: int, producer_id: int, marker: EndMarker) -> None:
+        """A marker was appended. While the log is still read, it is read, too."""
+        if self.state is ShardState.UNLOADED or self._loaded_end is None:
+            return
+        try:
+            self._end(offset, producer_id, marker)
+        except Exception:
+            self._break()
+
+    def _end(self, offset: int, producer_id: int, marker: EndMarker) -> None:
+        self.machine.end_transaction(
+            offset, producer_id, commits=marker.commit, now=self._now()
+        )
 
     def activate(self) -> None:
         """All records of the log have been replayed. Requests are decided once all of them are
@@ -245,14 +299,17 @@ class Shard(Generic[M]):
             draft = self._decide_asked(draft, now, turn_end)
             self._append(self._tick(draft, now, turn_end))
         except Exception:
-            # The machine may have replayed what is not in the log.
-            logger.exception("%r: the coordinator is loaded anew", self._log)
-            self.unload()
-            self._on_broken()
+            self._break()
             return
         if self._asked:
             self._schedule()
         self._set_timer(now)
+
+    def _break(self) -> None:
+        """The machine may have replayed what is not in the log, or only a part of what is."""
+        logger.exception("%r: the coordinator is loaded anew", self._log)
+        self.unload()
+        self._on_broken()
 
     def _begin(self, draft: _Draft, now: Now) -> _Draft:
         """Tell the machine that it is loaded, unless it was told before."""
@@ -303,30 +360,38 @@ class Shard(Generic[M]):
         """Make the step's records part of the draft, or of the next one; or say why they cannot be
         appended: then the step has changed nothing. Gives out its answers, or has them wait."""
         if step.records:
-            refusal = self._log.write_refusal
+            refusal = self._refusal(step)
             if refusal is not ErrorCode.NONE:
                 return draft, refusal
             size = sum(record_size_bound(key, value, ()) for key, value in step.records)
             if HEADER_SIZE + size > self._log.max_batch_bytes:
                 return draft, step.too_large
-            if draft.builder.size_bytes + size > self._log.max_batch_bytes:
+            if not draft.has_room(step, size, self._log.max_batch_bytes):
                 self._append(draft)
-                draft = _Draft(self._log.end_offset)
+                draft = _Draft(self._log.end_offset, step.producer)
+            replay = self._replayer(-1 if step.producer is None else step.producer.id)
             for record in step.records:
                 offset = draft.end_offset
                 draft.builder.append(*record, timestamp_ms=now.time_ms)
-                self.machine.replay(offset, record, now)
+                replay(offset, record, now)
         for reply in step.replies:
             after = draft.end_offset if step.records else reply.after
             self._give(reply, after, now)
         return draft, ErrorCode.NONE
+
+    def _refusal(self, step: Step) -> ErrorCode:
+        """Why the log takes no records of the step; NONE: it does."""
+        refusal = self._log.write_refusal
+        if refusal is ErrorCode.NONE and step.producer is not None:
+            return self._log.transaction_refusal(step.producer)
+        return refusal
 
     def _append(self, draft: _Draft) -> None:
         """Raises if the log does not take what the machine has replayed."""
         start, end = draft.builder.base_offset, draft.end_offset
         if start == end:
             return
-        batch = draft.builder.build()
+        batch = draft.build()
         if self._log.append(batch, _Appended(self, start, end)) != start:
             raise RuntimeError(f"the records of {start} to {end} were appended elsewhere")
 

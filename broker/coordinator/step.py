@@ -52,6 +52,13 @@ class KeyValue(NamedTuple):
     value: bytes | None
 
 
+class Producer(NamedTuple):
+    """Who writes a transaction."""
+
+    id: int
+    epoch: int
+
+
 class Reply(NamedTuple):
     """An answer and the one who waits for it."""
 
@@ -75,13 +82,16 @@ class Step:
     replies: list[Reply] = field(default_factory=list)
     too_large: ErrorCode = ErrorCode.RECORD_LIST_TOO_LARGE
     """The refusal if no batch can hold the records."""
+    producer: Producer | None = None
+    """The records are part of this producer's open transaction. If it has none in the log, and its
+    coordinator has not confirmed one, the log refuses them."""
 
 
 class Machine(Protocol):
     """What a partition of an internal topic hosts. Pure: no clock, no IO, no randomness of its own.
 
-    Life: ``replay`` for every record of the log, ``loaded``, then events in any order; at the end
-    ``unloaded``. The events of a kind of coordinator are methods of its own, which take a waiter
+    Life: ``replay`` for every record of the log (``replay_pending`` and ``end_transaction`` for
+    those of transactions), ``loaded``, then events in any order; at the end ``unloaded``. The events of a kind of coordinator are methods of its own, which take a waiter
     and the time and return a ``Step``; the runtime knows only these.
     """
 
@@ -90,6 +100,19 @@ class Machine(Protocol):
 
         Raises ValueError: the record is not one of this machine's, and is passed over.
         """
+        ...
+
+    def replay_pending(self, offset: int, record: KeyValue, producer_id: int, now: Now) -> None:
+        """A record of a transaction that is not over. It counts when the transaction is committed.
+
+        Raises ValueError as ``replay``.
+        """
+        ...
+
+    def end_transaction(self, offset: int, producer_id: int, *, commits: bool, now: Now) -> None:
+        """The marker at the offset ends the producer's transaction: its pending records count from
+        now on, or never. There may be none. Markers come at any time, also between the last record
+        of a load and ``loaded``."""
         ...
 
     def loaded(self, now: Now) -> Step:

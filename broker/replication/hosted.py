@@ -7,18 +7,30 @@ append is another one, whose machine may have missed records of the leader in be
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from broker.replication.produce import ProduceRequests
-from broker.replication.replica import ProduceToken, Replica, ReportCorrupt
+from broker.replication.replica import OnMarker, ProduceToken, Replica, ReportCorrupt
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
-from stele.wire.batch import Record, batches, decode
+from stele.wire.batch import BatchHeader, Record, batches, decode
+from stele.wire.control_records import EndMarker, decode_end_marker
 from storage.errors import CorruptLogError
 from storage.turns import Slices
 
 _READ_BYTES = 1 << 20
 _RECORDS_A_TURN = 500
+
+
+class Loaded(NamedTuple):
+    """Records of one batch."""
+
+    records: Sequence[Record]
+    producer_id: int = -1
+    """Of the transaction that they are part of, or whose end they are; -1: of none."""
+    marker: EndMarker | None = None
+    """What the one record says, if it is the end of the transaction."""
 
 
 class HostedPartition:
@@ -40,6 +52,7 @@ class HostedPartition:
         self._on_corrupt = on_corrupt
         self.leader_epoch = replica.machine.leader_epoch
         self._log = replica.log
+        self._on_marker: OnMarker | None = None
 
     def __repr__(self) -> str:
         return f"{self._replica!r} in leader epoch {self.leader_epoch}"
@@ -93,16 +106,20 @@ class HostedPartition:
         """
         return self._produce.append_own(self._replica, batch, self.leader_epoch, token)
 
-    def watch(self, on_advanced: Callable[[], None]) -> None:
-        """Have it called when the high watermark has risen, and sometimes when it has not."""
+    def watch(self, on_advanced: Callable[[], None], on_marker: OnMarker) -> None:
+        """Have ``on_advanced`` called when the high watermark has risen, and sometimes when it has
+        not, and ``on_marker`` for each end of a transaction that is appended from now on."""
         self._replica.consumers[self] = on_advanced
+        self._replica.on_marker = self._on_marker = on_marker
 
     def unwatch(self) -> None:
         self._replica.consumers.pop(self, None)
+        if self._replica.on_marker is self._on_marker:  # else that of a later leader epoch
+            self._replica.on_marker = None
 
-    async def records(self) -> AsyncIterator[Sequence[Record]]:
-        """All data records up to the log's end, as many as fit into a turn of the event loop at a
-        time.
+    async def records(self) -> AsyncIterator[Loaded]:
+        """All records up to the log's end but for other control records than the ends of
+        transactions, as many as fit into a turn of the event loop at a time.
 
         Raises ApiError: it is not led any more, or its log cannot be read.
         """
@@ -118,16 +135,27 @@ class HostedPartition:
                 raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
             self._check_led()
             for position, header in batches(result.data):
-                found = [] if header.is_control else decode(result.data, position)
-                if found and found[0].offset < offset:
-                    found = [each for each in found if each.offset >= offset]
-                for start in range(0, len(found), _RECORDS_A_TURN):
-                    some = found[start : start + _RECORDS_A_TURN]
-                    yield some
-                    if await slices.step(len(some)):
+                for loaded in _loaded(header, decode(result.data, position), offset):
+                    yield loaded
+                    if await slices.step(len(loaded.records)):
                         self._check_led()
             offset = result.next_offset
 
     def _check_led(self) -> None:
         if not self.is_led:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+def _loaded(header: BatchHeader, found: list[Record], start_offset: int) -> Iterator[Loaded]:
+    """The records of a batch from an offset on, in parts."""
+    if found and found[0].offset < start_offset:
+        found = [each for each in found if each.offset >= start_offset]
+    producer_id = header.producer_id if header.is_transactional else -1
+    if not header.is_control:
+        for start in range(0, len(found), _RECORDS_A_TURN):
+            yield Loaded(found[start : start + _RECORDS_A_TURN], producer_id)
+        return
+    for each in found:
+        marker = decode_end_marker(each)
+        if marker is not None:
+            yield Loaded([each], producer_id, marker)

@@ -13,6 +13,7 @@ from broker.replication.types import LeaderHint
 from metadata.topic_config import TopicConfig
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
+from stele.wire.control_records import EndMarker
 from stele.world import Buffer
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError
@@ -39,6 +40,9 @@ class ProduceToken(Protocol):
 
 
 Wake = Callable[[], None]
+
+OnMarker = Callable[[int, int, EndMarker], None]
+"""Told the offset, the producer id and the marker when a transaction's end was appended."""
 
 
 class Watcher(Protocol):
@@ -79,6 +83,7 @@ class Replica:
         "id",
         "log",
         "machine",
+        "on_marker",
         "state",
         "throttled_as_follower",
         "throttled_as_leader",
@@ -116,6 +121,8 @@ class Replica:
         # all its partitions.
         self.followers: dict[object, Wake] = {}
         self.consumers: dict[object, Wake] = {}
+        # The coordinator that this partition hosts, if there is one.
+        self.on_marker: OnMarker | None = None
 
     def __repr__(self) -> str:
         return f"{self.topic}-{self.id.partition}"
