@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from broker.coordinator.errors import coordinator_error
 from broker.coordinator.shard import Log, Shard, ShardState
-from broker.coordinator.step import Machine, Now, Step, Waiter
+from broker.coordinator.step import Machine, Now, Step, Transaction, Waiter
 from broker.replication.deadlines import DeadlineWheel
+from broker.replication.hosted import Loaded
 from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
-from stele.wire.batch import Record
 from stele.world import Clock
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,17 @@ class HostedLog(Log, Protocol):
     @property
     def is_led(self) -> bool: ...
 
-    def records(self) -> AsyncIterator[Sequence[Record]]: ...
+    def records(self) -> AsyncIterator[Loaded]: ...
+
+    def begin_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        adds: bool,
+        done: Callable[[ErrorCode], None],
+    ) -> None: ...
 
 
 class Host(Protocol):
@@ -152,9 +163,9 @@ class CoordinatorRuntime(Generic[M]):
         count, size = 0, 0
         try:
             hosted.shard.begin()
-            async for records in hosted.log.records():
-                size += hosted.shard.replay(records)
-                count += len(records)
+            async for loaded in hosted.log.records():
+                size += hosted.shard.replay(loaded)
+                count += len(loaded.records)
             self._count(hosted, count, size, self._clock.monotonic() - began)
             hosted.shard.activate()
         except Exception as error:
@@ -199,6 +210,33 @@ class CoordinatorRuntime(Generic[M]):
             waiter.refuse(ErrorCode.NOT_COORDINATOR)
         else:
             hosted.shard.submit(event, waiter)
+
+    def submit_in_transaction(
+        self,
+        number: int,
+        transaction: Transaction,
+        event: Callable[[M, Now], Step],
+        waiter: Waiter,
+    ) -> None:
+        """As ``submit``, for an event whose records are part of a transaction. Unless the log has
+        records of it, the transaction coordinator is asked first, and its refusal is the answer."""
+        hosted = self._shards.get(number)
+        if hosted is None:
+            waiter.refuse(ErrorCode.NOT_COORDINATOR)
+            return
+        refusal = hosted.shard.request_refusal
+        if refusal is not ErrorCode.NONE:
+            waiter.refuse(refusal)
+            return
+
+        def done(error: ErrorCode) -> None:
+            if error is not ErrorCode.NONE:
+                waiter.refuse(coordinator_error(error))
+            else:
+                hosted.shard.submit(event, waiter)
+
+        transactional_id, producer, adds = transaction
+        hosted.log.begin_transaction(transactional_id, *producer, adds=adds, done=done)
 
     def inform(self, event: Callable[[M, Now], None]) -> None:
         """Have every coordinator that is loaded take note of something (``Shard.inform``)."""

@@ -58,7 +58,7 @@ class Log(Protocol):
     @property
     def high_watermark(self) -> int: ...
 
-    def transaction_refusal(self, producer: Producer) -> ErrorCode: ...
+    def transaction_refusal(self, producer_id: int, producer_epoch: int) -> ErrorCode: ...
 
     def append(self, batch: bytearray, token: ProduceToken) -> int: ...
 
@@ -104,9 +104,7 @@ class _Draft:
 
     def has_room(self, step: Step, size: int, max_batch_bytes: int) -> bool:
         """A batch belongs to one transaction, or to none."""
-        return (
-            self.builder.size_bytes + size <= max_batch_bytes and step.producer == self._producer
-        )
+        return self.builder.size_bytes + size <= max_batch_bytes and step.producer == self._producer
 
     def build(self) -> bytearray:
         if self._producer is None:
@@ -223,13 +221,11 @@ class Shard(Generic[M]):
             return
         try:
             self._end(offset, producer_id, marker)
-        except Exception:
-            self._break()
+        except Exception as error:
+            self._break(error)
 
     def _end(self, offset: int, producer_id: int, marker: EndMarker) -> None:
-        self.machine.end_transaction(
-            offset, producer_id, commits=marker.commit, now=self._now()
-        )
+        self.machine.end_transaction(offset, producer_id, commits=marker.commit, now=self._now())
 
     def activate(self) -> None:
         """All records of the log have been replayed. Requests are decided once all of them are
@@ -257,16 +253,25 @@ class Shard(Generic[M]):
 
     # ------------------------------------------------------------------ deciding
 
-    def submit(self, event: Callable[[M, Now], Step], waiter: Waiter) -> None:
-        """Have an event decided in the next turn of the loop, behind those that came before."""
+    @property
+    def request_refusal(self) -> ErrorCode:
+        """Why requests are refused; NONE: they are decided."""
         match self.state:
             case ShardState.LOADING:
-                waiter.refuse(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+                return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             case ShardState.UNLOADED:
-                waiter.refuse(ErrorCode.NOT_COORDINATOR)
+                return ErrorCode.NOT_COORDINATOR
             case ShardState.ACTIVE:
-                self._asked.append(_Asked(event, waiter))
-                self._schedule()
+                return ErrorCode.NONE
+
+    def submit(self, event: Callable[[M, Now], Step], waiter: Waiter) -> None:
+        """Have an event decided in the next turn of the loop, behind those that came before."""
+        refusal = self.request_refusal
+        if refusal is not ErrorCode.NONE:
+            waiter.refuse(refusal)
+            return
+        self._asked.append(_Asked(event, waiter))
+        self._schedule()
 
     def inform(self, event: Callable[[M, Now], None]) -> None:
         """Have the machine take note of something, whether the log takes records or not. It makes
@@ -298,16 +303,16 @@ class Shard(Generic[M]):
             draft = self._begin(draft, now)
             draft = self._decide_asked(draft, now, turn_end)
             self._append(self._tick(draft, now, turn_end))
-        except Exception:
-            self._break()
+        except Exception as error:
+            self._break(error)
             return
         if self._asked:
             self._schedule()
         self._set_timer(now)
 
-    def _break(self) -> None:
+    def _break(self, error: Exception) -> None:
         """The machine may have replayed what is not in the log, or only a part of what is."""
-        logger.exception("%r: the coordinator is loaded anew", self._log)
+        logger.error("%r: the coordinator is loaded anew", self._log, exc_info=error)
         self.unload()
         self._on_broken()
 
@@ -383,7 +388,7 @@ class Shard(Generic[M]):
         """Why the log takes no records of the step; NONE: it does."""
         refusal = self._log.write_refusal
         if refusal is ErrorCode.NONE and step.producer is not None:
-            return self._log.transaction_refusal(step.producer)
+            return self._log.transaction_refusal(*step.producer)
         return refusal
 
     def _append(self, draft: _Draft) -> None:

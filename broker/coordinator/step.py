@@ -59,6 +59,16 @@ class Producer(NamedTuple):
     epoch: int
 
 
+class Transaction(NamedTuple):
+    """A transaction that records are to be part of."""
+
+    transactional_id: str
+    producer: Producer
+    adds: bool
+    """Whether the partition is added to the transaction if it is not part of it yet (KIP-890).
+    Else the producer has added it before."""
+
+
 class Reply(NamedTuple):
     """An answer and the one who waits for it."""
 
@@ -91,8 +101,9 @@ class Machine(Protocol):
     """What a partition of an internal topic hosts. Pure: no clock, no IO, no randomness of its own.
 
     Life: ``replay`` for every record of the log (``replay_pending`` and ``end_transaction`` for
-    those of transactions), ``loaded``, then events in any order; at the end ``unloaded``. The events of a kind of coordinator are methods of its own, which take a waiter
-    and the time and return a ``Step``; the runtime knows only these.
+    those of transactions), ``loaded``, then events in any order; at the end ``unloaded``. The
+    events of a kind of coordinator are methods of its own, which take a waiter and the time and
+    return a ``Step``; the runtime knows only these.
     """
 
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:

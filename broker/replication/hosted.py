@@ -86,6 +86,24 @@ class HostedPartition:
             return ErrorCode.NOT_ENOUGH_REPLICAS
         return self.refusal
 
+    def begin_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        adds: bool,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Have it confirmed that the partition is part of a transaction, unless its log says so.
+        ``adds``: it is made part of it. ``done`` is called exactly once, perhaps at once."""
+        done(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+    def transaction_refusal(self, producer_id: int, producer_epoch: int) -> ErrorCode:
+        """Why a batch of the producer's transaction cannot be appended; NONE: the transaction is
+        open in the log, or was confirmed, and no marker has ended it since."""
+        return ErrorCode.INVALID_TXN_STATE
+
     @property
     def max_batch_bytes(self) -> int:
         return self._replica.config.max_message_bytes

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
-from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
-from broker.replication.replica import ProduceToken
+from broker.coordinator.step import KeyValue, Now, Producer, Reply, Step, Waiter
+from broker.replication.hosted import Loaded
+from broker.replication.replica import OnMarker, ProduceToken
 from stele.errors import ErrorCode
-from stele.wire.batch import Record, decode
+from stele.wire.batch import Record, decode, read_header
+from stele.wire.control_records import EndMarker, end_marker_batch
 
 
 class Heard:
@@ -34,6 +36,7 @@ class Sums:
         self.committed_below = -1
         self.is_loaded = False
         self.kept: list[Waiter] = []
+        self.pending: dict[int, dict[bytes, int]] = {}  # by producer
         self.due: list[tuple[float, bytes]] = []  # additions of one, by time
 
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:
@@ -44,6 +47,17 @@ class Sums:
         else:
             self.sums[record.key] = int(record.value)
         self.written[record.key] = offset + 1
+
+    def replay_pending(self, offset: int, record: KeyValue, producer_id: int, now: Now) -> None:
+        if record.value is None:
+            raise ValueError("nothing")
+        self.pending.setdefault(producer_id, {})[record.key] = int(record.value)
+
+    def end_transaction(self, offset: int, producer_id: int, *, commits: bool, now: Now) -> None:
+        pending = self.pending.pop(producer_id, {})
+        for key, value in pending.items() if commits else ():
+            self.sums[key] = value
+            self.written[key] = offset + 1
 
     def loaded(self, now: Now) -> Step:
         self.is_loaded = True
@@ -72,6 +86,11 @@ class Sums:
         total = self.sums.get(key, 0) + number
         return Step([KeyValue(key, b"%0*d" % (size, total))], [Reply(waiter, total)])
 
+    def put(self, key: bytes, number: int, waiter: Waiter, producer: Producer) -> Step:
+        """Have a sum once the producer's transaction is committed."""
+        record = KeyValue(key, b"%d" % number)
+        return Step([record], [Reply(waiter, number)], producer=producer)
+
     def get(self, key: bytes, waiter: Waiter) -> Step:
         after = self.written.get(key, -1)
         return Step(replies=[Reply(waiter, self.sums.get(key), after)])
@@ -93,6 +112,17 @@ class HeldLog:
         self.tokens: list[ProduceToken] = []
         self.failure: Exception | None = None
         self.watcher: Callable[[], None] | None = None
+        self.on_marker: OnMarker | None = None
+        self.producers: list[Producer | None] = []
+        """Of each batch: whose transaction it is part of, or ends."""
+        self.markers: dict[int, EndMarker] = {}  # by their offsets
+        self.confirmed: set[Producer] = set()
+        """The open transactions that the partition is part of."""
+        self.verdict = ErrorCode.NONE
+        """What the transaction coordinator says when it is asked."""
+        self.held: list[Callable[[], None]] | None = None
+        """The questions that it has not answered; None: it answers at once."""
+        self.added: list[str] = []
 
     @property
     def write_refusal(self) -> ErrorCode:
@@ -107,23 +137,72 @@ class HeldLog:
         if self.failure is not None:
             raise self.failure
         base_offset = self.end_offset
+        header = read_header(batch)
+        producer = Producer(header.producer_id, header.producer_epoch)
+        assert not header.is_transactional or producer in self.confirmed
+        assert not header.is_transactional or header.base_sequence == 0
+        self.producers.append(producer if header.is_transactional else None)
         self.batches.append(decode(batch))
         self.tokens.append(token)
         return base_offset
 
-    def watch(self, on_advanced: Callable[[], None]) -> None:
-        self.watcher = on_advanced
+    def begin_transaction(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        *,
+        adds: bool,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        if adds:
+            self.added.append(transactional_id)
+
+        def answer() -> None:
+            if self.verdict is ErrorCode.NONE:
+                self.confirmed.add(Producer(producer_id, producer_epoch))
+            done(self.verdict)
+
+        if self.held is None:
+            answer()
+        else:
+            self.held.append(answer)
+
+    def transaction_refusal(self, producer_id: int, producer_epoch: int) -> ErrorCode:
+        is_open = Producer(producer_id, producer_epoch) in self.confirmed
+        return ErrorCode.NONE if is_open else ErrorCode.INVALID_TXN_STATE
+
+    def end_transaction(self, producer: Producer, *, commits: bool) -> None:
+        """Append a marker."""
+        self.confirmed.discard(producer)
+        batch = end_marker_batch(*producer, commit=commits, coordinator_epoch=0, timestamp_ms=0)
+        offset = self.end_offset
+        self.batches.append([each._replace(offset=offset) for each in decode(batch)])
+        self.producers.append(producer)
+        self.markers[offset] = EndMarker(commits, 0)
+        if self.on_marker is not None:
+            self.on_marker(offset, producer.id, self.markers[offset])
+
+    def watch(self, on_advanced: Callable[[], None], on_marker: OnMarker) -> None:
+        self.watcher, self.on_marker = on_advanced, on_marker
 
     def unwatch(self) -> None:
-        self.watcher = None
+        self.watcher = self.on_marker = None
 
     @property
     def is_led(self) -> bool:
         return True
 
-    async def records(self) -> AsyncIterator[Sequence[Record]]:
-        for batch in self.batches:
+    async def records(self) -> AsyncIterator[Loaded]:
+        for batch in self.loaded():
             yield batch
+
+    def loaded(self) -> Iterator[Loaded]:
+        for batch, producer in zip(self.batches, self.producers, strict=True):
+            if producer is None:
+                yield Loaded(batch)
+            else:
+                yield Loaded(batch, producer.id, self.markers.get(batch[0].offset))
 
     def commit(self, offset: int | None = None) -> None:
         """Raise the high watermark, to the end of the log if nothing else is said."""

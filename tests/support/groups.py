@@ -35,7 +35,7 @@ from broker.coordinator.group.types import (
     SyncRequest,
     TopicToFetch,
 )
-from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
+from broker.coordinator.step import KeyValue, Now, Producer, Reply, Step, Waiter
 from stele.errors import ErrorCode
 from tests.support.coordinators import Heard
 
@@ -48,6 +48,8 @@ RANGE = (MemberProtocol("range", b"\0\0\0\0\0\1\0\1t\0\0\0\0"),)
 OTHER_RANGE = (MemberProtocol("range", b"\0\0\0\0\0\1\0\1u\0\0\0\0"),)
 """Likewise to the topic ``u``."""
 START_MS = 1_700_000_000_000
+MARKER = KeyValue(b"", None)
+"""What ``GroupBench.log`` has for the end of a transaction."""
 
 
 def join_request(
@@ -87,6 +89,10 @@ class GroupBench:
         self.metadata = metadata
         self.config = GroupConfig(**config)
         self.log: list[KeyValue] = []
+        self.producers: dict[int, int] = {}
+        """The producer id of each record that is part of a transaction, or its end, by offset."""
+        self.commits: dict[int, bool] = {}
+        """Whether each end of a transaction commits it, by offset."""
         self.high_watermark = 0
         self.now = Now(0.0, START_MS)
         self.refusal = ErrorCode.NONE
@@ -123,8 +129,10 @@ class GroupBench:
             size = sum(len(key) + len(value or b"") for key, value in step.records)
             self.largest_batch_bytes = max(self.largest_batch_bytes, size)
         for record in step.records:
+            if step.producer is not None:
+                self.producers[len(self.log)] = step.producer.id
             self.log.append(record)
-            self.machine.replay(len(self.log) - 1, record, self.now)
+            self._replay(self.machine, len(self.log) - 1)
         for reply in step.replies:
             after = len(self.log) if step.records else reply.after
             self._waiting.append(reply._replace(after=after))
@@ -171,9 +179,27 @@ class GroupBench:
     def rebuilt(self) -> GroupMachine:
         """A machine that knows what the log says."""
         machine = self.fresh()
-        for offset, record in enumerate(self.log):
-            machine.replay(offset, record, self.now)
+        for offset in range(len(self.log)):
+            self._replay(machine, offset)
         return machine
+
+    def _replay(self, machine: GroupMachine, offset: int) -> None:
+        record, producer_id = self.log[offset], self.producers.get(offset)
+        if producer_id is None:
+            machine.replay(offset, record, self.now)
+        elif record is MARKER:
+            commits = self.commits[offset]
+            machine.end_transaction(offset, producer_id, commits=commits, now=self.now)
+        else:
+            machine.replay_pending(offset, record, producer_id, self.now)
+
+    def end_transaction(self, producer_id: int = 1, *, commits: bool = True) -> None:
+        """A marker is appended, whether the log takes records of steps or not."""
+        self.producers[len(self.log)], self.commits[len(self.log)] = producer_id, commits
+        self.log.append(MARKER)
+        self._replay(self.machine, len(self.log) - 1)
+        if self.commits_at_once:
+            self.commit()
 
     def ask(self, event: Callable[[GroupMachine, Waiter, Now], Step]) -> Heard:
         heard = Heard()
@@ -244,9 +270,19 @@ class GroupBench:
         instance: str | None = None,
         retention_ms: int | None = None,
         knows_not_found: bool = True,
+        producer_id: int | None = None,
     ) -> Heard:
+        """With a producer id, in its transaction."""
+        producer = None if producer_id is None else Producer(producer_id, 0)
         request = OffsetCommitRequest(
-            group_id, generation, member_id, instance, offsets, retention_ms, knows_not_found
+            group_id,
+            generation,
+            member_id,
+            instance,
+            offsets,
+            retention_ms,
+            knows_not_found,
+            producer,
         )
         return self.ask(lambda machine, waiter, now: machine.commit_offsets(request, waiter, now))
 

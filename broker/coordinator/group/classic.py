@@ -368,19 +368,21 @@ class ClassicGroup:
             self._remove([member], f"the session of {member_id} is over", now, step)
 
     def commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
-        """Whether a client may commit offsets. If it is no member, it may while there are none."""
+        """Whether a client may commit offsets. If it is no member, it may while there are none. In
+        a transaction, members are fenced only if they say who they are (KIP-447)."""
         member_id, group_instance_id = request.member_id, request.group_instance_id
         generation = request.generation
         if generation < 0 and self.is_empty:
             return ErrorCode.NONE
-        if generation < 0 and not member_id and group_instance_id is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+        is_transactional = request.producer is not None
+        if request.names_nobody:
+            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
         error = self.members.check(member_id, group_instance_id)
         if error is not ErrorCode.NONE:
             return error
         if generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             # The member has no partitions in this generation yet.
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from broker.coordinator.group.any_group import AnyGroup
@@ -110,6 +111,8 @@ class Expiry:
             if group is None or not _may_expire(group, topic):
                 return
             for partition, committed in self._offsets.newest_of_topic(group_id, topic):
+                if self._offsets.is_pending(group_id, partition):
+                    continue  # it is used, and the transaction's offset would go, too
                 if self._is_expired(group, committed, now_ms):
                     yield offset_record(OffsetKey(group_id, partition), None)
 
@@ -117,7 +120,7 @@ class Expiry:
             group = groups(group_id)
             if group is None or not group.is_empty or group.is_used:
                 return
-            if not self._offsets.topics(group_id):
+            if not self._offsets.has_any(group_id):
                 yield from group.tombstones()
 
         self._sweep.go_on(step, find, find_at_end)
@@ -192,7 +195,11 @@ class TopicDeletion:
     def _find(self, group_id: str, topic: str) -> Iterator[KeyValue]:
         if self._deleted is not None and topic not in self._deleted:
             return
-        for partition, committed in self._offsets.newest_of_topic(group_id, topic):
+        found = chain(
+            self._offsets.newest_of_topic(group_id, topic),
+            self._offsets.pending_of_topic(group_id, topic),
+        )
+        for partition, committed in found:
             if self._is_gone(topic, committed.topic_id):
                 yield offset_record(OffsetKey(group_id, partition), None)
 

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete of one group."""
+"""OffsetCommit, TxnOffsetCommit, OffsetFetch and OffsetDelete of one group."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def commit(
         after = -1 if group is None else group.recorded_end
         errors = (error,) * len(request.offsets)
         return Step(replies=[Reply(waiter, OffsetCommitAnswer(errors), after)])
-    step = Step(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE)
+    step = Step(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, producer=request.producer)
     codes = []
     for each in request.offsets:
         error = limits.error(each)
@@ -72,7 +72,7 @@ def _commit_error(group: AnyGroup | None, request: OffsetCommitRequest) -> Error
         return group.commit_error(request)
     if request.generation < 0:  # the first commit of a consumer that assigns partitions itself
         return ErrorCode.NONE
-    if request.knows_group_id_not_found:
+    if request.knows_group_id_not_found and request.producer is None:
         return ErrorCode.GROUP_ID_NOT_FOUND
     return ErrorCode.ILLEGAL_GENERATION
 
@@ -99,7 +99,12 @@ def fetch(
     after = offsets.end(request.group_id) if request.require_stable else -1
     if request.topics is None:
         every = offsets.all_newest if request.require_stable else offsets.all_told
-        found = tuple(_fetched(*each) for each in every(request.group_id))
+        found = tuple(
+            _unstable(*partition, committed.topic_id)
+            if request.require_stable and offsets.is_pending(request.group_id, partition)
+            else _fetched(partition, committed)
+            for partition, committed in every(request.group_id)
+        )
     else:
         found = tuple(
             fetched for topic in request.topics for fetched in _fetch(offsets, request, topic)
@@ -113,6 +118,9 @@ def _fetch(
     find = offsets.newest if request.require_stable else offsets.told
     for number in asked.partitions:
         partition = TopicPartition(asked.topic, number)
+        if request.require_stable and offsets.is_pending(request.group_id, partition):
+            yield _unstable(*partition, asked.topic_id)
+            continue
         committed = find(request.group_id, partition)
         if committed is None or _is_of_another_topic(committed.topic_id, asked.topic_id):
             yield FetchedOffset(asked.topic, number, topic_id=asked.topic_id)
@@ -122,6 +130,10 @@ def _fetch(
 
 def _is_of_another_topic(committed_id: bytes, asked_id: bytes) -> bool:
     return any(committed_id) and any(asked_id) and committed_id != asked_id
+
+
+def _unstable(topic: str, number: int, topic_id: bytes) -> FetchedOffset:
+    return FetchedOffset(topic, number, topic_id=topic_id, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def _fetched(partition: TopicPartition, committed: CommittedOffset) -> FetchedOffset:
@@ -150,7 +162,8 @@ def delete(
             continue
         codes.append(ErrorCode.NONE)
         partition = TopicPartition(each.topic, each.partition)
-        if offsets.newest(group.group_id, partition) is not None:
+        is_there = offsets.newest(group.group_id, partition) is not None
+        if is_there or offsets.is_pending(group.group_id, partition):
             step.records.append(offset_record(OffsetKey(group.group_id, partition), None))
     answer = OffsetDeleteAnswer(ErrorCode.NONE, tuple(codes))
     step.replies.append(Reply(waiter, answer, after))

@@ -129,12 +129,28 @@ class GroupMachine:
             return
         value = record.value
         self._offsets.replay(offset, key, value)
-        if value is not None and key.group_id not in self._groups:
-            # A group exists as long as it has offsets.
-            self._groups[key.group_id] = self._make_group(key.group_id)
+        if value is not None:
+            self._ensure_group(key.group_id)
         if self._is_loaded:
             self._counters.offset_commits += value is not None
             self._counters.offset_removals += value is None
+
+    def replay_pending(self, offset: int, record: KeyValue, producer_id: int, now: Now) -> None:
+        key = decode_key(record.key)
+        if not isinstance(key, OffsetKey):
+            raise ValueError("a transaction that changes a group")
+        self._offsets.replay_pending(offset, producer_id, key, record.value)
+        self._ensure_group(key.group_id)
+        self._counters.offset_commits += self._is_loaded
+
+    def end_transaction(self, offset: int, producer_id: int, *, commits: bool, now: Now) -> None:
+        for key in self._offsets.end_transaction(offset, producer_id, commits=commits):
+            self._ensure_group(key.group_id)
+
+    def _ensure_group(self, group_id: str) -> None:
+        """A group exists as long as it has offsets, pending or not."""
+        if group_id not in self._groups:
+            self._groups[group_id] = self._make_group(group_id)
 
     def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
         if value is None:
@@ -163,8 +179,8 @@ class GroupMachine:
         if key.kind is Kind.GROUP and value is None:
             self._groups.pop(key.group_id).dissolve()
             self._removed_end = offset + 1
-            if any(self._offsets.all_newest(key.group_id)):
-                self._groups[key.group_id] = self._make_group(key.group_id)
+            if self._offsets.has_any(key.group_id):
+                self._ensure_group(key.group_id)
         if self._is_loaded and key.kind is Kind.TARGET_EPOCH:
             self._counters.rebalances += value is not None
 
@@ -291,7 +307,8 @@ class GroupMachine:
         if group is None or member_id not in group.pending:
             return  # it was used
         group.session_is_over(member_id, now, step)
-        has_records = group.recorded_end >= 0 or self._offsets.end(group_id) >= 0
+        has_offsets = self._offsets.end(group_id) >= 0 or self._offsets.has_any(group_id)
+        has_records = group.recorded_end >= 0 or has_offsets
         if not has_records and not group.is_used:
             del self._groups[group_id]
 
@@ -487,7 +504,7 @@ class GroupMachine:
         ends = list(group.tombstones())
         offsets = (
             offset_record(OffsetKey(group_id, partition), None)
-            for partition, _ in self._offsets.all_newest(group_id)
+            for partition in self._offsets.partitions(group_id)
         )
         records = some_of(chain(offsets, ends))
         answer = DeleteAnswer(ErrorCode.NONE, is_over=records[-1] is ends[-1])

@@ -1,7 +1,9 @@
 """The offsets that groups have committed.
 
 Clients are told of a commit when its record is below the high watermark, because it could still be
-lost before. Until then they are told of the commit before it.
+lost before. Until then they are told of the commit before it. The offsets of a transaction are
+pending until a marker commits them (``pending_offsets``). They are told when the marker is below
+the high watermark.
 
 The store keeps the values of records as they are. Most of them are never read, and a million
 objects would cost the cyclic collector, a load and the memory more than a million byte strings.
@@ -13,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from broker.coordinator.group.pending_offsets import PendingOffsets
 from broker.coordinator.group.records import (
     CommittedOffset,
     OffsetKey,
@@ -96,6 +99,8 @@ class OffsetStore:
         self._high_watermark = 0
         # The number of offsets, by the newest records.
         self.count = 0
+        # Of open transactions. Everything else here is about offsets that count.
+        self._pending = PendingOffsets()
 
     # ------------------------------------------------------------------------- changes
 
@@ -103,6 +108,35 @@ class OffsetStore:
         """The record of a committed offset, or the tombstone of one. Raises ValueError."""
         if value is not None:
             check_offset(value)
+            self._pending.supersede(record_offset, key)
+        else:
+            self._pending.remove(key)
+        self._change(record_offset, key, value)
+
+    def replay_pending(
+        self, record_offset: int, producer_id: int, key: OffsetKey, value: bytes | None
+    ) -> None:
+        """The record of an offset in an open transaction. Raises ValueError."""
+        if value is None:
+            raise ValueError("a transaction that deletes an offset")
+        check_offset(value)
+        self._pending.add(record_offset, producer_id, key, value)
+
+    def end_transaction(
+        self, marker_offset: int, producer_id: int, *, commits: bool
+    ) -> list[OffsetKey]:
+        """The marker ends the producer's transaction. Returns what counts from now on. An offset
+        does not count if a later record of the partition has another one, as in Kafka."""
+        counting = []
+        for key, (record_offset, value) in self._pending.end(producer_id).items():
+            if commits and value is not None:
+                self._pending.supersede(record_offset, key)
+                self._change(marker_offset, key, value)
+                counting.append(key)
+        return counting
+
+    def _change(self, record_offset: int, key: OffsetKey, value: bytes | None) -> None:
+        """What a partition's offset is from the record on."""
         group = self._groups.get(key.group_id)
         if group is None:
             group = self._groups[key.group_id] = _GroupOffsets()
@@ -159,10 +193,38 @@ class OffsetStore:
             for number, value in group.newest.get(topic, {}).items():
                 yield TopicPartition(topic, number), decode_offset(value)
 
+    def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether an open transaction has an offset for the partition."""
+        return OffsetKey(group_id, partition) in self._pending
+
+    def pending_of_topic(
+        self, group_id: str, topic: str
+    ) -> Iterator[tuple[TopicPartition, CommittedOffset]]:
+        """The offsets of open transactions that may count later."""
+        for partition, value in self._pending.of_topic(group_id, topic):
+            if value is not None:
+                yield partition, decode_offset(value)
+
+    def has_any(self, group_id: str) -> bool:
+        """Whether the group has offsets, or open transactions have some for it."""
+        return bool(self.topics(group_id))
+
+    def partitions(self, group_id: str) -> Iterator[TopicPartition]:
+        """Those with an offset, pending or not, each once."""
+        for topic in self.topics(group_id):
+            group = self._groups.get(group_id)
+            numbers = dict.fromkeys(() if group is None else group.newest.get(topic, ()))
+            numbers |= dict.fromkeys(
+                each.partition for each, _ in self._pending.of_topic(group_id, topic)
+            )
+            for number in numbers:
+                yield TopicPartition(topic, number)
+
     def topics(self, group_id: str) -> list[str]:
-        """The topics with offsets of the group."""
+        """The topics with offsets of the group, pending or not."""
         group = self._groups.get(group_id)
-        return [] if group is None else list(group.newest)
+        topics = [] if group is None else list(group.newest)
+        return list(dict.fromkeys(topics + self._pending.topics(group_id)))
 
     def count_of_topic(self, group_id: str, topic: str) -> int:
         group = self._groups.get(group_id)
@@ -186,5 +248,5 @@ class OffsetStore:
 
     @property
     def group_ids(self) -> list[str]:
-        """The groups with offsets."""
-        return list(self._groups)
+        """The groups with offsets, pending or not."""
+        return list(dict.fromkeys([*self._groups, *self._pending.group_ids]))

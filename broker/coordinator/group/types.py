@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from broker.coordinator.step import Producer
 from stele.errors import ErrorCode
 from stele.wire.kafka.primitives import ZERO_UUID
 
@@ -205,6 +206,13 @@ class OffsetCommitRequest:
     """A retention time of the client's own, which only old versions of the API have."""
     knows_group_id_not_found: bool = True
     """Whether the client knows GROUP_ID_NOT_FOUND. Before version 9 it gets ILLEGAL_GENERATION."""
+    producer: Producer | None = None
+    """The offsets count when this producer's open transaction is committed (KIP-98)."""
+
+    @property
+    def names_nobody(self) -> bool:
+        """Whether it says nothing of a member. Older clients say nothing in a transaction."""
+        return self.generation < 0 and not self.member_id and self.group_instance_id is None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +233,8 @@ class OffsetFetchRequest:
     group_id: str
     topics: tuple[TopicToFetch, ...] | None  # None: all that the group has committed
     require_stable: bool = False
-    """Wait for uncommitted commits instead of telling the offsets before them (KIP-447)."""
+    """Wait for uncommitted commits instead of telling the offsets before them, and tell no offset
+    that an open transaction may replace (KIP-447)."""
     member_id: str | None = None  # None: not a member
     member_epoch: int = -1  # of a member of the consumer protocol; -1: not known
 
@@ -237,6 +246,8 @@ class FetchedOffset(NamedTuple):
     leader_epoch: int = -1
     metadata: str = ""
     topic_id: bytes = ZERO_UUID
+    error: ErrorCode = ErrorCode.NONE
+    """UNSTABLE_OFFSET_COMMIT: an open transaction has another offset for the partition."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def test_a_partition_of_an_earlier_epoch_says_and_takes_nothing() -> None:
         assert before is not None
         assert (before.refusal, before.write_refusal) == (ErrorCode.NONE, ErrorCode.NONE)
         reading = before.records()
-        assert [each.key for each in await anext(reading)] == [b"a"]
+        assert [each.key for each in (await anext(reading)).records] == [b"a"]
         cluster.change(leader=2)
         await until(lambda: not before.is_led)
         cluster.change(leader=1)

@@ -3,88 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any, cast
 
 import pytest
 
-from broker.coordinator.shard import RETRY_MS, Shard, ShardState
-from broker.coordinator.step import KeyValue, Now, Reply, Step
-from broker.replication.deadlines import DeadlineWheel
+from broker.coordinator.shard import RETRY_MS, ShardState
+from broker.coordinator.step import KeyValue, Now, Step
+from broker.replication.hosted import Loaded
 from stele.errors import ErrorCode
-from stele.wire.batch import BatchBuilder, Record
+from stele.wire.batch import BatchBuilder
 from tests.support.coordinators import Heard, HeldLog, Sums
-from tests.support.timing import LoopClock, run_virtual
-
-TIMEOUT_MS = 5000
-
-
-class Bench:
-    """A shard on a log of the test."""
-
-    def __init__(self, log: HeldLog | None = None, **of_log: Any) -> None:
-        self.clock = LoopClock()
-        self.wheel = DeadlineWheel(self.clock)
-        self.log = log or HeldLog(**of_log)
-        self.machine = Sums()
-        self.broken = 0
-        self.shard = Shard(
-            self.machine,
-            self.log,
-            clock=self.clock,
-            deadlines=self.wheel,
-            commit_timeout_ms=TIMEOUT_MS,
-            on_broken=self._broke,
-        )
-        self.shard.begin()
-
-    def _broke(self) -> None:
-        self.broken += 1
-
-    def add(self, key: bytes, number: int = 1, **kwargs: Any) -> Heard:
-        heard = Heard()
-        self.shard.submit(lambda machine, now: machine.add(key, number, heard, **kwargs), heard)
-        return heard
-
-    def get(self, key: bytes) -> Heard:
-        heard = Heard()
-        self.shard.submit(lambda machine, now: machine.get(key, heard), heard)
-        return heard
-
-    def add_many(self, key: bytes, count: int) -> Heard:
-        heard = Heard()
-
-        def event(machine: Sums, now: Now) -> Step:
-            return Step([KeyValue(key, b"1")] * count, [Reply(heard, count)])
-
-        self.shard.submit(event, heard)
-        return heard
-
-    def keep(self) -> Heard:
-        heard = Heard()
-        self.shard.submit(lambda machine, now: machine.keep(heard), heard)
-        return heard
-
-
-async def turn() -> None:
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
-
-
-async def active(**log: Any) -> Bench:
-    bench = Bench(**log)
-    bench.shard.activate()
-    await turn()
-    assert bench.machine.is_loaded
-    return bench
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    run_virtual(scenario)
-
-
-def record(key: bytes | None, value: bytes | None, offset: int = 0) -> Record:
-    return Record(offset=offset, timestamp_ms=0, key=key, value=value, headers=())
+from tests.support.shards import TIMEOUT_MS, ShardBench, active, record, run, turn
 
 
 def batch_of(key: bytes, count: int) -> bytearray:
@@ -253,7 +182,7 @@ def test_an_answer_waits_only_so_long() -> None:
 
 def test_requests_are_refused_while_loading_and_after_unloading() -> None:
     async def scenario() -> None:
-        bench = Bench()
+        bench = ShardBench()
         assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
         bench.shard.activate()
         await turn()
@@ -266,12 +195,12 @@ def test_requests_are_refused_while_loading_and_after_unloading() -> None:
 
 def test_what_is_loaded_is_what_was_written() -> None:
     async def scenario() -> None:
-        bench = Bench()
-        bench.shard.replay([record(b"a", b"4")])
-        bench.shard.replay([record(b"b", b"1", 5)])
-        bench.shard.replay([record(b"b", None, 6)])
-        bench.shard.replay([record(None, b"no key", 7)])
-        bench.shard.replay([record(b"", b"not one of its own", 8)])
+        bench = ShardBench()
+        bench.shard.replay(Loaded([record(b"a", b"4")]))
+        bench.shard.replay(Loaded([record(b"b", b"1", 5)]))
+        bench.shard.replay(Loaded([record(b"b", None, 6)]))
+        bench.shard.replay(Loaded([record(None, b"no key", 7)]))
+        bench.shard.replay(Loaded([record(b"", b"not one of its own", 8)]))
         assert bench.machine.sums == {b"a": 4}
         bench.log.high_watermark = 9
         bench.shard.activate()
@@ -287,10 +216,10 @@ def test_nothing_is_decided_before_all_that_was_loaded_is_committed() -> None:
     """The coordinator before it may have acknowledged the last records."""
 
     async def scenario() -> None:
-        bench = Bench()
+        bench = ShardBench()
         bench.log.append(batch_of(b"a", 2), cast(Any, None))
-        bench.shard.replay([record(b"a", b"1", 0)])
-        bench.shard.replay([record(b"a", b"2", 1)])
+        bench.shard.replay(Loaded([record(b"a", b"1", 0)]))
+        bench.shard.replay(Loaded([record(b"a", b"2", 1)]))
         bench.log.high_watermark = 1
         bench.shard.activate()
         await turn()
@@ -307,9 +236,9 @@ def test_nothing_is_decided_before_all_that_was_loaded_is_committed() -> None:
 
 def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
     async def scenario() -> None:
-        bench = Bench()
+        bench = ShardBench()
         bench.log.append(batch_of(b"a", 1), cast(Any, None))
-        bench.shard.replay([record(b"a", b"1", 0)])
+        bench.shard.replay(Loaded([record(b"a", b"1", 0)]))
         bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
         bench.log.high_watermark = 1
         bench.shard.activate()
@@ -329,7 +258,7 @@ def test_the_machine_hears_what_is_committed_before_it_replays_it() -> None:
         log = HeldLog()
         log.append(batch_of(b"a", 3), cast(Any, None))
         log.high_watermark = 2
-        bench = Bench(log)
+        bench = ShardBench(log)
         assert bench.machine.committed_below == 2
         log.commit()
         assert bench.machine.committed_below == 3
@@ -342,7 +271,7 @@ def test_a_machine_that_is_loaded_without_a_lease_hears_of_it_later() -> None:
     """Else the sessions of members that are gone would never end."""
 
     async def scenario() -> None:
-        bench = Bench()
+        bench = ShardBench()
         bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
         bench.shard.activate()
         heard = bench.get(b"a")
@@ -364,7 +293,7 @@ def test_a_machine_whose_first_records_are_refused_is_loaded_later() -> None:
             return Step([KeyValue(b"loaded", b"1")])
 
     async def scenario() -> None:
-        bench = Bench()
+        bench = ShardBench()
         bench.shard.machine = bench.machine = Records()
         bench.machine.due = [(0.0, b"a")]
         bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -382,7 +311,7 @@ def test_a_machine_whose_first_records_are_refused_is_loaded_later() -> None:
 
 def test_a_load_that_ends_after_it_was_unloaded_changes_nothing() -> None:
     async def scenario() -> None:
-        bench = Bench()
+        bench = ShardBench()
         bench.shard.unload()
         bench.shard.activate()
         await turn()
@@ -498,7 +427,7 @@ def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
 
 def test_what_it_must_know_it_is_told_without_a_lease() -> None:
     async def scenario() -> None:
-        bench = Bench()
+        bench = ShardBench()
         informed: list[int] = []
         bench.shard.inform(lambda machine, now: informed.append(1))
         bench.shard.activate()
@@ -536,8 +465,8 @@ class TickingSums(Sums):
             self.due.remove(min(self.due))
 
 
-def ticking() -> Bench:
-    bench = Bench()
+def ticking() -> ShardBench:
+    bench = ShardBench()
     bench.machine = TickingSums()
     bench.shard.machine = bench.machine
     return bench

@@ -216,10 +216,21 @@ class ConsumerGroup:
         """Whether a client may commit offsets. If it is no member, it may while there are none."""
         if request.generation < 0 and self.is_empty:
             return ErrorCode.NONE
+        if request.producer is not None:
+            return self._transaction_error(request)
         error = self._epoch_error(request.member_id, request.generation)
         if error is ErrorCode.STALE_MEMBER_EPOCH and not request.knows_group_id_not_found:
             return ErrorCode.UNSUPPORTED_VERSION  # the client does not know the error
         return error
+
+    def _transaction_error(self, request: OffsetCommitRequest) -> ErrorCode:
+        """A member is fenced if it says who it is (KIP-447). Producers know the errors of groups of
+        the classic protocol."""
+        if request.names_nobody:
+            return ErrorCode.NONE
+        error = self._epoch_error(request.member_id, request.generation)
+        is_stale = error is ErrorCode.STALE_MEMBER_EPOCH
+        return ErrorCode.ILLEGAL_GENERATION if is_stale else error
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether a client may know the offsets: a member in its epoch, or an administrator."""

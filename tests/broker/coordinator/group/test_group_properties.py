@@ -21,11 +21,12 @@ from broker.coordinator.group.types import (
     MemberProtocol,
     OffsetToCommit,
     SyncAnswer,
+    TopicToFetch,
 )
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from tests.support.coordinators import Heard
-from tests.support.groups import RANGE, GroupBench
+from tests.support.groups import MARKER, RANGE, GroupBench
 from tests.support.strict_steps import Strict
 
 STICKY = MemberProtocol("sticky", RANGE[0].metadata)
@@ -265,6 +266,34 @@ class GroupLife(RuleBasedStateMachine):
                 known = (client.member_id, client.generation) in self.twin.ever_joined
                 assert known or client.generation < 0
 
+    @rule(
+        which=clients_,
+        offset=st.integers(0, 99),
+        simple=st.booleans(),
+        producer_id=st.integers(1, 2),
+    )
+    def commit_in_transaction(
+        self, which: int, offset: int, simple: bool, producer_id: int
+    ) -> None:
+        client = Client(None) if simple else self.clients[which]
+        heard = self.bench.ask_commit(
+            OffsetToCommit(*PARTITION, offset),
+            member_id=client.member_id,
+            generation=client.generation,
+            instance=None if simple else client.instance,
+            producer_id=producer_id,
+        )
+        self.keep(heard)
+        for answer in heard.told:
+            if not isinstance(answer, ErrorCode) and answer.errors == (ErrorCode.NONE,):
+                known = (client.member_id, client.generation) in self.twin.ever_joined
+                assert known or client.generation < 0
+
+    @rule(producer_id=st.integers(1, 2), commits=st.booleans())
+    def end_transaction(self, producer_id: int, commits: bool) -> None:
+        self.bench.end_transaction(producer_id, commits=commits)
+        self.listen()
+
     @rule(ms=st.sampled_from((0, 500, 3_000, 8_000, 15_000, 70_000)))
     def pass_time(self, ms: int) -> None:
         self.bench.pass_time(ms)
@@ -372,17 +401,51 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def offsets_are_those_of_the_committed_log(self) -> None:
-        expected = -1
-        for record in self.bench.log[: self.bench.high_watermark]:
-            if isinstance(decode_key(record.key), OffsetKey):
-                expected = -1 if record.value is None else decode_offset(record.value).offset
-        assert self.bench.offset(*PARTITION) == expected
+        assert self.bench.offset(*PARTITION) == self.logged(self.bench.high_watermark)[0]
+
+    @invariant()
+    def offsets_that_may_change_are_not_stable(self) -> None:
+        """Also those whose transaction is over, but whose marker is not committed, are waited
+        for."""
+        asked = TopicToFetch(PARTITION.topic, (PARTITION.partition,))
+        heard = self.bench.ask_offsets(asked, require_stable=True)
+        self.keep(heard)
+        offset, is_pending = self.logged(len(self.bench.log))
+        for answer in heard.told:
+            (found,) = answer.offsets
+            assert (found.error is ErrorCode.UNSTABLE_OFFSET_COMMIT) == is_pending
+            assert is_pending or found.offset == offset
+
+    def logged(self, end: int) -> tuple[int, bool]:
+        """What the log up to an offset comes to: the committed offset, and whether a transaction
+        may change it."""
+        bench = self.bench
+        found: tuple[int, int] | None = None  # the offset of the record, and what it says
+        pending: dict[int, tuple[int, int]] = {}
+        for at, record in enumerate(bench.log[:end]):
+            producer_id = bench.producers.get(at)
+            if record is MARKER and producer_id is not None:
+                ended = pending.pop(producer_id, None)
+                if ended is not None and bench.commits[at]:
+                    found = max(found or ended, ended)
+            elif not isinstance(decode_key(record.key), OffsetKey):
+                continue
+            elif record.value is None:
+                found = None
+                pending.clear()
+            elif producer_id is not None:
+                pending[producer_id] = at, decode_offset(record.value).offset
+            else:
+                found = at, decode_offset(record.value).offset
+        return (-1 if found is None else found[1]), bool(pending)
 
     def teardown(self) -> None:
         """In the end nobody waits, and a group whose clients are gone goes, too."""
         if not hasattr(self, "heard"):
             return  # it has not begun
         self.mend()
+        for producer_id in (1, 2):
+            self.bench.end_transaction(producer_id, commits=False)
         self.bench.pass_time(400_000)
         assert self.bench.described().state is GroupState.DEAD
         assert all(len(each.told) == 1 for each in self.heard)

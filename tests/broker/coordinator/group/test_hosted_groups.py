@@ -33,8 +33,8 @@ def host(log: HeldLog) -> Shard[GroupMachine]:
         on_broken=lambda: None,
     )
     shard.begin()
-    for batch in log.batches:
-        shard.replay(batch)
+    for loaded in log.loaded():
+        shard.replay(loaded)
     shard.activate()
     return shard
 
