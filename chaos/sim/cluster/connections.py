@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
@@ -61,6 +61,19 @@ class Connections:
             for topic in answer.topics
             for each in topic.partitions
             if each.leader_id >= 0
+        }
+
+    async def topic_ids(self, topics: Iterable[str], broker: int) -> dict[str, bytes]:
+        """The ids of these topics, as one broker knows them. Raises as ``ask``."""
+        request = metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=topic) for topic in topics],
+            allow_auto_topic_creation=False,
+        )
+        answer = await self.ask(broker, metadata.API, request)
+        return {
+            topic.name or "": bytes(topic.topic_id)
+            for topic in answer.topics
+            if topic.error_code == ErrorCode.NONE
         }
 
     def close(self) -> None:

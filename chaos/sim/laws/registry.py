@@ -29,6 +29,7 @@ from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.law import Law
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.metadata_images import MetadataIsTheSame
@@ -84,6 +85,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     # Groups.
     CommittedOffsetsStay,
     PartitionsHaveOneOwner,
+    MembersReconcile,
     # Logs and disks.
     LogsRememberWhatTheyHold,
     RetentionTakesNoMore,

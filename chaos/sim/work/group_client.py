@@ -13,6 +13,7 @@ from chaos.sim.laws.generations import Membership, Partition
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.api import Api
 from stele.wire.kafka.messages import (
+    consumer_group_heartbeat,
     delete_groups,
     find_coordinator,
     heartbeat,
@@ -42,6 +43,7 @@ DECIDED: Final = frozenset(
         ErrorCode.ILLEGAL_GENERATION,
         ErrorCode.UNKNOWN_MEMBER_ID,
         ErrorCode.FENCED_INSTANCE_ID,
+        ErrorCode.STALE_MEMBER_EPOCH,
         ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.GROUP_ID_NOT_FOUND,
@@ -130,6 +132,17 @@ class GroupClient:
         answer = await self._ask(leave_group.API, request)
         return self._heard(answer.error_code or answer.members[0].error_code)
 
+    async def consumer_beat(
+        self, request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest
+    ) -> consumer_group_heartbeat.ConsumerGroupHeartbeatResponse:
+        """Joins, stays and leaves in the consumer protocol."""
+        request.group_id = self.group_id
+        answer: consumer_group_heartbeat.ConsumerGroupHeartbeatResponse = await self._ask(
+            consumer_group_heartbeat.API, request
+        )
+        self._heard(answer.error_code)
+        return answer
+
     # ------------------------------------------------------------------------- offsets
 
     async def commit(
@@ -161,14 +174,25 @@ class GroupClient:
         }
 
     async def fetch(
-        self, partitions: Iterable[Partition], *, require_stable: bool
+        self,
+        partitions: Iterable[Partition],
+        *,
+        require_stable: bool,
+        member: Membership | None = None,
     ) -> dict[Partition, Offset | None]:
-        """Raises ApiError also if the coordinator refuses."""
+        """``member``: of the consumer protocol. Raises ApiError also if the coordinator refuses."""
         asked = [
             offset_fetch.OffsetFetchRequestTopics(t, partition_indexes=[n]) for t, n in partitions
         ]
         request = offset_fetch.OffsetFetchRequest(
-            groups=[offset_fetch.OffsetFetchRequestGroup(self.group_id, topics=asked)],
+            groups=[
+                offset_fetch.OffsetFetchRequestGroup(
+                    self.group_id,
+                    member_id=None if member is None else member.member_id,
+                    member_epoch=-1 if member is None else member.generation,
+                    topics=asked,
+                )
+            ],
             require_stable=require_stable,
         )
         answer = await self._ask(offset_fetch.API, request, at_most=_NAMES_TOPICS)

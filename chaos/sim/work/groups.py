@@ -5,22 +5,27 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.generations import Partition, PartitionsHaveOneOwner
+from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.member_epochs import MembersReconcile
+from chaos.sim.work.consumer_member import ConsumerMember
 from chaos.sim.work.group_client import GroupClient
-from chaos.sim.work.group_member import Group, Member
+from chaos.sim.work.group_member import Member
+from chaos.sim.work.group_reader import Group
 from chaos.sim.work.log_reader import LogReader
 from chaos.sim.work.offset_keepers import OffsetKeeper
 from metadata.internal_topics import GROUP_TOPIC
 
-_GROUP, _KEPT = "readers", "keepers"
+_CLASSIC, _CONSUMERS, _KEPT = "readers", "consumers", "keepers"
 _PARTITIONS = 3  # of __consumer_offsets
+_CONVERGE_S = 40.0  # so long a group may take in a cluster that is whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,8 @@ class GroupLoad:
 
     members: int = 0
     static_members: int = 0  # so many of them
+    consumers: int = 0  # members of the consumer protocol, in a group of their own
+    static_consumers: int = 0
     session_timeout_ms: int = 3000
     rebalance_timeout_ms: int = 3000
     keepers: int = 0
@@ -51,7 +58,7 @@ class GroupLoad:
             "log.cleaner.backoff.ms": str(rng.choice([300, 1000])),
             "log.cleaner.dedupe.buffer.size": str(1 << 20),
         }
-        return cls(
+        load = cls(
             members=members,
             static_members=rng.randint(0, members),
             session_timeout_ms=rng.choice([1000, 3000]),
@@ -61,10 +68,29 @@ class GroupLoad:
             segment_bytes=rng.choice([2000, 6000, 1 << 20]),
             settings=tuple(settings.items()),
         )
+        return load.with_consumers(rng)
+
+    def with_consumers(self, rng: random.Random) -> GroupLoad:
+        """Two of three runs with groups have consumers."""
+        consumers = rng.choice([0, 2, 3])
+        if not consumers:
+            return self
+        settings = {
+            "group.consumer.session.timeout.ms": str(self.session_timeout_ms),
+            "group.consumer.min.session.timeout.ms": "500",
+            "group.consumer.heartbeat.interval.ms": "200",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+        }
+        return replace(
+            self,
+            consumers=consumers,
+            static_consumers=rng.randint(0, consumers),
+            settings=(*self.settings, *settings.items()),
+        )
 
     @property
     def is_there(self) -> bool:
-        return self.members + self.keepers > 0
+        return self.members + self.consumers + self.keepers > 0
 
 
 class GroupWork:
@@ -72,12 +98,11 @@ class GroupWork:
 
     def __init__(
         self,
-        cluster: SimCluster,
+        cluster: JudgedCluster,
         load: GroupLoad,
         *,
         topics: Mapping[str, int],
         vanishing: Iterable[str],
-        laws: tuple[CommittedOffsetsStay, PartitionsHaveOneOwner],
         deliver: Callable[[Partition, int, bytes], None],
         report: Callable[[str], None],
     ) -> None:
@@ -87,9 +112,14 @@ class GroupWork:
         self._cluster = cluster
         self._load = load
         self._report = report
-        offsets, owners = laws
-        self.group = Group(_GROUP, topics, offsets, owners, deliver, report, self.counts)
-        self.members = [self._member(number) for number in range(load.members)]
+        law = cluster.invariants.law
+        offsets, owners = law(CommittedOffsetsStay), law(PartitionsHaveOneOwner)
+        epochs = law(MembersReconcile)
+        told = deliver, report, self.counts
+        self._classic = Group(_CLASSIC, topics, offsets, owners, *told)
+        self._consumers = Group(_CONSUMERS, topics, offsets, epochs, *told)
+        self.members = [self._member(number, owners) for number in range(load.members)]
+        self.consumers = [self._consumer(number, epochs) for number in range(load.consumers)]
         kept = [(topic, n) for topic, count in topics.items() for n in range(count)]
         for topic in vanishing:
             offsets.may_vanish(topic)
@@ -97,20 +127,34 @@ class GroupWork:
         self.keepers = [self._keeper(number, kept, offsets) for number in range(load.keepers)]
         self._is_over = False
 
-    def _member(self, number: int) -> Member:
-        load = self._load
-        name = f"member {number}"
-        rng = self._cluster.simulation.rngs.of(f"group {name}")
-        connections = Connections.of(self._cluster, name)
+    def _member(self, number: int, owners: PartitionsHaveOneOwner) -> Member:
+        load, name = self._load, f"member {number}"
         return Member(
-            self.group,
-            GroupClient(_GROUP, connections, rng),
-            LogReader(connections, self.group.topics, rng),
-            rng,
+            *self._reader(self._classic, name),
             name if number < load.static_members else None,
             load.session_timeout_ms,
             load.rebalance_timeout_ms,
+            owners=owners,
         )
+
+    def _consumer(self, number: int, owners: MembersReconcile) -> ConsumerMember:
+        load, name = self._load, f"consumer {number}"
+        return ConsumerMember(
+            *self._reader(self._consumers, name),
+            name if number < load.static_consumers else None,
+            load.session_timeout_ms,
+            load.rebalance_timeout_ms,
+            owners=owners,
+            name=name,
+        )
+
+    def _reader(
+        self, group: Group, name: str
+    ) -> tuple[Group, GroupClient, LogReader, random.Random]:
+        rng = self._cluster.simulation.rngs.of(f"group {name}")
+        connections = Connections.of(self._cluster, name)
+        client = GroupClient(group.group_id, connections, rng)
+        return group, client, LogReader(connections, group.topics, rng), rng
 
     def _keeper(
         self, number: int, places: list[Partition], offsets: CommittedOffsetsStay
@@ -142,25 +186,41 @@ class GroupWork:
     def work(self, is_calm: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
         """``is_calm``: the storm is over. Members read on until ``finish`` ends them."""
         work = [each.run(is_calm, lambda: self._is_over) for each in self.members]
+        work += [each.run(is_calm, lambda: self._is_over) for each in self.consumers]
         work += [each.run(self._load.keep_pause_s, is_calm) for each in self.keepers]
         return work
 
-    async def finish(self, ends: Mapping[Partition, int], timeout_s: float) -> None:
+    async def finish(self, ends: Mapping[Partition, int]) -> None:
         """Wait until the members own all partitions and have read to these ends. Raises
         AssertionError after the timeout."""
-        await self._cluster.until(
-            lambda: not self.members or self._has_read(ends),
-            f"the members of group {_GROUP} own {self.group.partitions} and read to {ends}",
-            timeout_s=timeout_s,
-        )
+        for group, members in self._groups:
+            await self._cluster.until(
+                partial(self._has_read, group, members, ends),
+                f"the members of group {group.group_id} own {group.partitions} and read to {ends}",
+                timeout_s=_CONVERGE_S,
+            )
+        shares = [len(each.positions) for each in self.consumers]
+        if shares and max(shares) > min(shares) + 1:
+            self._report(f"the partitions of group {_CONSUMERS} are shared unevenly: {shares}")
         self._is_over = True
 
-    def _has_read(self, ends: Mapping[Partition, int]) -> bool:
-        owning = [each for each in self.members if each.positions]
+    @property
+    def _groups(self) -> list[tuple[Group, Sequence[Member | ConsumerMember]]]:
+        """Those with members."""
+        groups = (self._classic, self.members), (self._consumers, self.consumers)
+        return [(group, members) for group, members in groups if members]
+
+    def _has_read(
+        self,
+        group: Group,
+        members: Sequence[Member | ConsumerMember],
+        ends: Mapping[Partition, int],
+    ) -> bool:
+        owning = [each for each in members if each.positions]
         if len({each.me.generation for each in owning}) != 1:
             return False
         owned = sorted(partition for each in owning for partition in each.positions)
-        return owned == sorted(self.group.partitions) and all(
+        return owned == sorted(group.partitions) and all(
             position >= ends.get(partition, 0)
             for each in owning
             for partition, position in each.positions.items()
@@ -168,8 +228,8 @@ class GroupWork:
 
     def judge(self, acknowledged: Iterable[tuple[Partition, int]]) -> None:
         """``acknowledged``: partition and offset of every record that members had to get."""
-        if not self.members:
-            return
-        for partition, offset in acknowledged:
-            if offset not in self.group.delivered.get(partition, ()):
-                self._report(f"group {_GROUP} was never given {partition} {offset}")
+        places = list(acknowledged)
+        for group, _ in self._groups:
+            for partition, offset in places:
+                if offset not in group.delivered.get(partition, ()):
+                    self._report(f"group {group.group_id} was never given {partition} {offset}")

@@ -13,9 +13,7 @@ from typing import Any
 from broker.replication.replica import ReplicaState
 from chaos.sim.cluster.view import hosted_by
 from chaos.sim.laws.acknowledgements import Acknowledged
-from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
-from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.metadata_history import MetadataHistory
@@ -200,13 +198,11 @@ class Workload:
         )
 
     def _group_work(self) -> GroupWork:
-        invariants = self._cluster.invariants
         return GroupWork(
             self._cluster,
             self._load.groups,
             topics=dict.fromkeys((PLAIN, EXACT), self._load.partitions),
             vanishing=() if self.remade is None else (AGAIN,),
-            laws=(invariants.law(CommittedOffsetsStay), invariants.law(PartitionsHaveOneOwner)),
             deliver=lambda place, offset, value: self._read((*place, offset), value),
             report=self._violated,
         )
@@ -362,7 +358,7 @@ class Workload:
         async with asyncio.timeout(timeout_s):
             await asyncio.gather(*self._tasks)
         if self.groups is not None:
-            await self.groups.finish(self._ends(), timeout_s)
+            await self.groups.finish(self._ends())
             await asyncio.gather(*self._group_tasks)
 
     def _ends(self) -> dict[tuple[str, int], int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from chaos.sim.runs.mutants.administration_catalogue import ADMINISTRATION
 from chaos.sim.runs.mutants.answers_catalogue import ANSWERS
 from chaos.sim.runs.mutants.cleaner_catalogue import CLEANER
+from chaos.sim.runs.mutants.consumer_catalogue import CONSUMERS
 from chaos.sim.runs.mutants.deletion_catalogue import DELETION
 from chaos.sim.runs.mutants.device_catalogue import DEVICE
 from chaos.sim.runs.mutants.group_catalogue import GROUPS
@@ -590,6 +591,7 @@ MUTANTS = [
     *IDENTITY,
     *DELETION,
     *GROUPS,
+    *CONSUMERS,
     *CLEANER,
     *CLIENT,
 ]

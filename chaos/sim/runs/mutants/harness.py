@@ -50,7 +50,7 @@ class Catch(NamedTuple):
 
     seed: int
     seconds: float
-    real_s: float  # how long the run took
+    cpu_s: float  # what the run has cost
 
 
 @dataclass(slots=True)
@@ -175,7 +175,8 @@ def hunt(
     verdict = Verdict(mutant)
     started = time.monotonic()
     with source_tree(mutant) as root:
-        running = outcomes(start(root, seeds, Plan(0, seconds, faults_for(mutant), hasty=True)))
+        order = Plan(0, seconds, faults_for(mutant), light=mutant.light, hasty=True)
+        running = outcomes(start(root, seeds, order))
         try:
             for outcome in running:
                 verdict.seeds += 1
@@ -221,6 +222,6 @@ def record(verdicts: Sequence[Verdict], path: Path = RECORD) -> None:
         outcome = verdict.caught_by
         if outcome is not None:
             plan = outcome.plan
-            found[verdict.mutant.name] = Catch(plan.seed, plan.seconds, round(outcome.real_s, 1))
+            found[verdict.mutant.name] = Catch(plan.seed, plan.seconds, round(outcome.cpu_s, 1))
     lines = [f"  {json.dumps(name)}: {json.dumps(list(found[name]))}" for name in sorted(found)]
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")

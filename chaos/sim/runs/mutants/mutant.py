@@ -29,6 +29,8 @@ class Mutant(NamedTuple):
     aims: tuple[str, ...] = ()
     # The kinds of the storm that may show it soon.
     kinds: tuple[str, ...] = ()
+    # Three brokers and little work show it.
+    light: bool = False
 
 
 def bug(name: str, path: str, function: str, old: str, new: str, *aims: str) -> Mutant:

@@ -27,9 +27,9 @@ pytestmark = pytest.mark.apart
 
 RECORDED = recorded()
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
-LONGEST_S = 10.0  # those whose run took longer are left to scripts/sim --mutants
+LONGEST_S = 10.0  # those whose run costs more are left to scripts/sim --mutants
 QUICK = sorted(
-    name for name, catch in RECORDED.items() if name in BY_NAME and catch.real_s <= LONGEST_S
+    name for name, catch in RECORDED.items() if name in BY_NAME and catch.cpu_s <= LONGEST_S
 )
 # If a change of the source has changed the run of the recorded seed.
 FALLBACK_SEEDS, FALLBACK_SECONDS = range(16), 30.0
@@ -68,19 +68,19 @@ def test_a_planted_bug_is_caught(name: str) -> None:
     )
 
 
-def catching_plan(name: str) -> tuple[int, float, tuple[str, ...]]:
-    catch = RECORDED[name]
-    return catch.seed, catch.seconds, faults_for(BY_NAME[name])
+def catching_plan(name: str) -> tuple[int, float, tuple[str, ...], bool]:
+    catch, mutant = RECORDED[name], BY_NAME[name]
+    return catch.seed, catch.seconds, faults_for(mutant), mutant.light
 
 
 @pytest.mark.parametrize(
-    ("seed", "seconds", "faults"), sorted({catching_plan(name) for name in QUICK})
+    ("seed", "seconds", "faults", "light"), sorted({catching_plan(name) for name in QUICK})
 )
 def test_the_true_source_survives_what_catches_planted_bugs(
-    seed: int, seconds: float, faults: tuple[str, ...]
+    seed: int, seconds: float, faults: tuple[str, ...], light: bool
 ) -> None:
     with silent():
-        outcome = run(Plan(seed, seconds, faults))
+        outcome = run(Plan(seed, seconds, faults, light=light))
     assert outcome.ok, outcome.violations
 
 
@@ -99,7 +99,7 @@ def test_a_catch_is_made_shorter_if_its_seed_still_catches_the_bug() -> None:
 def test_the_record_keeps_those_that_were_not_hunted(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     one, other = (Mutant(name, ()) for name in ("one", "other"))
-    caught = Outcome(Plan(7, 30.0), real_s=1.26)
+    caught = Outcome(Plan(7, 30.0), cpu_s=1.26)
     record([Verdict(one, 3, caught), Verdict(other, 1, caught)], file)
     record([Verdict(one, 9)], file)  # not caught any more
     assert recorded(file) == {"other": Catch(7, 30.0, 1.3)}

@@ -6,12 +6,15 @@ import pytest
 
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
+from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.runs.swarm import Plan, run, silent
 from chaos.sim.work.groups import GroupLoad
 
 GROUPS = GroupLoad(
     members=3,
     static_members=1,
+    consumers=3,
+    static_consumers=1,
     session_timeout_ms=1000,
     keepers=2,
     keep_pause_s=0.2,
@@ -20,6 +23,10 @@ GROUPS = GroupLoad(
         ("offsets.topic.num.partitions", "3"),
         ("group.min.session.timeout.ms", "500"),
         ("group.initial.rebalance.delay.ms", "0"),
+        ("group.consumer.session.timeout.ms", "1000"),
+        ("group.consumer.min.session.timeout.ms", "500"),
+        ("group.consumer.heartbeat.interval.ms", "200"),
+        ("group.consumer.min.heartbeat.interval.ms", "100"),
         ("log.cleaner.backoff.ms", "300"),
         ("log.cleaner.dedupe.buffer.size", "1048576"),
     ),
@@ -32,8 +39,12 @@ def test_members_and_keepers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyP
         outcome = run(Plan(7, seconds=40, faults=("conditions",), light=True))
     assert outcome.ok, outcome.violations
     for what in (
+        "assignments of consumers",
         "assignments of groups",
         "commits refused",
+        "consumers died",
+        "consumers left",
+        "consumers stood still",
         "groups deleted",
         "members died",
         "members left",
@@ -44,3 +55,4 @@ def test_members_and_keepers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyP
         assert outcome.coverage.get(what, 0) > 0, what
     assert outcome.looks[CommittedOffsetsStay.name] > 50
     assert outcome.looks[PartitionsHaveOneOwner.name] > 50
+    assert outcome.looks[MembersReconcile.name] > 100

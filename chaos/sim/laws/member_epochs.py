@@ -1,0 +1,115 @@
+"""Who owns the partitions of a group of the consumer protocol (KIP-848), and who may act in its
+name."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple, Self
+
+from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Scene
+
+
+class _Holder(NamedTuple):
+    """A member that was told that it has a partition, and has not said that it gives it up."""
+
+    epoch: int
+    member: Membership
+
+
+class MembersReconcile(Law):
+    """No partition is given to two members in one member epoch of a group. When a member is told
+    that it has a partition, whoever had it before has given it up or is no member any more: then
+    nothing is taken that it asks for afterwards. Nobody commits in a member epoch before the one
+    that the member was told last, and the member epoch of a member never goes back.
+
+    The ``generation`` of a Membership is its member epoch here.
+    """
+
+    name = "a member epoch gives a partition to one member"
+    cadence = Cadence.TOLD
+    proof = Proof.CAMPAIGN
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._holders: dict[tuple[str, Partition], _Holder] = {}
+        self._newest: dict[tuple[str, str], int] = {}  # the last told epoch, by group and member id
+        self._gone: set[tuple[str, str]] = set()  # (group, id of who is no member any more)
+        self._processes: dict[tuple[str, str], str] = {}  # by (group, instance): its last process
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
+
+    def joins(self, member: Membership) -> None:
+        """A member asks to join with nothing. It may have been one before."""
+        identity = member.group_id, member.member_id
+        self._gone.discard(identity)
+        self._newest.pop(identity, None)
+
+    def told(self, member: Membership, partitions: Collection[Partition]) -> None:
+        """A heartbeat was answered: this is the member's epoch, and this is what it has."""
+        identity = member.group_id, member.member_id
+        before = self._newest.get(identity, member.generation)
+        self.looked += 1
+        if member.generation < before:
+            self._report(member, f"its epoch was {before} before")
+        self._newest[identity] = member.generation
+        if member.group_instance_id is not None:
+            instance = member.group_id, member.group_instance_id
+            former = self._processes.get(instance, member.member_id)
+            if former != member.member_id:
+                self._gone.add((member.group_id, former))
+            self._processes[instance] = member.member_id
+        for partition in partitions:
+            self._holds(member, partition)
+
+    def _holds(self, member: Membership, partition: Partition) -> None:
+        self.looked += 1
+        place = member.group_id, partition
+        holder = self._holders.get(place)
+        if holder is not None and holder.member.owner != member.owner:
+            if holder.epoch == member.generation:
+                self._report(member, f"{partition} belongs to {holder.member.member_id} as well")
+            older = min((holder, _Holder(member.generation, member)), key=lambda each: each.epoch)
+            self._gone.add((member.group_id, older.member.member_id))
+            if older.member is member:
+                return  # the answer comes from before its removal
+        self._holders[place] = _Holder(member.generation, member)
+
+    def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None:
+        """The member does not use these partitions any more, and may say so from now on."""
+        for partition in partitions:
+            holder = self._holders.get((member.group_id, partition))
+            if holder is not None and holder.member.member_id == member.member_id:
+                del self._holders[member.group_id, partition]
+
+    def left(self, member: Membership) -> None:
+        """A member was told that it has left."""
+        self._gone.add((member.group_id, member.member_id))
+
+    def is_gone(self, member: Membership) -> bool:
+        """Whether the coordinator has to refuse a heartbeat that is sent now."""
+        return (member.group_id, member.member_id) in self._gone
+
+    def is_over(self, member: Membership) -> bool:
+        """Whether the coordinator has to refuse a commit that is sent now."""
+        newest = self._newest.get((member.group_id, member.member_id), member.generation)
+        return self.is_gone(member) or member.generation < newest
+
+    def accepted(self, member: Membership, what: str, *, was_over: bool) -> None:
+        """``was_over``: what ``is_over`` or ``is_gone`` said when the request was sent."""
+        self.looked += was_over
+        if was_over:
+            self._report(member, f"{what} was taken, and the epoch or the membership was over")
+
+    def refused(self, *, was_over: bool) -> None:
+        """A request was refused, which may have been all it could be."""
+        self.looked += was_over
+
+    def _report(self, member: Membership, what: str) -> None:
+        self._scene.report(
+            f"group {member.group_id}, {member.member_id} in member epoch {member.generation}: "
+            f"{what}"
+        )

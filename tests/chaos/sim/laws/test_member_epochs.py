@@ -1,0 +1,109 @@
+"""The law of groups of the consumer protocol: who owns a partition, and who may act."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from chaos.sim.laws.generations import Membership
+from chaos.sim.laws.member_epochs import MembersReconcile
+
+ONE = Membership("g", 3, "one", None)
+OTHER = Membership("g", 3, "other", None)
+P, Q = ("t", 0), ("t", 1)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.reported: list[str] = []
+        self.law = MembersReconcile.of(cast(Any, SimpleNamespace(report=self.reported.append)))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_partition_is_given_to_one_member_in_an_epoch(bench: Bench) -> None:
+    law = bench.law
+    law.told(ONE, [P])
+    law.told(ONE, [P])
+    law.told(OTHER, [Q])
+    law.told(OTHER._replace(group_id="h"), [P])
+    assert not bench.reported
+    law.told(OTHER, [P, Q])
+    assert len(bench.reported) == 1
+
+
+def test_a_partition_that_was_given_up_may_go_to_another_member(bench: Bench) -> None:
+    law = bench.law
+    law.told(ONE, [P])
+    law.gave_up(OTHER, [P])  # it does not have it
+    law.gave_up(ONE, [P])
+    law.told(OTHER, [P])
+    assert not bench.reported
+    assert not law.is_gone(ONE)
+    assert not law.is_gone(OTHER)
+
+
+def test_whoever_loses_a_partition_without_giving_it_up_is_no_member(bench: Bench) -> None:
+    law = bench.law
+    law.told(ONE, [P])
+    assert not law.is_gone(ONE)
+    law.accepted(ONE, "a heartbeat", was_over=law.is_gone(ONE))
+    law.told(OTHER._replace(generation=4), [P])
+    assert law.is_gone(ONE)
+    assert law.is_over(ONE)
+    law.refused(was_over=True)
+    assert not bench.reported
+    law.accepted(ONE, "a heartbeat", was_over=law.is_gone(ONE))
+    assert len(bench.reported) == 1
+    law.joins(ONE)
+    assert not law.is_gone(ONE)
+
+
+def test_an_answer_from_before_a_removal_counts_for_nothing(bench: Bench) -> None:
+    law = bench.law
+    law.told(OTHER._replace(generation=5), [P])
+    law.told(ONE, [P])  # its answer was long under way
+    assert law.is_gone(ONE)
+    assert not law.is_gone(OTHER)
+    law.told(OTHER._replace(generation=6), [P])
+    assert not bench.reported
+
+
+def test_nobody_commits_in_an_epoch_before_the_last_one(bench: Bench) -> None:
+    law = bench.law
+    law.told(ONE, [])
+    law.told(ONE._replace(generation=4), [])
+    assert law.is_over(ONE)
+    assert not law.is_gone(ONE)  # the answer to its heartbeat may have been lost
+    assert not bench.reported
+    law.told(ONE, [])
+    assert "was 4 before" in bench.reported[0]
+
+
+def test_a_member_may_begin_again_with_any_epoch(bench: Bench) -> None:
+    law = bench.law
+    law.told(ONE, [P])
+    law.joins(ONE)
+    law.told(ONE._replace(generation=2), [])
+    assert not bench.reported
+
+
+def test_a_new_process_of_a_static_member_takes_its_place(bench: Bench) -> None:
+    law = bench.law
+    former = ONE._replace(group_instance_id="static")
+    law.told(former, [P])
+    law.told(former._replace(member_id="second"), [P])
+    assert not bench.reported
+    assert law.is_gone(former)
+    assert not law.is_gone(former._replace(member_id="second"))
+
+
+def test_a_member_that_has_left_is_none(bench: Bench) -> None:
+    bench.law.told(ONE, [P])
+    bench.law.left(ONE)
+    assert bench.law.is_over(ONE)
