@@ -20,6 +20,7 @@ from cli import (
     consume,
     demo_command,
     dev,
+    drill,
     features,
     formatting,
     log_dump,
@@ -70,6 +71,7 @@ app.add_typer(log_dump.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)
+app.add_typer(drill.app, name="drill")
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,0 +1,119 @@
+"""What a drill needs of the cluster that it attacks, and a cluster of processes as such a one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from chaos.process_cluster import START_TIMEOUT_S, ProcessCluster
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    host: str
+    port: int
+
+
+class DrillCluster(Protocol):
+    """Nodes that can be killed, paused, stopped and started. Nodes have their ids."""
+
+    @property
+    def kind(self) -> str:
+        """``process`` or ``compose``."""
+        ...
+
+    @property
+    def bootstrap_servers(self) -> str: ...
+
+    @property
+    def broker_ids(self) -> list[int]: ...
+
+    @property
+    def controller_ids(self) -> list[int]: ...
+
+    def kafka_address(self, broker_id: int) -> Address: ...
+
+    async def kill(self, node_id: int) -> None:
+        """SIGKILL. The process is gone when this returns."""
+        ...
+
+    async def start(self, node_id: int) -> None:
+        """Start a node that was killed or stopped. It need not serve when this returns."""
+        ...
+
+    async def stop(self, node_id: int) -> None:
+        """SIGTERM, and wait for the end of the process."""
+        ...
+
+    async def pause(self, node_id: int) -> None:
+        """SIGSTOP: the node neither works nor closes its connections."""
+        ...
+
+    async def resume(self, node_id: int) -> None: ...
+
+    async def running(self, node_id: int) -> bool: ...
+
+    async def open(self) -> None:
+        """Start all nodes and wait until the brokers serve."""
+        ...
+
+    async def close(self) -> None:
+        """End all nodes. Idempotent."""
+        ...
+
+
+class DrillProcesses:
+    """A cluster of processes in a directory."""
+
+    kind = "process"
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        self._cluster = ProcessCluster(directory, settings=settings)
+        self._paused: set[int] = set()
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return self._cluster.broker_ids
+
+    @property
+    def controller_ids(self) -> list[int]:
+        return self._cluster.controller_ids
+
+    def kafka_address(self, broker_id: int) -> Address:
+        port = self._cluster.nodes[broker_id].kafka_port
+        assert port is not None
+        return Address("127.0.0.1", port)
+
+    async def kill(self, node_id: int) -> None:
+        self._cluster.kill(node_id)
+        self._paused.discard(node_id)
+
+    async def start(self, node_id: int) -> None:
+        self._cluster.nodes[node_id].spawn()
+
+    async def stop(self, node_id: int) -> None:
+        await self._cluster.stop_node(node_id)
+
+    async def pause(self, node_id: int) -> None:
+        self._cluster.pause(node_id)
+        self._paused.add(node_id)
+
+    async def resume(self, node_id: int) -> None:
+        self._cluster.resume(node_id)
+        self._paused.discard(node_id)
+
+    async def running(self, node_id: int) -> bool:
+        return self._cluster.nodes[node_id].running and node_id not in self._paused
+
+    async def open(self) -> None:
+        await self._cluster.start(timeout_s=START_TIMEOUT_S)
+
+    async def close(self) -> None:
+        await asyncio.shield(self._cluster.stop(timeout_s=0))

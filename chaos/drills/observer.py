@@ -1,0 +1,86 @@
+"""Watches the cluster's metadata during a drill, and takes each change down."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from chaos.drills.history import Partition, QuorumState
+from chaos.drills.recorder import Recorder
+from stele.admin.admin import PartitionDescription
+from stele.aio import Admin
+from stele.errors import SteleError
+
+_INTERVAL_S: Final = 0.1
+_ASK_TIMEOUT_MS: Final = 2_000
+
+
+class Observer:
+    """Asks a broker for its view of the topic, and the quorum for its leader.
+
+    A broker that has lost the controllers knows older metadata, which the partition epoch shows:
+    the history has only what is newer than what was seen.
+    """
+
+    def __init__(self, bootstrap: str, topic: str, recorder: Recorder) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
+        self._recorder = recorder
+        self._epochs: dict[int, int] = {}
+        self._quorum: tuple[int, int] = (-1, -1)
+
+    async def run(self) -> None:
+        """Watch until it is cancelled."""
+        async with (
+            self._admin() as topics,
+            self._admin() as quorum,
+            asyncio.TaskGroup() as both,
+        ):
+            both.create_task(self._watch_topic(topics))
+            both.create_task(self._watch_quorum(quorum))
+
+    def _admin(self) -> Admin:
+        return Admin(
+            self._bootstrap,
+            request_timeout_ms=_ASK_TIMEOUT_MS,
+            default_api_timeout_ms=_ASK_TIMEOUT_MS,
+            on_wait=lambda _: None,
+        )
+
+    async def _watch_topic(self, admin: Admin) -> None:
+        while True:
+            try:
+                described = await admin.describe_topics([self._topic], linearizable=False)
+            except SteleError:
+                described = []
+            for topic in described:
+                for partition in topic.partitions:
+                    self._take(partition)
+            await asyncio.sleep(_INTERVAL_S)
+
+    def _take(self, state: PartitionDescription) -> None:
+        if state.partition_epoch <= self._epochs.get(state.partition, -1):
+            return
+        self._epochs[state.partition] = state.partition_epoch
+        self._recorder.add(
+            Partition(
+                self._recorder.now_ms,
+                state.partition,
+                -1 if state.leader is None else state.leader,
+                state.leader_epoch,
+                state.isr,
+                state.elr,
+                state.unclean_elections,
+            )
+        )
+
+    async def _watch_quorum(self, admin: Admin) -> None:
+        while True:
+            try:
+                quorum = await admin.describe_quorum()
+                seen = (quorum.epoch, -1 if quorum.leader_id is None else quorum.leader_id)
+            except SteleError:
+                seen = (self._quorum[0], -1)
+            if seen != self._quorum and seen[0] >= self._quorum[0]:
+                self._quorum = seen
+                self._recorder.add(QuorumState(self._recorder.now_ms, seen[1], seen[0]))
+            await asyncio.sleep(_INTERVAL_S)

@@ -1,0 +1,20 @@
+"""All drills, by name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.drills import on_all, on_brokers, on_controllers, on_groups
+from chaos.drills.drill import Drill
+
+DRILLS: Final[tuple[Drill, ...]] = (
+    *on_brokers.DRILLS,
+    *on_controllers.DRILLS,
+    *on_all.DRILLS,
+    *on_groups.DRILLS,
+)
+
+
+def by_name() -> dict[str, Drill]:
+    """The drills in their order."""
+    return {drill.name: drill for drill in DRILLS}

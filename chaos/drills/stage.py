@@ -1,0 +1,253 @@
+"""Where a drill's course plays: the cluster, the workload, and the words for what is done.
+
+Each deed is taken down as a step of the history. A deed that harms is a step of the phase
+``fault``, one that mends is one of ``heal``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from chaos.drills.cluster import DrillCluster
+from chaos.drills.history import Phase, Step
+from chaos.drills.member import MemberProcess
+from chaos.drills.recorder import Recorder
+from chaos.drills.workload import Writer, probe
+from chaos.drills.zombie import WaitingRequests
+from stele.admin.admin import TopicDescription
+from stele.aio import Admin
+from stele.errors import SteleError
+from stele.world import Clock
+
+_POLL_S: Final = 0.05
+_WITHIN_S: Final = 60.0
+
+
+class DrillError(SteleError):
+    """The drill could not go its way. The text says what did not happen in time."""
+
+
+class Stage:
+    def __init__(
+        self,
+        cluster: DrillCluster,
+        topic: str,
+        partitions: int,
+        writer: Writer,
+        recorder: Recorder,
+        admin: Admin,
+        rng: random.Random,
+        clock: Clock,
+    ) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.partitions = partitions
+        self.rng = rng
+        self.group = f"{topic}-group"
+        self._writer = writer
+        self._recorder = recorder
+        self._admin = admin
+        self._clock = clock
+        self._probes = 0
+        self.members: list[MemberProcess] = []
+
+    # ---------------------------------------------------------------------------- phases
+
+    def step(self, phase: Phase, text: str, *nodes: int) -> None:
+        self._recorder.add(Step(self._recorder.now_ms, phase, text, nodes))
+
+    async def steady(self, seconds: float = 2.0) -> None:
+        """Wait until every partition acknowledges, then let it run for a while."""
+        await self.acknowledging()
+        self.step("steady", "every partition acknowledges writes")
+        await asyncio.sleep(seconds)
+
+    async def hold(self, seconds: float) -> None:
+        """Leave everything as it is. How long a fault lasts is part of the drill."""
+        await asyncio.sleep(seconds)
+
+    async def whole(self, within_s: float = _WITHIN_S) -> None:
+        """Wait until nothing is missing: nodes, leaders, ISRs, acknowledgements."""
+        await self.until(self._is_whole, "the cluster is whole again", within_s)
+        await self.acknowledging(within_s)
+        self.step("recovered", "every replica is in sync, every partition acknowledges writes")
+
+    async def acknowledging(self, within_s: float = _WITHIN_S) -> None:
+        """Wait for a new acknowledgement in each partition."""
+        before = list(self._writer.acknowledged)
+
+        async def news() -> bool:
+            now = self._writer.acknowledged
+            return all(new > old for new, old in zip(now, before, strict=True))
+
+        await self.until(news, "every partition acknowledges writes", within_s)
+
+    async def until(
+        self, condition: Callable[[], Awaitable[bool]], what: str, within_s: float = _WITHIN_S
+    ) -> None:
+        """Wait for a condition. Raises DrillError after ``within_s``."""
+        last = ""
+        try:
+            async with asyncio.timeout(within_s):
+                while True:
+                    try:
+                        if await condition():
+                            return
+                    except SteleError as error:
+                        last = f" (last answer: {error})"
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            raise DrillError(f"not within {within_s:.0f} s: {what}{last}") from None
+
+    # ----------------------------------------------------------------------------- deeds
+
+    async def kill(self, *nodes: int) -> None:
+        for node in nodes:
+            self.step("fault", f"kill -9 {self.name(node)}", node)
+            await self.cluster.kill(node)
+
+    async def pause(self, *nodes: int) -> None:
+        for node in nodes:
+            self.step("fault", f"pause {self.name(node)}", node)
+            await self.cluster.pause(node)
+
+    async def stop(self, node: int) -> None:
+        self.step("fault", f"stop {self.name(node)} in good order", node)
+        await self.cluster.stop(node)
+
+    async def start(self, *nodes: int) -> None:
+        for node in nodes:
+            self.step("heal", f"start {self.name(node)}", node)
+            await self.cluster.start(node)
+
+    async def resume(self, *nodes: int) -> None:
+        for node in nodes:
+            self.step("heal", f"let {self.name(node)} go on", node)
+            await self.cluster.resume(node)
+
+    async def probe(self) -> None:
+        """Ask in each partition whether a write is taken now."""
+        self._probes += 1
+        label = f"probe{self._probes}"
+        self.step("note", "write one record to each partition, to see whether it is refused")
+        await probe(
+            self.cluster.bootstrap_servers, self.topic, self.partitions, label, self._recorder
+        )
+
+    async def requests_for(self, broker: int) -> WaitingRequests:
+        """A connection to a broker that is about to be paused."""
+        requests = WaitingRequests(broker, self.topic, self._recorder, self._clock)
+        await requests.connect(self.cluster.kafka_address(broker))
+        return requests
+
+    async def start_members(self, count: int) -> None:
+        """Let so many processes read the topic as a group."""
+        for _ in range(count):
+            member = MemberProcess(len(self.members) + 1, self._recorder)
+            self.members.append(member)
+            await member.start(self.cluster.bootstrap_servers, self.group, self.topic)
+
+    async def kill_member(self, member: MemberProcess) -> None:
+        self.step("fault", f"kill -9 {member.label} of the group")
+        await member.kill()
+
+    # ----------------------------------------------------------------------- observations
+
+    def name(self, node: int) -> str:
+        return f"{'broker' if node in self.cluster.broker_ids else 'controller'} {node}"
+
+    async def described(self) -> TopicDescription:
+        """The topic as the active controller knows it. Raises SteleError."""
+        (topic,) = await self._admin.describe_topics([self.topic])
+        return topic
+
+    async def leader_of(self, partition: int) -> int:
+        """Wait for a leader and return it."""
+        found: list[int] = []
+
+        async def led() -> bool:
+            leader = (await self.described()).partitions[partition].leader
+            found[:] = [] if leader is None else [leader]
+            return bool(found)
+
+        await self.until(led, f"partition {partition} has a leader")
+        return found[0]
+
+    async def led_by(self, broker: int) -> list[int]:
+        """The partitions that a broker leads."""
+        return [
+            each.partition for each in (await self.described()).partitions if each.leader == broker
+        ]
+
+    async def active_controller(self) -> int:
+        found: list[int] = []
+
+        async def led() -> bool:
+            leader = (await self._admin.describe_quorum()).leader_id
+            found[:] = [] if leader is None else [leader]
+            return bool(found)
+
+        await self.until(led, "the controllers have a leader")
+        return found[0]
+
+    async def until_active_controller_other_than(self, former: int) -> None:
+        """Wait until another controller leads."""
+
+        async def taken_over() -> bool:
+            return (await self._admin.describe_quorum()).leader_id not in (None, former)
+
+        await self.until(taken_over, f"another controller than {former} leads")
+
+    async def out_of_isrs(self, *brokers: int) -> None:
+        """Wait until these brokers are in no ISR of the topic."""
+
+        async def out() -> bool:
+            partitions = (await self.described()).partitions
+            return not any(set(brokers) & set(each.isr) for each in partitions)
+
+        await self.until(out, f"brokers {list(brokers)} have left every ISR")
+
+    async def leads_nothing(self, broker: int) -> None:
+        """Wait until other brokers lead all partitions."""
+
+        async def taken_over() -> bool:
+            leaders = [each.leader for each in (await self.described()).partitions]
+            return None not in leaders and broker not in leaders
+
+        await self.until(taken_over, f"other brokers lead what broker {broker} led")
+
+    async def coordinator(self) -> int:
+        """The broker that coordinates the group."""
+        (group,) = await self._admin.describe_groups([self.group])
+        return group.coordinator.broker_id
+
+    async def group_shares(self, members: int) -> None:
+        """Wait until the group is stable and has so many members with partitions."""
+
+        async def stable() -> bool:
+            (group,) = await self._admin.describe_groups([self.group])
+            shares = [member for member in group.members if member.assignment]
+            return group.state == "Stable" and len(shares) == members
+
+        await self.until(stable, f"the group is stable and has {members} members")
+
+    async def _is_whole(self) -> bool:
+        """Asks the active controller: what a broker remembers may be old."""
+        brokers = self.cluster.broker_ids
+        cluster = await self._admin.describe_cluster()
+        if {each.broker_id for each in cluster.brokers if not each.fenced} != set(brokers):
+            return False
+        quorum = await self._admin.describe_quorum()
+        ends = [each.log_end_offset for each in quorum.voters]
+        if not all(end is not None and end >= quorum.high_watermark for end in ends):
+            return False
+        for node in (*brokers, *self.cluster.controller_ids):
+            if not await self.cluster.running(node):
+                return False
+        topic = await self.described()
+        return all(
+            each.leader is not None and not each.is_under_replicated for each in topic.partitions
+        )

@@ -1,0 +1,215 @@
+"""``stele drill``: failover drills on a cluster of their own, their reports and their proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.options import Json
+from cli.output import CommandError, did_you_mean, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from chaos.drills.drill import Drill
+    from chaos.drills.history import History
+    from chaos.drills.verdict import Verdict
+
+app = typer.Typer(
+    help="Failover drills: a workload, a fault, the recovery, a verdict.", no_args_is_help=True
+)
+
+DEFAULT_DIRECTORY = Path("drill-results")
+Directory = Annotated[Path, typer.Option("--dir", help="Where histories and reports go.")]
+All = Annotated[bool, typer.Option("--all", help="Every drill, one after the other.")]
+Seed = Annotated[int, typer.Option("--seed", help="Chooses victims where there is a choice.")]
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="See drill list.")]
+
+
+@app.command("list")
+def list_drills(as_json: Json = False) -> None:
+    """Show all drills, with what they do and their negative controls."""
+    from chaos.drills.registry import DRILLS
+
+    if as_json:
+        print_json(
+            [
+                {"name": each.name, "what": each.what, "control": _control_of(each)}
+                for each in DRILLS
+            ]
+        )
+        return
+    rows = [(each.name, each.what, _control_of(each)) for each in DRILLS]
+    print_table(("DRILL", "WHAT", "NEGATIVE CONTROL"), rows)
+
+
+def _control_of(drill: Drill) -> str:
+    return drill.control.what if drill.control else "faults planted in its history"
+
+
+@app.command("run")
+def run(
+    names: Names = None,
+    everything: All = False,
+    times: Annotated[int, typer.Option("--times", min=1, help="So often each.")] = 1,
+    seed: Seed = 1,
+    directory: Directory = DEFAULT_DIRECTORY,
+    as_json: Json = False,
+) -> int:
+    """Run drills, each on a new cluster of processes. Exit status 1: one of them was red."""
+    from chaos.drills.campaign import PAGE_FILE, perform, processes
+
+    chosen = _chosen(names, everything)
+
+    async def all_of_them() -> list[tuple[str, History, Verdict]]:
+        done = []
+        for drill in chosen:
+            for number in range(times):
+                name = drill.name if times == 1 else f"{drill.name}-{number + 1}"
+                note(f"stele: {name}: {drill.what}")
+                outcome = await perform(drill, directory / name, seed + number, processes)
+                done.append((name, outcome.history, outcome.verdict))
+                _tell(name, outcome.verdict, directory / name / PAGE_FILE)
+        return done
+
+    return _summary(_run(all_of_them), as_json)
+
+
+@app.command("report")
+def report(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> int:
+    """Judge the recorded histories anew, write their reports again, show all in one table."""
+    from chaos.drills.campaign import recorded, write_reports
+
+    found = recorded(directory)
+    if not found:
+        raise CommandError(f"there is no history below {directory}: run stele drill run first")
+    for place, history, verdict in found:
+        write_reports(history, verdict, place)
+    rows = [(place.name, history, verdict) for place, history, verdict in found]
+    return _summary(rows, as_json)
+
+
+@app.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(metavar="HISTORY", help="A history.jsonl.")],
+    as_json: Json = False,
+) -> int:
+    """Derive the verdict from a history alone. Exit status 1: it is red."""
+    from chaos.drills.history import read_history
+    from chaos.drills.report import as_json as json_of
+    from chaos.drills.verdict import judge
+
+    history = read_history(file)
+    verdict = judge(history)
+    if as_json:
+        print_json(json_of(history, verdict))
+    else:
+        rows = [("ok" if each.holds else "NO", each.name, each.told) for each in verdict.checks]
+        print_table(("", "CHECK", "SEEN"), rows)
+        print(f"{history.header.drill}: {_word(verdict)}")
+    return 0 if verdict.green else 1
+
+
+@app.command("self-test")
+def self_test(
+    names: Names = None,
+    everything: All = False,
+    seed: Seed = 1,
+    directory: Directory = DEFAULT_DIRECTORY,
+    as_json: Json = False,
+) -> int:
+    """Run the negative controls, which must turn red. Exit status 1: one of them did not."""
+    from chaos.drills.campaign import processes, prove
+
+    chosen = _chosen(names, everything)
+
+    async def all_of_them() -> list[tuple[str, bool, str]]:
+        done = []
+        for drill in chosen:
+            note(f"stele: {drill.name}: {_control_of(drill)}")
+            holds, told = await prove(drill, directory / f"{drill.name}-control", seed, processes)
+            note(f"stele: {drill.name}: {'proven' if holds else 'NOT PROVEN'}: {told}")
+            done.append((drill.name, holds, told))
+        return done
+
+    done = _run(all_of_them)
+    if as_json:
+        print_json([{"drill": name, "proven": holds, "seen": told} for name, holds, told in done])
+    else:
+        rows = [(name, "proven" if holds else "NOT PROVEN", told) for name, holds, told in done]
+        print_table(("DRILL", "CONTROL", "SEEN"), rows)
+    return 0 if all(holds for _, holds, _ in done) else 1
+
+
+# ------------------------------------------------------------------------------------ parts
+
+
+def _chosen(names: list[str] | None, everything: bool) -> list[Drill]:
+    """Raises CommandError."""
+    from chaos.drills.registry import by_name
+
+    known = by_name()
+    if everything:
+        if names:
+            raise CommandError("give names of drills or --all, not both")
+        return list(known.values())
+    if not names:
+        raise CommandError("which drill? Name some, or give --all; stele drill list shows them")
+    for name in names:
+        if name not in known:
+            raise CommandError(f"there is no drill {name!r}.{did_you_mean(name, known)}")
+    return [known[name] for name in names]
+
+
+def _run(doing: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:
+    """Run it on a loop of its own. A signal ends it in good order: clusters are stopped."""
+    import asyncio
+    import logging
+
+    from cli.interruption import terminable
+
+    # What clients log of a fault is in the history.
+    logging.getLogger("stele").setLevel(logging.CRITICAL)
+    with terminable():
+        return asyncio.run(doing())
+
+
+def _tell(name: str, verdict: Verdict, page: Path) -> None:
+    note(f"stele: {name}: {_word(verdict)}, {page}")
+    for broken in verdict.broken:
+        note(f"stele: {name}: not so: {broken.name} ({broken.told})")
+
+
+def _summary(done: list[tuple[str, History, Verdict]], as_json: bool) -> int:
+    from chaos.drills.report import as_json as json_of
+
+    if as_json:
+        print_json([json_of(history, verdict) for _, history, verdict in done])
+    else:
+        columns = ("DRILL", "VERDICT", "ACKED", "LOST", "TWICE", "WRITE OUTAGE", "READ OUTAGE")
+        more = ("DETECTED", "RECOVERED", "ELECTIONS")
+        print_table((*columns, *more), [_row(name, verdict) for name, _, verdict in done])
+    return 0 if all(verdict.green for _, _, verdict in done) else 1
+
+
+def _row(name: str, verdict: Verdict) -> tuple[object, ...]:
+    from chaos.drills.report import longest, seconds
+
+    found, times = verdict.findings, verdict.times
+    return (
+        name,
+        _word(verdict),
+        found.acknowledged,
+        len(found.lost),
+        len(found.duplicated),
+        seconds(longest(times.writes)),
+        seconds(longest(times.reads)),
+        seconds(times.detected_ms),
+        seconds(times.recovered_ms),
+        times.elections + times.quorum_elections,
+    )
+
+
+def _word(verdict: Verdict) -> str:
+    return "green" if verdict.green else "RED"

@@ -1,0 +1,43 @@
+"""Drills on real processes: one that must be green, and its proof that it can be red."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from chaos.drills.history import read_history, write_history
+from chaos.drills.planted import lose_one, plant_all
+from cli.main import run
+
+pytestmark = pytest.mark.processes
+
+
+def test_a_killed_leader_loses_nothing_and_everything_planted_is_found(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["drill", "run", "leader-killed", "--dir", str(tmp_path), "--json"]) == 0
+    (told,) = json.loads(capsys.readouterr().out)
+    assert told["green"]
+    assert told["acknowledged"] > 100
+    assert told["times"]["elections"] >= 1
+    place = tmp_path / "leader-killed"
+    assert {each.name for each in place.iterdir()} == {
+        "history.jsonl", "report.md", "report.json", "report.html",
+    }  # fmt: skip
+    assert run(["drill", "check", str(place / "history.jsonl")]) == 0
+
+    history = read_history(place / "history.jsonl")
+    caught, missed = plant_all(history)
+    assert missed == []
+    assert {"lose_one", "lose_the_end", "write_twice", "swap_two"} <= set(caught)
+    lossy = lose_one(history)
+    assert lossy is not None
+    (tmp_path / "lossy").mkdir()
+    write_history(lossy, tmp_path / "lossy" / "history.jsonl")
+    assert run(["drill", "check", str(tmp_path / "lossy" / "history.jsonl")]) == 1
+
+    assert run(["drill", "report", "--dir", str(tmp_path)]) == 1
+    rows = capsys.readouterr().out.splitlines()[-2:]
+    assert [row.split()[:2] for row in rows] == [["leader-killed", "green"], ["lossy", "RED"]]
