@@ -48,6 +48,7 @@ from broker.api import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    txn_offset_commit,
     unregister_broker,
     update_features,
 )
@@ -92,6 +93,7 @@ SERVED = (
     delete_records.SERVED,
     init_producer_id.SERVED,
     offset_for_leader_epoch.SERVED,
+    txn_offset_commit.SERVED,
     describe_configs.SERVED,
     alter_configs.SERVED,
     describe_log_dirs.SERVED,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from broker.coordinator.group.types import (
     FetchedOffset,
@@ -18,18 +19,28 @@ from broker.coordinator.group.types import (
     OffsetToDelete,
     TopicToFetch,
 )
-from broker.coordinator.step import STEP_BYTES
+from broker.coordinator.step import STEP_BYTES, Transaction
 from broker.service.context import BrokerContext
 from broker.service.groups import ask
 from broker.service.topics import NO_TOPIC_ID, Topics
 from metadata.topics import Topic
-from runtime.authorization.authorizer import Operation
+from runtime.authorization.authorizer import (
+    Operation,
+    group_resource,
+    refusal,
+    transactional_id_resource,
+)
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from storage.turns import in_slices
 
 _KEY_BYTES: Final = 10
 """What the key of an offset's record has besides the names of group and topic."""
+
+_VALUE_BYTES: Final = 42
+"""What the value of an offset's record has besides the metadata."""
+
+T = TypeVar("T")
 
 
 class AskedTopic(NamedTuple):
@@ -56,25 +67,69 @@ async def commit(
     caller: Caller,
     request: OffsetCommitRequest,
     offsets: Iterable[OffsetToCommit],
+    transaction: Transaction | None = None,
 ) -> list[ErrorCode]:
     """What became of each of ``offsets``, in their order. ``request`` says who commits; its own
     offsets are not looked at. An offset names its topic by id, or by name where the id is zeros.
+    With a transaction, the offsets count when it is committed.
 
-    Raises ApiError as ``ask`` does.
+    Raises ApiError as ``ask`` does, and TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
     """
+    if transaction is not None:
+        resource = transactional_id_resource(transaction.transactional_id)
+        why = refusal(context.authorizer, caller, Operation.WRITE, resource)
+        group = group_resource(request.group_id)
+        why = why or refusal(context.authorizer, caller, Operation.READ, group)
+        if why is not None:
+            raise why
+        request = replace(request, producer=transaction.producer)
     topics = Topics(context, caller, Operation.READ)
     items = await in_slices(lambda each: _committable(topics, each), offsets)
-    allowed = tuple(each for each in items if isinstance(each, OffsetToCommit))
-    commits = replace(request, offsets=allowed)
-    answer: OffsetCommitAnswer = await ask(
-        context,
-        caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.commit_offsets(commits, waiter, now),
-    )
-    decided = iter(answer.errors)
+    allowed = [each for each in items if isinstance(each, OffsetToCommit)]
+    if transaction is not None and not allowed:
+        return [each for each in items if isinstance(each, ErrorCode)]  # it gets no partition
+    decided = iter(await _commit(context, caller, request, allowed, transaction))
     return [next(decided) if isinstance(each, OffsetToCommit) else each for each in items]
+
+
+async def _commit(
+    context: BrokerContext,
+    caller: Caller,
+    request: OffsetCommitRequest,
+    offsets: Sequence[OffsetToCommit],
+    transaction: Transaction | None,
+) -> list[ErrorCode]:
+    """Many offsets are committed in parts, so that no turn of the loop is long. Each part is
+    committed as a whole or not at all."""
+
+    async def one(part: tuple[OffsetToCommit, ...]) -> Sequence[ErrorCode] | ApiError:
+        commits = replace(request, offsets=part)
+        try:
+            answer: OffsetCommitAnswer = await ask(
+                context,
+                caller,
+                Operation.READ,
+                request.group_id,
+                lambda machine, waiter, now: machine.commit_offsets(commits, waiter, now),
+                transaction,
+            )
+        except ApiError as refused:
+            return refused
+        return answer.errors
+
+    parts = list(_in_parts(offsets, lambda each: _size_bound(request.group_id, each)))
+    # The first part of a transaction makes the partition part of it, and the others need not ask.
+    first = 0 if transaction is None else 1
+    answers = [await one(each) for each in parts[:first]]
+    answers += await asyncio.gather(*map(one, parts[first:]))
+    refusals = [each for each in answers if isinstance(each, ApiError)]
+    if len(refusals) == len(parts):
+        raise refusals[0]
+    return [
+        answer.code if isinstance(answer, ApiError) else answer[number]
+        for part, answer in zip(parts, answers, strict=True)
+        for number in range(len(part))
+    ]
 
 
 def _committable(topics: Topics, offset: OffsetToCommit) -> OffsetToCommit | ErrorCode:
@@ -129,7 +184,7 @@ async def fetch(
             each.name,
             each.topic_id,
             [
-                (next(offsets), ErrorCode.NONE)
+                _told(next(offsets))
                 if isinstance(what, TopicToFetch)
                 else (FetchedOffset(each.name, number), what)
                 for number in each.partitions
@@ -154,12 +209,16 @@ def _fetchable(topics: Topics, asked: AskedTopic) -> TopicToFetch | ErrorCode:
     )
 
 
+def _told(fetched: FetchedOffset) -> tuple[FetchedOffset, ErrorCode]:
+    return fetched, fetched.error
+
+
 def _by_topic(topics: Topics, offsets: Iterable[FetchedOffset]) -> list[ToldTopic]:
     found: dict[str, ToldTopic] = {}
     for each in offsets:
         if topics.may(each.topic):
             told = found.setdefault(each.topic, ToldTopic(each.topic, each.topic_id, []))
-            told.partitions.append((each, ErrorCode.NONE))
+            told.partitions.append(_told(each))
     return list(found.values())
 
 
@@ -176,7 +235,7 @@ async def delete(
     known = [each for each, what in zip(offsets, found, strict=True) if isinstance(what, Topic)]
     errors = [
         error
-        for some in _in_steps(group_id, known)
+        for some in _in_parts(known, lambda each: _size_bound(group_id, each))
         for error in await _delete(context, caller, OffsetDeleteRequest(group_id, some))
     ]
     decided = iter(errors)
@@ -198,17 +257,23 @@ async def _delete(
     return answer.errors
 
 
-def _in_steps(
-    group_id: str, offsets: Sequence[OffsetToDelete]
-) -> Iterator[tuple[OffsetToDelete, ...]]:
-    """The offsets in parts whose tombstones fit into one step; one part if there are none."""
-    some: list[OffsetToDelete] = []
+def _in_parts(items: Sequence[T], size_of: Callable[[T], int]) -> Iterator[tuple[T, ...]]:
+    """The items in parts whose records fit into one step; one part if there are none."""
+    some: list[T] = []
     size = 0
-    for each in offsets:
+    for each in items:
         some.append(each)
-        size += len(group_id.encode()) + len(each.topic) + _KEY_BYTES
+        size += size_of(each)
         if size >= STEP_BYTES:
             yield tuple(some)
             some, size = [], 0
-    if some or not offsets:
+    if some or not items:
         yield tuple(some)
+
+
+def _size_bound(group_id: str, offset: OffsetToCommit | OffsetToDelete) -> int:
+    """About the bytes of an offset's record."""
+    size = len(group_id) + len(offset.topic) + _KEY_BYTES
+    if isinstance(offset, OffsetToCommit):
+        size += len(offset.metadata) + _VALUE_BYTES
+    return size

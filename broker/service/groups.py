@@ -26,7 +26,7 @@ from broker.coordinator.group.types import (
     SyncAnswer,
     SyncRequest,
 )
-from broker.coordinator.step import Now, Step, Waiter
+from broker.coordinator.step import Now, Step, Transaction, Waiter
 from broker.service import group_regexes
 from broker.service.context import BrokerContext
 from broker.service.internal_topics import group_topic, made
@@ -103,12 +103,18 @@ class Coordinators:
 
 
 async def ask(
-    context: BrokerContext, caller: Caller, operation: Operation, group_id: str, event: Event
+    context: BrokerContext,
+    caller: Caller,
+    operation: Operation,
+    group_id: str,
+    event: Event,
+    transaction: Transaction | None = None,
 ) -> Any:
-    """What the group's coordinator, if it is here, answers to an event.
+    """What the group's coordinator, if it is here, answers to an event, whose records may be part
+    of a transaction.
 
     Raises ApiError GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
-    COORDINATOR_NOT_AVAILABLE.
+    COORDINATOR_NOT_AVAILABLE; with a transaction also what ``TransactionVerifier`` says.
     """
     why = refusal(context.authorizer, caller, operation, group_resource(group_id))
     if why is not None:
@@ -116,12 +122,22 @@ async def ask(
     topic = context.image().topic(GROUP_TOPIC)
     if topic is None:
         raise ApiError(ErrorCode.NOT_COORDINATOR)
-    return await _ask(context, coordinating_partition(group_id, len(topic.partitions)), event)
+    number = coordinating_partition(group_id, len(topic.partitions))
+    return await _ask(context, number, event, transaction)
 
 
-async def _ask(context: BrokerContext, number: int, event: Event) -> Any:
+async def _ask(
+    context: BrokerContext, number: int, event: Event, transaction: Transaction | None = None
+) -> Any:
     answer = Answer()
-    context.groups.submit(number, lambda machine, now: event(machine, answer, now), answer)
+
+    def decide(machine: GroupMachine, now: Now) -> Step:
+        return event(machine, answer, now)
+
+    if transaction is None:
+        context.groups.submit(number, decide, answer)
+    else:
+        context.groups.submit_in_transaction(number, transaction, decide, answer)
     return await answer.future
 
 

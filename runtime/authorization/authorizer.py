@@ -107,6 +107,10 @@ def group_resource(group_id: str) -> Resource:
     return Resource(ResourceType.GROUP, group_id)
 
 
+def transactional_id_resource(transactional_id: str) -> Resource:
+    return Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
 def config_resource(resource_type: int, name: str) -> Resource:
     """Whose permission a configuration takes: those of brokers take the cluster's."""
     if resource_type == ConfigResourceType.TOPIC:

@@ -555,9 +555,11 @@ async def edges_with_many_offsets() -> Edges:
 
 def test_a_commit_that_no_batch_holds_is_refused() -> None:
     async def main() -> None:
-        client = (await edges_with_many_offsets()).client()
+        edges = await edges_with_many_offsets()
+        (log,) = edges.replicas.hosted_logs.values()
+        log.max_batch_bytes = 4 * 1024  # less than a part of the request
         request = commit_of("", -1, *((LONG, each, 2) for each in range(PARTITIONS)))
-        answer = await client.call(offset_commit.API, 9, request)
+        answer = await edges.client().call(offset_commit.API, 9, request)
         errors = {each.error_code for topic in answer.topics for each in topic.partitions}
         assert errors == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
 

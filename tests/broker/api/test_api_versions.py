@@ -82,7 +82,7 @@ RANGES = {
 
 ABSENT = {
     **dict.fromkeys((17, 36), "SASL"),
-    **dict.fromkeys((24, 25, 26, 28, 65, 66), "transactions"),
+    **dict.fromkeys((24, 25, 26, 65, 66), "transactions"),
     **dict.fromkeys((29, 30, 31), "access control"),
     34: "moves between the directories of a broker",
     **dict.fromkeys((48, 49), "quotas"),

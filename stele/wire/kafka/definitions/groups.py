@@ -25,6 +25,30 @@ response
       partition_index int32
       error_code int16
 
+api 28 TxnOffsetCommit 0-5 flexible 3+
+request
+  transactional_id string
+  group_id string
+  producer_id int64
+  producer_epoch int16
+  generation_id int32 @3+ =-1
+  member_id string @3+
+  group_instance_id string? @3+
+  topics [TxnOffsetCommitRequestTopic]
+    name string
+    partitions [TxnOffsetCommitRequestPartition]
+      partition_index int32
+      committed_offset int64
+      committed_leader_epoch int32 @2+ =-1
+      committed_metadata string?
+response
+  throttle_time_ms int32
+  topics [TxnOffsetCommitResponseTopic]
+    name string
+    partitions [TxnOffsetCommitResponsePartition]
+      partition_index int32
+      error_code int16
+
 api 9 OffsetFetch 1-10 flexible 6+
 request
   group_id string @1-7
