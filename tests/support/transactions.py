@@ -83,14 +83,20 @@ class TransactionBench:
                 waiter.refuse(self.refusal)
             return
         for record in step.records:
-            self.log.append(record)
-            self.machine.replay(len(self.log) - 1, record, self.now)
+            self.append(record)
         for reply in step.replies:
             after = len(self.log) if step.records else reply.after
             self._waiting.append(reply._replace(after=after))
         self._answer()
         if self.commits_at_once:
             self.commit()
+
+    def append(self, record: KeyValue) -> None:
+        self.log.append(record)
+        self.machine.replay(len(self.log) - 1, record, self.now)
+
+    def new_producer_id(self) -> int:
+        return next(self._producer_ids)
 
     def commit(self, high_watermark: int | None = None) -> None:
         self.high_watermark = len(self.log) if high_watermark is None else high_watermark
@@ -158,7 +164,7 @@ class TransactionBench:
         request = InitRequest(name, **({"transaction_timeout_ms": TIMEOUT_MS} | fields))
         answer = self.told(lambda machine, *rest: machine.init_producer_id(request, *rest))
         if answer is NEEDS_PRODUCER_ID:
-            request = replace(request, fresh_producer_id=next(self._producer_ids))
+            request = replace(request, fresh_producer_id=self.new_producer_id())
             answer = self.told(lambda machine, *rest: machine.init_producer_id(request, *rest))
         assert isinstance(answer, InitAnswer)
         return answer
@@ -181,7 +187,7 @@ class TransactionBench:
         request = EndRequest(ref, commit, **fields)
         answer = self.told(lambda machine, *rest: machine.end(request, *rest))
         if answer is NEEDS_PRODUCER_ID:
-            request = replace(request, fresh_producer_id=next(self._producer_ids))
+            request = replace(request, fresh_producer_id=self.new_producer_id())
             answer = self.told(lambda machine, *rest: machine.end(request, *rest))
         assert isinstance(answer, EndAnswer)
         return answer
