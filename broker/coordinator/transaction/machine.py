@@ -120,6 +120,12 @@ class TransactionMachine:
             self._counters.commits += value.state is TransactionState.COMPLETE_COMMIT
             self._counters.aborts += value.state is TransactionState.COMPLETE_ABORT
 
+    def replay_pending(self, offset: int, record: KeyValue, producer_id: int, now: Now) -> None:
+        raise ValueError("a record of a transaction, which a transaction coordinator never writes")
+
+    def end_transaction(self, offset: int, producer_id: int, *, commits: bool, now: Now) -> None:
+        """Nothing here is part of a transaction."""
+
     def _attend(self, entry: _Entry, now: Now) -> None:
         """See to it that what the coordinator does by itself is done in time."""
         entry.cancel()
@@ -234,29 +240,32 @@ class TransactionMachine:
 
     # ------------------------------------------------------------------------- producers
 
+    def value_of(self, transactional_id: str) -> RecordedTransaction | None:
+        """What its last record says, committed or not."""
+        entry = self._entries.get(transactional_id)
+        return None if entry is None else entry.value
+
     def init_producer_id(self, request: InitRequest, waiter: Waiter, now: Now) -> Step:
         """Answers an InitAnswer or NEEDS_PRODUCER_ID."""
         error = check(request, self._config)
         if error is not ErrorCode.NONE:
             return _say(waiter, InitAnswer(error))
-        entry = self._entries.get(request.transactional_id)
-        value = None if entry is None else entry.value
-        decision = initialize(value, request, self._transaction_version(), now.time_ms)
-        return self._decided(request.transactional_id, decision, waiter, now)
+        transactional_id = request.transactional_id
+        value, version = self.value_of(transactional_id), self._transaction_version()
+        decision = initialize(value, request, version, now.time_ms)
+        return self._decided(transactional_id, decision, waiter, now)
 
     def add_partitions(self, request: AddPartitionsRequest, waiter: Waiter, now: Now) -> Step:
         """Answers an AddPartitionsAnswer."""
-        decision = add(self._value(request.ref), request, now.time_ms)
-        return self._decided(request.ref.transactional_id, decision, waiter, now)
+        transactional_id = request.ref.transactional_id
+        decision = add(self.value_of(transactional_id), request, now.time_ms)
+        return self._decided(transactional_id, decision, waiter, now)
 
     def end(self, request: EndRequest, waiter: Waiter, now: Now) -> Step:
         """Answers an EndAnswer or NEEDS_PRODUCER_ID."""
-        decision = end(self._value(request.ref), request, now.time_ms)
-        return self._decided(request.ref.transactional_id, decision, waiter, now)
-
-    def _value(self, ref: TransactionRef) -> RecordedTransaction | None:
-        entry = self._entries.get(ref.transactional_id)
-        return None if entry is None else entry.value
+        transactional_id = request.ref.transactional_id
+        decision = end(self.value_of(transactional_id), request, now.time_ms)
+        return self._decided(transactional_id, decision, waiter, now)
 
     def _decided(self, transactional_id: str, decision: Decision, waiter: Waiter, now: Now) -> Step:
         value, version = decision.value, self._transaction_version()

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from broker.coordinator.transaction.types import TransactionRef
+from broker.coordinator.step import KeyValue, Now
+from broker.coordinator.transaction.records import (
+    RecordedTransaction,
+    transaction_record,
+    transaction_tombstone,
+)
+from broker.coordinator.transaction.types import (
+    NEEDS_PRODUCER_ID,
+    NO_TIMEOUT_MS,
+    AddPartitionsRequest,
+    DescribedTransaction,
+    EndRequest,
+    InitRequest,
+    TransactionRef,
+    TransactionState,
+)
 from stele.errors import ErrorCode
-from tests.support.transactions import FIRST_PRODUCER_ID, TransactionBench, partitions
+from tests.support.transactions import (
+    FIRST_PRODUCER_ID,
+    START_MS,
+    TIMEOUT_MS,
+    TransactionBench,
+    partitions,
+)
 
+_COMPLETE = TransactionState.COMPLETE_ABORT
 NONE = ErrorCode.NONE
 
 
@@ -74,3 +99,463 @@ def test_a_transaction_that_lasts_too_long_is_aborted(version: int) -> None:
         ErrorCode.INVALID_TXN_STATE if version == 2 else ErrorCode.PRODUCER_FENCED
     )
     assert bench.add(ref, "a0").error is ErrorCode.PRODUCER_FENCED
+
+
+# ------------------------------------------------------------------------------- requests
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"name": ""}, ErrorCode.INVALID_REQUEST),
+        ({"name": "t" * 32_001}, ErrorCode.INVALID_REQUEST),
+        ({"name": "é" * 16_001}, ErrorCode.INVALID_REQUEST),
+        ({"name": "t" * 32_000}, NONE),
+        ({"transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"transaction_timeout_ms": 1}, NONE),
+        ({"transaction_timeout_ms": 7_000}, NONE),
+        ({"transaction_timeout_ms": 7_001}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
+        ({"expected_producer_id": 5}, ErrorCode.INVALID_REQUEST),
+        ({"expected_producer_epoch": 5}, ErrorCode.INVALID_REQUEST),
+        ({"expected_producer_id": 5, "expected_producer_epoch": 0}, NONE),
+        ({"keep_prepared": True}, NONE),
+        ({"enable_two_phase_commit": True}, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+    ],
+)
+def test_requests_to_begin(fields: dict[str, Any], error: ErrorCode) -> None:
+    bench = TransactionBench(transaction_max_timeout_ms=7_000)
+    assert bench.init(**({"transaction_timeout_ms": 5_000} | fields)).error is error
+    assert bool(bench.log) is (error is NONE)
+
+
+def test_a_two_phase_commit_has_no_time_out_to_check() -> None:
+    bench = TransactionBench(transaction_two_phase_commit_enable=True)
+    assert bench.init(enable_two_phase_commit=True, transaction_timeout_ms=-5).error is NONE
+    assert bench.describe().timeout_ms == NO_TIMEOUT_MS
+
+
+def test_a_transactional_id_of_nothing() -> None:
+    bench = TransactionBench()
+    nobody = TransactionRef("", 0, 0)
+    assert bench.add(nobody, "a0").error is ErrorCode.INVALID_REQUEST
+    assert bench.end(nobody).error is ErrorCode.INVALID_REQUEST
+    assert bench.describe("").error is ErrorCode.INVALID_REQUEST
+
+
+def test_ids_below_zero_are_nobody() -> None:
+    """A producer id of -1 stands for none in records. It must not be taken for a client's."""
+    bench = TransactionBench()
+    bench.producer()
+    nobody = TransactionRef("t", -1, 32_766)
+    assert bench.end(nobody, commit=False).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    bench.end(TransactionRef("t", FIRST_PRODUCER_ID, 0), commit=False)
+    bench.append(transaction_record("t", RecordedTransaction(5, 0, 9, _COMPLETE, (), 0), 2))
+    assert bench.end(nobody, commit=False).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_a_transaction_of_too_many_partitions() -> None:
+    """The record that ends a transaction must fit into a batch."""
+    bench = TransactionBench()
+    ref = bench.producer()
+    names = [f"a{number}" for number in range(60_000)]
+    assert bench.add(ref, *names).error is NONE
+    more = bench.add(ref, *(f"b{number}" for number in range(3_000)))
+    assert more.error is ErrorCode.INVALID_REQUEST
+    assert set(more.by_partition) == {ErrorCode.INVALID_REQUEST}
+    assert bench.state().startswith("Ongoing 0:0 a0")
+
+
+def test_a_later_time_out_is_for_later_transactions() -> None:
+    bench = TransactionBench()
+    bench.producer(transaction_timeout_ms=5_000)
+    ref = bench.producer(transaction_timeout_ms=7_000)
+    assert bench.describe().timeout_ms == 7_000
+    bench.add(ref, "a0")
+    bench.pass_time(5_000)
+    assert bench.state() == "Ongoing 0:1 a0"
+
+
+# ------------------------------------------------------------------------------- answers
+
+
+def test_an_answer_waits_for_what_it_rests_on() -> None:
+    bench = TransactionBench()
+    ref = bench.producer()
+    bench.commits_at_once = False
+    request = AddPartitionsRequest(ref, partitions("a0"), client_version=2)
+    added = bench.ask(lambda machine, *rest: machine.add_partitions(request, *rest))
+    again = bench.ask(lambda machine, *rest: machine.add_partitions(request, *rest))
+    asking = replace(request, verify_only=True)
+    asked = bench.ask(lambda machine, *rest: machine.add_partitions(asking, *rest))
+    described = bench.ask(lambda machine, *rest: machine.describe("t", *rest))
+    wrong = AddPartitionsRequest(ref._replace(producer_epoch=7), partitions("a0"))
+    refused = bench.ask(lambda machine, *rest: machine.add_partitions(wrong, *rest))
+    for heard in (added, again, asked, described, refused):
+        assert heard.told == []
+    bench.commit()
+    for heard in (added, again, asked, described, refused):
+        assert len(heard.told) == 1
+
+
+def test_what_needs_a_producer_id_is_asked_for_at_once() -> None:
+    """Nothing rests on it: the request comes again."""
+    bench = TransactionBench()
+    bench.producer()
+    bench.commits_at_once = False
+    bench.append(transaction_record("t", RecordedTransaction(5, 32_766, 9, _COMPLETE, (), 0), 2))
+    request = InitRequest("t", 5_000)
+    heard = bench.ask(lambda machine, *rest: machine.init_producer_id(request, *rest))
+    assert heard.told == [NEEDS_PRODUCER_ID]
+
+
+def test_a_removed_id_is_told_of_when_that_is_committed() -> None:
+    bench = TransactionBench()
+    bench.producer()
+    bench.commits_at_once = False
+    bench.append(transaction_tombstone("t"))
+    heard = bench.ask(lambda machine, *rest: machine.describe("t", *rest))
+    assert heard.told == []
+    bench.commit()
+    assert heard.told[0].error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+# ------------------------------------------------------------------------------- markers
+
+
+def test_markers_are_asked_for_once_the_decision_is_committed() -> None:
+    bench = TransactionBench()
+    bench.writes_markers = False
+    refs = [bench.producer(name) for name in "tu"]
+    for ref in refs:
+        bench.add(ref, "a0")
+    bench.commits_at_once = False
+    request = EndRequest(refs[0], True, 2)
+    bench.ask(lambda machine, *rest: machine.end(request, *rest))
+    bench.ask(lambda machine, *rest: machine.end(replace(request, ref=refs[1]), *rest))
+    assert (bench.due, bench.calls) == ([], 0)
+    bench.commit(len(bench.log) - 2)
+    assert (bench.due, bench.calls) == ([], 0)
+    bench.machine.committed(len(bench.log) - 1)
+    assert bench.calls == 1
+    bench.machine.committed(len(bench.log))
+    assert bench.calls == 1  # nobody has taken the first ones yet
+    due = bench.machine.due_markers()
+    assert [each.ref.transactional_id for each in due] == ["t", "u"]
+    assert bench.machine.due_markers() == []
+
+
+def test_another_coordinator_asks_for_markers_in_the_order_of_decisions() -> None:
+    bench = TransactionBench()
+    bench.writes_markers = False
+    refs = [bench.producer(name) for name in "tuv"]
+    for ref in refs:
+        bench.add(ref, "a0")
+    for ref in reversed(refs):
+        bench.end(ref)
+    assert [each.ref.transactional_id for each in bench.due] == ["v", "u", "t"]
+    calls = bench.calls
+    bench.reload()
+    assert bench.calls == calls + 1
+    assert [each.ref.transactional_id for each in bench.due] == ["v", "u", "t"]
+
+
+def test_markers_that_nobody_asked_for_mean_nothing() -> None:
+    bench = TransactionBench()
+    bench.writes_markers = False
+    ref = bench.producer()
+    bench.add(ref, "a0")
+    written = partitions("a0")
+    bench.machine.markers_written(*ref, written, bench.now)  # it is open
+    bench.commits_at_once = False
+    request = EndRequest(ref, True, 2)
+    bench.ask(lambda machine, *rest: machine.end(request, *rest))
+    decided = after(ref, epochs=1)
+    bench.machine.markers_written(*decided, written, bench.now)  # the decision is not committed
+    bench.commits_at_once = True
+    bench.commit()
+    bench.machine.markers_written(*ref, written, bench.now)  # another epoch
+    bench.machine.markers_written("t", 7, decided.producer_epoch, written, bench.now)
+    bench.machine.markers_written("u", *decided[1:], written, bench.now)
+    bench.pass_time(0)
+    assert bench.state().startswith("PrepareCommit")
+    bench.machine.markers_written(*decided, written, bench.now)
+    bench.pass_time(0)
+    assert bench.state() == "CompleteCommit 0:1"
+    records = len(bench.log)
+    bench.machine.markers_written(*decided, written, bench.now)
+    bench.pass_time(0)
+    assert len(bench.log) == records
+
+
+def test_an_abort_without_partitions_of_another_server_is_completed() -> None:
+    """Our own coordinator completes it in the same batch."""
+    bench = TransactionBench()
+    state = TransactionState.PREPARE_ABORT
+    bench.append(transaction_record("t", RecordedTransaction(5, 1, 9, state, (), 0, 0), 2))
+    bench.reload()
+    assert bench.due == []
+    assert bench.state().startswith("CompleteAbort")
+
+
+# ------------------------------------------------------------------------------- time
+
+
+def test_nothing_is_due_without_transactions() -> None:
+    bench = TransactionBench()
+    assert bench.machine.deadline_ms == 3_600_000
+    ref = bench.producer()
+    assert bench.machine.deadline_ms == 3_600_000
+    bench.add(ref, "a0")
+    assert bench.machine.deadline_ms == TIMEOUT_MS
+    bench.writes_markers = False
+    bench.end(ref)
+    assert bench.machine.deadline_ms == 3_600_000
+
+
+def test_a_fresh_machine_waits_for_nothing_until_it_is_loaded() -> None:
+    bench = TransactionBench()
+    bench.add(bench.producer(), "a0")
+    machine = bench.fresh()
+    for offset, record in enumerate(bench.log):
+        machine.replay(offset, record, bench.now)
+    machine.committed(len(bench.log))
+    assert machine.deadline_ms is None
+    assert machine.tick(bench.now).records == []
+    machine.loaded(bench.now)
+    assert machine.deadline_ms == TIMEOUT_MS
+
+
+@pytest.mark.parametrize(("ahead_ms", "left_ms"), [(0, 5_000), (-9_999, 5_000), (2_000, 3_000)])
+def test_a_transaction_gets_no_more_than_its_time(ahead_ms: int, left_ms: int) -> None:
+    """The clock of the next coordinator may be behind, or ahead."""
+    bench = TransactionBench()
+    bench.add(bench.producer(transaction_timeout_ms=5_000), "a0")
+    bench.now = bench.now._replace(time_ms=bench.now.time_ms + ahead_ms)
+    bench.reload()
+    bench.pass_time(left_ms - 1)
+    assert bench.state() == "Ongoing 0:0 a0"
+    bench.pass_time(1)
+    assert bench.state() == "CompleteAbort 0:1"
+
+
+def test_a_clock_that_is_far_ahead_aborts_at_once() -> None:
+    bench = TransactionBench()
+    bench.add(bench.producer(transaction_timeout_ms=5_000), "a0")
+    bench.now = bench.now._replace(time_ms=bench.now.time_ms + 60_000)
+    bench.reload()
+    assert bench.state() == "CompleteAbort 0:1"
+
+
+@pytest.mark.parametrize(("most_ms", "passed_ms"), [(8_000, 8_000), (0, 0)])
+def test_a_bound_aborts_transactions_of_two_phase_commits(most_ms: int, passed_ms: int) -> None:
+    bench = TransactionBench(
+        transaction_two_phase_commit_enable=True, transaction_two_phase_commit_max_ms=most_ms
+    )
+    ref = bench.producer(enable_two_phase_commit=True)
+    bench.add(ref, "a0")
+    if passed_ms:
+        bench.pass_time(passed_ms - 1)
+        assert bench.state() == "Ongoing 0:0 a0"
+        assert bench.init(keep_prepared=True).error is NONE
+        bench.pass_time(1)
+    else:
+        bench.pass_time(0)
+    assert bench.state().startswith("CompleteAbort")
+
+
+# ------------------------------------------------------------------------------- expiry
+
+
+def test_ids_that_nobody_uses_are_forgotten() -> None:
+    bench = TransactionBench(
+        transactional_id_expiration_ms=10_000,
+        transaction_remove_expired_transaction_cleanup_interval_ms=1_000,
+    )
+    committing, aborting, open_one = (bench.producer(name) for name in "cao")
+    bench.producer("e")
+    for ref in (committing, aborting, open_one):
+        bench.add(ref, "a0")
+    bench.pass_time(1_000)
+    bench.end(committing)
+    bench.end(aborting, commit=False)
+    for _ in range(8):
+        bench.pass_time(1_000)
+    bench.pass_time(999)
+    assert len(bench.list().transactions) == 4
+    bench.pass_time(1)
+    assert [each[0] for each in bench.list().transactions] == ["c", "a", "o"]
+    assert bench.counters.expirations == 1
+    assert bench.log[-1] == transaction_tombstone("e")
+    assert bench.state("e") == "TRANSACTIONAL_ID_NOT_FOUND"
+    bench.pass_time(999)
+    assert len(bench.list().transactions) == 3
+    bench.pass_time(1)
+    assert [each[0] for each in bench.list().transactions] == ["o"]
+    bench.reload()
+    assert [each[0] for each in bench.list().transactions] == ["o"]
+    assert bench.counters.expirations == 3  # a load counts nothing
+    assert bench.init("e").producer_epoch == 0
+
+
+def test_a_decided_transaction_is_not_forgotten() -> None:
+    bench = TransactionBench(transactional_id_expiration_ms=10)
+    bench.writes_markers = False
+    ref = bench.producer()
+    bench.add(ref, "a0")
+    bench.end(ref)
+    bench.pass_time(3_600_000)
+    assert bench.state().startswith("PrepareCommit")
+
+
+def test_many_ids_are_forgotten_in_steps() -> None:
+    bench = TransactionBench(transactional_id_expiration_ms=10)
+    for number in range(1_200):
+        bench.producer(f"t{number}")
+    bench.writes_markers = False
+    bench.pass_time(3_599_999)
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 1)
+    sizes = []
+    while (deadline_ms := bench.machine.deadline_ms) is not None:
+        if deadline_ms > bench.now.monotonic_ms:
+            break
+        step = bench.machine.tick(bench.now)
+        sizes.append(len(step.records))
+        bench.take(step)
+    assert sizes == [500, 0, 500, 0, 200, 0]
+    assert bench.list().transactions == ()
+
+
+def test_long_ids_are_forgotten_in_small_batches() -> None:
+    bench = TransactionBench(transactional_id_expiration_ms=10)
+    for number in range(9):
+        bench.producer(f"{number}" * 8_000)
+    bench.pass_time(3_599_999)
+    bench.now = bench.now._replace(monotonic_ms=bench.now.monotonic_ms + 1)
+    assert len(bench.machine.tick(bench.now).records) == 3
+    bench.pass_time(0)
+    assert bench.list().transactions == ()
+
+
+def test_tombstones_that_are_refused_are_written_later() -> None:
+    bench = TransactionBench(transactional_id_expiration_ms=10)
+    bench.producer()
+    bench.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.pass_time(3_600_000)
+    bench.take(bench.machine.tick(bench.now))
+    assert bench.state() == "Empty 0:0"
+    bench.refusal = NONE
+    bench.pass_time(0)
+    assert bench.state() == "TRANSACTIONAL_ID_NOT_FOUND"
+    assert bench.machine.deadline_ms == 2 * 3_600_000
+
+
+def test_an_id_that_is_used_again_is_not_forgotten() -> None:
+    bench = TransactionBench(transactional_id_expiration_ms=3_600_000)
+    bench.producer("t")
+    bench.producer("u")
+    bench.pass_time(1)
+    bench.producer("t")
+    bench.pass_time(3_599_999)
+    assert [each[0] for each in bench.list().transactions] == ["t"]
+
+
+# ------------------------------------------------------------------------------- telling
+
+
+def test_describing() -> None:
+    bench = TransactionBench()
+    bench.producer()
+    assert bench.describe().start_time_ms == -1
+    bench.pass_time(5)
+    ref = TransactionRef("t", FIRST_PRODUCER_ID, 0)
+    bench.add(ref, "b1", "a0")
+    bench.pass_time(5)
+    bench.add(ref, "a2")
+    assert bench.describe() == DescribedTransaction(
+        NONE,
+        "t",
+        TransactionState.ONGOING,
+        TIMEOUT_MS,
+        START_MS + 5,
+        FIRST_PRODUCER_ID,
+        0,
+        partitions("a0", "a2", "b1"),
+    )
+    assert bench.describe("u").error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+
+def test_listing() -> None:
+    bench = TransactionBench()
+    bench.writes_markers = False
+    names = "abcd"
+    refs = [bench.producer(name) for name in names]
+    for ref in refs[1:]:
+        bench.add(ref, "a0")
+    bench.pass_time(100)
+    bench.end(refs[2])
+    bench.end(refs[3], commit=False)
+    bench.write_markers()
+    bench.add(refs[3]._replace(producer_epoch=1), "a0")
+    bench.end(refs[3]._replace(producer_epoch=1))
+
+    def listed(**fields: Any) -> str:
+        return "".join(each.transactional_id for each in bench.list(**fields).transactions)
+
+    assert listed() == "abcd"
+    assert bench.list().transactions[1] == ("b", FIRST_PRODUCER_ID + 1, TransactionState.ONGOING)
+    assert listed(states=("Ongoing",)) == "b"
+    assert listed(states=("Ongoing", "CompleteCommit")) == "bc"
+    assert listed(states=("ongoing",)) == ""
+    assert bench.list(states=("ongoing", "Empty")).unknown_states == ("ongoing",)
+    assert listed(states=("ongoing", "Empty")) == "a"
+    assert listed(producer_ids=(FIRST_PRODUCER_ID, FIRST_PRODUCER_ID + 3, 7)) == "ad"
+    assert listed(duration_ms=0) == "b"
+    bench.pass_time(1)
+    assert listed(duration_ms=0) == "bd"
+    assert listed(duration_ms=100) == "b"
+    assert listed(duration_ms=101) == ""
+    assert listed(matches="bd".__contains__) == "bd"
+    assert listed(matches="bd".__contains__, states=("Ongoing",)) == "b"
+    assert bench.machine.transactions_by_state() == {
+        TransactionState.EMPTY: 1,
+        TransactionState.ONGOING: 1,
+        TransactionState.COMPLETE_COMMIT: 1,
+        TransactionState.PREPARE_COMMIT: 1,
+    }
+
+
+def test_listing_does_not_wait_for_commits() -> None:
+    bench = TransactionBench()
+    bench.commits_at_once = False
+    request = InitRequest("t", TIMEOUT_MS, fresh_producer_id=5)
+    bench.ask(lambda machine, *rest: machine.init_producer_id(request, *rest))
+    assert len(bench.list().transactions) == 1
+
+
+def test_counting() -> None:
+    bench = TransactionBench()
+    ref = bench.producer()
+    for commit in (True, False, True):
+        bench.add(ref, "a0")
+        bench.end(ref, commit=commit)
+        ref = after(ref, epochs=1)
+    bench.reload()
+    counters = bench.counters
+    assert (counters.commits, counters.aborts, counters.expirations) == (2, 1, 0)
+
+
+# ------------------------------------------------------------------------------- damage
+
+
+def test_records_of_others_are_told() -> None:
+    machine = TransactionBench().machine
+    now = Now(0.0, 0)
+    with pytest.raises(ValueError, match="version 1"):
+        machine.replay(0, KeyValue(b"\0\1\0\1t", None), now)
+    with pytest.raises(ValueError, match="ends early"):
+        machine.replay(0, KeyValue(b"\0\0\0\1t", b"\0\0"), now)
+    with pytest.raises(ValueError, match="never writes"):
+        machine.replay_pending(0, KeyValue(b"\0\0\0\1t", None), 5, now)
+    machine.end_transaction(0, 5, commits=True, now=now)
+    assert machine.unloaded() == []
+    assert machine.value_of("t") is None
