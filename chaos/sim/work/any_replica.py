@@ -40,6 +40,8 @@ class AnyReplicaReader:
     brokers: Sequence[int]
     partitions: Sequence[Partition]
     deliver: Deliver
+    shown: Callable[[str, int, int], None]
+    """A broker has shown the records of a partition below an offset."""
     counts: Counter[str] = field(default_factory=Counter)
     _positions: dict[Partition, int] = field(default_factory=dict)
 
@@ -60,6 +62,8 @@ class AnyReplicaReader:
             return
         self.counts["reads from any replica"] += 1
         self.counts["records read from any replica"] += len(records)
+        if records:
+            self.shown(topic, partition, next_offset)
         for position, value in records:
             self.deliver(topic, partition, position, value)
         self._positions[place] = max(offset, next_offset)

@@ -16,6 +16,7 @@ from chaos.sim.laws.acknowledgements import Acknowledged
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.administration import Administration
@@ -188,6 +189,7 @@ class Workload:
                 sorted(cluster.brokers),
                 self.partitions,
                 lambda topic, number, offset, value: self._read((topic, number, offset), value),
+                cluster.invariants.law(MembersHaveEverything).shown,
             )
             for number in range(load.any_replica.readers)
         ]

@@ -13,6 +13,7 @@ from chaos.sim.runs.mutants.identity_catalogue import IDENTITY
 from chaos.sim.runs.mutants.isr_catalogue import ISR
 from chaos.sim.runs.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
+from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
 
 RAFT = [
     bug(
@@ -593,5 +594,6 @@ MUTANTS = [
     *GROUPS,
     *CONSUMERS,
     *CLEANER,
+    *NEARBY,
     *CLIENT,
 ]

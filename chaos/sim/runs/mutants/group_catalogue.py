@@ -19,6 +19,11 @@ def _bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -
     return Mutant(name, (Edit(path, function, old, new),), kinds=kinds)
 
 
+def _light_bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -> Mutant:
+    """The same. It shows under light load."""
+    return _bug(name, path, function, old, new, *kinds)._replace(light=True)
+
+
 GROUPS = [
     # Coordinators.
     _bug(
@@ -34,6 +39,13 @@ GROUPS = [
         "HostedPartition.records",
         "yield some",
         "yield some[:1]",
+    ),
+    _light_bug(
+        "coordinator: tell what it has loaded before it is committed",
+        _SHARD,
+        "Shard._is_all_committed",
+        "high_watermark >= self._loaded_end",
+        "True",
     ),
     # Groups.
     _bug(

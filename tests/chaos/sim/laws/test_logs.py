@@ -229,7 +229,7 @@ def test_a_producer_that_outlives_its_records_breaks_it_at_the_cut(
 def members(bench: LawBench) -> MembersHaveEverything:
     """Let the law see that four records of the partition are committed."""
     metadata = CommittedMetadata(bench.cluster)
-    return MembersHaveEverything(metadata, {PARTITION: 4})
+    return MembersHaveEverything(bench.cluster, metadata, {PARTITION: 4}, bench.report)
 
 
 @pytest.mark.parametrize(
@@ -259,6 +259,22 @@ def test_it_counts_what_is_on_disk(bench: LawBench, members: MembersHaveEverythi
     assert bench.broken(members)
     replica.log.sync_now()
     assert not bench.broken(members)
+
+
+def test_what_a_consumer_is_shown_is_on_the_disks_of_all_members(
+    bench: LawBench, members: MembersHaveEverything
+) -> None:
+    bench.commit(image(51, STATE))
+    for broker_id in (1, 2):
+        bench.replica(broker_id, batch(0), batch(2), state=STATE)
+    bench.replica(3, batch(0), state=STATE)
+    members.shown("t", 0, 2)
+    members.shown("another", 0, 4)
+    assert not bench.broken()
+    members.shown("t", 0, 4)
+    assert bench.broken() == [
+        "t-0: broker 3 is in the ISR (1, 2, 3) or eligible (), has 2 on disk, and 4 is committed"
+    ]
 
 
 def test_a_replica_may_know_of_a_change_before_the_controllers_are_seen_with_it(
