@@ -14,16 +14,21 @@ if TYPE_CHECKING:
     from stele.admin.admin import ConfigResource as ConfigResource
     from stele.admin.admin import NewTopic as NewTopic
     from stele.consumer.group.listener import RebalanceListener as RebalanceListener
-    from stele.consumer.group.requests import OffsetAndMetadata as OffsetAndMetadata
     from stele.errors import ApiError as ApiError
     from stele.errors import CommitFailedError as CommitFailedError
     from stele.errors import ErrorCode as ErrorCode
     from stele.errors import FencedInstanceError as FencedInstanceError
     from stele.errors import LogTruncationError as LogTruncationError
+    from stele.errors import ProducerFencedError as ProducerFencedError
     from stele.errors import SteleError as SteleError
+    from stele.errors import TransactionAbortableError as TransactionAbortableError
+    from stele.errors import TransactionOutcomeUnknownError as TransactionOutcomeUnknownError
     from stele.errors import UnreadableBatchError as UnreadableBatchError
     from stele.ids import TopicPartition as TopicPartition
+    from stele.producer.transactions import PreparedTransaction as PreparedTransaction
     from stele.records import ConsumerRecord as ConsumerRecord
+    from stele.records import GroupMetadata as GroupMetadata
+    from stele.records import OffsetAndMetadata as OffsetAndMetadata
     from stele.records import OffsetAndTimestamp as OffsetAndTimestamp
     from stele.records import RecordMetadata as RecordMetadata
     from stele.sync import Admin as Admin
@@ -45,15 +50,20 @@ _HOMES = {
     "Expiry": "stele.topic_view.view",
     "FencedInstanceError": "stele.errors",
     "LogTruncationError": "stele.errors",
+    "GroupMetadata": "stele.records",
     "NewTopic": "stele.admin.admin",
-    "OffsetAndMetadata": "stele.consumer.group.requests",
+    "OffsetAndMetadata": "stele.records",
     "OffsetAndTimestamp": "stele.records",
+    "PreparedTransaction": "stele.producer.transactions",
     "Producer": "stele.sync",
+    "ProducerFencedError": "stele.errors",
     "RebalanceListener": "stele.consumer.group.listener",
     "RecordMetadata": "stele.records",
     "SteleError": "stele.errors",
     "TopicPartition": "stele.ids",
     "TopicView": "stele.sync",
+    "TransactionAbortableError": "stele.errors",
+    "TransactionOutcomeUnknownError": "stele.errors",
     "UnreadableBatchError": "stele.errors",
 }
 

@@ -110,6 +110,15 @@ class ProducerConfig(ClientConfig):
     max_block_ms: int = 60_000
     """How long ``send`` waits for buffer space, or for the topic to be known."""
     buffer_memory: int = 32 * 1024 * 1024
+    transactional_id: str | None = None
+    """Records are written in transactions. One producer at a time uses the id: a new one fences the
+    one before, and aborts what that has not committed."""
+    transaction_timeout_ms: int = 60_000
+    """The coordinator aborts a transaction that is open for longer. At most the brokers'
+    ``transaction.max.timeout.ms``."""
+    transaction_two_phase_commit_enable: bool = False
+    """KIP-939: transactions can be prepared, have no time-out, and are ended by whoever holds what
+    ``prepare_transaction`` returned."""
 
     def __post_init__(self) -> None:
         ClientConfig.__post_init__(self)
@@ -128,6 +137,19 @@ class ProducerConfig(ClientConfig):
                 f"max_in_flight={self.max_in_flight} must be at most 5 with idempotence: "
                 "a broker remembers a producer's last five batches"
             )
+        self._check_transactions()
+
+    def _check_transactions(self) -> None:
+        _at_least(self, 1, "transaction_timeout_ms")
+        if self.transactional_id == "":
+            raise ConfigError("transactional_id='' must not be empty")
+        if self.transactional_id is not None and not self.idempotent:
+            raise ConfigError(
+                f"transactional_id={self.transactional_id!r} needs acks='all' and idempotence: "
+                "leave enable_idempotence and acks at their defaults"
+            )
+        if self.transaction_two_phase_commit_enable and self.transactional_id is None:
+            raise ConfigError("transaction_two_phase_commit_enable needs a transactional_id")
 
     @property
     def acks_number(self) -> int:
@@ -256,6 +278,9 @@ class ProducerOptions(ClientOptions, total=False):
     delivery_timeout_ms: int
     max_block_ms: int
     buffer_memory: int
+    transactional_id: str | None
+    transaction_timeout_ms: int
+    transaction_two_phase_commit_enable: bool
 
 
 class ConsumerOptions(ClientOptions, total=False):

@@ -249,6 +249,48 @@ class SequenceError(ApiError):
     """
 
 
+class TransactionStateError(SteleError):
+    """A call does not fit the state of the producer's transaction. Nothing was changed. The text
+    says what the state is and which call comes next."""
+
+
+class TransactionAbortableError(ApiError):
+    """The transaction cannot be committed, and must be aborted. After that the producer can begin
+    another one, with the same work. ``producer.transaction()`` has aborted it already."""
+
+
+class TransactionAbortedError(SteleError):
+    """A record was not written, or does not count, because its transaction was aborted."""
+
+
+class TransactionFatalError(ApiError):
+    """The producer can do nothing more with its transactional id. What it had not committed is
+    aborted, or will be."""
+
+
+class ProducerFencedError(TransactionFatalError):
+    """Another producer uses the transactional id by now, or the transaction was open for longer
+    than ``transaction_timeout_ms`` and was aborted."""
+
+
+class TransactionOutcomeUnknownError(OutcomeUnknownError):
+    """A commit had no answer in time. It may have taken effect, or may still do so.
+
+    While the producer lives, ``commit_transaction`` asks again. Afterwards
+    ``Admin.describe_transactions`` tells the transaction that the coordinator knows: if its
+    producer id is ``producer_id`` and its epoch is one above ``producer_epoch``, its state tells
+    the outcome.
+    """
+
+    def __init__(
+        self, message: str, transactional_id: str, producer_id: int, producer_epoch: int
+    ) -> None:
+        super().__init__(message)
+        self.transactional_id = transactional_id
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+
+
 class OffsetOutOfRangeError(ApiError):
     """A consumer's position is outside of the log, and ``auto_offset_reset`` is ``none``."""
 

@@ -1,4 +1,5 @@
-"""The records that consumers hand out, and the metadata that producers give back."""
+"""The records that consumers hand out, the metadata that producers give back, and the offsets that
+groups commit."""
 
 from __future__ import annotations
 
@@ -38,6 +39,26 @@ class ConsumerRecord(NamedTuple):
     value: bytes | None
     headers: Headers
     leader_epoch: int
+
+
+class OffsetAndMetadata(NamedTuple):
+    """A committed offset: that of the next record to read.
+
+    ``leader_epoch`` is that of the last record that was read; -1 if it is not known.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+
+
+class GroupMetadata(NamedTuple):
+    """As whom a consumer speaks to its group."""
+
+    group_id: str
+    generation_id: int  # -1: it is no member
+    member_id: str
+    group_instance_id: str | None
 
 
 class OffsetAndTimestamp(NamedTuple):

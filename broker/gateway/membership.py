@@ -9,10 +9,9 @@ from typing import Final, NamedTuple, Protocol
 from broker.gateway.refusals import Refusal, refusal_of
 from stele.aio import Consumer
 from stele.consumer.group.listener import RebalanceListener
-from stele.consumer.group.requests import OffsetAndMetadata
 from stele.errors import SteleError
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord
+from stele.records import ConsumerRecord, OffsetAndMetadata
 
 COMMITS_MAX: Final = 16
 """Commits of one stream that have no answer. Then no more of its messages are read."""

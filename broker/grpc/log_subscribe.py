@@ -12,10 +12,9 @@ from broker.gateway.subscribing import From, Grant, Reading, Start
 from broker.grpc.log_publish import describe
 from broker.grpc.messages import parse
 from stele.config import OffsetReset
-from stele.consumer.group.requests import OffsetAndMetadata
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord, TimestampType
+from stele.records import ConsumerRecord, OffsetAndMetadata, TimestampType
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError, Stream
 

@@ -12,16 +12,15 @@ from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
 from stele.consumer.assigned import AssignedPartitions
 from stele.consumer.group.coordinator import GrpcCoordinator
-from stele.consumer.group.group import ConsumerGroup, GroupMetadata
+from stele.consumer.group.group import ConsumerGroup
 from stele.consumer.group.listener import RebalanceListener
-from stele.consumer.group.requests import OffsetAndMetadata
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, RawBatch
 from stele.errors import ClosedError, ConfigError, UnreadableBatchError
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord, OffsetAndTimestamp
+from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 
 PartitionArgument = tuple[str, int]
 OffsetArgument = int | OffsetAndMetadata
@@ -329,6 +328,24 @@ class Consumer:
         """What the group has committed; None where that is nothing."""
         group = self._needed_group("committed")
         return await group.committed([TopicPartition(*each) for each in partitions])
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Whether it commits offsets in the background (``enable_auto_commit``)."""
+        return self._config.enable_auto_commit and self._group is not None
+
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where the application is, in each partition whose position is known: behind the last
+        record that was returned."""
+        return self._needed_group("consumed_offsets").consumed()
+
+    def seek_to_committed(self, *partitions: PartitionArgument) -> None:
+        """Go back to what the group has committed, to read again what did not count. Without
+        arguments: in all assigned partitions."""
+        self._needed_group("seek_to_committed")
+        for name in partitions or self.assignment():
+            self._position_of(*name).await_committed()
+        self._fetcher.announce()
 
     def group_metadata(self) -> GroupMetadata:
         return self._needed_group("group_metadata").metadata()

@@ -100,6 +100,12 @@ class PartitionPosition:
         self.offset = None
         self.reset_to = timestamp
 
+    def await_committed(self) -> None:
+        """Go to the group's committed offset as soon as it is known."""
+        self._start_over()
+        self.offset = None
+        self.awaits_committed = True
+
     @property
     def stopped_by(self) -> SteleError | None:
         return self.error or self.gone

@@ -79,7 +79,9 @@ class PendingBatch:
         self._timestamps_ms.append(timestamp_ms)
         self.record_count += 1
 
-    def encoded(self, entry: Entry[PendingBatch], compression: Compression) -> bytes:
+    def encoded(
+        self, entry: Entry[PendingBatch], compression: Compression, *, is_transactional: bool
+    ) -> bytes:
         """The bytes of the batch with the entry's producer id and sequence. It is compressed only
         once."""
         stamp = (*entry.identity, entry.sequence)
@@ -89,6 +91,7 @@ class PendingBatch:
                 producer_id=stamp[0],
                 producer_epoch=stamp[1],
                 base_sequence=stamp[2],
+                is_transactional=is_transactional,
             )
             self.builder = None
         elif stamp != self._stamped:

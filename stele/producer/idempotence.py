@@ -255,6 +255,19 @@ class Lane(Generic[B]):
         if self.numbered:
             self.identity = None
 
+    def abandon(self) -> list[B]:
+        """The transaction is given up: forget all batches, and their answers. Sequences that were
+        given to them are used no more."""
+        batches = [entry.batch for entry in self.window]
+        for entry in self.window:
+            entry.in_flight = False
+        if self.window:
+            self.identity = None
+        self.window = []
+        self.recovering = False
+        self.forgotten = None
+        return batches
+
     # ---------------------------------------------------------------------- giving up
 
     def _settle(self) -> list[Failed[B]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import lru_cache
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Protocol, Self, Unpack
 
 from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView, KnownTopic
@@ -16,15 +17,20 @@ from stele.errors import (
     ApiError,
     BufferFullError,
     ClosedError,
+    ConfigError,
     ErrorCode,
     SteleError,
+    TransactionAbortableError,
+    TransactionAbortedError,
 )
 from stele.ids import TopicPartition
 from stele.producer.accumulator import Accumulator, Delivery, PartitionQueue, PendingBatch
 from stele.producer.idempotence import Lane
 from stele.producer.partitioner import StickyPartitioner, partition_of
 from stele.producer.sender import Sender
-from stele.records import RecordMetadata
+from stele.producer.transactional import Transactional
+from stele.producer.transactions import PreparedTransaction, State
+from stele.records import GroupMetadata, OffsetAndMetadata, RecordMetadata
 from stele.wire.batch import Header
 
 log = logging.getLogger(__name__)
@@ -39,12 +45,30 @@ class TopicUnknownError(SteleError):
     first."""
 
 
+class Reader(Protocol):
+    """A consumer of a group, as far as a transaction needs it."""
+
+    @property
+    def commits_by_itself(self) -> bool: ...
+
+    def group_metadata(self) -> GroupMetadata: ...
+
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
+
+
 class Producer:
     """Writes records. Use it from one event loop. It starts by itself, but must be closed.
 
     >>> async with Producer("127.0.0.1:9092") as producer:
     ...     delivery = await producer.send("orders", b"value", key=b"key")
     ...     metadata = await delivery
+
+    With a transactional id all records are written in transactions:
+
+    >>> async with Producer("127.0.0.1:9092", transactional_id="orders-1") as producer:
+    ...     async with producer.transaction():
+    ...         await producer.send("orders", b"value")
+    ...         await producer.send("payments", b"value")
 
     Options and their defaults: :class:`stele.config.ProducerConfig`.
     """
@@ -69,6 +93,9 @@ class Producer:
         self._fatal: SteleError | None = None
         self._undelivered = 0  # records that failed since the last flush
         self._first_failure: SteleError | None = None
+        self._transactional: Transactional | None = None
+        if (transactional_id := self._config.transactional_id) is not None:
+            self._transactional = Transactional(self._config, self._view, transactional_id, self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -118,6 +145,7 @@ class Producer:
     ) -> None:
         """``send`` for the synchronous client. ``future`` may be of either kind."""
         self._check_open()
+        transaction = self._transaction_number()
         if self._view.topic(topic) is None:
             await self._wait_for_topic(topic)
         if type(value) is not bytes:
@@ -128,6 +156,8 @@ class Producer:
         size = self._accumulator.size_of(key, value, header_list)
         while not self._accumulator.has_room(size):
             await self._wait_for_room(size)
+        if transaction != self._transaction_number():
+            raise TransactionAbortedError("the transaction ended while the record waited for room")
         self._take(future, topic, value, key, header_list, timestamp_ms, partition, size)
 
     def send_nowait(
@@ -162,6 +192,7 @@ class Producer:
     ) -> None:
         """Put a record into a batch. There is room for it."""
         self._check_open()
+        self._transaction_number()
         view = self._view.topic(topic)
         if view is None or not view.partitions:
             raise TopicUnknownError(f"the partitions of topic {topic!r} are not known yet")
@@ -247,9 +278,149 @@ class Producer:
                 self._on_failed,
                 self._on_fatal,
                 self._on_drained,
+                self._transactional,
             )
             self._sender.start()
         return self._sender
+
+    def _transaction_number(self) -> int:
+        """Which transaction records are taken for. Raises an error if there is none."""
+        if self._transactional is None:
+            return 0
+        self._transactional.machine.check_may_send()
+        return self._transactional.machine.number
+
+    # --------------------------------------------------------------------- transactions
+
+    def _tx(self) -> Transactional:
+        self._check_open()
+        if self._transactional is None:
+            raise ConfigError("transactions need Producer(..., transactional_id='a-name')")
+        return self._transactional
+
+    async def init_transactions(self) -> None:
+        """Take the transactional id over: fence its earlier producer, and abort what that has not
+        committed. The first ``begin_transaction`` does it, too.
+
+        Raises TransactionFatalError, UnreachableError, ApiError after ``max_block_ms``.
+        """
+        await self._tx().init()
+
+    async def begin_transaction(self) -> None:
+        """Raises TransactionStateError unless the transaction before has ended, and as
+        ``init_transactions`` does."""
+        tx = self._tx()
+        await tx.begin()
+        self._first_failure, self._undelivered = None, 0
+
+    async def commit_transaction(self) -> None:
+        """Deliver everything, and commit it. When this returns, the decision is on disk; readers of
+        committed records see it a moment later.
+
+        Raises TransactionAbortableError if it cannot be committed (abort it then),
+        ProducerFencedError and other TransactionFatalErrors, TransactionOutcomeUnknownError if
+        there is no answer within ``max_block_ms``: a further call asks again.
+        """
+        await self._tx().commit()
+
+    async def abort_transaction(self) -> None:
+        """Records that are not delivered yet fail with TransactionAbortedError.
+
+        Raises TransactionStateError if there is none, or it may be committed already,
+        TransactionFatalError, UnreachableError (the coordinator aborts it after
+        ``transaction_timeout_ms``).
+        """
+        try:
+            await self._tx().abort()
+        finally:
+            self._first_failure, self._undelivered = None, 0
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Self]:
+        """Begin a transaction. It is committed at the end, and aborted if there is an exception
+        before.
+
+        A TransactionAbortableError at the commit means that it was aborted and may be tried again.
+        """
+        await self.begin_transaction()
+        try:
+            yield self
+            await self.commit_transaction()
+        except BaseException as error:
+            await self.abort_after(error)
+            raise
+
+    async def abort_after(self, error: BaseException) -> None:
+        """Abort the transaction in which this happened, unless it is being committed. Raises
+        nothing."""
+        tx = self._tx()
+        if tx.machine.question is not None or tx.machine.state not in (
+            State.IN_TRANSACTION,
+            State.ABORTABLE_ERROR,
+        ):
+            return  # it is being committed, prepared or has failed for good
+        try:
+            await self.abort_transaction()
+        except SteleError as problem:
+            error.add_note(f"the transaction was not aborted: {problem}")
+            log.error("the transaction was not aborted: %s", problem)
+
+    async def send_offsets(
+        self,
+        consumer: Reader,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
+        """Have the offsets of what the consumer has returned, or these, committed for its group
+        with the transaction (KIP-447).
+
+        Raises ConfigError for a consumer that commits by itself, TransactionAbortableError if the
+        group has gone on without it.
+        """
+        check_reader(consumer)
+        given = consumer.consumed_offsets() if offsets is None else offsets
+        await self.send_group_offsets(consumer.group_metadata(), given)
+
+    async def send_group_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """The same for a consumer of which only this is known."""
+        await self._tx().send_offsets(group, offsets)
+
+    async def prepare_transaction(self) -> PreparedTransaction:
+        """Deliver everything, and promise to send no more (KIP-939). Store the text of what it
+        returns, and then ``commit_transaction``, or ``complete_transaction`` in another process.
+
+        Raises as ``commit_transaction``.
+        """
+        return await self._tx().prepare()
+
+    async def complete_transaction(self, prepared: PreparedTransaction) -> bool:
+        """The first call of a producer that takes over after a failure: commit this transaction if
+        it is what the transactional id has prepared, and abort anything else that is open. Returns
+        whether there was an open transaction: False if it was ended before.
+
+        Raises as ``commit_transaction``.
+        """
+        return await self._tx().complete(prepared)
+
+    async def abort_prepared(self) -> bool:
+        """As ``complete_transaction`` for a transaction that is not to be committed."""
+        return await self._tx().complete(None)
+
+    def fail_transaction(self, cause: SteleError) -> None:
+        """The open transaction lacks a record, and must not be committed."""
+        if self._transactional is not None:
+            self._transactional.fail(cause, is_in_doubt=False)
+
+    async def deliver(self) -> None:
+        """Wait until everything sent before is delivered or has failed. Raises nothing of these."""
+        if self._sender is not None:
+            self._sender.wake()
+            await self._accumulator.flush()
+
+    def abandon(self, cause: SteleError) -> bool:
+        """Fail what is not delivered. Whether any of it was sent."""
+        return self._sender is not None and self._sender.abandon(cause)
 
     # ------------------------------------------------------------------ flush and close
 
@@ -281,6 +452,8 @@ class Producer:
         reasons = {
             TopicPartition(topic, -1): self._why_unknown(topic) for topic in self._topic_waits
         }
+        if self._transactional is not None and (waits_for := self._transactional.why()):
+            reasons[TopicPartition(f"transaction {self._config.transactional_id}", -1)] = waits_for
         if self._sender is not None:
             for name, queue in self._accumulator.active.items():
                 reasons[name] = self._sender.why(queue, now) + full
@@ -295,9 +468,7 @@ class Producer:
 
         Raises the first failure since the previous flush, once.
         """
-        if self._sender is not None:
-            self._sender.wake()
-            await self._accumulator.flush()
+        await self.deliver()
         self._raise_failures()
 
     async def close(self) -> None:
@@ -305,9 +476,19 @@ class Producer:
         if self._closed:
             return
         try:
-            await self.flush()
+            if self._transactional is not None and self._transactional.is_open:
+                await self._abort_at_close()
+            await self.deliver()
+            if self._transactional is None:  # transactions have told of their failures
+                self._raise_failures()
         finally:
             await self.abort()
+
+    async def _abort_at_close(self) -> None:
+        try:
+            await self.abort_transaction()
+        except SteleError as error:
+            log.warning("the open transaction is left to its time-out: %s", error)
 
     async def abort(self) -> None:
         """Release all resources at once. What is not delivered yet fails with ClosedError.
@@ -323,7 +504,10 @@ class Producer:
     # ----------------------------------------------------------------------- failures
 
     def _on_failed(self, batch: PendingBatch, cause: SteleError) -> None:
-        log.error("%d records for %s: %s", batch.record_count, batch.partition, cause)
+        level = logging.DEBUG if isinstance(cause, TransactionAbortedError) else logging.ERROR
+        log.log(level, "%d records for %s: %s", batch.record_count, batch.partition, cause)
+        if isinstance(cause, TransactionAbortedError | TransactionAbortableError):
+            return  # the transaction tells it
         self._undelivered += batch.record_count
         if self._first_failure is None:
             self._first_failure = cause
@@ -365,6 +549,15 @@ class Producer:
             raise ClosedError(f"the producer has failed: {self._fatal}") from self._fatal
         if self._closed:
             raise ClosedError("the producer is closed")
+
+
+def check_reader(consumer: Reader) -> None:
+    """Raises ConfigError if its offsets would be committed with or without the transaction."""
+    if consumer.commits_by_itself:
+        raise ConfigError(
+            "a consumer whose offsets are sent in a transaction must not commit by itself: "
+            "Consumer(..., enable_auto_commit=False)"
+        )
 
 
 def _bytes_or_none(data: object, what: str) -> bytes | None:

@@ -26,6 +26,7 @@ from stele.producer.accumulator import Accumulator, PartitionQueue, PendingBatch
 from stele.producer.idempotence import Entry, Failed
 from stele.producer.producer_ids import ProducerIds
 from stele.producer.reasons import Surroundings, why_waiting
+from stele.producer.transactional import Transactional
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
 
@@ -54,10 +55,24 @@ REFUSED_BEFORE_APPEND = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
         ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
         ErrorCode.POLICY_VIOLATION,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
     }
 )
 _TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
 _FENCED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
+_ENDS_TRANSACTION = frozenset(
+    {
+        *_FENCED,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.TRANSACTION_ABORTABLE,
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""Errors after which a transaction must be aborted. Its producer may go on."""
 _TOPIC_GONE = frozenset(
     {
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -98,7 +113,9 @@ class Sender:
         on_failed: Callable[[PendingBatch, SteleError], None],
         on_fatal: Callable[[SteleError], None],
         on_drained: Callable[[PendingBatch], None],
+        transactional: Transactional | None = None,
     ) -> None:
+        self._transactional = transactional
         self._config = config
         self._view = view
         self._clock = view.world.clock
@@ -181,6 +198,10 @@ class Sender:
     def _send_ready(self, now: float) -> float:
         """Send everything that may be sent now. Returns the time when there may be more."""
         next_at = now + LONGEST_PAUSE_S
+        if self._transactional is not None:
+            self._transactional.give_up_records()
+            if not self._transactional.machine.may_send:
+                return next_at
         while True:
             chosen: dict[int, list[tuple[PartitionQueue, Leader]]] = {}
             sizes: dict[int, int] = {}
@@ -240,7 +261,10 @@ class Sender:
                 return False
             if queue.topic_id:
                 lane.restart()
+                self._lose_topic(queue)
             queue.topic_id = topic.topic_id
+        if self._transactional is not None:
+            return self._join_transaction(queue, self._transactional)
         if not lane.needs_identity:
             return True
         if lane.any_in_flight:
@@ -248,6 +272,27 @@ class Sender:
         identity = self._producer_ids.newest
         if identity is None or identity == queue.last_identity:
             self._producer_ids.ask()
+            return False
+        lane.give(identity)
+        queue.last_identity = identity
+        return True
+
+    def _lose_topic(self, queue: PartitionQueue) -> None:
+        """Its topic was deleted and created again, and what was written to it is lost."""
+        tx = self._transactional
+        if tx is not None and queue.last_identity == tx.machine.identity:
+            name = queue.partition.topic
+            cause = SteleError(f"topic {name!r} was deleted during the transaction, and made anew")
+            tx.fail(cause, is_in_doubt=True)
+
+    def _join_transaction(self, queue: PartitionQueue, tx: Transactional) -> bool:
+        """Have the lane write as the producer of the present transaction."""
+        lane, identity = queue.lane, tx.machine.identity
+        if lane.identity == identity:
+            return True
+        if identity is None or lane.any_in_flight or not tx.machine.may_send:
+            return False
+        if queue.last_identity == identity:  # its sequences under this identity are not certain
             return False
         lane.give(identity)
         queue.last_identity = identity
@@ -263,6 +308,9 @@ class Sender:
         request = data_pb2.ProduceRequest(
             acks=self._config.acks_number, timeout_ms=self._config.request_timeout_ms
         )
+        if self._transactional is not None:
+            request.transactional_id = self._transactional.machine.transactional_id
+            self._transactional.machine.used()
         deadline = now + self._config.request_timeout_ms / 1000
         items = []
         for queue, leader in queues:
@@ -273,7 +321,11 @@ class Sender:
             items.append(Item(queue, entry, attempt, leader, queue.topic_id))
             part = request.partitions.add(
                 partition=queue.partition.partition,
-                records=entry.batch.encoded(entry, self._compression),
+                records=entry.batch.encoded(
+                    entry,
+                    self._compression,
+                    is_transactional=self._transactional is not None,
+                ),
             )
             if queue.topic_id:
                 part.topic_id = queue.topic_id
@@ -315,9 +367,11 @@ class Sender:
         reason = f"{name}: broker {item.leader.broker_id} answers {code.name}" + (
             f" ({answer.message})" if answer.message else ""
         )
-        if code in _FENCED:
+        if self._transactional is not None and self._ends_transaction(code, entry):
+            self._end_transaction(item, ApiError(code, f"{name}: {said}"))
+        elif code in _FENCED:
             raise SequenceError(code, f"{name}: another instance uses this producer id ({said})")
-        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+        elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
             self._note(lane.out_of_order(entry, f"{name}: {said}"))
             item.queue.retry.postpone(reason, self._clock.monotonic())
         elif code is ErrorCode.UNKNOWN_PRODUCER_ID:
@@ -329,6 +383,30 @@ class Sender:
         else:
             entry.maybe_written |= code not in REFUSED_BEFORE_APPEND
             self._note(lane.rejected(entry, ApiError(code, _advice(code, entry, str(name), said))))
+
+    def _ends_transaction(self, code: ErrorCode, entry: Entry[PendingBatch]) -> bool:
+        is_gap = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and entry.sent_as_head
+        return is_gap or code in _ENDS_TRANSACTION
+
+    def _end_transaction(self, item: Item, cause: ApiError) -> None:
+        """The next turn gives up the other batches of the transaction."""
+        item.entry.maybe_written = True
+        self._note(item.queue.lane.rejected(item.entry, cause))
+        if self._transactional is not None:
+            self._transactional.fail(cause, is_in_doubt=False)
+        self.wake()
+
+    def abandon(self, cause: SteleError) -> bool:
+        """Fail all batches of a transaction. Whether any of them had been sent."""
+        was_sent = False
+        for queue in list(self._accumulator.active.values()):
+            sent = queue.lane.abandon()
+            was_sent |= bool(sent)
+            batches = [*sent, *queue.waiting]
+            queue.waiting.clear()
+            for batch in batches:
+                self._fail(batch, cause)
+        return was_sent
 
     def _split(self, item: Item, reason: str) -> None:
         """Send a batch that is too large again, in halves."""
@@ -363,6 +441,9 @@ class Sender:
     def _note(self, failed: list[Failed[PendingBatch]]) -> None:
         for each in failed:
             self._fail(each.batch, each.cause)
+            if self._transactional is not None:
+                self._transactional.fail(each.cause, is_in_doubt=each.maybe_written)
+                self.wake()
 
     def _fail(self, batch: PendingBatch, cause: SteleError) -> None:
         batch.fail(cause)
@@ -395,7 +476,8 @@ class Sender:
                 self._note(lane.give_up(head, cause))
             while queue.waiting and self._delivery_deadline(queue.waiting[0]) <= now:
                 batch = queue.waiting.popleft()
-                self._fail(batch, self._timeout(queue, batch, maybe_written=False))
+                cause = self._timeout(queue, batch, maybe_written=False)
+                self._note([Failed(batch, cause, maybe_written=False)])
             if queue.waiting:
                 next_at = min(next_at, self._delivery_deadline(queue.waiting[0]))
         return next_at

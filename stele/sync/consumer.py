@@ -10,13 +10,11 @@ from typing import Self, Unpack
 
 from stele import aio
 from stele.config import ClientWorld, ConsumerOptions
-from stele.consumer.group.group import GroupMetadata
 from stele.consumer.group.listener import RebalanceListener
-from stele.consumer.group.requests import OffsetAndMetadata
 from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import RawBatch
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord, OffsetAndTimestamp
+from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 from stele.sync.calls_back import CallsBack
 
 
@@ -111,6 +109,20 @@ class Consumer(CallsBack):
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where that is nothing."""
         return self._run(self._consumer.committed(partitions))
+
+    @property
+    def commits_by_itself(self) -> bool:
+        return self._do(lambda: self._consumer.commits_by_itself)
+
+    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As ``stele.aio.Consumer.consumed_offsets``."""
+        self._put_back()
+        return self._do(self._consumer.consumed_offsets)
+
+    def seek_to_committed(self, *partitions: tuple[str, int]) -> None:
+        """As ``stele.aio.Consumer.seek_to_committed``."""
+        self._put_back()
+        self._do(lambda: self._consumer.seek_to_committed(*partitions))
 
     def group_metadata(self) -> GroupMetadata:
         return self._do(self._consumer.group_metadata)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Unpack, cast
+from typing import Any, Self, Unpack, cast
 
 from stele import aio
 from stele.config import ClientWorld, ProducerOptions
 from stele.errors import ClosedError, SteleError
 from stele.ids import TopicPartition
-from stele.producer.producer import HeadersArgument
+from stele.producer.producer import HeadersArgument, Reader, check_reader
+from stele.producer.transactions import PreparedTransaction
+from stele.records import GroupMetadata, OffsetAndMetadata
 from stele.sync.delivery import Delivery
 from stele.sync.face import Face
 
@@ -31,6 +35,13 @@ class Producer(Face):
     ...     delivery = producer.send("orders", b"value", key=b"key")
     ...     producer.flush()
     ...     print(delivery.result().offset)
+
+    With a transactional id all records are written in transactions:
+
+    >>> with Producer("127.0.0.1:9092", transactional_id="orders-1") as producer:
+    ...     with producer.transaction():
+    ...         producer.send("orders", b"value")
+    ...         producer.send("payments", b"value")
 
     Options and their defaults: :class:`stele.config.ProducerConfig`.
     """
@@ -135,18 +146,106 @@ class Producer(Face):
         Raises the first failure since the previous flush, once.
         """
         self._run(self._move_and_flush())
+        self._raise_refusal()
+
+    def _raise_refusal(self) -> None:
         refusal, self._refusal = self._refusal, None
         if refusal is not None:
             raise refusal
+
+    # --------------------------------------------------------------------- transactions
+
+    def init_transactions(self) -> None:
+        """Take the transactional id over: fence its earlier producer, and abort what that has not
+        committed. The first ``begin_transaction`` does it, too."""
+        self._run(self._producer.init_transactions())
+
+    def begin_transaction(self) -> None:
+        """As ``stele.aio.Producer.begin_transaction``."""
+        self._run(self._producer.begin_transaction())
+        self._refusal = None
+
+    def commit_transaction(self) -> None:
+        """As ``stele.aio.Producer.commit_transaction``. A record that ``send`` could not accept
+        makes the transaction abortable."""
+        self._run(self._move_all())
+        self._run(self._producer.commit_transaction())
+
+    def abort_transaction(self) -> None:
+        """As ``stele.aio.Producer.abort_transaction``."""
+        self._run(self._move_all())
+        self._run(self._producer.abort_transaction())
+
+    @contextmanager
+    def transaction(self) -> Iterator[Self]:
+        """Begin a transaction. It is committed at the end, and aborted if there is an exception
+        before.
+
+        >>> with producer.transaction():
+        ...     producer.send("orders", b"value")
+        ...     producer.send("payments", b"value")
+
+        A TransactionAbortableError at the commit means that it was aborted and may be tried again.
+        """
+        self.begin_transaction()
+        try:
+            yield self
+            self.commit_transaction()
+        except BaseException as error:
+            self._run(self._move_all())
+            self._run(self._producer.abort_after(error))
+            raise
+
+    def send_offsets(
+        self,
+        consumer: Reader,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
+    ) -> None:
+        """As ``stele.aio.Producer.send_offsets``, for a synchronous consumer."""
+        check_reader(consumer)
+        given = consumer.consumed_offsets() if offsets is None else offsets
+        self.send_group_offsets(consumer.group_metadata(), given)
+
+    def send_group_offsets(
+        self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> None:
+        """The same for a consumer of which only this is known."""
+        self._run(self._producer.send_group_offsets(group, offsets))
+
+    def prepare_transaction(self) -> PreparedTransaction:
+        """As ``stele.aio.Producer.prepare_transaction``."""
+        self._run(self._move_all())
+        return self._run(self._producer.prepare_transaction())
+
+    def complete_transaction(self, prepared: PreparedTransaction) -> bool:
+        """As ``stele.aio.Producer.complete_transaction``."""
+        return self._run(self._producer.complete_transaction(prepared))
+
+    def abort_prepared(self) -> bool:
+        """As ``stele.aio.Producer.abort_prepared``."""
+        return self._run(self._producer.abort_prepared())
+
+    async def _move_all(self) -> None:
+        await self._move()
+        refusal, self._refusal = self._refusal, None
+        if refusal is not None:
+            self._producer.fail_transaction(refusal)
+
+    # --------------------------------------------------------------------------- closing
 
     def close(self) -> None:
         """Deliver everything, then release all resources. Raises as ``flush`` does. Idempotent."""
         if not self._is_open:
             return
         try:
-            self.flush()
+            self._run(self._move_and_close())
+            self._raise_refusal()
         finally:
             self.abort()
+
+    async def _move_and_close(self) -> None:
+        await self._move()
+        await self._producer.close()
 
     def abort(self) -> None:
         """Release all resources at once. What is not delivered yet fails with ClosedError.

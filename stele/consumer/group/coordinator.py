@@ -14,7 +14,6 @@ from stele.consumer.group.requests import (
     CommittedOffset,
     JoinAnswer,
     JoinRequest,
-    OffsetAndMetadata,
     Standing,
     SyncAnswer,
     SyncRequest,
@@ -22,6 +21,7 @@ from stele.consumer.group.requests import (
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.ids import PartitionId, TopicPartition
+from stele.records import OffsetAndMetadata
 from stele.wire.v1 import groups_pb2 as pb
 from stele.world import RpcError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
@@ -21,22 +21,14 @@ from stele.consumer.group.membership import Membership, State
 from stele.consumer.group.offsets import GroupOffsets
 from stele.consumer.group.reconciling import ReconcilingMembership
 from stele.consumer.group.reconciling_member import ReconcilingMember
-from stele.consumer.group.requests import OffsetAndMetadata, Standing
+from stele.consumer.group.requests import Standing
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.errors import CommitFailedError, ErrorCode, SteleError
 from stele.ids import TopicPartition
+from stele.records import GroupMetadata, OffsetAndMetadata
 
 LAST_COMMIT_S: Final = 10.0
 """How long giving partitions up waits for their commit."""
-
-
-class GroupMetadata(NamedTuple):
-    """As whom a consumer speaks to its group."""
-
-    group_id: str
-    generation_id: int  # -1: it is no member
-    member_id: str
-    group_instance_id: str | None
 
 
 def _member(
@@ -245,6 +237,10 @@ class ConsumerGroup:
     def _standing(self) -> Standing:
         """As whom it commits. A consumer that is no member commits for a group without any."""
         return self._membership.standing if self.is_subscribed else Standing()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Where the application is in what it reads."""
+        return self._offsets.consumed(self._reader.positions)
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
         """What earlier polls returned, unless offsets are given.

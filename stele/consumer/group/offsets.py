@@ -11,7 +11,7 @@ from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.config import ConsumerConfig
 from stele.consumer.group.coordinator import Coordinator
-from stele.consumer.group.requests import CommittedOffset, OffsetAndMetadata, Standing
+from stele.consumer.group.requests import CommittedOffset, Standing
 from stele.consumer.positions import PartitionPosition
 from stele.errors import (
     ApiError,
@@ -22,6 +22,7 @@ from stele.errors import (
     UnreachableError,
 )
 from stele.ids import TopicPartition
+from stele.records import OffsetAndMetadata
 
 log = logging.getLogger(__name__)
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
+from stele.records import OffsetAndMetadata
 
 NO_MEMBER_ID: Final = ""
 
@@ -59,17 +60,6 @@ class SyncAnswer:
     error: ErrorCode
     message: str = ""
     assignment: bytes = b""
-
-
-class OffsetAndMetadata(NamedTuple):
-    """A committed offset: that of the next record to read.
-
-    ``leader_epoch`` is that of the last record that was read; -1 if it is not known.
-    """
-
-    offset: int
-    leader_epoch: int = -1
-    metadata: str = ""
 
 
 class CommittedOffset(NamedTuple):

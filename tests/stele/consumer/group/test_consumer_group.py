@@ -9,8 +9,8 @@ import pytest
 
 from stele import TopicPartition
 from stele.consumer.group.listener import RebalanceListener
-from stele.consumer.group.requests import OffsetAndMetadata
 from stele.errors import CommitFailedError, ConfigError, ErrorCode, FencedInstanceError
+from stele.records import OffsetAndMetadata
 from tests.support.consumer_groups import Clients, numbers, on_a_node, partitions, read, until
 from tests.support.one_node import HOST
 
@@ -396,3 +396,25 @@ def test_options_are_checked(options: dict[str, object], text: str) -> None:
             clients.consumer(**options)
 
     on_a_node(scenario)
+
+
+@both_protocols
+def test_what_did_not_count_is_read_again(protocol: str) -> None:
+    async def scenario(clients: Clients) -> None:
+        await clients.create()
+        await clients.fill(12)
+        async with clients.consumer(enable_auto_commit=False) as consumer:
+            assert not consumer.commits_by_itself
+            consumer.subscribe(["t"])
+            assert numbers(await read(consumer, 12)) == list(range(12))
+            await consumer.commit({("t", 0): 1, ("t", 1): 3})
+            assert {each.offset for each in consumer.consumed_offsets().values()} == {3}
+            consumer.seek_to_committed()
+            assert consumer.consumed_offsets() == {}
+            assert numbers(await read(consumer, 8)) == [2, 3, 4, 6, 7, 8, 10, 11]
+            consumer.seek_to_committed(("t", 0))
+            assert numbers(await read(consumer, 2)) == [4, 8]
+        async with clients.consumer() as another:
+            assert another.commits_by_itself
+
+    on_a_node(scenario, protocol)
