@@ -10,6 +10,10 @@ from typing import Protocol
 from broker.api import KafkaApis
 from broker.api.server import KafkaServer, advertised, bind_error
 from broker.coordinator.groups import GroupCoordinators
+from broker.coordinator.markers import MarkerSender
+from broker.coordinator.node_requests import NodeConnections
+from broker.coordinator.transactions import TransactionCoordinators
+from broker.coordinator.verification import Verification
 from broker.gateway.gateway import Gateway
 from broker.grpc.admin import AdminService
 from broker.grpc.data import DataService
@@ -50,6 +54,9 @@ _CONTROLLED_SHUTDOWN_S = 10.0
 """How long stopping waits for the controller to move this broker's leaders elsewhere."""
 
 _GRPC_DRAIN_S = 1.0
+
+_NODE_REQUEST_S = 30.0
+"""How long a coordinator of this broker waits for an answer of another broker."""
 
 
 class ObservedQuorum(MetadataQuorum, Protocol):
@@ -116,6 +123,9 @@ class Broker:
         # Made by `start`.
         self._replicas: ReplicaManager
         self._groups: GroupCoordinators
+        self._transactions: TransactionCoordinators
+        self._markers: MarkerSender
+        self._verification: Verification
         self._lifecycle: BrokerLifecycle
         self._context: BrokerContext
         self._gateway: Gateway
@@ -153,6 +163,11 @@ class Broker:
     @property
     def replicas(self) -> ReplicaManager:
         return self._replicas
+
+    @property
+    def transactions(self) -> TransactionCoordinators:
+        """To be looked at only."""
+        return self._transactions
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
@@ -272,6 +287,7 @@ class Broker:
         self._publisher.subscribe(self._replicas)
         self._groups = GroupCoordinators(config, self._replicas, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)
+        self._assemble_transactions()
         self._metrics.read_groups(self._groups)
         self._metrics.read_lags(
             self._groups, self._replicas.high_watermarks, config.metrics_offsets_max
@@ -293,6 +309,7 @@ class Broker:
                 allocate=self._controller.allocate_producer_ids,
             ),
             groups=self._groups,
+            transactions=self._transactions,
             metrics=self._metrics,
             lease_valid=self._lease_valid,
             controller_features=lambda: self._quorum.controller_features,
@@ -303,6 +320,43 @@ class Broker:
         self._gateway = Gateway(self._context, ClientWorld(world.clock, world.network, world.rng))
         self._metrics.read_thin_streams(self._gateway.streams)
         self._apis = KafkaApis(self._context)
+
+    def _assemble_transactions(self) -> None:
+        config, world = self._config, self._world
+
+        def image() -> MetadataImage:
+            return self._publisher.image
+
+        self._transactions = TransactionCoordinators(
+            config, self._replicas, clock=world.clock, image=image
+        )
+        self._markers = MarkerSender(
+            self._transactions,
+            self._replicas,
+            self._node_connections("markers"),
+            broker_id=config.node_id,
+            image=image,
+            clock=world.clock,
+        )
+        self._verification = Verification(
+            self._transactions,
+            self._node_connections("verification"),
+            broker_id=config.node_id,
+            image=image,
+        )
+        self._replicas.set_verifier(self._verification)
+        self._publisher.subscribe(self._transactions)
+        self._publisher.subscribe(self._markers)
+
+    def _node_connections(self, purpose: str) -> NodeConnections:
+        config = self._config
+        return NodeConnections(
+            self._world.network,
+            lambda: self._publisher.image,
+            listener=config.inter_broker_listener_name,
+            client_id=f"broker-{config.node_id}-{purpose}",
+            timeout_s=_NODE_REQUEST_S,
+        )
 
     async def _serve_grpc(self) -> None:
         health = _Health(lambda: self.serving and self._lifecycle.lease_valid())
@@ -407,6 +461,9 @@ class Broker:
             self._lifecycle.stop,
             self._replicas.stop,
             self._groups.stop,
+            self._transactions.stop,
+            self._markers.stop,
+            self._verification.stop,
             self._apis.close,
             self._stop_serving,
         ):

@@ -19,6 +19,7 @@ from metadata.outcomes import NO_OUTCOMES, Outcomes
 from metadata.partitions import PartitionState
 from metadata.producer_ids import ProducerIds
 from metadata.topics import Topic, Topics
+from stele.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,12 @@ class MetadataImage:
 
     def partition(self, topic_id: bytes, partition: int) -> PartitionState | None:
         return self.topics.partition(topic_id, partition)
+
+    def named_partition(self, partition: TopicPartition) -> PartitionState | None:
+        topic = self.topic(partition.topic)
+        if topic is None or not 0 <= partition.partition < len(topic.partitions):
+            return None
+        return topic.partitions[partition.partition]
 
     def sorted_partitions(self) -> Iterator[tuple[Topic, int, PartitionState]]:
         """Every partition with its topic and number, by topic name and number."""

@@ -7,7 +7,10 @@ from typing import Final
 GROUP_TOPIC: Final = "__consumer_offsets"
 """Consumer groups and the offsets that they have committed."""
 
-INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC})
+TRANSACTION_TOPIC: Final = "__transaction_state"
+"""Transactional ids and their transactions."""
+
+INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 """Clients may read them, and may not write to them: each record is a decision of a coordinator."""
 
 

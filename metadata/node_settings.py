@@ -252,6 +252,62 @@ class NodeSettings:
         "The longest consumer.heartbeat.interval.ms of a group.",
         minimum=1,
     )
+    # Transactions.
+    transaction_state_log_num_partitions = integer(
+        50,
+        "The number of partitions of __transaction_state, for its creation.",
+        minimum=1,
+    )
+    transaction_state_log_replication_factor = integer(
+        3,
+        "The replication factor of __transaction_state. Until so many brokers are registered it "
+        "is not created, and there are no transactions.",
+        minimum=1,
+        maximum=32767,
+    )
+    transaction_state_log_min_isr = integer(
+        2,
+        "The min.insync.replicas of __transaction_state, for its creation.",
+        minimum=1,
+    )
+    transaction_state_log_segment_bytes = integer(
+        104857600,
+        "The segment size of __transaction_state, for its creation.",
+        minimum=1,
+    )
+    transaction_max_timeout_ms = integer(
+        900000,
+        "The longest time-out of a transaction that a producer may ask for.",
+        minimum=1,
+    )
+    transactional_id_expiration_ms = integer(
+        604800000,
+        "How long a transactional id is remembered that nobody uses.",
+        minimum=1,
+    )
+    transaction_remove_expired_transaction_cleanup_interval_ms = integer(
+        3600000,
+        "How often transactional ids are checked for those that nobody has used for too long.",
+        minimum=1,
+    )
+    transaction_two_phase_commit_enable = boolean(
+        False,
+        "Whether producers may take part in two-phase commits (KIP-939). The transactions of such "
+        "a producer have no time-out.",
+    )
+    transaction_two_phase_commit_max_ms = long(
+        -1,
+        "How long a transaction of a two-phase commit may stay open before it is aborted all the "
+        "same, which breaks the promise of a prepared transaction (not a key of Kafka). -1: for "
+        "ever.",
+        minimum=-1,
+    )
+    transaction_partition_verification_enable = boolean(
+        True,
+        "Accepted, but brokers always ask the coordinator before they accept records of a "
+        "transaction.",
+        is_inert=True,
+    )
     # Replication.
     replica_lag_time_max_ms = long(
         30000,

@@ -12,6 +12,8 @@ from functools import partial
 from typing import Any
 
 from broker.api import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
     alter_configs,
     alter_partition_reassignments,
     api_versions,
@@ -29,7 +31,9 @@ from broker.api import (
     describe_producers,
     describe_quorum,
     describe_topic_partitions,
+    describe_transactions,
     elect_leaders,
+    end_txn,
     fetch,
     find_coordinator,
     heartbeat,
@@ -41,6 +45,7 @@ from broker.api import (
     list_groups,
     list_offsets,
     list_partition_reassignments,
+    list_transactions,
     metadata,
     offset_commit,
     offset_delete,
@@ -51,6 +56,7 @@ from broker.api import (
     txn_offset_commit,
     unregister_broker,
     update_features,
+    write_txn_markers,
 )
 from broker.api.handler import RequestContext, Served
 from broker.api.topic_views import TopicViews
@@ -93,6 +99,10 @@ SERVED = (
     delete_records.SERVED,
     init_producer_id.SERVED,
     offset_for_leader_epoch.SERVED,
+    add_partitions_to_txn.SERVED,
+    add_offsets_to_txn.SERVED,
+    end_txn.SERVED,
+    write_txn_markers.SERVED,
     txn_offset_commit.SERVED,
     describe_configs.SERVED,
     alter_configs.SERVED,
@@ -109,6 +119,8 @@ SERVED = (
     describe_cluster.SERVED,
     describe_producers.SERVED,
     unregister_broker.SERVED,
+    describe_transactions.SERVED,
+    list_transactions.SERVED,
     consumer_group_heartbeat.SERVED,
     consumer_group_describe.SERVED,
     list_config_resources.SERVED,

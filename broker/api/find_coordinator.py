@@ -1,16 +1,15 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group.
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id.
 
-The first client that asks has ``__consumer_offsets`` made. Deviations: there are no transactions
-and no share groups. Their keys are refused with an error that ends the matter, because clients ask
-for ever after COORDINATOR_NOT_AVAILABLE. librdkafka gives up a transactional producer for no other
-code than TRANSACTIONAL_ID_AUTHORIZATION_FAILED; the message says what is meant.
+The first client that asks has the internal topic made. Deviations: there are no share groups. Their
+keys are refused with an error that ends the matter, because clients ask for ever after
+COORDINATOR_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service import groups
 from broker.service.context import BrokerContext
+from broker.service.coordinators import GROUPS, TRANSACTIONS, Coordinators
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import find_coordinator as messages
 from stele.wire.kafka.messages.find_coordinator import (
@@ -23,13 +22,7 @@ from storage.turns import SLICE_STEPS, Slices
 _GROUP, _TRANSACTION, _SHARE_GROUP = 0, 1, 2
 _SEVERAL_FROM = 4
 
-_NOT_BUILT = {
-    _TRANSACTION: ApiError(
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        "transactions are not supported: set no transactional.id",
-    ),
-    _SHARE_GROUP: ApiError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not supported"),
-}
+_KINDS = {_GROUP: GROUPS, _TRANSACTION: TRANSACTIONS}
 
 
 async def handle(
@@ -39,20 +32,30 @@ async def handle(
     keys = request.coordinator_keys if version >= _SEVERAL_FROM else [request.key]
     # Version 0 knows groups only.
     key_type = request.key_type if version >= 1 else _GROUP
-    coordinators = groups.Coordinators(context, request_context.caller)
+    coordinators = _coordinators(context, request_context, key_type)
     slices = Slices(SLICE_STEPS)
     found = []
     for key in keys:
-        found.append(await _coordinator(coordinators, key_type, key))
+        found.append(await _coordinator(coordinators, key))
         await slices.step()
     return _response(request_context, found)
 
 
-async def _coordinator(coordinators: groups.Coordinators, key_type: int, key: str) -> Coordinator:
+def _coordinators(
+    context: BrokerContext, request_context: RequestContext, key_type: int
+) -> Coordinators | ApiError:
+    kind = _KINDS.get(key_type)
+    if kind is not None:
+        return Coordinators(context, request_context.caller, kind)
+    if key_type == _SHARE_GROUP:
+        return ApiError(ErrorCode.UNSUPPORTED_VERSION, "share groups are not supported")
+    return ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}")
+
+
+async def _coordinator(coordinators: Coordinators | ApiError, key: str) -> Coordinator:
     try:
-        if key_type != _GROUP:
-            unknown = ApiError(ErrorCode.INVALID_REQUEST, f"key type {key_type}")
-            raise _NOT_BUILT.get(key_type, unknown)
+        if isinstance(coordinators, ApiError):
+            raise coordinators
         registration, endpoint = await coordinators.of(key)
     except ApiError as error:
         return _refused(key, error.code, error.message)

@@ -3,15 +3,17 @@
 Advertised from version 0, for a higher minimum makes older librdkafka stop compressing
 (KAFKA-18659), but 0-2 cannot be decoded: they carry formats before record batches.
 
-Deviations: a transactional id and a transactional batch are refused, as there are no
-transactions; errors are told for the batch, never for single records; attributes of a record, and
+From version 12 on, partitions become part of the transaction by the batches (KIP-890). A producer
+of an older version adds them itself, before it sends the batches.
+
+Deviations: errors are told for the batch, never for single records; attributes of a record, and
 names of headers that are not UTF-8, are refused, for not every client can read them.
 """
 
 from __future__ import annotations
 
 from broker.api.handler import Reply, RequestContext, Served
-from broker.replication.types import Cancel, ProduceResult
+from broker.replication.types import Cancel, ProduceResult, TransactionalWrite
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
 from broker.service.produce import Produce
@@ -27,15 +29,22 @@ from stele.wire.kafka.messages.produce import (
     TopicProduceResponse,
 )
 
+_ABORTABLE_FROM = 11
+_ADDS_PARTITIONS_FROM = 12
+
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
 def handle(
     context: BrokerContext, request_context: RequestContext, request: ProduceRequest, reply: Reply
 ) -> Cancel | None:
-    produce = Produce(
-        context, request_context.caller, is_transactional=request.transactional_id is not None
-    )
+    transaction = None
+    if request.transactional_id is not None:
+        transaction = TransactionalWrite(
+            request.transactional_id,
+            adds_partition=request_context.version >= _ADDS_PARTITIONS_FROM,
+        )
+    produce = Produce(context, request_context.caller, transaction)
     for data in request.topic_data:
         for partition in data.partition_data:
             produce.add(data.name, data.topic_id, partition.index, _batch(partition))
@@ -70,7 +79,7 @@ def _response(
             name=data.name,
             topic_id=data.topic_id,
             partition_responses=[
-                _partition_response(partition.index, next(remaining))
+                _partition_response(request_context, partition.index, next(remaining))
                 for partition in data.partition_data
             ],
         )
@@ -86,19 +95,28 @@ def _response(
     )
 
 
-def _partition_response(index: int, result: ProduceResult) -> PartitionProduceResponse:
+def _partition_response(
+    request_context: RequestContext, index: int, result: ProduceResult
+) -> PartitionProduceResponse:
     hint = None
     if result.error in _HINTED and result.leader.leader_id >= 0:
         hint = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
     return PartitionProduceResponse(
         index=index,
-        error_code=result.error,
+        error_code=_error(request_context, result.error),
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
         error_message=result.message or None,
         current_leader=hint,
     )
+
+
+def _error(request_context: RequestContext, error: ErrorCode) -> ErrorCode:
+    """Clients from before TRANSACTION_ABORTABLE are told INVALID_TXN_STATE, as in Kafka."""
+    if error is ErrorCode.TRANSACTION_ABORTABLE and request_context.version < _ABORTABLE_FROM:
+        return ErrorCode.INVALID_TXN_STATE
+    return error
 
 
 def _first_error(results: list[ProduceResult]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -38,6 +38,9 @@ class HostedLog(Log, Protocol):
 
     @property
     def is_led(self) -> bool: ...
+
+    @property
+    def leader_epoch(self) -> int: ...
 
     def records(self) -> AsyncIterator[Loaded]: ...
 
@@ -243,6 +246,28 @@ class CoordinatorRuntime(Generic[M]):
         for _, hosted in sorted(self._shards.items()):
             hosted.shard.inform(event)
 
+    def inform_one(self, number: int, leader_epoch: int, event: Callable[[M, Now], None]) -> None:
+        """Have the coordinator of a partition take note of something. Without effect if it is not
+        the one of this leader epoch."""
+        hosted = self._shards.get(number)
+        if hosted is not None and hosted.log.leader_epoch == leader_epoch:
+            hosted.shard.inform(event)
+
+    def is_active(self, number: int, leader_epoch: int) -> bool:
+        """Whether the coordinator of a partition in this leader epoch is here, and loaded."""
+        hosted = self._shards.get(number)
+        return (
+            hosted is not None
+            and hosted.log.leader_epoch == leader_epoch
+            and hosted.shard.state is ShardState.ACTIVE
+        )
+
+    def each_active(self) -> Iterator[tuple[int, int, M]]:
+        """The partition, leader epoch and machine of each coordinator that is loaded."""
+        for number, each in sorted(self._shards.items()):
+            if each.shard.state is ShardState.ACTIVE:
+                yield number, each.log.leader_epoch, each.shard.machine
+
     @property
     def partitions(self) -> list[int]:
         """Those with a coordinator here, loaded or not."""
@@ -251,11 +276,7 @@ class CoordinatorRuntime(Generic[M]):
     @property
     def active(self) -> list[M]:
         """The machines that are loaded; to be looked at only."""
-        return [
-            each.shard.machine
-            for _, each in sorted(self._shards.items())
-            if each.shard.state is ShardState.ACTIVE
-        ]
+        return [machine for _, _, machine in self.each_active()]
 
     async def stop(self) -> None:
         """Refuse whoever waits, and decide nothing more."""

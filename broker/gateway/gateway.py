@@ -16,7 +16,7 @@ from broker.gateway.streams import Streams
 from broker.gateway.subscribing import Outlet as SubscribeOutlet
 from broker.gateway.subscribing import Subscription
 from broker.service.context import BrokerContext
-from broker.service.producers import init_producer_id
+from broker.service.producers import new_producer_id
 from broker.service.topics import Topics
 from metadata.brokers import GRPC, PLAINTEXT
 from runtime.authorization.authorizer import Operation
@@ -55,7 +55,7 @@ class Gateway:
         """A new publisher's id. Raises RpcError."""
         self._require_metadata()
         try:
-            return await init_producer_id(self.context, caller, is_transactional=False)
+            return await new_producer_id(self.context, caller)
         except ApiError as error:
             raise stream_failure(error) from error
 

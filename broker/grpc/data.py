@@ -23,6 +23,7 @@ from broker.replication.types import (
     OffsetQuery,
     OffsetResult,
     ProduceResult,
+    TransactionalWrite,
 )
 from broker.service import offsets, records
 from broker.service.cluster import active_controller, endpoints
@@ -32,7 +33,7 @@ from broker.service.fetch_topics import readable_topics
 from broker.service.metadata import MissingTopic, all_topics, find_topics
 from broker.service.nearby import nearby_brokers
 from broker.service.produce import Produce
-from broker.service.producers import init_producer_id, producer_of, writable_topics
+from broker.service.producers import new_producer_id, producer_of, writable_topics
 from broker.service.topics import NO_TOPIC_ID, Topics
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import Topic
@@ -88,8 +89,10 @@ class DataService:
         self, caller: Caller, payload: bytes, reply: Callable[[bytes], None]
     ) -> Cancel | None:
         request = parse(pb.ProduceRequest, payload)
-        is_transactional = bool(request.transactional_id)
-        produce = Produce(self._context, caller, is_transactional=is_transactional)
+        transaction = None
+        if request.transactional_id:
+            transaction = TransactionalWrite(request.transactional_id, adds_partition=True)
+        produce = Produce(self._context, caller, transaction)
         for partition in request.partitions:
             batch = bytearray(partition.records)  # a copy, for it will be stamped
             produce.add(partition.topic, partition.topic_id, partition.partition, batch)
@@ -263,9 +266,10 @@ class DataService:
         self, caller: Caller, request: pb.InitProducerIdRequest
     ) -> pb.InitProducerIdResponse:
         try:
-            producer_id = await init_producer_id(
-                self._context, caller, is_transactional=bool(request.transactional_id)
-            )
+            if request.transactional_id:
+                what = "transactional producers get their ids from stele.v1.Transactions"
+                raise ApiError(ErrorCode.INVALID_REQUEST, what)
+            producer_id = await new_producer_id(self._context, caller)
         except ApiError as refusal:
             return _no_producer_id(refusal.code, refusal.message)
         return pb.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)

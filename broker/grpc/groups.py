@@ -27,6 +27,7 @@ from broker.grpc.messages import unary
 from broker.service import group_offsets, groups
 from broker.service.changes import check_named
 from broker.service.context import BrokerContext
+from broker.service.coordinators import GROUPS, Coordinators
 from broker.service.group_offsets import AskedTopic
 from broker.service.topics import NO_TOPIC_ID
 from runtime.authorization.caller import Caller
@@ -84,7 +85,7 @@ class GroupsService:
     async def _find(
         self, caller: Caller, request: pb.FindCoordinatorRequest
     ) -> pb.FindCoordinatorResponse:
-        coordinators = groups.Coordinators(self._context, caller)
+        coordinators = Coordinators(self._context, caller, GROUPS)
         response = pb.FindCoordinatorResponse()
         for group in request.groups:
             told = response.coordinators.add(group=group, broker_id=-1, grpc_port=-1)

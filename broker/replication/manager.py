@@ -40,11 +40,13 @@ from broker.replication.types import (
     EpochQuery,
     FetchResult,
     LeaderHint,
+    Marker,
     OffsetQuery,
     OffsetResult,
     ProduceEntry,
     ProduceResult,
 )
+from broker.replication.verification import TransactionVerifier
 from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
@@ -245,6 +247,16 @@ class ReplicaManager:
     def set_deposed(self, deposed: Callable[[], bool]) -> None:
         """``deposed`` says whether this broker leads nothing, whatever the metadata here say."""
         self._replicas.deposed = deposed
+
+    def set_verifier(self, verifier: TransactionVerifier) -> None:
+        """``verifier`` asks transaction coordinators before records of transactions are taken."""
+        self._verifier = verifier
+
+    def write_markers(
+        self, markers: Sequence[Marker], done: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        """``done`` gets an error for each, in order, when all are committed or refused."""
+        done([ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(markers))
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Bring the replicas in line with the metadata: lead, follow, create, delete, configure.

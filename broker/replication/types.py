@@ -24,12 +24,33 @@ class LeaderHint(NamedTuple):
 NO_HINT: Final = LeaderHint()
 
 
+class TransactionalWrite(NamedTuple):
+    """What a request says of the transaction that its batches belong to."""
+
+    transactional_id: str
+    adds_partition: bool
+    """Whether the broker has the partitions added to the transaction (KIP-890). Otherwise the
+    producer has done that."""
+
+
 @dataclass(slots=True)
 class ProduceEntry:
     """One batch for one partition. The batch is stamped in place: it must be writable."""
 
     id: PartitionId
     batch: bytearray | memoryview
+    transaction: TransactionalWrite | None = None  # of the request
+
+
+class Marker(NamedTuple):
+    """The end of a transaction in one partition, by order of its coordinator."""
+
+    partition: PartitionId
+    producer_id: int
+    producer_epoch: int
+    commit: bool
+    coordinator_epoch: int
+    transaction_version: int
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from broker.coordinator.groups import GroupCoordinators
+from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
@@ -40,6 +41,7 @@ class BrokerContext:
     controller: ControllerClient
     producer_ids: ProducerIds
     groups: GroupCoordinators
+    transactions: TransactionCoordinators
     metrics: BrokerMetrics
     lease_valid: Callable[[], bool]
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]

@@ -29,11 +29,8 @@ from broker.coordinator.group.types import (
 from broker.coordinator.step import Now, Step, Transaction, Waiter
 from broker.service import group_regexes
 from broker.service.context import BrokerContext
-from broker.service.internal_topics import group_topic, made
-from metadata.brokers import BrokerRegistration, Endpoint
+from broker.service.coordinators import Answer
 from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
-from metadata.partitions import NO_LEADER
-from metadata.topics import Topic
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,
@@ -47,59 +44,6 @@ from stele.errors import ApiError, ErrorCode
 
 Event = Callable[[GroupMachine, Waiter, Now], Step]
 """What a coordinator is asked: a method of its machine, with the request."""
-
-
-class Answer:
-    """A waiter that a handler awaits."""
-
-    def __init__(self) -> None:
-        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-
-    def answer(self, answer: Any) -> None:
-        if not self.future.done():  # else nobody waits any more
-            self.future.set_result(answer)
-
-    def refuse(self, error: ErrorCode) -> None:
-        if not self.future.done():
-            self.future.set_exception(ApiError(error))
-
-
-class Coordinators:
-    """The brokers that coordinate groups, and where they are for the caller.
-
-    The topic is made if it is not there, once for all groups of a request.
-    """
-
-    def __init__(self, context: BrokerContext, caller: Caller) -> None:
-        self._context = context
-        self._caller = caller
-        self._topic: Topic | ApiError | None = None
-
-    async def of(self, group_id: str) -> tuple[BrokerRegistration, Endpoint]:
-        """Raises ApiError GROUP_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE."""
-        context, caller = self._context, self._caller
-        resource = group_resource(group_id)
-        why = refusal(context.authorizer, caller, Operation.DESCRIBE, resource)
-        if why is not None:
-            raise why
-        topic = await self._made()
-        leader = topic.partitions[coordinating_partition(group_id, len(topic.partitions))].leader
-        registration = None if leader == NO_LEADER else context.image().broker(leader)
-        if registration is not None and not registration.fenced:
-            endpoint = registration.endpoint(caller.listener, caller.plane.value)
-            if endpoint is not None:
-                return registration, endpoint
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is moving")
-
-    async def _made(self) -> Topic:
-        if self._topic is None:
-            try:
-                self._topic = await made(self._context, group_topic(self._context.config))
-            except ApiError as error:
-                self._topic = error
-        if isinstance(self._topic, ApiError):
-            raise self._topic
-        return self._topic
 
 
 async def ask(

@@ -6,7 +6,7 @@ import logging
 
 from broker.service import topic_changes
 from broker.service.context import BrokerContext
-from metadata.internal_topics import GROUP_TOPIC
+from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from metadata.topics import Topic
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.config.node import NodeConfig
@@ -27,6 +27,22 @@ def group_topic(config: NodeConfig) -> pb.NewTopic:
         configs={
             "cleanup.policy": "compact",
             "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+
+
+def transaction_topic(config: NodeConfig) -> pb.NewTopic:
+    """``__transaction_state`` as the broker's configuration wants it. As in Kafka, an unclean
+    election never makes anybody its leader."""
+    return pb.NewTopic(
+        name=TRANSACTION_TOPIC,
+        partitions=config.transaction_state_log_num_partitions,
+        replication_factor=config.transaction_state_log_replication_factor,
+        configs={
+            "cleanup.policy": "compact",
+            "min.insync.replicas": str(config.transaction_state_log_min_isr),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
         },
     )
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.replication.types import ProduceEntry, ProduceResult
+from broker.replication.types import ProduceEntry, ProduceResult, TransactionalWrite
 from broker.service.context import BrokerContext
 from broker.service.items import merge
 from broker.service.topics import Topics
-from runtime.authorization.authorizer import Operation
+from runtime.authorization.authorizer import (
+    Operation,
+    refusal,
+    transactional_id_resource,
+)
 from runtime.authorization.caller import Caller
-from stele.errors import ErrorCode
+from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 
 ACKS = (-1, 0, 1)
@@ -19,14 +23,23 @@ ACKS = (-1, 0, 1)
 class Produce:
     """One request: give it its batches, ``run`` it once."""
 
-    __slots__ = ("_context", "_done", "_entries", "_is_transactional", "_items", "_topics")
+    __slots__ = ("_context", "_done", "_entries", "_items", "_refusal", "_topics", "_transaction")
 
     def __init__(
-        self, context: BrokerContext, caller: Caller, *, is_transactional: bool = False
+        self,
+        context: BrokerContext,
+        caller: Caller,
+        transaction: TransactionalWrite | None = None,
     ) -> None:
+        """``transaction``: what the request says of the transaction of its batches. Without it,
+        batches of transactions are refused."""
         self._context = context
         self._topics = Topics(context, caller, Operation.WRITE)
-        self._is_transactional = is_transactional
+        self._transaction = transaction
+        self._refusal: ApiError | None = None
+        if transaction is not None:
+            resource = transactional_id_resource(transaction.transactional_id)
+            self._refusal = refusal(context.authorizer, caller, Operation.WRITE, resource)
         self._items: list[ProduceEntry | ProduceResult] = []
         self._entries: list[ProduceEntry] = []  # those among the items
         self._done: Callable[[list[ProduceResult]], None]
@@ -42,14 +55,13 @@ class Produce:
         found = self._topics.partition(name, topic_id, partition)
         if isinstance(found, ErrorCode):
             self._items.append(ProduceResult(PartitionId(topic_id, partition), found))
-        elif self._is_transactional:
-            message = "transactions are not supported"
-            self._items.append(ProduceResult(found, ErrorCode.INVALID_TXN_STATE, message))
+        elif self._refusal is not None:
+            self._items.append(ProduceResult(found, self._refusal.code, self._refusal.message))
         elif batch is None:
             message = "a partition of a Produce request holds exactly one record batch"
             self._items.append(ProduceResult(found, ErrorCode.INVALID_RECORD, message))
         else:
-            entry = ProduceEntry(found, batch)
+            entry = ProduceEntry(found, batch, self._transaction)
             self._items.append(entry)
             self._entries.append(entry)
 

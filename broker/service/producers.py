@@ -7,21 +7,13 @@ from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
-from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from storage.producer_state import ProducerEntry
 
 
-async def init_producer_id(
-    context: BrokerContext, caller: Caller, *, is_transactional: bool
-) -> int:
-    """A new id. Raises ApiError.
-
-    A transactional one is refused with the only error after which no client tries again.
-    """
-    if is_transactional:
-        error = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        raise ApiError(error, "there are no transactions")
+async def new_producer_id(context: BrokerContext, caller: Caller) -> int:
+    """A new id for an idempotent producer. Raises ApiError CLUSTER_AUTHORIZATION_FAILED, and as
+    ``ProducerIds.take`` does."""
     why = refusal(context.authorizer, caller, Operation.IDEMPOTENT_WRITE, CLUSTER)
     if why is not None:
         raise why

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from broker.api import KafkaApis
 from broker.coordinator.groups import GroupCoordinators
+from broker.coordinator.markers import MarkerSender
+from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.controller_client import ControllerClient
 from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
@@ -22,6 +24,7 @@ from broker.replication.types import (
     Cancel,
     EpochQuery,
     FetchResult,
+    Marker,
     OffsetQuery,
     OffsetResult,
     ProduceEntry,
@@ -92,6 +95,8 @@ class FakeReplicas(ReplicaManager):
         self.directories: list[DirectoryDescription] = []
         self.described: list[Collection[tuple[str, int]] | None] = []
         self.producers: dict[PartitionId, list[ProducerEntry]] = {}
+        self.markers: list[Marker] = []
+        self.marker_errors: dict[PartitionId, ErrorCode] = {}
         self.hold = False  # whether answers wait for `release`
         self.raises: Exception | None = None
         self._held: list[Callable[[], None]] = []
@@ -180,6 +185,13 @@ class FakeReplicas(ReplicaManager):
         found = [each for each in self.producers_of(partition) if each.producer_id == producer_id]
         return LedProducer(found[0] if found else None, 0)
 
+    def write_markers(
+        self, markers: Sequence[Marker], done: Callable[[list[ErrorCode]], None]
+    ) -> None:
+        self.markers += markers
+        errors = [self.marker_errors.get(each.partition, ErrorCode.NONE) for each in markers]
+        self._answer(lambda: done(errors))
+
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self.applied.append(image)
 
@@ -193,6 +205,27 @@ class FakeReplicas(ReplicaManager):
     @property
     def counters(self) -> ReplicaCounters:
         return self.reading
+
+
+class FakeNodes:
+    """The other brokers: requests that they got, in order, and what they answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int, Struct]] = []  # broker, version, request
+        self.answers: dict[type[Struct], Callable[[Any], Struct]] = {}
+        """By type of the request. Without an answer, the broker cannot be reached."""
+
+    async def ask(self, broker_id: int, api: Api[Q, R], version: int, request: Q) -> R:
+        self.asked.append((broker_id, version, request))
+        answer = self.answers.get(type(request))
+        if answer is None:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, f"broker {broker_id}")
+        answered = answer(request)
+        assert isinstance(answered, api.response)
+        return answered
+
+    def close(self) -> None:
+        pass
 
 
 class FakeController:
@@ -448,6 +481,20 @@ class Edges:
             self.config, self.replicas, clock=self.clock, rng=random.Random(1)
         )
         self.publisher.subscribe(self.groups)
+        self.transactions = TransactionCoordinators(
+            self.config, self.replicas, clock=self.clock, image=lambda: self.publisher.image
+        )
+        self.nodes = FakeNodes()
+        self.markers = MarkerSender(
+            self.transactions,
+            self.replicas,
+            self.nodes,
+            broker_id=ME,
+            image=lambda: self.publisher.image,
+            clock=self.clock,
+        )
+        self.publisher.subscribe(self.transactions)
+        self.publisher.subscribe(self.markers)
         self.controller = FakeController(self)
         self.network.services[CONTROLLER] = self.controller.service()
         client = ControllerClient(
@@ -472,6 +519,7 @@ class Edges:
                 broker_id=ME, broker_epoch=lambda: 1, allocate=client.allocate_producer_ids
             ),
             groups=self.groups,
+            transactions=self.transactions,
             metrics=metrics,
             lease_valid=lambda: self.lease,
             controller_features=lambda: self.controller_features,

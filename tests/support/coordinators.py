@@ -105,6 +105,8 @@ class HeldLog:
 
     def __init__(self, *, max_batch_bytes: int = 1 << 20) -> None:
         self.refusal = ErrorCode.NONE
+        self.is_led = True
+        self.leader_epoch = 0
         self.no_writes = ErrorCode.NONE
         self.max_batch_bytes = max_batch_bytes
         self.high_watermark = 0
@@ -188,10 +190,6 @@ class HeldLog:
 
     def unwatch(self) -> None:
         self.watcher = self.on_marker = None
-
-    @property
-    def is_led(self) -> bool:
-        return True
 
     async def records(self) -> AsyncIterator[Loaded]:
         for batch in self.loaded():

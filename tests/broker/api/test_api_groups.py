@@ -257,7 +257,6 @@ def test_without_enough_brokers_there_is_no_coordinator_yet() -> None:
 @pytest.mark.parametrize(
     ("key_type", "error"),
     [
-        (1, ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
         (2, ErrorCode.UNSUPPORTED_VERSION),
         (3, ErrorCode.INVALID_REQUEST),
     ],

@@ -116,19 +116,6 @@ def test_a_partition_without_a_batch(records: bytes | None) -> None:
     run_virtual(main())
 
 
-def test_transactions_are_refused() -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.add_topic("a", [[1]])
-        request = _request(("a", 0))
-        request.transactional_id = "t"
-        answer = await edges.client().call(API, 9, request)
-        assert _errors(answer) == [ErrorCode.INVALID_TXN_STATE]
-        assert not edges.replicas.produced
-
-    run_virtual(main())
-
-
 def test_acks_0_is_not_answered() -> None:
     async def main() -> None:
         edges = Edges()

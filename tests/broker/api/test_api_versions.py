@@ -41,11 +41,12 @@ RANGES = {
     19: (2, 7),
     20: (1, 6),
     21: (0, 2),
-    22: (0, 5),
+    22: (0, 6),
     23: (2, 4),
     24: (0, 5),
     25: (0, 4),
     26: (0, 5),
+    27: (1, 2),
     28: (0, 5),
     29: (1, 3),
     30: (1, 3),
@@ -82,7 +83,6 @@ RANGES = {
 
 ABSENT = {
     **dict.fromkeys((17, 36), "SASL"),
-    **dict.fromkeys((24, 25, 26, 65, 66), "transactions"),
     **dict.fromkeys((29, 30, 31), "access control"),
     34: "moves between the directories of a broker",
     **dict.fromkeys((48, 49), "quotas"),
@@ -152,7 +152,8 @@ def test_a_newer_version_is_told_ours_in_version_0() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "version"), [(999, 0), (-1, 0), (37, 4), (0, 2), (0, 14), (1, 3), (3, 14), (22, 6)]
+    ("key", "version"),
+    [(999, 0), (-1, 0), (37, 4), (0, 2), (0, 14), (1, 3), (3, 14), (22, 7), (66, 2)],
 )
 def test_an_unknown_key_or_version_closes_that_connection_only(key: int, version: int) -> None:
     async def main() -> None:

@@ -1,0 +1,48 @@
+"""ListTransactions (66), versions 0-1: transactional ids that this broker coordinates (KIP-664).
+
+Version 2, which selects them by a regular expression (KIP-1152), is not advertised. Deviations:
+none known.
+"""
+
+from __future__ import annotations
+
+from broker.api.handler import RequestContext, Served
+from broker.coordinator.transaction.types import ListRequest
+from broker.service import transactions
+from broker.service.context import BrokerContext
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import list_transactions as messages
+from stele.wire.kafka.messages.list_transactions import (
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+    TransactionState,
+)
+
+_MAX_VERSION = 1
+
+
+async def handle(
+    context: BrokerContext, request_context: RequestContext, request: ListTransactionsRequest
+) -> ListTransactionsResponse:
+    wanted = ListRequest(
+        states=tuple(request.state_filters),
+        producer_ids=tuple(request.producer_id_filters),
+        duration_ms=request.duration_filter,
+    )
+    answer = await transactions.list_transactions(context, request_context.caller, wanted)
+    return ListTransactionsResponse(
+        unknown_state_filters=list(answer.unknown_states),
+        transaction_states=[
+            TransactionState(each.transactional_id, each.producer_id, each.state.label)
+            for each in answer.transactions
+        ],
+    )
+
+
+def refuse(
+    request_context: RequestContext, request: ListTransactionsRequest, error: ErrorCode
+) -> ListTransactionsResponse:
+    return ListTransactionsResponse(error_code=error)
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle, max_version=_MAX_VERSION)

@@ -1,0 +1,91 @@
+"""Where coordinators are for a client, and how the one on this broker is asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from broker.service.context import BrokerContext
+from broker.service.internal_topics import group_topic, made, transaction_topic
+from metadata.brokers import BrokerRegistration, Endpoint
+from metadata.internal_topics import coordinating_partition
+from metadata.partitions import NO_LEADER
+from metadata.topics import Topic
+from runtime.authorization.authorizer import (
+    Operation,
+    Resource,
+    group_resource,
+    refusal,
+    transactional_id_resource,
+)
+from runtime.authorization.caller import Caller
+from runtime.config.node import NodeConfig
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as pb
+
+
+class Answer:
+    """A waiter that a handler awaits."""
+
+    def __init__(self) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+    def answer(self, answer: Any) -> None:
+        if not self.future.done():  # else nobody waits any more
+            self.future.set_result(answer)
+
+    def refuse(self, error: ErrorCode) -> None:
+        if not self.future.done():
+            self.future.set_exception(ApiError(error))
+
+
+class Kind(NamedTuple):
+    """What coordinators there are."""
+
+    topic: Callable[[NodeConfig], pb.NewTopic]
+    resource: Callable[[str], Resource]  # what is coordinated, for the authorizer
+
+
+GROUPS: Final = Kind(group_topic, group_resource)
+TRANSACTIONS: Final = Kind(transaction_topic, transactional_id_resource)
+
+
+class Coordinators:
+    """The brokers that coordinate groups or transactions, and where they are for the caller.
+
+    The topic is made if it is not there, once for all keys of a request.
+    """
+
+    def __init__(self, context: BrokerContext, caller: Caller, kind: Kind) -> None:
+        self._context = context
+        self._caller = caller
+        self._kind = kind
+        self._topic: Topic | ApiError | None = None
+
+    async def of(self, key: str) -> tuple[BrokerRegistration, Endpoint]:
+        """``key``: a group, or a transactional id. Raises ApiError GROUP_AUTHORIZATION_FAILED,
+        TRANSACTIONAL_ID_AUTHORIZATION_FAILED, COORDINATOR_NOT_AVAILABLE."""
+        context, caller = self._context, self._caller
+        resource = self._kind.resource(key)
+        why = refusal(context.authorizer, caller, Operation.DESCRIBE, resource)
+        if why is not None:
+            raise why
+        topic = await self._made()
+        leader = topic.partitions[coordinating_partition(key, len(topic.partitions))].leader
+        registration = None if leader == NO_LEADER else context.image().broker(leader)
+        if registration is not None and not registration.fenced:
+            endpoint = registration.endpoint(caller.listener, caller.plane.value)
+            if endpoint is not None:
+                return registration, endpoint
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is moving")
+
+    async def _made(self) -> Topic:
+        if self._topic is None:
+            try:
+                self._topic = await made(self._context, self._kind.topic(self._context.config))
+            except ApiError as error:
+                self._topic = error
+        if isinstance(self._topic, ApiError):
+            raise self._topic
+        return self._topic

@@ -1,0 +1,269 @@
+"""Transactions: what their coordinators are asked, by clients and by brokers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from broker.coordinator.step import Now, Step, Waiter
+from broker.coordinator.transaction.machine import TransactionMachine
+from broker.coordinator.transaction.types import (
+    NEEDS_PRODUCER_ID,
+    STATES_BY_LABEL,
+    AddPartitionsAnswer,
+    AddPartitionsRequest,
+    DescribedTransaction,
+    EndAnswer,
+    EndRequest,
+    InitAnswer,
+    InitRequest,
+    ListAnswer,
+    ListedTransaction,
+    ListRequest,
+    TransactionRef,
+)
+from broker.replication.types import Marker
+from broker.service.context import BrokerContext
+from broker.service.coordinators import Answer
+from broker.service.internal_topics import group_topic, made
+from broker.service.topics import Topics
+from metadata.internal_topics import TRANSACTION_TOPIC, coordinating_partition
+from metadata.topics import Topic
+from runtime.authorization.authorizer import (
+    CLUSTER,
+    Operation,
+    group_resource,
+    refusal,
+    topic_resource,
+    transactional_id_resource,
+)
+from runtime.authorization.caller import Caller
+from stele.errors import ApiError, ErrorCode
+from stele.ids import TopicPartition
+
+Event = Callable[[TransactionMachine, Waiter, Now], Step]
+"""What a coordinator is asked: a method of its machine, with the request."""
+
+
+async def _ask(context: BrokerContext, transactional_id: str, event: Event) -> Any:
+    """What the coordinator of the transactional id, if it is here, answers to an event.
+
+    Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
+    """
+    topic = context.image().topic(TRANSACTION_TOPIC)
+    if topic is None:
+        raise ApiError(ErrorCode.NOT_COORDINATOR)
+    number = coordinating_partition(transactional_id, len(topic.partitions))
+    return await _ask_one(context, number, event)
+
+
+async def _ask_one(context: BrokerContext, number: int, event: Event) -> Any:
+    answer = Answer()
+    context.transactions.submit(number, lambda machine, now: event(machine, answer, now), answer)
+    return await answer.future
+
+
+def check(
+    context: BrokerContext,
+    caller: Caller,
+    transactional_id: str,
+    operation: Operation = Operation.WRITE,
+) -> None:
+    """Raises ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED."""
+    resource = transactional_id_resource(transactional_id)
+    why = refusal(context.authorizer, caller, operation, resource)
+    if why is not None:
+        raise why
+
+
+# ------------------------------------------------------------------------------- producers
+# What follows raises ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and as ``_ask`` does. Other
+# errors are in the answer.
+
+
+async def init_producer_id(
+    context: BrokerContext, caller: Caller, request: InitRequest
+) -> InitAnswer:
+    """Also raises ApiError INVALID_REQUEST, and as ``ProducerIds.take`` does."""
+    check(context, caller, request.transactional_id)
+    if not request.transactional_id:  # whoever coordinates it
+        raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    if request.enable_two_phase_commit:
+        check(context, caller, request.transactional_id, Operation.TWO_PHASE_COMMIT)
+    asked = request
+    while True:
+        answer = await _ask(
+            context,
+            request.transactional_id,
+            lambda machine, waiter, now: machine.init_producer_id(asked, waiter, now),  # noqa: B023
+        )
+        if answer is not NEEDS_PRODUCER_ID:
+            assert isinstance(answer, InitAnswer)
+            return answer
+        asked = replace(request, fresh_producer_id=await context.producer_ids.take())
+
+
+async def add_partitions(
+    context: BrokerContext,
+    caller: Caller,
+    ref: TransactionRef,
+    partitions: Sequence[TopicPartition],
+) -> list[ErrorCode]:
+    """What became of each partition: all of them are part of the transaction, or none is. Where
+    one is refused before that, the others get OPERATION_NOT_ATTEMPTED."""
+    check(context, caller, ref.transactional_id)
+    topics = Topics(context, caller, Operation.WRITE)
+    errors = [_addable(topics, each) for each in partitions]
+    if any(errors):
+        return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
+    return list(await _add(context, AddPartitionsRequest(ref, tuple(partitions))))
+
+
+def _addable(topics: Topics, partition: TopicPartition) -> ErrorCode:
+    topic = topics.named(partition.topic)
+    if not isinstance(topic, Topic):
+        return topic
+    known = 0 <= partition.partition < len(topic.partitions)
+    return ErrorCode.NONE if known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+async def _add(context: BrokerContext, request: AddPartitionsRequest) -> tuple[ErrorCode, ...]:
+    answer: AddPartitionsAnswer = await _ask(
+        context,
+        request.ref.transactional_id,
+        lambda machine, waiter, now: machine.add_partitions(request, waiter, now),
+    )
+    return answer.by_partition
+
+
+async def add_offsets(
+    context: BrokerContext, caller: Caller, ref: TransactionRef, group_id: str
+) -> ErrorCode:
+    """Make the offsets of a group part of the transaction. Also raises ApiError
+    GROUP_AUTHORIZATION_FAILED."""
+    check(context, caller, ref.transactional_id)
+    why = refusal(context.authorizer, caller, Operation.READ, group_resource(group_id))
+    if why is not None:
+        raise why
+    topic = await made(context, group_topic(context.config))
+    number = coordinating_partition(group_id, len(topic.partitions))
+    partition = TopicPartition(topic.name, number)
+    (error,) = await _add(context, AddPartitionsRequest(ref, (partition,)))
+    return error
+
+
+async def end(context: BrokerContext, caller: Caller, request: EndRequest) -> EndAnswer:
+    """Commit or abort. The answer leaves when the decision is on disk; markers may come later.
+    Also raises ApiError as ``ProducerIds.take`` does."""
+    check(context, caller, request.ref.transactional_id)
+    asked = request
+    while True:
+        answer = await _ask(
+            context,
+            request.ref.transactional_id,
+            lambda machine, waiter, now: machine.end(asked, waiter, now),  # noqa: B023
+        )
+        if answer is not NEEDS_PRODUCER_ID:
+            assert isinstance(answer, EndAnswer)
+            return answer
+        asked = replace(request, fresh_producer_id=await context.producer_ids.take())
+
+
+# ------------------------------------------------------------------------------- brokers
+
+
+def check_node(context: BrokerContext, caller: Caller) -> None:
+    """Raises ApiError CLUSTER_AUTHORIZATION_FAILED: only nodes may ask this."""
+    why = refusal(context.authorizer, caller, Operation.CLUSTER_ACTION, CLUSTER)
+    if why is not None:
+        raise why
+
+
+async def verify(
+    context: BrokerContext, requests: Sequence[AddPartitionsRequest]
+) -> list[tuple[ErrorCode, ...]]:
+    """What the coordinators say of the partitions of each request of a broker, in its order. They
+    are asked at once, so that they share batches."""
+    image = context.image()
+
+    async def one(request: AddPartitionsRequest) -> tuple[ErrorCode, ...]:
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        known = [image.named_partition(each) is not None for each in request.partitions]
+        if not all(known):
+            other = ErrorCode.OPERATION_NOT_ATTEMPTED
+            return tuple(other if each else unknown for each in known)
+        try:
+            return await _add(context, request)
+        except ApiError as error:
+            return (error.code,) * len(request.partitions)
+
+    return list(await asyncio.gather(*map(one, requests)))
+
+
+async def write_markers(context: BrokerContext, markers: Sequence[Marker]) -> list[ErrorCode]:
+    """What became of each marker of a coordinator."""
+    if not markers:
+        return []
+    future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
+
+    def done(errors: list[ErrorCode]) -> None:
+        if not future.done():
+            future.set_result(errors)
+
+    context.replicas.write_markers(markers, done)
+    return await future
+
+
+# ------------------------------------------------------------------------------- administration
+
+
+async def describe(
+    context: BrokerContext, caller: Caller, transactional_ids: Sequence[str]
+) -> list[DescribedTransaction]:
+    """Each transactional id, or why it is not described. Partitions of topics that the caller may
+    not DESCRIBE are left out."""
+
+    async def one(transactional_id: str) -> DescribedTransaction:
+        try:
+            check(context, caller, transactional_id, Operation.DESCRIBE)
+            answer: DescribedTransaction = await _ask(
+                context,
+                transactional_id,
+                lambda machine, waiter, now: machine.describe(transactional_id, waiter, now),
+            )
+        except ApiError as refused:
+            return DescribedTransaction(refused.code, transactional_id)
+        allows = context.authorizer.allows
+        seen = {
+            name: allows(caller, Operation.DESCRIBE, topic_resource(name))
+            for name in {each.topic for each in answer.partitions}
+        }
+        return replace(answer, partitions=tuple(p for p in answer.partitions if seen[p.topic]))
+
+    return list(await asyncio.gather(*map(one, transactional_ids)))
+
+
+async def list_transactions(
+    context: BrokerContext, caller: Caller, request: ListRequest
+) -> ListAnswer:
+    """Those that this broker coordinates and the caller may see, by transactional id.
+
+    Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more.
+    """
+    found: list[ListedTransaction] = []
+    for number in context.transactions.partitions:
+        answer: ListAnswer = await _ask_one(
+            context,
+            number,
+            lambda machine, waiter, now: machine.list_transactions(request, waiter, now),
+        )
+        found += answer.transactions
+
+    def may_see(each: ListedTransaction) -> bool:
+        resource = transactional_id_resource(each.transactional_id)
+        return context.authorizer.allows(caller, Operation.DESCRIBE, resource)
+
+    unknown = tuple(name for name in request.states if name not in STATES_BY_LABEL)
+    return ListAnswer(tuple(sorted(filter(may_see, found), key=lambda each: each[0])), unknown)
