@@ -9,13 +9,13 @@ full segment.
 from __future__ import annotations
 
 import errno
-import functools
 import logging
 from collections.abc import Callable, Iterator
 
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
-from stele.wire.batch import NO_TIMESTAMP, BatchHeader, stamp
+from stele.wire.batch import CONTROL, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, stamp
+from stele.wire.control_records import EndMarker
 from stele.world import Buffer, Clock
 from storage import time_search
 from storage.availability import Availability
@@ -32,20 +32,18 @@ from storage.log_types import (
     TimestampOffset,
 )
 from storage.producer_files import ProducerFiles
+from storage.producer_recovery import rebuild_producers
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
-from storage.recovery import replay
+from storage.replay import end_marker_of
 from storage.retiring import retire_dead_segments
 from storage.rolling import must_roll
-from storage.runs import runs_of
+from storage.runs import Run, runs_of
 from storage.segment import ColdRange
 from storage.segments import Segments
-from storage.snapshots import (
-    drop_snapshots_above,
-    drop_snapshots_below,
-    newest_snapshot,
-)
+from storage.snapshots import drop_snapshots_above, drop_snapshots_below
 from storage.steps import finish
+from storage.transactions import LogTransactions
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -75,7 +73,7 @@ class PartitionLog:
         self.topic_id = topic_id
         self.config = config
         self.epochs = recovered.epochs
-        self.producers = recovered.producers
+        self.producers = recovered.producers.states
         self.start_offset = recovered.start_offset
         """Records below are gone for readers. Their segments may still exist."""
         self.end_offset = recovered.end_offset
@@ -96,7 +94,8 @@ class PartitionLog:
         self.segments = Segments(disk, directory, recovered.segments)
         self.availability = Availability(directory, self.segments.close, self._tell_failed)
         self._durability = Durability(disk, self.end_offset, self._tell_dirty, self._tell_unflushed)
-        self._producer_files = ProducerFiles(disk, directory, recovered.replayed)
+        self.transactions = LogTransactions(self, disk, recovered.producers.undecided)
+        self._producer_files = ProducerFiles(disk, directory, recovered.producers.replayed)
         self._reader = LogReader(self, disk)
 
     def __repr__(self) -> str:
@@ -202,7 +201,12 @@ class PartitionLog:
         if leader_epoch != self.epochs.latest_epoch:
             self.epochs.assign(leader_epoch, base_offset)
         if header.producer_id >= 0:
-            self.producers.update(header, base_offset, now_ms)
+            if header.attributes & CONTROL:
+                self._end_transaction(header, end_marker_of(batch), base_offset, now_ms)
+            else:
+                self.producers.update(header, base_offset, now_ms)
+                if header.attributes & TRANSACTIONAL:
+                    self.transactions.begun()
         self._advance(last_offset + 1, 1, size)
         return AppendResult(base_offset, last_offset, append_time_ms)
 
@@ -222,11 +226,12 @@ class PartitionLog:
         for run in runs_of(view, self, verify_crc=verify_crc, now_ms=self._clock.time_ms()):
             if run.roll_first:
                 self._roll()
-            self._append_run(view, run.batches)
+            self._append_run(view, run)
         return AppendResult(first_offset, self.end_offset - 1)
 
-    def _append_run(self, view: memoryview, run: list[tuple[int, BatchHeader]]) -> None:
+    def _append_run(self, view: memoryview, whole: Run) -> None:
         segment = self.segments.active
+        run, markers = whole.batches, whole.markers
         start = run[0][0]
         end = run[-1][0] + run[-1][1].size_bytes
         offset = self._write(view[start:end]) - start
@@ -245,8 +250,21 @@ class PartitionLog:
                     header.leader_epoch, header.base_offset, self.start_offset
                 )
             if header.producer_id >= 0:
-                self.producers.update(header, header.base_offset, now_ms)
+                if header.attributes & CONTROL:
+                    self._end_transaction(header, markers[at], header.base_offset, now_ms)
+                else:
+                    self.producers.update(header, header.base_offset, now_ms)
+                    if header.attributes & TRANSACTIONAL:
+                        self.transactions.begun()
         self._advance(run[-1][1].next_offset, len(run), end - start)
+
+    def _end_transaction(
+        self, header: BatchHeader, marker: EndMarker | None, offset: int, now_ms: int
+    ) -> None:
+        try:
+            self.transactions.ended(header, marker, offset, now_ms)
+        except OSError as error:  # recovery makes the index entry anew
+            raise self.availability.failure(error) from error
 
     def _write(self, data: Buffer) -> int:
         """Append to the active segment's file. Returns the position. Raises StorageError."""
@@ -476,6 +494,7 @@ class PartitionLog:
         self._begin_cut()
         self._free(self.segments.drop_last(keep, is_announced=is_announced))
         segment.truncate(position)
+        self.transactions.truncate_index(segment.end_offset)
         self._settle()
 
     def _begin_cut(self) -> None:
@@ -503,10 +522,14 @@ class PartitionLog:
     def _rebuild_producers(self) -> None:
         if len(self.producers) == 0:
             return  # no producer counted so far, so none does in what is left
-        self.producers, offset = newest_snapshot(self._disk, self.directory, self.end_offset)
-        take = functools.partial(self.producers.update_from, now_ms=self._clock.time_ms())
-        replayed = finish(self._disk, replay(self.segments.all(), offset, take))
-        self._producer_files = ProducerFiles(self._disk, self.directory, replayed)
+        disk, now_ms = self._disk, self._clock.time_ms()
+        steps = rebuild_producers(
+            disk, self.directory, self.segments.all(), self.end_offset, now_ms
+        )
+        rebuilt = finish(disk, steps)
+        self.producers = rebuilt.states
+        self.transactions.truncated()
+        self._producer_files = ProducerFiles(disk, self.directory, rebuilt.replayed)
 
     def reset_to(self, offset: int) -> None:
         """Delete everything. The log is then empty and begins at ``offset``.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Final, NamedTuple
+from typing import Final
 
 from storage.producer_state import ProducerStates
+from storage.replay import Replayed
 from storage.snapshots import snapshot_path, write_snapshot
 from world.disk import Disk
 
@@ -16,13 +17,6 @@ _BYTES_PER_BATCH: Final = 4 << 10
 _BATCHES_PER_PRODUCER: Final = 8
 """Writing a producer's state takes at most as long as replaying this many headers."""
 _KEPT: Final = 2  # snapshots within a segment; those at the beginnings of segments stay
-
-
-class Replayed(NamedTuple):
-    """How much there is between the newest snapshot and the log's end."""
-
-    batches: int
-    size_bytes: int
 
 
 class ProducerFiles:

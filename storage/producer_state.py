@@ -1,4 +1,5 @@
-"""What a partition remembers of idempotent producers (KIP-98), and its ``.snapshot`` files.
+"""What a partition remembers of idempotent and transactional producers (KIP-98), and its
+``.snapshot`` files.
 
 A snapshot has Kafka's layout, big-endian: version i16 = 1, CRC-32C u32 of everything after it, then
 an i32 count of entries: producer id i64, epoch i16, last sequence i32, last offset i64, offset
@@ -14,6 +15,9 @@ mirror). A batch does not carry the time of its append, unless the topic's recor
 it. So a replica uses its own clock: leader and follower use the time at which they appended the
 batch, and a log that is opened uses the time at which it read the batch. So a producer may be
 remembered for longer than ``producer.id.expiration.ms``, but never for less.
+
+A transaction of a producer begins in a partition with its first transactional batch there, and ends
+with a marker. A producer has at most one open transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +31,8 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from stele.errors import ApiError, ErrorCode
-from stele.wire.batch import BatchHeader
+from stele.wire.batch import CONTROL, TRANSACTIONAL, BatchHeader
+from stele.wire.control_records import EndMarker
 from stele.world import Buffer
 
 CACHED_BATCHES: Final = 5
@@ -40,6 +45,8 @@ _COUNT = struct.Struct(">i")
 _ENTRY = struct.Struct(">qhiqiqiq")
 _MAX_SEQUENCE: Final = 0x7FFFFFFF
 NONE: Final = -1
+NEVER: Final = (1 << 63) - 1
+"""An offset above all others: that of the first open transaction if none is open."""
 
 
 class SnapshotError(ValueError):
@@ -56,6 +63,15 @@ class AppendedBatch(NamedTuple):
     append_time_ms: int
 
 
+class EndedTransaction(NamedTuple):
+    """A transaction with records in this log, and the marker that ended it."""
+
+    producer_id: int
+    first_offset: int
+    marker_offset: int
+    commit: bool
+
+
 @dataclass(slots=True)
 class ProducerEntry:
     """One producer, as of its last batch."""
@@ -67,7 +83,12 @@ class ProducerEntry:
     before."""
     last_append_ms: int = NONE
     coordinator_epoch: int = NONE
+    """That of the last marker; -1 before the first one."""
     transaction_first_offset: int = NONE
+    """The offset of the first batch of the open transaction; -1 if none is open."""
+    markers: int = 0
+    """The number of markers since this process knows the producer. A verification that was asked
+    for before a marker says nothing of the time after it."""
 
     @property
     def last_sequence(self) -> int:
@@ -88,10 +109,13 @@ class ProducerEntry:
 class ProducerStates:
     """All producers of one log, as of its offset ``end_offset``."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "_open")
 
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
+        # The first offset of each open transaction by producer id, in rising order: transactions
+        # begin at the log's end.
+        self._open: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -102,13 +126,29 @@ class ProducerStates:
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
 
+    @property
+    def first_open_offset(self) -> int:
+        """Where the oldest open transaction begins; ``NEVER`` if none is open."""
+        return next(iter(self._open.values())) if self._open else NEVER
+
+    def is_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether a transaction of the producer is open, begun or continued in this epoch."""
+        entry = self._entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.transaction_first_offset != NONE
+            and entry.epoch == producer_epoch
+        )
+
     def check(self, header: BatchHeader) -> AppendedBatch | None:
-        """Check that a client's batch may be appended. Returns the original if it repeats a batch.
+        """Check that a batch may be appended. Returns the original if it repeats a batch.
 
         Raises ApiError INVALID_PRODUCER_EPOCH for a fenced epoch. Raises ApiError
         OUT_OF_ORDER_SEQUENCE_NUMBER for a gap, for a new epoch that does not begin with sequence 0,
         and for a repeated batch older than the last five. A producer that is not known (its state
-        has expired, or its records are deleted) may begin with any sequence.
+        has expired, or its records are deleted) may begin with any sequence. Only a coordinator's
+        batches have no sequence. Raises ApiError INVALID_TXN_STATE for a batch outside of the
+        transaction while the producer has an open one.
         """
         entry = self._entries.get(header.producer_id)
         if entry is None:
@@ -119,7 +159,9 @@ class ProducerStates:
                 f"producer {header.producer_id} has epoch {entry.epoch}, the batch "
                 f"{header.producer_epoch}",
             )
-        if header.producer_epoch > entry.epoch:
+        if header.base_sequence == NONE:
+            expected = NONE
+        elif header.producer_epoch > entry.epoch:
             expected = 0
         else:
             duplicate = entry.find(header)
@@ -132,10 +174,45 @@ class ProducerStates:
                 f"producer {header.producer_id} sent sequence {header.base_sequence}, "
                 f"{expected} was next",
             )
+        if entry.transaction_first_offset != NONE and not header.attributes & TRANSACTIONAL:
+            raise ApiError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {header.producer_id} has an open transaction, and the batch is not "
+                "part of it",
+            )
         return None
 
+    def check_marker(
+        self, producer_id: int, producer_epoch: int, coordinator_epoch: int, *, bumps_epoch: bool
+    ) -> None:
+        """Check that a coordinator's marker may be appended.
+
+        ``bumps_epoch``: the marker has a later epoch than the transaction that it ends (KIP-890).
+        So a marker that comes late cannot end the producer's next transaction. A repeated one ends
+        nothing, and may be appended again. Raises ApiError INVALID_PRODUCER_EPOCH, or
+        TRANSACTION_COORDINATOR_FENCED for one of an earlier coordinator.
+        """
+        entry = self._entries.get(producer_id)
+        if entry is None:
+            return
+        is_open = entry.transaction_first_offset != NONE
+        if producer_epoch < entry.epoch or (
+            producer_epoch == entry.epoch and bumps_epoch and is_open
+        ):
+            raise ApiError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"producer {producer_id} has epoch {entry.epoch}, the marker {producer_epoch}",
+            )
+        if coordinator_epoch < entry.coordinator_epoch:
+            raise ApiError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"a coordinator of epoch {entry.coordinator_epoch} has ended a transaction of "
+                f"producer {producer_id}, the marker is of {coordinator_epoch}",
+            )
+
     def update(self, header: BatchHeader, base_offset: int, now_ms: int) -> None:
-        """Remember a batch that was appended at ``base_offset``. On followers nothing is checked.
+        """Remember a batch of records that was appended at ``base_offset``. On followers nothing is
+        checked.
 
         ``now_ms``: the time of the append, in case the batch itself does not have it.
         """
@@ -148,7 +225,10 @@ class ProducerStates:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
         entry.last_append_ms = append_time_ms
-        if header.base_sequence != NONE:  # control batches have no sequence
+        if header.attributes & TRANSACTIONAL and entry.transaction_first_offset == NONE:
+            entry.transaction_first_offset = base_offset
+            self._open[header.producer_id] = base_offset
+        if header.base_sequence != NONE:  # a coordinator's batches have no sequence
             entry.batches.append(
                 AppendedBatch(
                     header.base_sequence,
@@ -159,21 +239,70 @@ class ProducerStates:
                 )
             )
 
-    def update_from(self, header: BatchHeader, now_ms: int) -> None:
-        """Remember a batch of the log, if it has a producer id."""
-        if header.producer_id >= 0:
-            self.update(header, header.base_offset, now_ms)
+    def end(
+        self, header: BatchHeader, marker: EndMarker | None, offset: int, now_ms: int
+    ) -> EndedTransaction | None:
+        """Remember a marker that was appended at ``offset``. Returns the transaction that it ends;
+        None if it had no records here.
+
+        ``marker``: None for a control batch whose record a compaction has removed. All records of
+        its transaction are gone then.
+        """
+        entry = self._entries.get(header.producer_id)
+        if entry is None:
+            entry = ProducerEntry(header.producer_id, header.producer_epoch)
+            self._entries[header.producer_id] = entry
+        elif entry.epoch != header.producer_epoch:
+            entry.epoch = header.producer_epoch
+            entry.batches.clear()
+        entry.last_append_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
+        entry.markers += 1
+        first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NONE
+        self._open.pop(header.producer_id, None)
+        if marker is None:
+            return None
+        entry.coordinator_epoch = marker.coordinator_epoch
+        if first_offset == NONE:
+            return None
+        return EndedTransaction(header.producer_id, first_offset, offset, marker.commit)
+
+    def update_from(
+        self, header: BatchHeader, marker: EndMarker | None, now_ms: int
+    ) -> EndedTransaction | None:
+        """Remember a batch of the log, if it has a producer id. ``marker``: that of a control
+        batch. Returns the transaction that ends with it."""
+        if header.producer_id < 0:
+            return None
+        if header.attributes & CONTROL:
+            return self.end(header, marker, header.base_offset, now_ms)
+        self.update(header, header.base_offset, now_ms)
+        return None
+
+    def forget_open(self, producer_id: int) -> None:
+        """The transaction of the producer is not open: a compaction has removed what it began with,
+        and so it was ended."""
+        self._open.pop(producer_id, None)
+        self._entries[producer_id].transaction_first_offset = NONE
 
     def expire(self, now_ms: int, silence_ms: int) -> None:
-        """Forget producers that have appended nothing for ``silence_ms``. This is
-        ``producer.id.expiration.ms`` (KIP-98), but by the time of the append, not by that of the
-        records."""
-        gone = [e.producer_id for e in self if now_ms - e.last_append_ms >= silence_ms]
+        """Forget producers that have appended nothing for ``silence_ms`` and have no open
+        transaction. This is ``producer.id.expiration.ms`` (KIP-98), but by the time of the append,
+        not by that of the records."""
+        gone = [
+            each.producer_id
+            for each in self
+            if now_ms - each.last_append_ms >= silence_ms and each.transaction_first_offset == NONE
+        ]
         for producer_id in gone:
             del self._entries[producer_id]
 
     def clear(self) -> None:
         self._entries.clear()
+        self._open.clear()
+
+    def open_transactions(self) -> list[tuple[int, int]]:
+        """Producer id and first offset of each open transaction, the oldest first."""
+        return list(self._open.items())
 
     # -------------------------------------------------------------------------- snapshots
 
@@ -195,6 +324,12 @@ class ProducerStates:
             if before is not None and before.epoch == entry.epoch:
                 entry.batches = deque([*before.batches, *entry.batches], CACHED_BATCHES)
             states._entries[entry.producer_id] = entry
+        begun = [
+            (each.transaction_first_offset, each.producer_id)
+            for each in states
+            if each.transaction_first_offset != NONE
+        ]
+        states._open = {producer_id: first_offset for first_offset, producer_id in sorted(begun)}
         return states
 
 

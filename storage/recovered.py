@@ -1,17 +1,15 @@
-"""Everything that a log is made of when it is opened: segments, leader epochs, producer state."""
+"""Everything that a log is made of when it is opened: segments, leader epochs, producers."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from storage.leader_epochs import LeaderEpochs
-from storage.producer_files import Replayed
-from storage.producer_state import ProducerStates
+from storage.producer_recovery import RecoveredProducers, recover_producers
 from storage.recovery import (
     RecoveredSegments,
     RecoveryRequest,
     recover_epochs,
-    recover_producers,
     recover_segments,
 )
 from storage.segment import Segment
@@ -24,9 +22,7 @@ class RecoveredLog(NamedTuple):
     segments: list[Segment]
     """In order, at least one. The last is the active segment."""
     epochs: LeaderEpochs
-    producers: ProducerStates
-    replayed: Replayed
-    """How much follows the newest producer snapshot."""
+    producers: RecoveredProducers
     start_offset: int
     high_watermark: int
     truncated_bytes: int
@@ -57,12 +53,11 @@ def _with_state(request: RecoveryRequest, recovered: RecoveredSegments) -> Steps
     start_offset = max(start_offset, epochs.start_offset)
     high_watermark = min(max(request.high_watermark, start_offset), recovered.end_offset)
     request = request._replace(start_offset=start_offset)
-    producers, replayed = yield from recover_producers(request, recovered)
+    producers = yield from recover_producers(request, recovered)
     return RecoveredLog(
         recovered.segments,
         epochs,
         producers,
-        replayed,
         start_offset,
         high_watermark,
         recovered.truncated_bytes,

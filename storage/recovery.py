@@ -22,13 +22,11 @@ point tells these apart.)
 
 from __future__ import annotations
 
-import functools
 import itertools
 import logging
 import re
 import struct
 from bisect import bisect_right
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -45,18 +43,17 @@ from storage.checkpoints import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, read
 from storage.cuts import cut_path, read_cut
 from storage.errors import CorruptLogError
 from storage.leader_epochs import LeaderEpochs
-from storage.producer_files import Replayed
-from storage.producer_state import ProducerStates
+from storage.replay import replay
 from storage.segment import ColdRange, Segment
 from storage.segment_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
+    TXN_INDEX_SUFFIX,
     file_name,
     parse_file_name,
 )
-from storage.snapshots import newest_snapshot
 from storage.steps import BATCHES_PER_TURN, Pace, Steps, Sync, Turn, Warm
 from storage.swaps import finish_swap
 from world.disk import Disk
@@ -92,12 +89,20 @@ class RecoveredSegments:
     """The leader epochs of the checked batches, each with the offset of its first batch."""
     has_producers: bool = False
     """Whether one of the checked batches has a producer id."""
+    has_markers: bool = False
+    """Whether one of the checked batches, or of those above the high watermark, ends a
+    transaction."""
 
     def see(self, header: BatchHeader) -> None:
         if not self.epochs or self.epochs[-1][0] != header.leader_epoch:
             self.epochs.append((header.leader_epoch, header.base_offset))
         if header.producer_id >= 0:
             self.has_producers = True
+            self.see_marker(header)
+
+    def see_marker(self, header: BatchHeader) -> None:
+        if header.producer_id >= 0 and header.is_control:
+            self.has_markers = True
 
     @property
     def end_offset(self) -> int:
@@ -130,15 +135,15 @@ def recover_segments(request: RecoveryRequest) -> Steps[RecoveredSegments]:
 
     Everything kept is synced. Raises CorruptLogError, OSError.
     """
-    bases = _clear_directory(request)
+    bases, indexed = _clear_directory(request)
     if not bases:
         return _first_segment(request)
     segments: list[Segment] = []
     try:
         for base in bases:
-            segments.append(
-                Segment(request.disk, request.directory, base, created_ms=request.now_ms)
-            )
+            segment = Segment(request.disk, request.directory, base, created_ms=request.now_ms)
+            segment.txn_index.is_present = base in indexed
+            segments.append(segment)
             if len(segments) % _SEGMENTS_PER_TURN == 0:
                 yield Turn.OVER
         return (yield from _recover(request, segments))
@@ -165,7 +170,7 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> Steps[Recover
             f"the log ends at offset {end_offset}, {request.floor} was on disk",
             end_offset,
         )
-    yield from _check_above_high_watermark(request, segments)
+    yield from _check_above_high_watermark(request, result)
     if not request.clean_shutdown:
         yield from _sync_kept(request, segments[first:])
     if end_offset < request.start_offset:
@@ -173,9 +178,9 @@ def _recover(request: RecoveryRequest, segments: list[Segment]) -> Steps[Recover
     return result
 
 
-def _clear_directory(request: RecoveryRequest) -> list[int]:
-    """The base offsets of the segments, in rising order. Removes the rest of interrupted deletions
-    and compactions."""
+def _clear_directory(request: RecoveryRequest) -> tuple[list[int], set[int]]:
+    """The base offsets of the segments, in rising order, and of those with a transaction index.
+    Removes the rest of interrupted deletions and compactions."""
     disk, directory = request.disk, request.directory
     finish_swap(disk, directory)
     _finish_cut(disk, directory)
@@ -197,7 +202,7 @@ def _clear_directory(request: RecoveryRequest) -> list[int]:
         is_left_over = base < first if suffix == SNAPSHOT_SUFFIX else base not in alive
         if is_left_over:
             disk.remove(f"{directory}/{name}")
-    return alive
+    return alive, {key[0] for key, _ in named if key and key[1] == TXN_INDEX_SUFFIX}
 
 
 def _finish_cut(disk: Disk, directory: str) -> None:
@@ -292,12 +297,13 @@ def _load_clean(request: RecoveryRequest, segment: Segment) -> Steps[None]:
     segment.load_tail()
 
 
-def _check_above_high_watermark(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]:
+def _check_above_high_watermark(request: RecoveryRequest, result: RecoveredSegments) -> Steps[None]:
     """Check every batch from the high watermark to the recovery point that was not checked yet.
 
     Raises CorruptLogError.
     """
     start = max(request.high_watermark, request.start_offset)
+    segments = result.segments
     for segment in segments:
         if segment.unseen_bytes == 0 or segment.end_offset <= start:
             continue
@@ -313,6 +319,7 @@ def _check_above_high_watermark(request: RecoveryRequest, segments: list[Segment
                 break
             if not check_crc(segment.file.read_now(at, header.size_bytes), 0, header):
                 raise segment.corrupt(at, "the CRC does not match", header.base_offset)
+            result.see_marker(header)
             if (step := pace.at(at + header.size_bytes, segment.size)) is not None:
                 yield step
         if segment is not segments[-1]:
@@ -540,7 +547,7 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> St
         yield from replay(
             recovered.segments,
             request.start_offset,
-            lambda header: epochs.assign_from_batch(
+            lambda header, _: epochs.assign_from_batch(
                 header.leader_epoch, header.base_offset, request.start_offset
             ),
         )
@@ -553,44 +560,3 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> St
     epochs.advance_start(request.start_offset)
     epochs.dirty = epochs.entries != known
     return epochs
-
-
-def recover_producers(
-    request: RecoveryRequest, recovered: RecoveredSegments
-) -> Steps[tuple[ProducerStates, Replayed]]:
-    """The producer state as of the log's end: the newest sound snapshot and the batches after it.
-
-    Batches below the log's start count as long as they exist, because their producers go on from
-    them.
-    """
-    states, offset = newest_snapshot(request.disk, request.directory, recovered.end_offset)
-    replayed = Replayed(0, 0)
-    if offset < recovered.scanned_from or recovered.has_producers:
-        take = functools.partial(states.update_from, now_ms=request.now_ms)
-        replayed = yield from replay(recovered.segments, offset, take)
-    return states, replayed
-
-
-def replay(
-    segments: list[Segment], offset: int, take: Callable[[BatchHeader], None]
-) -> Steps[Replayed]:
-    """Pass every batch from ``offset`` on to ``take``, in order."""
-    count = size = 0
-    for segment in segments:
-        if segment.end_offset <= offset:
-            continue
-        position = segment.locate(offset, wait=True)
-        if isinstance(position, ColdRange):
-            raise segment.corrupt(position.position, "the file ends inside a batch")
-        pace = Pace(segment.path, _SCAN_BYTES)
-        yield from pace.begin(position, segment.size)
-        for at, header in segment.headers(position):
-            if (step := pace.at(at + header.size_bytes, segment.size)) is not None:
-                yield step
-            count += 1
-            size += header.size_bytes
-            if header.base_offset >= offset:
-                take(header)
-        if segment is not segments[-1]:
-            segment.unload()
-    return Replayed(count, size)

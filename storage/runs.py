@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stele.errors import SteleError
-from stele.wire.batch import BatchHeader, CorruptBatchError, batches, check_crc
+from stele.wire.batch import CONTROL, BatchHeader, CorruptBatchError, batches, check_crc
+from stele.wire.control_records import EndMarker
 from storage.errors import OutOfOrderOffsetsError
 from storage.log_types import LogView
+from storage.replay import end_marker_of
 from storage.rolling import must_roll, must_roll_behind
 
 
@@ -17,6 +19,7 @@ class Run(NamedTuple):
 
     roll_first: bool  # whether the run begins a new segment
     batches: list[tuple[int, BatchHeader]]  # position in the data, header; never empty
+    markers: dict[int, EndMarker | None]  # by position, of the control batches of producers
 
 
 def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) -> Iterator[Run]:
@@ -25,6 +28,7 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
     A faulty batch raises only after the good batches before it were returned.
     """
     roll, run, run_bytes = False, list[tuple[int, BatchHeader]](), 0
+    markers: dict[int, EndMarker | None] = {}
     expected, epoch = log.end_offset, log.latest_epoch
     fault: SteleError | None = None
     try:
@@ -34,15 +38,17 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
                 raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
             if _must_roll(log, roll, run, run_bytes, header, now_ms):
                 if run:
-                    yield Run(roll, run)
-                roll, run, run_bytes = True, [], 0
+                    yield Run(roll, run, markers)
+                roll, run, run_bytes, markers = True, [], 0, {}
+            if header.attributes & CONTROL and header.producer_id >= 0:
+                markers[at] = end_marker_of(data, at)
             run.append((at, header))
             run_bytes += header.size_bytes
             expected, epoch = header.next_offset, header.leader_epoch
     except SteleError as error:
         fault = error
     if run:
-        yield Run(roll, run)
+        yield Run(roll, run, markers)
     if fault is not None:
         raise fault
 

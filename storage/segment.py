@@ -22,8 +22,9 @@ from stele.world import Buffer
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.offset_index import OffsetIndex
-from storage.segment_names import DELETED_SUFFIX, segment_paths
+from storage.segment_names import DELETED_SUFFIX, segment_paths, txn_index_path
 from storage.time_index import ColdIndexError, FileTimeIndex, TimeIndex, WrongIndexError
+from storage.txn_index import TxnIndex
 from world.disk import Disk, File, ReadFailedError
 
 logger = logging.getLogger(__name__)
@@ -79,6 +80,7 @@ class Segment:
         "max_timestamp_offset",
         "path",
         "size",
+        "txn_index",
         "unseen_bytes",
     )
 
@@ -103,6 +105,7 @@ class Segment:
         self.size = self._file.size  # once loaded, the file has only whole batches
         self._index = OffsetIndex(index_path, base_offset)
         self._time_index = TimeIndex(time_index_path, base_offset)
+        self.txn_index = TxnIndex(txn_index_path(directory, base_offset, suffix))
         self._loaded = True  # the offset index is in memory; if not, it is only in its file
         self._time_loaded = True
         self.indexes_lost = False
@@ -189,10 +192,14 @@ class Segment:
             self._file.close()
             self._file = None
 
+    def _paths(self) -> list[str]:
+        """Where the files are. The log file is last: a deletion removes the indexes first."""
+        return [*self.index_paths(), self.txn_index.path, self.path]
+
     def delete(self) -> None:
         """Remove the files. The directory is not synced."""
         self.close()
-        for path in (*self.index_paths(), self.path):
+        for path in self._paths():
             if self._disk.exists(path):
                 self._disk.remove(path)
 
@@ -201,7 +208,7 @@ class Segment:
         synced. Raises OSError: then it may be called again."""
         self.close()
         aside = []
-        for path in (*self.index_paths(), self.path):
+        for path in self._paths():
             if self._disk.exists(path):
                 self._disk.rename(path, path + DELETED_SUFFIX)
             aside.append(path + DELETED_SUFFIX)

@@ -7,6 +7,7 @@ from typing import Final
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+TXN_INDEX_SUFFIX: Final = ".txnindex"
 SNAPSHOT_SUFFIX: Final = ".snapshot"
 DELETED_SUFFIX: Final = ".deleted"
 """The suffix of a file that is to be removed."""
@@ -36,3 +37,8 @@ def segment_paths(directory: str, base_offset: int, suffix: str = "") -> tuple[s
         f"{stem}{INDEX_SUFFIX}{suffix}",
         f"{stem}{TIME_INDEX_SUFFIX}{suffix}",
     )
+
+
+def txn_index_path(directory: str, base_offset: int, suffix: str = "") -> str:
+    """The path of the transaction index, which only segments with aborted transactions have."""
+    return f"{directory}/{file_name(base_offset, TXN_INDEX_SUFFIX)}{suffix}"

@@ -9,7 +9,7 @@ from typing import Final
 from storage.cuts import cut_path, encode_cut
 from storage.errors import is_disk_full
 from storage.segment import Segment, SegmentRead
-from storage.segment_names import CLEANED_SUFFIX, segment_paths
+from storage.segment_names import CLEANED_SUFFIX, segment_paths, txn_index_path
 from storage.swaps import settle_swap
 from world.disk import Disk
 
@@ -191,9 +191,14 @@ class Segments:
         paths = segment_paths(self._directory, base_offset)
         for source, target in zip(cleaned, paths, strict=True):
             self._disk.rename(source, target)
+        cleaned_index = txn_index_path(self._directory, base_offset, CLEANED_SUFFIX)
+        has_index = self._disk.exists(cleaned_index)
+        if has_index:
+            self._disk.rename(cleaned_index, txn_index_path(self._directory, base_offset))
         created_ms = min(segment.created_ms for segment in old)
         segment = Segment(self._disk, self._directory, base_offset, created_ms=created_ms)
         segment.mark_unloaded(end_offset)
+        segment.txn_index.is_present = has_index
         segment.unseen_bytes = 0  # the compaction made its batches from checked ones
         self._items[first:following] = [segment]
         self.bases[first:following] = [base_offset]

@@ -37,13 +37,19 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
     return path
 
 
-def newest_snapshot(disk: Disk, directory: str, end_offset: int) -> tuple[ProducerStates, int]:
+def newest_snapshot(
+    disk: Disk, directory: str, end_offset: int, *, usable_upto: int | None = None
+) -> tuple[ProducerStates, int]:
     """The newest sound snapshot that is not above ``end_offset``, and its offset. Newer ones are
-    removed durably: if one came back after the log had grown past it, it would seem to be right."""
+    removed durably: if one came back after the log had grown past it, it would seem to be right.
+
+    Those above ``usable_upto`` stay, and are not used."""
     found, at = ProducerStates(), 0
     removed = False
     for offset in reversed(snapshot_offsets(disk, directory)):
         path = snapshot_path(directory, offset)
+        if usable_upto is not None and usable_upto < offset <= end_offset:
+            continue
         if offset <= end_offset:
             try:
                 found, at = ProducerStates.decode(disk.read_file(path)), offset

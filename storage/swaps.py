@@ -26,6 +26,7 @@ from storage.segment_names import (
     SNAPSHOT_SUFFIX,
     parse_file_name,
     segment_paths,
+    txn_index_path,
 )
 from world.disk import Disk
 
@@ -82,8 +83,13 @@ def _put_in_place(disk: Disk, directory: str, base_offset: int, end_offset: int)
         key = parse_file_name(name)
         if key is not None and base_offset < key[0] < end_offset and key[1] != SNAPSHOT_SUFFIX:
             disk.remove(f"{directory}/{name}")
-    cleaned = segment_paths(directory, base_offset, CLEANED_SUFFIX)
-    # Each rename replaces the old file. A file that is not there was renamed before.
-    for source, target in zip(cleaned, segment_paths(directory, base_offset), strict=True):
+    cleaned = (
+        *segment_paths(directory, base_offset, CLEANED_SUFFIX),
+        txn_index_path(directory, base_offset, CLEANED_SUFFIX),
+    )
+    paths = (*segment_paths(directory, base_offset), txn_index_path(directory, base_offset))
+    # Each rename replaces the old file. A file that is not there was renamed before. There is a
+    # compacted transaction index, perhaps an empty one, if any of the old segments has one.
+    for source, target in zip(cleaned, paths, strict=True):
         if disk.exists(source):
             disk.rename(source, target)

@@ -47,6 +47,7 @@ from stele.wire.record import (
 from stele.world import Buffer
 
 __all__ = [
+    "CONTROL",
     "HEADER_SIZE",
     "MAGIC",
     "NO_LEADER_EPOCH",
@@ -55,6 +56,7 @@ __all__ = [
     "NO_SEQUENCE",
     "NO_TIMESTAMP",
     "PREFIX_SIZE",
+    "TRANSACTIONAL",
     "BatchBuilder",
     "BatchError",
     "BatchHeader",
@@ -89,8 +91,10 @@ NO_LEADER_EPOCH: Final = -1
 _CODECS: Final = tuple(Compression)  # index: the codec's number
 _COMPRESSION_MASK: Final = 0x07
 _LOG_APPEND_TIME: Final = 0x08
-_TRANSACTIONAL: Final = 0x10
-_CONTROL: Final = 0x20
+TRANSACTIONAL: Final = 0x10
+"""The bit of the attributes of a batch that is part of a transaction."""
+CONTROL: Final = 0x20
+"""The bit of the attributes of a batch of control records."""
 _DELETE_HORIZON: Final = 0x40
 _PRODUCED: Final = 0x3F
 """The attribute bits that a producer may use. 0x40 is the log cleaner's."""
@@ -164,11 +168,11 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_transactional(self) -> bool:
-        return bool(self.attributes & _TRANSACTIONAL)
+        return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        return bool(self.attributes & _CONTROL)
+        return bool(self.attributes & CONTROL)
 
 
 def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
@@ -425,8 +429,8 @@ class BatchBuilder:
         if not self.record_count:
             raise ValueError("a batch of no records")
         attributes = int(compression)
-        attributes |= _TRANSACTIONAL if is_transactional else 0
-        attributes |= _CONTROL if is_control else 0
+        attributes |= TRANSACTIONAL if is_transactional else 0
+        attributes |= CONTROL if is_control else 0
         parts: list[Buffer] = [bytes(HEADER_SIZE)]
         if compression is Compression.NONE:
             parts += self._parts

@@ -165,7 +165,7 @@ def test_any_id_but_a_negative_one_is_a_producer() -> None:
     states = ProducerStates()
     for producer_id in (-1, 0):
         header = header_of(make_batch(1, producer=(producer_id, 0, 0)))
-        states.update_from(header, APPENDED_MS)
+        states.update_from(header, None, APPENDED_MS)
     assert [entry.producer_id for entry in states] == [0]
 
 

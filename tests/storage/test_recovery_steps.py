@@ -16,15 +16,14 @@ from storage import opening
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from storage.producer_files import Replayed
+from storage.producer_recovery import recover_producers
 from storage.recovery import (
     RecoveredSegments,
     RecoveryRequest,
     recover_epochs,
-    recover_producers,
     recover_segments,
-    replay,
 )
+from storage.replay import Replayed, replay
 from storage.steps import BATCHES_PER_TURN, Step, Steps, Sync, Turn, Warm
 from tests.support.batches import make_batch
 from tests.support.storage import Inode, MemoryDisk, MemoryFile, append
@@ -146,7 +145,7 @@ def test_the_check_above_the_high_watermark_takes_turns() -> None:
 def test_a_replay_takes_turns_and_tells_how_much_it_was() -> None:
     segments = opened(request(written(MANY))).segments
     seen: list[BatchHeader] = []
-    replayed, steps = walked(replay(segments, 0, seen.append))
+    replayed, steps = walked(replay(segments, 0, lambda header, _: seen.append(header)))
     assert replayed == Replayed(MANY, MANY * BATCH)
     assert [header.base_offset for header in seen] == list(range(0, 10 * MANY, 10))
     assert steps == [Warm(path_of(0), 0, MANY * BATCH), Turn.OVER]
@@ -211,7 +210,7 @@ def test_a_replay_does_not_read_segments_below_it(offset: int) -> None:
     recovered = opened(request(disk))
     disk.unreadable.add(path_of(0))
     seen: list[BatchHeader] = []
-    walked(replay(recovered.segments, offset, seen.append))
+    walked(replay(recovered.segments, offset, lambda header, _: seen.append(header)))
     assert [header.base_offset for header in seen] == list(range(offset, 2 * SEGMENT + 1, 10))
 
 
@@ -221,8 +220,8 @@ def test_what_the_scan_has_seen_is_not_read_again_for_epochs_and_producers() -> 
     recovered = opened(asked)
     epochs, steps = walked(recover_epochs(asked, recovered))
     assert (epochs.entries, steps) == ([(0, 0)], [])
-    (states, replayed), steps = walked(recover_producers(asked, recovered))
-    assert (len(states), replayed, steps) == (0, Replayed(0, 0), [])
+    producers, steps = walked(recover_producers(asked, recovered))
+    assert (len(producers.states), producers.replayed, steps) == (0, Replayed(0, 0), [])
 
 
 # ------------------------------------------------------------------------------- handles
@@ -260,7 +259,7 @@ def test_only_the_last_segment_stays_open(clean: bool) -> None:
     end = 3 * SEGMENT + 10
     recovered = opened(request(disk, clean_shutdown=clean, recovery_point=end))
     assert disk.handles == [path_of(3 * SEGMENT)]
-    walked(replay(recovered.segments, 0, lambda header: None))
+    walked(replay(recovered.segments, 0, lambda header, _: None))
     assert disk.handles == [path_of(3 * SEGMENT)]
 
 
@@ -282,4 +281,4 @@ def test_a_segment_that_gets_shorter_before_it_is_replayed_is_corrupt() -> None:
     recovered = opened(request(disk, index_interval_bytes=4096))
     disk.inodes[path_of(0)].data.clear()
     with pytest.raises(CorruptLogError, match="the file ends inside a batch"):
-        walked(replay(recovered.segments, 0, lambda header: None))
+        walked(replay(recovered.segments, 0, lambda header, _: None))

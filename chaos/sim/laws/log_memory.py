@@ -59,6 +59,11 @@ class _Twin:
                     f"{header.producer_epoch}) at {header.base_offset} after {last} ({epoch})"
                 )
             self.producers[header.producer_id] = header.producer_epoch, header.last_sequence
+        elif header.producer_id >= 0 and header.is_control:
+            # A marker has no sequence. One of a new epoch begins the sequences anew.
+            known = self.producers.get(header.producer_id)
+            if known is None or known[0] != header.producer_epoch:
+                self.producers[header.producer_id] = header.producer_epoch, -1
         self.end_offset = header.next_offset
         return wrong
 

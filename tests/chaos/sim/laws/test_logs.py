@@ -216,7 +216,7 @@ def test_a_producer_that_outlives_its_records_breaks_it_at_the_cut(
     replica = bench.replica(2, batch(0), batch(2, sequence=0), state=STATE)
     assert not bench.broken(remember)
     header = header_of(batch(2, sequence=0))
-    bench.simulation.scheduler.at(0.0, lambda: replica.log.producers.update_from(header, 0))
+    bench.simulation.scheduler.at(0.0, lambda: replica.log.producers.update(header, 0, 0))
     cut(bench, 2, 2)
     (report,) = bench.broken()
     assert "it knows the producers {7: (0, 1)}, its batches say {}" in report

@@ -1,0 +1,139 @@
+"""The producers and transactions of a log when it is opened, and after a truncation.
+
+The state is that of the newest sound snapshot, and of the batches after it. Transactions whose
+markers are not below the high watermark must be known, too, because their records are not decided
+yet. So if there is a marker above it, the snapshot must be from below it.
+
+The entries of markers below the recovery point are in the transaction index files. Those of markers
+above it are made anew.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from stele.wire.batch import HEADER_SIZE, BatchHeader, read_header
+from stele.wire.control_records import EndMarker
+from storage.producer_state import EndedTransaction, ProducerStates
+from storage.recovery import RecoveredSegments, RecoveryRequest
+from storage.replay import Replayed, replay
+from storage.segment import ColdRange, Segment
+from storage.snapshots import newest_snapshot
+from storage.steps import Steps, Sync
+from storage.txn_index import AbortedTransaction
+from world.disk import Disk
+
+
+@dataclass(slots=True)
+class RecoveredProducers:
+    """The producers of a log as of its end."""
+
+    states: ProducerStates
+    replayed: Replayed
+    undecided: list[EndedTransaction] = field(default_factory=list)
+    """The ended transactions whose markers are not below the checkpointed high watermark."""
+
+
+def recover_producers(
+    request: RecoveryRequest, recovered: RecoveredSegments
+) -> Steps[RecoveredProducers]:
+    """The producer state as of the log's end. It also corrects the transaction indexes.
+
+    Batches below the log's start count as long as they exist, because their producers go on from
+    them. Raises CorruptLogError, OSError.
+    """
+    end_offset = recovered.end_offset
+    floor = min(request.recovery_point, request.high_watermark)
+    states, offset = newest_snapshot(
+        request.disk,
+        request.directory,
+        end_offset,
+        usable_upto=floor if recovered.has_markers else end_offset,
+    )
+    result = RecoveredProducers(states, Replayed(0, 0))
+    aborted: list[AbortedTransaction] = []
+
+    def take(header: BatchHeader, marker: EndMarker | None) -> None:
+        ended = states.update_from(header, marker, request.now_ms)
+        if ended is None:
+            return
+        if ended.marker_offset >= request.high_watermark:
+            result.undecided.append(ended)
+        if not ended.commit and ended.marker_offset >= request.recovery_point:
+            aborted.append(aborted_entry(ended, states))
+
+    _forget_compacted(states, recovered.segments)
+    if offset < recovered.scanned_from or recovered.has_producers:
+        result.replayed = yield from replay(recovered.segments, offset, take)
+    if not request.clean_shutdown:
+        yield from _correct_indexes(request, recovered.segments, aborted)
+    return result
+
+
+def rebuild_producers(
+    disk: Disk, directory: str, segments: Sequence[Segment], end_offset: int, now_ms: int
+) -> Steps[RecoveredProducers]:
+    """The producer state of a truncated log. Its transaction indexes are right already, and the
+    caller knows which transactions are undecided. Raises CorruptLogError, OSError."""
+    states, offset = newest_snapshot(disk, directory, end_offset)
+    _forget_compacted(states, segments)
+
+    def take(header: BatchHeader, marker: EndMarker | None) -> None:
+        states.update_from(header, marker, now_ms)
+
+    replayed = yield from replay(segments, offset, take)
+    return RecoveredProducers(states, replayed)
+
+
+def aborted_entry(ended: EndedTransaction, states: ProducerStates) -> AbortedTransaction:
+    """The index entry of an aborted transaction. ``states``: as of its marker."""
+    return AbortedTransaction(
+        ended.producer_id,
+        ended.first_offset,
+        ended.marker_offset,
+        min(states.first_open_offset, ended.marker_offset + 1),
+    )
+
+
+def _forget_compacted(states: ProducerStates, segments: Sequence[Segment]) -> None:
+    """A snapshot may say that a transaction is open whose marker a compaction has removed since
+    then, after it had removed the records. Only ended transactions are compacted, so one that has
+    lost its first batch was ended. What retention has removed may still be open.
+    """
+    bases = [segment.base_offset for segment in segments]
+    for producer_id, first_offset in states.open_transactions():
+        at = bisect_right(bases, first_offset) - 1
+        if at >= 0 and not _begins_at(segments[at], first_offset, producer_id):
+            states.forget_open(producer_id)
+
+
+def _begins_at(segment: Segment, offset: int, producer_id: int) -> bool:
+    """Whether a batch of the producer begins at ``offset``."""
+    position = segment.locate(offset, wait=True)
+    if isinstance(position, ColdRange):
+        raise segment.corrupt(position.position, "the file ends inside a batch", offset)
+    if position >= segment.size:
+        return False
+    header = read_header(segment.file.read_now(position, HEADER_SIZE))
+    return header.base_offset == offset and header.producer_id == producer_id
+
+
+def _correct_indexes(
+    request: RecoveryRequest, segments: Sequence[Segment], aborted: list[AbortedTransaction]
+) -> Steps[None]:
+    """Keep the entries below the recovery point, and let those that were made anew follow."""
+    changed: list[str] = []
+    for segment in segments:
+        if segment.end_offset <= request.recovery_point and segment is not segments[-1]:
+            continue
+        index = segment.txn_index
+        entries = index.read_sound(request.disk, below=request.recovery_point)
+        entries += [
+            each for each in aborted if segment.base_offset <= each.last_offset < segment.end_offset
+        ]
+        if index.replace(request.disk, entries):
+            changed.append(index.path)
+    if changed:
+        yield Sync((*changed, request.directory))

@@ -1,0 +1,134 @@
+"""The transactions in one log: what is open, what was ended, what was aborted."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Final, Protocol
+
+from stele.wire.batch import BatchHeader
+from stele.wire.control_records import EndMarker
+from storage.producer_recovery import aborted_entry
+from storage.producer_state import EndedTransaction, ProducerStates
+from storage.segment import ColdRange
+from storage.segments import Segments
+from storage.txn_index import AbortedTransaction, TxnIndex
+from world.disk import Disk
+
+_LOADED: Final = 4  # indexes of sealed segments that stay in memory
+
+
+class TransactionalLog(Protocol):
+    """What this needs of a log."""
+
+    directory: str
+    segments: Segments
+    producers: ProducerStates
+
+    def require_synced(self, *paths: str) -> None: ...
+
+
+class LogTransactions:
+    """Keeps the transaction indexes of one log, and tells the log's user what a marker ended."""
+
+    __slots__ = ("_bases", "_disk", "_loaded", "_log", "first_open_offset", "on_ended", "undecided")
+
+    def __init__(
+        self, log: TransactionalLog, disk: Disk, undecided: list[EndedTransaction]
+    ) -> None:
+        self._log = log
+        self._disk = disk
+        # The base offsets of the segments with a transaction index, in rising order. Some of the
+        # segments may be gone.
+        self._bases = [each.base_offset for each in log.segments if each.txn_index.is_present]
+        self._loaded: list[TxnIndex] = []  # the least recently used first
+        self.first_open_offset = log.producers.first_open_offset
+        """Where the oldest open transaction begins; ``NEVER`` if none is open."""
+        self.undecided = undecided
+        """What recovery found: the ended transactions whose markers are not below the checkpointed
+        high watermark. The log's user begins with them."""
+        self.on_ended: Callable[[EndedTransaction], None] | None = None
+        """Called after a marker has ended a transaction. Its records are decided when the marker is
+        below the high watermark."""
+
+    def begun(self) -> None:
+        """A transactional batch was appended."""
+        self.first_open_offset = self._log.producers.first_open_offset
+
+    def ended(
+        self, header: BatchHeader, marker: EndMarker | None, offset: int, now_ms: int
+    ) -> None:
+        """A marker was appended at ``offset`` to the active segment. Raises OSError: then the
+        transaction index is incomplete, and the log must go offline."""
+        log = self._log
+        ended = log.producers.end(header, marker, offset, now_ms)
+        self.first_open_offset = log.producers.first_open_offset
+        if ended is None:
+            return
+        if not ended.commit:
+            self._index(aborted_entry(ended, log.producers))
+        if self.on_ended is not None:
+            self.on_ended(ended)
+
+    def _index(self, entry: AbortedTransaction) -> None:
+        log, segment = self._log, self._log.segments.active
+        is_new = not segment.txn_index.is_present
+        segment.txn_index.append(self._disk, entry)
+        if is_new:
+            self.has_index(segment.base_offset)
+            log.require_synced(log.directory, segment.txn_index.path)
+        else:
+            log.require_synced(segment.txn_index.path)
+
+    def has_index(self, base_offset: int) -> None:
+        """The segment has a transaction index now."""
+        if base_offset not in self._bases:
+            insort(self._bases, base_offset)
+
+    def truncated(self) -> None:
+        """The log was truncated, and its producers are those of the new end."""
+        self.first_open_offset = self._log.producers.first_open_offset
+
+    def truncate_index(self, offset: int) -> None:
+        """Remove the entries of markers from ``offset`` on, durably. The later segments are gone
+        already. Raises OSError."""
+        index = self._log.segments.active.txn_index
+        if index.truncate_to(self._disk, offset):
+            self._disk.sync_now(index.path)
+
+    def aborted(self, offset: int, end_offset: int) -> list[AbortedTransaction] | ColdRange:
+        """The aborted transactions with offsets from ``offset`` to below ``end_offset``, in the
+        order of their markers; or what must be warmed first.
+
+        Those that are open at ``end_offset`` are not known yet. So nothing at or above the last
+        stable offset may be asked for. Raises CorruptLogError, OSError.
+        """
+        found: list[AbortedTransaction] = []
+        segments = self._log.segments
+        first_base = segments.bases[max(0, segments.index_of(offset))]
+        for base in self._bases[bisect_left(self._bases, first_base) :]:
+            at = segments.index_of(base)
+            if at < 0 or segments.bases[at] != base:
+                self._bases.remove(base)
+                continue
+            index = segments.at(at).txn_index
+            entries = index.entries(self._disk)
+            if isinstance(entries, int):
+                return ColdRange(index.path, 0, entries)
+            self._use(index)
+            for entry in entries[bisect_left(entries, offset, key=attrgetter("last_offset")) :]:
+                if entry.first_offset < end_offset:
+                    found.append(entry)
+                if entry.last_stable_offset >= end_offset:
+                    return found
+        return found
+
+    def _use(self, index: TxnIndex) -> None:
+        if self._loaded and self._loaded[-1] is index:
+            return
+        if index in self._loaded:
+            self._loaded.remove(index)
+        self._loaded.append(index)
+        if len(self._loaded) > _LOADED:
+            self._loaded.pop(0).unload()
