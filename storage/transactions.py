@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from stele.wire.batch import BatchHeader
 from stele.wire.control_records import EndMarker
+from storage.availability import Availability
 from storage.producer_recovery import aborted_entry
 from storage.producer_state import EndedTransaction, ProducerStates
 from storage.segment import ColdRange
@@ -25,6 +26,7 @@ class TransactionalLog(Protocol):
     directory: str
     segments: Segments
     producers: ProducerStates
+    availability: Availability
 
     def require_synced(self, *paths: str) -> None: ...
 
@@ -51,6 +53,11 @@ class LogTransactions:
         self.on_ended: Callable[[EndedTransaction], None] | None = None
         """Called after a marker has ended a transaction. Its records are decided when the marker is
         below the high watermark."""
+
+    @property
+    def has_aborted(self) -> bool:
+        """Whether a transaction may have been aborted in what is left of the log."""
+        return bool(self._bases)
 
     def begun(self) -> None:
         """A transactional batch was appended."""
@@ -102,7 +109,7 @@ class LogTransactions:
         order of their markers; or what must be warmed first.
 
         Those that are open at ``end_offset`` are not known yet. So nothing at or above the last
-        stable offset may be asked for. Raises CorruptLogError, OSError.
+        stable offset may be asked for. Raises CorruptLogError, StorageError.
         """
         found: list[AbortedTransaction] = []
         segments = self._log.segments
@@ -113,7 +120,10 @@ class LogTransactions:
                 self._bases.remove(base)
                 continue
             index = segments.at(at).txn_index
-            entries = index.entries(self._disk)
+            try:
+                entries = index.entries(self._disk)
+            except OSError as error:
+                raise self._log.availability.unread(error, index.path, 0, offset) from error
             if isinstance(entries, int):
                 return ColdRange(index.path, 0, entries)
             self._use(index)

@@ -22,6 +22,7 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as messages
 from stele.wire.kafka.messages.fetch import (
+    AbortedTransaction,
     EpochEndOffset,
     FetchableTopicResponse,
     FetchPartition,
@@ -183,7 +184,11 @@ def _partition(result: FetchResult, read_committed: bool) -> PartitionData:
         diverging_epoch=diverging,
         current_leader=hint,
         preferred_read_replica=result.preferred_replica,
-        aborted_transactions=[] if read_committed else None,
+        aborted_transactions=[
+            AbortedTransaction(each.producer_id, each.first_offset) for each in result.aborted
+        ]
+        if read_committed
+        else None,
         records=result.records,
     )
 

@@ -25,6 +25,10 @@ class BrokerStatus(NamedTuple):
     eligible: bool = False  # may join an ISR: neither fenced, nor shutting down, nor without room
 
 
+NEVER: Final = (1 << 63) - 1
+"""An offset above all others."""
+
+
 class LogPosition(NamedTuple):
     """The position of a local log."""
 
@@ -32,6 +36,7 @@ class LogPosition(NamedTuple):
     end_offset: int
     durable_offset: int  # what may be acknowledged; the end itself where flushing is relaxed
     generation: int  # truncations so far
+    first_open_offset: int = NEVER  # where the oldest open transaction begins
 
 
 EMPTY_LOG: Final = LogPosition(0, 0, 0, 0)

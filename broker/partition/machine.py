@@ -25,13 +25,12 @@ from broker.partition.effects import (
     Refused,
     Token,
 )
+from broker.partition.maximal_isr import MaximalIsr
 from broker.partition.progress import NEVER, Attendance, FollowerProgress
+from broker.partition.stability import Undecided
 from broker.partition.waiters import OffsetWaiters
 from metadata.partitions import RECOVERING, PartitionState
 from stele.errors import ApiError, ErrorCode
-
-PROPOSAL_BACKOFF_MS = 500.0
-"""The pause after the controller refused an ISR, before the next proposal."""
 
 
 class Role(enum.Enum):
@@ -68,15 +67,15 @@ class PartitionMachine:
         # reached, everything below was durable on every member of the maximal ISR of that moment.
         # Only a truncation to a diverging epoch takes it back.
         self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
+        # Together with the open transactions, of which the log tells the first, these hold the last
+        # stable offset back.
+        self._undecided = Undecided()
         # Where the log ended when the present leader epoch began; meaningful while leading.
         self.epoch_start_offset = 0
         # Exactly the assigned replicas but this one, while leading; empty otherwise.
         self._progress: dict[int, FollowerProgress] = {}
-        # At most one proposal is under way. Until its outcome is known for sure the maximal ISR
-        # contains its members: the controller may have committed it already.
-        self._proposal: Proposed | None = None
-        self._maximal_isr: frozenset[int] = frozenset()
-        self._propose_not_before_ms = float("-inf")
+        # What the leader reckons with; empty while not leading.
+        self._isr = MaximalIsr()
         # acks=all requests, by the high watermark they need; empty while under min ISR.
         self._replicated = OffsetWaiters()
         # acks=1 requests, by the durable offset they need.
@@ -111,11 +110,11 @@ class PartitionMachine:
     @property
     def maximal_isr(self) -> frozenset[int]:
         """The committed ISR, and the members of a proposal whose outcome is not known."""
-        return self._maximal_isr
+        return self._isr.members
 
     @property
     def proposal(self) -> Proposed | None:
-        return self._proposal
+        return self._isr.proposal
 
     @property
     def is_under_min_isr(self) -> bool:
@@ -126,13 +125,13 @@ class PartitionMachine:
         return self.is_leader and len(self._state.isr) < self._state.replication_factor
 
     @property
-    def latest_offset(self) -> int | None:
-        """The answer of ListOffsets to ``latest``.
+    def tells_latest(self) -> bool:
+        """Whether ListOffsets may tell the last offset.
 
-        None (OFFSET_NOT_AVAILABLE) until the high watermark reaches the epoch's start: before, it
+        Not (OFFSET_NOT_AVAILABLE) until the high watermark reaches the epoch's start: before, it
         may be lower than an offset that an earlier leader has told.
         """
-        return self.high_watermark if self.high_watermark >= self.epoch_start_offset else None
+        return self.high_watermark >= self.epoch_start_offset
 
     @property
     def start_offset(self) -> int:
@@ -141,13 +140,29 @@ class PartitionMachine:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it no transaction is open. There are none, so that is the high watermark."""
-        return self.high_watermark
+        """The first record whose transaction is not decided, or the high watermark if all are.
 
-    def readable_end(self, offset: int, *, is_follower: bool = False) -> int:
+        A transaction is decided when its marker is committed. It never goes back in a leader epoch,
+        because transactions begin at the log's end.
+        """
+        high_watermark = self.high_watermark
+        first = self._log.first_open_offset
+        if self._undecided.ended:
+            first = self._undecided.first_offset(high_watermark, first)
+        # Of an open transaction, records may have been deleted.
+        return high_watermark if first >= high_watermark else max(first, self._log.start_offset)
+
+    def consumable_end(self, *, read_committed: bool) -> int:
+        """The offset up to which consumers may read."""
+        return self.last_stable_offset if read_committed else self.high_watermark
+
+    def readable_end(
+        self, offset: int, *, is_follower: bool = False, read_committed: bool = False
+    ) -> int:
         """The offset up to which a reader at ``offset`` may read.
 
-        A consumer reads committed records only: others can still vanish. A follower reads the whole
+        A consumer reads committed records only: others can still vanish. With ``read_committed`` it
+        also waits until their transactions are decided. A follower reads the whole
         log. Raises ApiError OFFSET_OUT_OF_RANGE outside of the log; a consumer between high
         watermark and log end waits. Past the end of a follower's log the error is
         OFFSET_NOT_AVAILABLE: the leader may have the offset (KIP-392).
@@ -157,6 +172,8 @@ class PartitionMachine:
             if offset > log.end_offset and self.role is Role.FOLLOWER:
                 raise ApiError(ErrorCode.OFFSET_NOT_AVAILABLE)
             raise ApiError(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if read_committed and not is_follower:
+            return self.last_stable_offset
         return log.end_offset if is_follower else self.high_watermark
 
     def knows_history(self, offset: int) -> bool:
@@ -244,7 +261,7 @@ class PartitionMachine:
             if not self.is_leader or state.leader_epoch > known.leader_epoch:
                 self._lead(effects, now_ms)
             self._track_replicas(now_ms)
-            self._forget_outdated_proposal(known, now_ms)
+            self._isr.committed(known, state, now_ms)
             self._settle(effects, now_ms)
         elif self.role is not Role.FOLLOWER or state.leader_epoch > known.leader_epoch:
             self._follow(effects)
@@ -263,8 +280,7 @@ class PartitionMachine:
         self.high_watermark = max(committed, self._log.start_offset)
         # Positions of an earlier epoch prove nothing in this one.
         self._progress = {}
-        self._proposal = None
-        self._propose_not_before_ms = float("-inf")
+        self._isr.begin()
         effects.append(Led(self._state.leader_epoch, self.epoch_start_offset))
         if self._state.leader_recovery_state == RECOVERING:
             self._propose(effects, self._state.isr)
@@ -272,8 +288,7 @@ class PartitionMachine:
     def _follow(self, effects: list[Effect]) -> None:
         self.role = Role.FOLLOWER
         self._progress = {}
-        self._proposal = None
-        self._maximal_isr = frozenset()
+        self._isr.end()
         tokens = self._replicated.drain() + self._durable.drain() + self._deleted.drain()
         if tokens:
             effects.append(Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER))
@@ -292,22 +307,6 @@ class PartitionMachine:
                 if broker_id in self._state.isr:
                     progress.caught_up_ms = now_ms
             self._progress[broker_id] = progress
-
-    def _forget_outdated_proposal(self, known: PartitionState, now_ms: float) -> None:
-        """End a proposal against an earlier partition epoch: it was taken, or never will be. If
-        nothing but the epoch has changed it was refused, and the answer comes later."""
-        proposal, state = self._proposal, self._state
-        if proposal is not None and proposal.partition_epoch < state.partition_epoch:
-            self._proposal = None
-            if (state.leader_epoch, state.isr) == (known.leader_epoch, known.isr):
-                self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
-        self._refresh_maximal_isr()
-
-    def _refresh_maximal_isr(self) -> None:
-        members = set(self._state.isr)
-        if self._proposal is not None:
-            members.update(member.broker_id for member in self._proposal.isr)
-        self._maximal_isr = frozenset(members)
 
     def configured(self, min_insync_replicas: int, now_ms: float) -> list[Effect]:
         """``min.insync.replicas`` changed, and nothing else of the partition."""
@@ -351,6 +350,12 @@ class PartitionMachine:
         self._settle(effects, now_ms)
         return effects
 
+    def transaction_ended(self, first_offset: int, marker_offset: int) -> None:
+        """A marker was appended that ends the transaction which began at ``first_offset``. It is
+        told before ``appended`` or ``copied``, and after a start for each marker that is not below
+        the high watermark."""
+        self._undecided.add(first_offset, marker_offset)
+
     def started_at(self, log: LogPosition) -> None:
         """The log's start rose, by retention or by a request. Deleted records were committed."""
         self._move_to(log)
@@ -369,6 +374,7 @@ class PartitionMachine:
         """A follower cut its log where it diverged from the leader's, or began it anew."""
         self._log = log
         self.high_watermark = max(log.start_offset, min(self.high_watermark, log.end_offset))
+        self._undecided.truncated(log.end_offset)
 
     # ------------------------------------------------------------------- produce requests
 
@@ -424,7 +430,7 @@ class PartitionMachine:
     def low_watermark(self) -> int:
         """The least log start of all replicas that may lead (the maximal ISR and the ELR) and of
         the living replicas that may join them."""
-        may_lead = {*self._maximal_isr, *self._state.elr}
+        may_lead = {*self._isr.members, *self._state.elr}
         starts = [
             progress.start_offset
             for broker_id, progress in self._progress.items()
@@ -508,7 +514,7 @@ class PartitionMachine:
         epoch start it has every committed record; if it begins no earlier than this log, it has no
         deleted one."""
         if (
-            self._may_propose(now_ms)
+            self._isr.may_propose(now_ms)
             and progress.eligible
             and progress.start_offset >= self._log.start_offset
             and progress.end_offset >= max(self.high_watermark, self.epoch_start_offset)
@@ -517,15 +523,9 @@ class PartitionMachine:
 
     # ---------------------------------------------------------------------------- the ISR
 
-    def _may_propose(self, now_ms: float) -> bool:
-        return self._proposal is None and now_ms >= self._propose_not_before_ms
-
     def _propose(self, effects: list[Effect], isr: Sequence[int]) -> None:
-        members = tuple(Member(broker_id, self._epoch_of(broker_id)) for broker_id in sorted(isr))
-        state = self._state
-        self._proposal = Proposed(state.leader_epoch, state.partition_epoch, members)
-        self._refresh_maximal_isr()
-        effects.append(self._proposal)
+        members = [Member(broker_id, self._epoch_of(broker_id)) for broker_id in sorted(isr)]
+        effects.append(self._isr.propose(self._state, members))
 
     def _epoch_of(self, broker_id: int) -> int:
         progress = self._progress.get(broker_id)
@@ -541,13 +541,9 @@ class PartitionMachine:
         The proposal stays in the maximal ISR until the metadata tell its outcome. This includes a
         refusal that names newer epochs, which leaves open what the controller has committed.
         """
-        if proposal != self._proposal or not answer.changes_nothing(proposal):
-            return []
-        self._proposal = None
-        self._propose_not_before_ms = now_ms + PROPOSAL_BACKOFF_MS
         effects: list[Effect] = []
-        self._refresh_maximal_isr()
-        self._settle(effects, now_ms)
+        if self._isr.answered(proposal, answer, self._state, now_ms):
+            self._settle(effects, now_ms)
         return effects
 
     @property
@@ -575,7 +571,7 @@ class PartitionMachine:
             if broker_id != self.broker_id and not self._is_caught_up(broker_id, now_ms)
         }
         is_recovering = self._state.leader_recovery_state == RECOVERING
-        if (lagging or is_recovering) and self._may_propose(now_ms):
+        if (lagging or is_recovering) and self._isr.may_propose(now_ms):
             self._propose(effects, [b for b in self._state.isr if b not in lagging])
         self._settle(effects, now_ms)
         return effects
@@ -615,7 +611,7 @@ class PartitionMachine:
         least = self._log.durable_offset
         for broker_id, progress in self._progress.items():
             if progress.end_offset < least and (
-                broker_id in self._maximal_isr
+                broker_id in self._isr.members
                 or (progress.eligible and self._is_caught_up(broker_id, now_ms))
             ):
                 least = progress.end_offset

@@ -80,7 +80,9 @@ class FetchReader:
                 and _divergence(log, entry) is not None
             ):
                 return None
-            limit = machine.readable_end(entry.fetch_offset)
+            limit = machine.readable_end(
+                entry.fetch_offset, read_committed=waiting.query.read_committed
+            )
             return log.readable_bytes(entry.fetch_offset, limit)
         except (ApiError, CorruptLogError):
             return None  # and reading meets it again
@@ -168,7 +170,11 @@ class FetchReader:
             if entry.last_fetched_epoch >= 0 and machine.knows_history(entry.fetch_offset):
                 result.diverging = _divergence(log, entry)
             if result.diverging is None:
-                limit = machine.readable_end(entry.fetch_offset, is_follower=is_follower)
+                limit = machine.readable_end(
+                    entry.fetch_offset,
+                    is_follower=is_follower,
+                    read_committed=query.read_committed,
+                )
                 if is_follower:
                     _check_history(log, entry)
                 if now_ms is not None:
@@ -176,7 +182,7 @@ class FetchReader:
                 if query.nearby:
                     self._name_nearer(machine, entry, query, result, reading)
                 if entry.fetch_offset < limit and result.preferred_replica < 0:
-                    self._read_log(replica, entry, limit, result, reading, query.replica_id)
+                    self._read_log(replica, entry, limit, result, reading, query)
         except ApiError as refused:
             result.error = refused.code
         except CorruptLogError as corrupt:
@@ -247,7 +253,7 @@ class FetchReader:
         limit_offset: int,
         result: FetchResult,
         reading: Reading,
-        follower_id: int,
+        query: FetchQuery,
     ) -> None:
         """Within the bytes left, but the first batch of the whole answer may be of any size.
 
@@ -257,7 +263,9 @@ class FetchReader:
         max_bytes = min(entry.max_bytes, reading.left_bytes)
         if max_bytes <= 0 and not nothing_yet:
             return
-        is_throttled = follower_id >= 0 and replica.throttled_as_leader
+        follower_id = query.replica_id
+        is_follower = follower_id >= 0
+        is_throttled = is_follower and replica.throttled_as_leader
         if is_throttled and is_held_back(replica, follower_id):
             available = self._throttle.available_bytes() - reading.throttled_bytes
             if available <= 0:
@@ -274,6 +282,13 @@ class FetchReader:
             return
         size = len(found.data)
         if size:
+            if query.read_committed and not is_follower and log.transactions.has_aborted:
+                aborted = log.transactions.aborted(entry.fetch_offset, found.next_offset)
+                if isinstance(aborted, ColdRange):
+                    if reading.cold is None:
+                        reading.cold = (replica, log, aborted)
+                    return
+                result.aborted = aborted
             result.records.append(found.data)
             reading.read_bytes += size
             reading.left_bytes -= size

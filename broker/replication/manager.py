@@ -335,10 +335,9 @@ class ReplicaManager:
     ) -> list[OffsetResult]:
         """Earliest, latest, of a time, of the greatest time: see ListOffsets.
 
-        Without transactions the last stable offset is the high watermark, so ``read_committed``
-        changes nothing.
+        ``read_committed``: nothing at or above the last stable offset is told.
         """
-        return await self._offsets.list_offsets(queries)
+        return await self._offsets.list_offsets(queries, read_committed=read_committed)
 
     def end_offset_for_epoch(self, queries: Sequence[EpochQuery]) -> list[OffsetResult]:
         """The end of the greatest epoch not above the one asked for: OffsetForLeaderEpoch."""

@@ -25,6 +25,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import StorageError
 from storage.log import PartitionLog
+from storage.producer_state import EndedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -237,6 +238,12 @@ class MetadataApplier:
             effects = replica.machine.made_durable(replica.position, now_ms)
             self._replicas.carry_out(replica, effects)
 
+        def ended(transaction: EndedTransaction) -> None:
+            replica.machine.transaction_ended(transaction.first_offset, transaction.marker_offset)
+
+        for transaction in log.transactions.undecided:
+            ended(transaction)
+        log.transactions.on_ended = ended
         log.on_durable = made_durable
         log.ask_high_watermark = lambda: replica.machine.high_watermark
 

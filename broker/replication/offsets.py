@@ -36,12 +36,17 @@ class OffsetRequests:
         self._lease_valid = lease_valid
         self._on_corrupt = on_corrupt
 
-    async def list_offsets(self, queries: Sequence[OffsetQuery]) -> list[OffsetResult]:
-        """One result per query. A search by time may wait for the disk."""
+    async def list_offsets(
+        self, queries: Sequence[OffsetQuery], *, read_committed: bool
+    ) -> list[OffsetResult]:
+        """One result per query. A search by time may wait for the disk.
+
+        ``read_committed``: the last offset is the last stable one, and nothing above it is found.
+        """
         results = []
         for query in queries:
             try:
-                results.append(await self._offset(query))
+                results.append(await self._offset(query, read_committed))
             except ApiError as error:
                 results.append(OffsetResult(error.code))
         return results
@@ -72,20 +77,22 @@ class OffsetRequests:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR)
         return replica
 
-    async def _offset(self, query: OffsetQuery) -> OffsetResult:
+    async def _offset(self, query: OffsetQuery, read_committed: bool) -> OffsetResult:
         replica = self._leader(query.id, query.current_leader_epoch)
         log, machine = replica.log, replica.machine
         if query.timestamp_ms == EARLIEST_TIMESTAMP:
             epoch = log.epochs.epoch_for(machine.start_offset)
             return OffsetResult(ErrorCode.NONE, machine.start_offset, leader_epoch=epoch)
         if query.timestamp_ms == LATEST_TIMESTAMP:
-            latest = machine.latest_offset
-            if latest is None or not self._lease_valid():
+            if not machine.tells_latest or not self._lease_valid():
                 return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+            latest = machine.consumable_end(read_committed=read_committed)
             return OffsetResult(ErrorCode.NONE, latest, leader_epoch=machine.leader_epoch)
-        return await self._offset_by_time(replica, query)
+        return await self._offset_by_time(replica, query, read_committed)
 
-    async def _offset_by_time(self, replica: Replica, query: OffsetQuery) -> OffsetResult:
+    async def _offset_by_time(
+        self, replica: Replica, query: OffsetQuery, read_committed: bool
+    ) -> OffsetResult:
         """Only committed records are found. Where it is not yet known whether a record is
         committed, the answer is an error, not "none"."""
         log, machine = replica.log, replica.machine
@@ -102,10 +109,11 @@ class OffsetRequests:
         replica = self._leader(query.id, query.current_leader_epoch)
         if replica.machine is not machine or machine.leader_epoch != epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if found is not None and found.offset < machine.high_watermark:
+        limit = machine.consumable_end(read_committed=read_committed)
+        if found is not None and found.offset < limit:
             return OffsetResult(
                 ErrorCode.NONE, found.offset, found.timestamp_ms, found.leader_epoch
             )
-        if machine.latest_offset is None:
+        if not machine.tells_latest:
             return OffsetResult(ErrorCode.OFFSET_NOT_AVAILABLE)
         return OffsetResult(ErrorCode.NONE)

@@ -64,7 +64,11 @@ used it when it was asked for: it need not any more."""
 def position_of(log: PartitionLog) -> LogPosition:
     """Where a log stands now, as its machine is told."""
     return LogPosition(
-        log.start_offset, log.end_offset, log.durable_offset, log.truncation_generation
+        log.start_offset,
+        log.end_offset,
+        log.durable_offset,
+        log.truncation_generation,
+        log.transactions.first_open_offset,
     )
 
 

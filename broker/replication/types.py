@@ -5,13 +5,14 @@ Both planes (Kafka wire, gRPC) translate to these and back; nothing below knows 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.world import Buffer
+from storage.txn_index import AbortedTransaction
 
 
 class LeaderHint(NamedTuple):
@@ -92,6 +93,9 @@ class FetchResult:
     log_start_offset: int = -1
     diverging: EpochEnd | None = None
     records: list[Buffer] = field(default_factory=list)
+    # With read_committed: the aborted transactions with offsets among the records, in the order of
+    # their markers. The reader drops their records.
+    aborted: Sequence[AbortedTransaction] = ()
     leader: LeaderHint = NO_HINT
     # The replica that a consumer should read from instead (KIP-392); -1: this one.
     preferred_replica: int = -1

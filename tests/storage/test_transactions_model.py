@@ -214,8 +214,9 @@ class TransactionsMachine(RuleBasedStateMachine):
         if epochs is not None:
             self.disk.replace_file_now(*epochs)
         known = max(self.high_watermark, self.start)
-        self.high_watermark = known + round(share * (self.log.durable_offset - known))
-        self.recovery_point = self.high_watermark
+        reached = known + round(share * (self.log.durable_offset - known))
+        ends = [each.next_offset for each in self.batches if known <= each.next_offset <= reached]
+        self.recovery_point = self.high_watermark = max([known, *ends])
 
     @rule(share=st.floats(0, 1))
     def restart_cleanly(self, share: float) -> None:

@@ -13,7 +13,8 @@ from broker.partition.effects import (
     Member,
     Refused,
 )
-from broker.partition.machine import PROPOSAL_BACKOFF_MS, Role
+from broker.partition.machine import Role
+from broker.partition.maximal_isr import PROPOSAL_BACKOFF_MS
 from metadata.partitions import RECOVERED, RECOVERING
 from stele.errors import ApiError, ErrorCode
 from tests.support.broker import (
@@ -191,11 +192,12 @@ def test_a_truncation_below_the_high_watermark_takes_it_back() -> None:
 def test_latest_is_not_available_before_the_high_watermark_reaches_the_epoch() -> None:
     bench = MachineBench(min_insync=1, end=6, high_watermark=2)
     bench.update(state())
-    assert bench.machine.latest_offset is None
-    bench.fetch(2, 6)
-    assert bench.machine.latest_offset is None
-    bench.fetch(3, 6)
-    assert bench.machine.latest_offset == 6
+    told = [bench.machine.tells_latest]
+    for follower in (2, 3):
+        bench.fetch(follower, 6)
+        told.append(bench.machine.tells_latest)
+    assert told == [False, False, True]
+    assert bench.machine.consumable_end(read_committed=False) == 6
 
 
 def test_a_leader_elected_uncleanly_says_that_it_has_recovered() -> None:

@@ -4,7 +4,7 @@ the answer."""
 from __future__ import annotations
 
 from broker.partition.effects import Advanced, BrokerStatus, Followed, Led
-from broker.partition.machine import PROPOSAL_BACKOFF_MS
+from broker.partition.maximal_isr import PROPOSAL_BACKOFF_MS
 from broker.partition.progress import Attendance
 from metadata.partitions import RECOVERING
 from stele.errors import ErrorCode

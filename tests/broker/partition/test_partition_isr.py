@@ -13,7 +13,7 @@ from broker.partition.effects import (
     Proposed,
     Refused,
 )
-from broker.partition.machine import PROPOSAL_BACKOFF_MS
+from broker.partition.maximal_isr import PROPOSAL_BACKOFF_MS
 from metadata.partitions import PartitionState
 from stele.errors import ErrorCode
 from tests.support.broker import (

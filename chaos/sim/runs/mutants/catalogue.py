@@ -321,9 +321,9 @@ CONTROLLER = [
 REPLICATION = [
     bug(
         "replication: high watermark over the committed ISR alone",
-        "broker/partition/machine.py",
-        "PartitionMachine._refresh_maximal_isr",
-        "members.update(member.broker_id for member in self._proposal.isr)",
+        "broker/partition/maximal_isr.py",
+        "MaximalIsr._refresh",
+        "members.update(member.broker_id for member in self.proposal.isr)",
         "pass",
         "leader_in_the_dark",
     ),
