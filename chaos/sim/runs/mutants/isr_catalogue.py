@@ -9,18 +9,22 @@ ISR = [
         "replication: act on the answer to an ISR before its metadata come",
         "broker/partition/machine.py",
         "PartitionMachine.answered",
-        "if proposal != self._proposal or not answer.changes_nothing(proposal):\n    return []",
-        "if proposal != self._proposal:\n"
+        "if self._isr.answered(proposal, answer, self._state, now_ms):\n"
+        "    self._settle(effects, now_ms)",
+        "if proposal != self._isr.proposal:\n"
         "    return []\n"
         "if answer.error is ErrorCode.NONE:\n"
         "    import dataclasses\n"
+        "    known = self._state\n"
         "    self._state = dataclasses.replace(\n"
-        "        self._state,\n"
+        "        known,\n"
         "        isr=tuple(member.broker_id for member in proposal.isr),\n"
         "        partition_epoch=answer.partition_epoch,\n"
         "    )\n"
-        "elif not answer.changes_nothing(proposal):\n"
-        "    return []",
+        "    self._isr.committed(known, self._state, now_ms)\n"
+        "    self._settle(effects, now_ms)\n"
+        "elif self._isr.answered(proposal, answer, self._state, now_ms):\n"
+        "    self._settle(effects, now_ms)",
     ),
     bug(
         # Only the lost records show this bug: what the leader does agrees with its metadata.
