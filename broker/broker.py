@@ -216,7 +216,7 @@ class Broker:
         service.include(DataService(self._context, listener_name).service())
         service.include(AdminService(self._context, listener_name).service())
         service.include(GroupsService(self._context, listener_name).service())
-        service.include(TransactionsService(listener_name).service())
+        service.include(TransactionsService(self._context, listener_name).service())
         service.include(LogService(self._gateway, listener_name).service())
         return service
 

@@ -1,94 +1,311 @@
-"""stele.v1.Transactions: transactions for gRPC clients, by the functions of the Kafka plane."""
+"""stele.v1.Transactions: transactions for gRPC clients, by the functions of the Kafka plane.
+
+Deviations from the Kafka APIs of the same names: partitions and groups join a transaction only
+with their batches and offsets, as if transaction.version were 2, and EndTransaction always tells as
+whom the producer goes on.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar, cast
 
+from google.protobuf.message import Message
+
+from broker.coordinator.group.types import NO_GENERATION, OffsetCommitRequest, OffsetToCommit
+from broker.coordinator.step import Producer, Transaction
+from broker.coordinator.transaction.types import (
+    NO_EPOCH,
+    NO_PRODUCER_ID,
+    EndRequest,
+    InitRequest,
+    ListRequest,
+    TransactionRef,
+)
 from broker.grpc.messages import unary
+from broker.replication.types import Marker
+from broker.service import group_offsets, producers, transactions
+from broker.service.changes import check_named
+from broker.service.context import BrokerContext
+from broker.service.coordinators import TRANSACTIONS, Coordinators
+from broker.service.topics import NO_TOPIC_ID
+from metadata.features import TRANSACTION_VERSION, finalized_level
+from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
-from stele.errors import ErrorCode
+from stele.error_meanings import explain
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import transactions_pb2 as pb
+from stele.world import RpcCode, RpcError
 from world.network import Service
 
-_REFUSAL: Final[dict[str, Any]] = {
-    "error": ErrorCode.UNSUPPORTED_VERSION,
-    "message": "transactions are not built yet",
-}
+Q = TypeVar("Q", bound=Message)
+R = TypeVar("R", bound=Message)
+
+_NEW_EPOCHS = 2
+"""The transaction.version from which on each transaction has its own epoch (KIP-890)."""
 
 
 class TransactionsService:
     """The service as it is given to those who came in over one named listener."""
 
-    def __init__(self, listener: str) -> None:
+    def __init__(self, context: BrokerContext, listener: str) -> None:
+        self._context = context
         self._listener = listener
 
     def service(self) -> Service:
-        methods: dict[str, tuple[Any, Any]] = {
-            "FindTransactionCoordinators": (pb.FindTransactionCoordinatorsRequest, self._find),
-            "InitTransactions": (pb.InitTransactionsRequest, self._init),
+        refusable: dict[str, tuple[type[Message], type[Message], Any]] = {
+            "InitTransactions": (
+                pb.InitTransactionsRequest,
+                pb.InitTransactionsResponse,
+                self._init,
+            ),
             "CommitTransactionOffsets": (
                 pb.CommitTransactionOffsetsRequest,
+                pb.CommitTransactionOffsetsResponse,
                 self._commit_offsets,
             ),
-            "EndTransaction": (pb.EndTransactionRequest, self._end),
+            "EndTransaction": (pb.EndTransactionRequest, pb.EndTransactionResponse, self._end),
+            "ListTransactions": (
+                pb.ListTransactionsRequest,
+                pb.ListTransactionsResponse,
+                self._list,
+            ),
+            "AbortHangingTransaction": (
+                pb.AbortHangingTransactionRequest,
+                pb.AbortHangingTransactionResponse,
+                self._abort_hanging,
+            ),
+        }
+        each_with_an_error: dict[str, tuple[type[Message], Any]] = {
+            "FindTransactionCoordinators": (pb.FindTransactionCoordinatorsRequest, self._find),
             "DescribeTransactions": (pb.DescribeTransactionsRequest, self._describe),
-            "ListTransactions": (pb.ListTransactionsRequest, self._list),
             "DescribeProducers": (pb.DescribeProducersRequest, self._describe_producers),
-            "AbortHangingTransaction": (pb.AbortHangingTransactionRequest, self._abort_hanging),
+        }
+        calls = {
+            name: (request, _refusable(response, handle))
+            for name, (request, response, handle) in refusable.items()
         }
         return Service(
             unary={
-                f"/stele.v1.Transactions/{name}": unary(self._listener, *method)
-                for name, method in methods.items()
+                f"/stele.v1.Transactions/{name}": unary(self._listener, *call)
+                for name, call in {**calls, **each_with_an_error}.items()
             }
         )
+
+    # ------------------------------------------------------------------------- producers
 
     async def _find(
         self, caller: Caller, request: pb.FindTransactionCoordinatorsRequest
     ) -> pb.FindTransactionCoordinatorsResponse:
+        _check_count(len(request.transactional_ids))
+        coordinators = Coordinators(self._context, caller, TRANSACTIONS)
         answer = pb.FindTransactionCoordinatorsResponse()
         for each in request.transactional_ids:
-            answer.coordinators.add(transactional_id=each, broker_id=-1, grpc_port=-1, **_REFUSAL)
+            told = answer.coordinators.add(transactional_id=each, broker_id=-1, grpc_port=-1)
+            try:
+                registration, endpoint = await coordinators.of(each)
+            except ApiError as error:
+                told.error, told.message = error.code, _why(error)
+            else:
+                told.broker_id = registration.broker_id
+                told.grpc_host, told.grpc_port = endpoint.host, endpoint.port
         return answer
 
     async def _init(
         self, caller: Caller, request: pb.InitTransactionsRequest
     ) -> pb.InitTransactionsResponse:
-        return pb.InitTransactionsResponse(**_REFUSAL)
+        goes_on = request.HasField("producer_id")
+        answer = await transactions.init_producer_id(
+            self._context,
+            caller,
+            InitRequest(
+                transactional_id=request.transactional_id,
+                transaction_timeout_ms=request.transaction_timeout_ms,
+                expected_producer_id=request.producer_id if goes_on else NO_PRODUCER_ID,
+                expected_producer_epoch=request.producer_epoch if goes_on else NO_EPOCH,
+                enable_two_phase_commit=request.enable_two_phase_commit,
+                keep_prepared=request.keep_prepared_transaction,
+            ),
+        )
+        return pb.InitTransactionsResponse(
+            error=answer.error,
+            message=explain(answer.error),
+            producer_id=answer.producer_id,
+            producer_epoch=answer.producer_epoch,
+            ongoing_producer_id=answer.ongoing_producer_id,
+            ongoing_producer_epoch=answer.ongoing_producer_epoch,
+        )
 
     async def _commit_offsets(
         self, caller: Caller, request: pb.CommitTransactionOffsetsRequest
     ) -> pb.CommitTransactionOffsetsResponse:
-        return pb.CommitTransactionOffsetsResponse(**_REFUSAL)
+        if not request.group:
+            raise ApiError(ErrorCode.INVALID_GROUP_ID)
+        commit = OffsetCommitRequest(
+            group_id=request.group,
+            generation=request.generation if request.HasField("generation") else NO_GENERATION,
+            member_id=request.member_id,
+            group_instance_id=(
+                request.group_instance_id if request.HasField("group_instance_id") else None
+            ),
+            offsets=(),
+        )
+        offsets = (
+            OffsetToCommit(
+                each.topic,
+                each.partition,
+                each.offset,
+                each.leader_epoch if each.HasField("leader_epoch") else -1,
+                each.metadata,
+                each.topic_id or NO_TOPIC_ID,
+            )
+            for each in request.partitions
+        )
+        producer = Producer(request.producer_id, request.producer_epoch)
+        transaction = Transaction(request.transactional_id, producer, adds=True)
+        errors = await group_offsets.commit(self._context, caller, commit, offsets, transaction)
+        return pb.CommitTransactionOffsetsResponse(
+            partitions=[
+                pb.CommitTransactionOffsetsResponse.Partition(
+                    topic=each.topic,
+                    partition=each.partition,
+                    error=error,
+                    topic_id=each.topic_id,
+                )
+                for each, error in zip(request.partitions, errors, strict=True)
+            ]
+        )
 
     async def _end(
         self, caller: Caller, request: pb.EndTransactionRequest
     ) -> pb.EndTransactionResponse:
-        return pb.EndTransactionResponse(**_REFUSAL)
+        level = finalized_level(self._context.image(), TRANSACTION_VERSION)
+        who = TransactionRef(request.transactional_id, request.producer_id, request.producer_epoch)
+        version = level if level >= _NEW_EPOCHS else 0
+        end = EndRequest(who, request.is_commit, client_version=version)
+        answer = await transactions.end(self._context, caller, end)
+        keeps_epoch = answer.producer_id == NO_PRODUCER_ID
+        return pb.EndTransactionResponse(
+            error=answer.error,
+            message=explain(answer.error),
+            producer_id=who.producer_id if keeps_epoch else answer.producer_id,
+            producer_epoch=who.producer_epoch if keeps_epoch else answer.producer_epoch,
+        )
+
+    # -------------------------------------------------------------------- administration
 
     async def _describe(
         self, caller: Caller, request: pb.DescribeTransactionsRequest
     ) -> pb.DescribeTransactionsResponse:
+        _check_count(len(request.transactional_ids))
         answer = pb.DescribeTransactionsResponse()
-        for each in request.transactional_ids:
-            answer.transactions.add(transactional_id=each, **_REFUSAL)
+        for each in await transactions.describe(self._context, caller, request.transactional_ids):
+            told = answer.transactions.add(transactional_id=each.transactional_id)
+            if each.error is not ErrorCode.NONE:
+                told.error, told.message = each.error, explain(each.error)
+                continue
+            told.state, told.timeout_ms = each.state.label, each.timeout_ms
+            told.start_time_ms = each.start_time_ms
+            told.producer_id, told.producer_epoch = each.producer_id, each.producer_epoch
+            by_topic: dict[str, list[int]] = {}
+            for name, number in each.partitions:
+                by_topic.setdefault(name, []).append(number)
+            for name, numbers in by_topic.items():
+                told.topics.add(topic=name, partitions=numbers)
         return answer
 
     async def _list(
         self, caller: Caller, request: pb.ListTransactionsRequest
     ) -> pb.ListTransactionsResponse:
-        return pb.ListTransactionsResponse(**_REFUSAL)
+        wanted = ListRequest(
+            states=tuple(request.states),
+            producer_ids=tuple(request.producer_ids),
+            duration_ms=request.min_duration_ms if request.min_duration_ms > 0 else -1,
+        )
+        found = await transactions.list_transactions(self._context, caller, wanted)
+        return pb.ListTransactionsResponse(
+            unknown_states=found.unknown_states,
+            transactions=[
+                pb.ListTransactionsResponse.Transaction(
+                    transactional_id=each.transactional_id,
+                    producer_id=each.producer_id,
+                    state=each.state.label,
+                )
+                for each in found.transactions
+            ],
+        )
 
     async def _describe_producers(
         self, caller: Caller, request: pb.DescribeProducersRequest
     ) -> pb.DescribeProducersResponse:
+        topics = producers.topics(self._context, caller)
         answer = pb.DescribeProducersResponse()
         for topic in request.topics:
             for number in topic.partitions:
-                answer.partitions.add(topic=topic.topic, partition=number, **_REFUSAL)
+                told = answer.partitions.add(topic=topic.topic, partition=number)
+                found = topics.partition(topic.topic, NO_TOPIC_ID, number)
+                try:
+                    if isinstance(found, ErrorCode):
+                        raise ApiError(found)
+                    known = producers.producers_of(self._context, found)
+                except ApiError as error:
+                    told.error, told.message = error.code, _why(error)
+                    continue
+                for each in known:
+                    told.producers.add(
+                        producer_id=each.producer_id,
+                        producer_epoch=each.epoch,
+                        last_sequence=each.last_sequence,
+                        last_timestamp_ms=each.last_append_ms,
+                        coordinator_epoch=each.coordinator_epoch,
+                        transaction_start_offset=each.transaction_first_offset,
+                    )
         return answer
 
     async def _abort_hanging(
         self, caller: Caller, request: pb.AbortHangingTransactionRequest
     ) -> pb.AbortHangingTransactionResponse:
-        return pb.AbortHangingTransactionResponse(**_REFUSAL)
+        why = refusal(self._context.authorizer, caller, Operation.ALTER, CLUSTER)
+        if why is not None:
+            raise why
+        topics = producers.topics(self._context, caller)
+        found = topics.partition(request.topic, NO_TOPIC_ID, request.partition)
+        if isinstance(found, ErrorCode):
+            raise ApiError(found)
+        marker = Marker(
+            found,
+            request.producer_id,
+            request.producer_epoch,
+            commit=False,
+            coordinator_epoch=request.coordinator_epoch,
+            transaction_version=0,  # the marker has the epoch of the records
+        )
+        (error,) = await transactions.write_markers(self._context, [marker])
+        return pb.AbortHangingTransactionResponse(error=error, message=explain(error))
+
+
+def _refusable(
+    response_type: type[R], handle: Callable[[Caller, Q], Awaitable[R]]
+) -> Callable[[Caller, Q], Awaitable[R]]:
+    """A handler that tells a refusal of everything in the answer."""
+
+    async def handler(caller: Caller, request: Q) -> R:
+        try:
+            return await handle(caller, request)
+        except ApiError as error:
+            answer: Any = response_type()
+            answer.error, answer.message = error.code, _why(error)
+            return cast(R, answer)
+
+    return handler
+
+
+def _check_count(count: int) -> None:
+    try:
+        check_named(count, "transactional ids")
+    except ApiError as error:
+        raise RpcError(RpcCode.INVALID_ARGUMENT, error.message) from error
+
+
+def _why(error: ApiError) -> str:
+    return error.message or explain(error.code)

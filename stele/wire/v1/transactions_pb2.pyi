@@ -187,16 +187,14 @@ class DescribeTransactionsResponse(_message.Message):
     def __init__(self, transactions: _Optional[_Iterable[_Union[DescribeTransactionsResponse.Transaction, _Mapping]]] = ...) -> None: ...
 
 class ListTransactionsRequest(_message.Message):
-    __slots__ = ("states", "producer_ids", "min_duration_ms", "transactional_id_pattern")
+    __slots__ = ("states", "producer_ids", "min_duration_ms")
     STATES_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_IDS_FIELD_NUMBER: _ClassVar[int]
     MIN_DURATION_MS_FIELD_NUMBER: _ClassVar[int]
-    TRANSACTIONAL_ID_PATTERN_FIELD_NUMBER: _ClassVar[int]
     states: _containers.RepeatedScalarFieldContainer[str]
     producer_ids: _containers.RepeatedScalarFieldContainer[int]
     min_duration_ms: int
-    transactional_id_pattern: str
-    def __init__(self, states: _Optional[_Iterable[str]] = ..., producer_ids: _Optional[_Iterable[int]] = ..., min_duration_ms: _Optional[int] = ..., transactional_id_pattern: _Optional[str] = ...) -> None: ...
+    def __init__(self, states: _Optional[_Iterable[str]] = ..., producer_ids: _Optional[_Iterable[int]] = ..., min_duration_ms: _Optional[int] = ...) -> None: ...
 
 class ListTransactionsResponse(_message.Message):
     __slots__ = ("error", "message", "unknown_states", "transactions")

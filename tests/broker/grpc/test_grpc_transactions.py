@@ -1,4 +1,4 @@
-"""stele.v1.Transactions: what is translated and refused."""
+"""stele.v1.Transactions: what is translated, refused and found elsewhere."""
 
 from __future__ import annotations
 
@@ -7,39 +7,267 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from broker.coordinator.transaction.types import TransactionRef
 from broker.grpc.transactions import TransactionsService
+from broker.replication.types import Marker
+from broker.service import transactions
+from broker.service.changes import NAMED_MAX
+from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from runtime.authorization.authorizer import (
+    CLUSTER,
+    Operation,
+    group_resource,
+    transactional_id_resource,
+)
+from runtime.authorization.caller import grpc_caller
 from stele.errors import ErrorCode
+from stele.ids import PartitionId, TopicPartition
+from stele.wire.v1 import metadata_pb2
 from stele.wire.v1 import transactions_pb2 as pb
+from stele.world import RpcCode, RpcError
+from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import PEER
-from tests.support.timing import run_virtual
+from tests.support.timing import run_virtual, until
+
+ID = "payments"
+MINE = transactional_id_resource(ID)
 
 
-async def ask(method: str, request: Message) -> Any:
+async def edges_with_transactions(level: int = 2) -> Edges:
+    """This broker coordinates every transactional id and every group."""
+    edges = Edges(transaction_two_phase_commit_enable="true")
+    feature = metadata_pb2.FeatureLevelRecord(name="transaction.version", level=level)
+    edges.commit(metadata_pb2.MetadataRecord(feature_level=feature))
+    edges.add_topic("orders", [[1]] * 3)
+    edges.add_topic(GROUP_TOPIC, [[1]])
+    edges.add_topic(TRANSACTION_TOPIC, [[1]])
+    await until(lambda: len(edges.transactions.active) == len(edges.groups.active) == 1)
+    return edges
+
+
+async def ask(edges: Edges, method: str, **fields: Any) -> Any:
+    request: Message = getattr(pb, f"{method}Request")(**fields)
     answer = getattr(pb, f"{method}Response")
-    service = TransactionsService("EXTERNAL").service()
+    service = TransactionsService(edges.context, "EXTERNAL").service()
     call = service.unary[f"/stele.v1.Transactions/{method}"]
     return answer.FromString(await call(request.SerializeToString(), PEER))
 
 
-@pytest.mark.parametrize(
-    ("method", "request_"),
-    [
-        ("FindTransactionCoordinators", {"transactional_ids": ["t"]}),
-        ("InitTransactions", {"transactional_id": "t"}),
-        ("CommitTransactionOffsets", {"transactional_id": "t"}),
-        ("EndTransaction", {"transactional_id": "t"}),
-        ("DescribeTransactions", {"transactional_ids": ["t"]}),
-        ("ListTransactions", {}),
-        ("DescribeProducers", {"topics": [{"topic": "a", "partitions": [0]}]}),
-        ("AbortHangingTransaction", {"topic": "a"}),
-    ],
-)
-def test_what_is_not_built_is_refused(method: str, request_: dict[str, Any]) -> None:
+async def init(edges: Edges, **fields: Any) -> Any:
+    wanted = {"transactional_id": ID, "transaction_timeout_ms": 60_000, **fields}
+    return await ask(edges, "InitTransactions", **wanted)
+
+
+async def a_producer(edges: Edges, **fields: Any) -> dict[str, Any]:
+    answer = await init(edges, **fields)
+    assert (answer.error, answer.message) == (ErrorCode.NONE, "")
+    return {
+        "transactional_id": ID,
+        "producer_id": answer.producer_id,
+        "producer_epoch": answer.producer_epoch,
+    }
+
+
+async def add(edges: Edges, producer: dict[str, Any], *partitions: int) -> None:
+    """What a leader does at the first batch."""
+    names = [TopicPartition("orders", each) for each in partitions]
+    caller = grpc_caller("EXTERNAL", PEER)
+    added = await transactions.add_partitions(
+        edges.context, caller, TransactionRef(*producer.values()), names
+    )
+    assert added == [ErrorCode.NONE] * len(names)
+
+
+async def described(edges: Edges) -> Any:
+    (told,) = (await ask(edges, "DescribeTransactions", transactional_ids=[ID])).transactions
+    return told
+
+
+async def in_state(edges: Edges, name: str) -> Any:
+    for _ in range(20):
+        if (told := await described(edges)).state == name:
+            return told
+    raise AssertionError(told)
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("level", [0, 2])
+def test_a_transaction_from_its_producer_to_its_markers(level: int, is_commit: bool) -> None:
     async def main() -> None:
-        answer = await ask(method, getattr(pb, f"{method}Request")(**request_))
-        fields = (value for field, value in answer.ListFields() if field.is_repeated)
-        (told,) = next(fields, [answer])
-        assert told.error == ErrorCode.UNSUPPORTED_VERSION
-        assert told.message
+        edges = await edges_with_transactions(level)
+        producer = await a_producer(edges)
+        assert producer["producer_epoch"] == 0
+        await add(edges, producer, 2, 0)
+        told = await described(edges)
+        assert (told.state, told.timeout_ms) == ("Ongoing", 60_000)
+        assert told.start_time_ms > 0
+        assert [(each.topic, list(each.partitions)) for each in told.topics] == [("orders", [0, 2])]
+        answer = await ask(edges, "EndTransaction", **producer, is_commit=is_commit)
+        new_epoch = 1 if level else 0
+        assert answer == pb.EndTransactionResponse(
+            producer_id=producer["producer_id"], producer_epoch=new_epoch
+        ), "it always tells as whom the producer goes on"
+        await in_state(edges, "CompleteCommit" if is_commit else "CompleteAbort")
+        again = await ask(edges, "EndTransaction", **producer, is_commit=is_commit)
+        assert again == answer
+        assert {(each.commit, each.producer_epoch) for each in edges.replicas.markers} == {
+            (is_commit, new_epoch)
+        }
+
+    run_virtual(main())
+
+
+def test_an_older_producer_is_fenced() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        old = await a_producer(edges)
+        new = await a_producer(edges)
+        assert new["producer_epoch"] == old["producer_epoch"] + 1
+        answer = await ask(edges, "EndTransaction", **old, is_commit=True)
+        assert (answer.error, answer.message) == (
+            ErrorCode.PRODUCER_FENCED,
+            "another producer uses the transactional id by now",
+        )
+        who = {name: old[name] for name in ("producer_id", "producer_epoch")}
+        assert (await init(edges, **who)).error == ErrorCode.PRODUCER_FENCED
+        who["producer_epoch"] = new["producer_epoch"]
+        assert (await init(edges, **who)).producer_epoch == 2, "it goes on (KIP-360)"
+
+    run_virtual(main())
+
+
+def test_a_prepared_transaction_is_kept_and_ended_by_another_producer() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        first = await a_producer(edges, enable_two_phase_commit=True)
+        await add(edges, first, 1)
+        kept = await init(edges, enable_two_phase_commit=True, keep_prepared_transaction=True)
+        assert (kept.ongoing_producer_id, kept.ongoing_producer_epoch) == (
+            first["producer_id"],
+            first["producer_epoch"],
+        )
+        second = {**first, "producer_id": kept.producer_id, "producer_epoch": kept.producer_epoch}
+        answer = await ask(edges, "EndTransaction", **second, is_commit=True)
+        assert answer.error == ErrorCode.NONE
+        await in_state(edges, "CompleteCommit")
+        kept = await init(edges, enable_two_phase_commit=True, keep_prepared_transaction=True)
+        assert kept.ongoing_producer_id == -1
+
+    run_virtual(main())
+
+
+def test_coordinators_are_found() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        answer = await ask(edges, "FindTransactionCoordinators", transactional_ids=[ID, "x"])
+        (found, other) = answer.coordinators
+        assert (found.broker_id, found.grpc_host, found.grpc_port) == (1, "b1.external", 19192)
+        edges.authorizer.denied.add((Operation.DESCRIBE, MINE))
+        answer = await ask(edges, "FindTransactionCoordinators", transactional_ids=[ID, "x"])
+        refused, again = answer.coordinators
+        assert refused.error == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert refused.message
+        assert (again, refused.broker_id) == (other, -1)
+        with pytest.raises(RpcError, match="transactional ids") as error:
+            await ask(
+                edges, "FindTransactionCoordinators", transactional_ids=["x"] * (NAMED_MAX + 1)
+            )
+        assert error.value.code is RpcCode.INVALID_ARGUMENT
+
+    run_virtual(main())
+
+
+def test_what_is_refused_says_why() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        producer = await a_producer(edges)
+        answer = await init(edges, transaction_timeout_ms=900_001)
+        assert answer.error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
+        assert answer.message
+        answer = await ask(edges, "EndTransaction", **{**producer, "producer_id": 7})
+        assert answer.error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
+        offsets = {"group": "readers", "partitions": [{"topic": "orders", "offset": 5}]}
+        answer = await ask(
+            edges, "CommitTransactionOffsets", **{**producer, **offsets, "group": ""}
+        )
+        assert answer.error == ErrorCode.INVALID_GROUP_ID
+        edges.authorizer.denied.add((Operation.READ, group_resource("readers")))
+        answer = await ask(edges, "CommitTransactionOffsets", **producer, **offsets)
+        assert answer.error == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        edges.authorizer.denied.add((Operation.WRITE, MINE))
+        refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert (await init(edges)).error == refused
+        answer = await ask(edges, "CommitTransactionOffsets", **producer, **offsets)
+        assert answer.error == refused
+        assert answer.message
+
+    run_virtual(main())
+
+
+def test_transactions_are_listed() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        producer = await a_producer(edges)
+        await add(edges, producer, 1)
+        await a_producer(edges, transactional_id="idle")
+
+        async def listed(**wanted: Any) -> list[tuple[str, str]]:
+            answer = await ask(edges, "ListTransactions", **wanted)
+            return [(each.transactional_id, each.state) for each in answer.transactions]
+
+        everything = [("idle", "Empty"), (ID, "Ongoing")]
+        assert await listed() == everything
+        assert await listed(states=["Ongoing"]) == everything[1:]
+        assert await listed(producer_ids=[producer["producer_id"]]) == everything[1:]
+        assert await listed(min_duration_ms=3_600_000) == []
+        answer = await ask(edges, "ListTransactions", states=["Sleeping"])
+        assert answer.unknown_states == ["Sleeping"]
+        (missing,) = (
+            await ask(edges, "DescribeTransactions", transactional_ids=["x"])
+        ).transactions
+        assert missing.error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+        assert missing.message
+
+    run_virtual(main())
+
+
+def test_a_hanging_transaction_is_aborted_where_it_hangs() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        wanted = {
+            "topic": "orders",
+            "partition": 1,
+            "producer_id": 9,
+            "producer_epoch": 2,
+            "coordinator_epoch": 4,
+        }
+        answer = await ask(edges, "AbortHangingTransaction", **wanted)
+        assert answer.error == ErrorCode.NONE
+        assert edges.replicas.markers == [
+            Marker(PartitionId(topic_id("orders"), 1), 9, 2, False, 4, 0)
+        ]
+        answer = await ask(edges, "AbortHangingTransaction", **{**wanted, "partition": 3})
+        assert answer.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        edges.authorizer.denied.add((Operation.ALTER, CLUSTER))
+        answer = await ask(edges, "AbortHangingTransaction", **wanted)
+        assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+        assert len(edges.replicas.markers) == 1
+
+    run_virtual(main())
+
+
+def test_producers_of_partitions_are_described() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        topics = [{"topic": "orders", "partitions": [0, 7]}, {"topic": "x", "partitions": [0]}]
+        answer = await ask(edges, "DescribeProducers", topics=topics)
+        assert [(each.topic, each.partition) for each in answer.partitions] == [
+            ("orders", 0),
+            ("orders", 7),
+            ("x", 0),
+        ]
+        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [each.error for each in answer.partitions[1:]] == [unknown, unknown]
+        assert all(each.message for each in answer.partitions[1:])
 
     run_virtual(main())
