@@ -1,122 +1,17 @@
-"""Turns the options of the data source into the offset ranges that Spark's tasks read. Pure."""
+"""Makes the offset ranges of Spark's tasks from the options and from what the logs hold. Pure."""
 
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-EARLIEST = -2
-LATEST = -1
-
-_OPTIONS = {
-    "bootstrap.servers": "",
-    "default.api.timeout.ms": "20000",
-    "subscribe": "",
-    "startingoffsets": "earliest",
-    "endingoffsets": "latest",
-    "minpartitions": "0",
-    "includeheaders": "false",
-    "failondataloss": "true",
-}
+from stele.ids import TopicPartition
+from stele.spark.options import EARLIEST, LATEST, AtTime, Bound, OptionError, SourceOptions
 
 
-class OptionError(ValueError):
-    """An option of the data source is missing, unknown or has an invalid value."""
-
-
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """Where reading begins or ends: one rule for all partitions, or offsets for some of them.
-
-    As in Spark's Kafka source, an offset of -2 is the earliest, and -1 the latest.
-    """
-
-    default: int
-    offsets: Mapping[tuple[str, int], int]
-
-    def of(self, topic: str, partition: int) -> int:
-        return self.offsets.get((topic, partition), self.default)
-
-
-@dataclass(frozen=True, slots=True)
-class SourceOptions:
-    """The options of one read, checked."""
-
-    bootstrap_servers: str
-    default_api_timeout_ms: int
-    """How long to look for the cluster and its topics. Spark's user sees nothing meanwhile."""
-    topics: tuple[str, ...]
-    start: Bound
-    end: Bound
-    min_partitions: int
-    include_headers: bool
-    fail_on_data_loss: bool
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str]) -> SourceOptions:
-        """Check the options. Names are case-insensitive, and may have ``kafka.`` before a client
-        setting.
-
-        Raises OptionError.
-        """
-        values = dict(_OPTIONS)
-        for name, value in options.items():
-            key = name.lower().removeprefix("kafka.")
-            if key not in _OPTIONS:
-                raise OptionError(f"unknown option {name!r}; known: {', '.join(sorted(_OPTIONS))}")
-            values[key] = value
-        topics = tuple(name.strip() for name in values["subscribe"].split(",") if name.strip())
-        if not values["bootstrap.servers"]:
-            raise OptionError('option "bootstrap.servers" is missing, e.g. 127.0.0.1:9092')
-        if not topics:
-            raise OptionError('option "subscribe" is missing: one topic, or several with commas')
-        return cls(
-            bootstrap_servers=values["bootstrap.servers"],
-            default_api_timeout_ms=max(
-                _whole_number("default.api.timeout.ms", values["default.api.timeout.ms"]), 1
-            ),
-            topics=topics,
-            start=_bound("startingOffsets", values["startingoffsets"]),
-            end=_bound("endingOffsets", values["endingoffsets"]),
-            min_partitions=_whole_number("minPartitions", values["minpartitions"]),
-            include_headers=_boolean("includeHeaders", values["includeheaders"]),
-            fail_on_data_loss=_boolean("failOnDataLoss", values["failondataloss"]),
-        )
-
-
-def _bound(option: str, value: str) -> Bound:
-    rule = {"earliest": EARLIEST, "latest": LATEST}.get(value.strip().lower())
-    if rule is not None:
-        return Bound(rule, {})
-    try:
-        parsed = json.loads(value)
-        offsets = {
-            (str(topic), int(partition)): int(offset)
-            for topic, partitions in parsed.items()
-            for partition, offset in partitions.items()
-        }
-    except (ValueError, AttributeError, TypeError) as error:
-        raise OptionError(
-            f'option "{option}" is earliest, latest or JSON such as {{"orders": {{"0": 23}}}}, '
-            f"not {value!r}"
-        ) from error
-    if any(offset < EARLIEST for offset in offsets.values()):
-        raise OptionError(f'option "{option}": offsets are at least 0, or -2 earliest, -1 latest')
-    return Bound(EARLIEST if option == "startingOffsets" else LATEST, offsets)
-
-
-def _whole_number(option: str, value: str) -> int:
-    if not value.strip().isdigit():
-        raise OptionError(f'option "{option}" is a whole number, not {value!r}')
-    return int(value)
-
-
-def _boolean(option: str, value: str) -> bool:
-    if value.strip().lower() not in ("true", "false"):
-        raise OptionError(f'option "{option}" is true or false, not {value!r}')
-    return value.strip().lower() == "true"
+class DataLossError(Exception):
+    """Records that the query should read no longer exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,28 +22,138 @@ class OffsetRange:
     partition: int
     start: int
     end: int
+    topic_id: bytes = b""
+    """The topic that had these offsets when they were planned. Empty: not known."""
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
 
     @property
     def records(self) -> int:
+        """At most so many: compaction and transactions leave gaps."""
         return self.end - self.start
 
 
-def split(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
-    """Divide the longest ranges so that there are about ``min_partitions``. Empty ones are left
-    out.
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """What the logs of some partitions hold now."""
 
-    The pieces of a range are in proportion to its share of the records, as in Spark's Kafka source.
+    beginnings: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    """The high watermarks, or the last stable offsets for a query that reads what is committed."""
+    times: Mapping[tuple[TopicPartition, int], int | None] = field(default_factory=dict)
+    """For a partition and a time in ms the first offset at or after it; None: there is none."""
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict)
+
+
+def times_wanted(
+    bounds: Iterable[Bound], partitions: Sequence[TopicPartition]
+) -> list[tuple[TopicPartition, int]]:
+    """The times that ``planned`` needs in ``Logs.times``."""
+    places = [(name, bound.of(name)) for bound in bounds for name in partitions]
+    wanted = [(name, place.timestamp_ms) for name, place in places if isinstance(place, AtTime)]
+    return list(dict.fromkeys(wanted))
+
+
+def check_names(bound: Bound, partitions: Iterable[TopicPartition], option: str) -> None:
+    """Raises OptionError if the bound names a partition that the query does not read."""
+    strange = sorted(set(bound.places) - set(partitions))
+    if strange:
+        raise OptionError(
+            f'option "{option}" names {", ".join(map(str, strange))}, which the query does not read'
+        )
+
+
+def starts(options: SourceOptions, logs: Logs) -> dict[TopicPartition, int]:
+    """Where reading begins in each partition. Raises OptionError, DataLossError."""
+    check_names(options.start, logs.beginnings, "startingOffsets")
+    found = {name: _start(name, options, logs) for name in logs.beginnings}
+    for name, offset in found.items():
+        low, high = logs.beginnings[name], logs.ends[name]
+        if not low <= offset <= high:
+            if options.fail_on_data_loss:
+                raise missing(name, f"offset {offset} is wanted", low, high)
+            found[name] = min(max(offset, low), high)
+    return found
+
+
+def _start(name: TopicPartition, options: SourceOptions, logs: Logs) -> int:
+    place = options.start.of(name)
+    if not isinstance(place, AtTime):
+        return {EARLIEST: logs.beginnings[name], LATEST: logs.ends[name]}.get(place, place)
+    offset = logs.times[name, place.timestamp_ms]
+    if offset is None and options.strategy == "error":
+        raise OptionError(
+            f"{name} has no record at or after {place.timestamp_ms} ms, where reading should "
+            "begin; startingOffsetsByTimestampStrategy=latest begins at its end"
+        )
+    return logs.ends[name] if offset is None else min(offset, logs.ends[name])
+
+
+def planned(options: SourceOptions, logs: Logs) -> list[OffsetRange]:
+    """The range of each partition for a batch read. Raises OptionError, DataLossError."""
+    check_names(options.end, logs.beginnings, "endingOffsets")
+    begins = starts(options, logs)
+    ranges = []
+    for name, start in begins.items():
+        place, low, high = options.end.of(name), logs.beginnings[name], logs.ends[name]
+        if isinstance(place, AtTime):
+            found = logs.times[name, place.timestamp_ms]
+            end = high if found is None else min(found, high)
+        else:
+            end = {EARLIEST: low, LATEST: high}.get(place, place)
+        if end > high:
+            if options.fail_on_data_loss:
+                raise missing(name, f"offsets up to {end} are wanted", low, high)
+            end = high
+        ranges.append(
+            OffsetRange(*name, start, max(end, start), logs.topic_ids.get(name.topic, b""))
+        )
+    return ranges
+
+
+def missing(name: TopicPartition, wanted: str, low: int, high: int) -> DataLossError:
+    return DataLossError(
+        f"{name}: {wanted}, but the log has {low} to {high}; failOnDataLoss=false reads what exists"
+    )
+
+
+def split(
+    ranges: Iterable[OffsetRange],
+    *,
+    min_partitions: int = 0,
+    max_records: int = 0,
+    max_bytes: int = 0,
+    record_bytes: Mapping[TopicPartition, float] | None = None,
+) -> list[OffsetRange]:
+    """Divide long ranges into equal pieces. Empty ranges are left out.
+
+    No piece has more than ``max_records`` offsets or, by the estimate ``record_bytes``, more than
+    ``max_bytes`` (0: no limit). If there are fewer than ``min_partitions`` pieces then, ranges have
+    pieces in proportion to their share of the records, as in Spark's Kafka source.
     """
-    ranges = [each for each in ranges if each.records > 0]
-    total = sum(each.records for each in ranges)
-    if len(ranges) >= min_partitions:
-        return ranges
-    pieces = []
-    for each in ranges:
-        count = min(each.records, max(1, round(each.records / total * min_partitions)))
-        cuts = [each.start + each.records * number // count for number in range(count + 1)]
-        pieces += [
-            OffsetRange(each.topic, each.partition, low, high)
-            for low, high in itertools.pairwise(cuts)
+    whole = [each for each in ranges if each.records > 0]
+    sizes = record_bytes or {}
+    counts = []
+    for each in whole:
+        count = 1
+        if max_records:
+            count = max(count, -(-each.records // max_records))
+        if max_bytes and each.name in sizes:
+            count = max(count, -(-int(each.records * sizes[each.name]) // max_bytes))
+        counts.append(min(count, each.records))
+    if sum(counts) < min_partitions:
+        total = sum(each.records for each in whole)
+        shares = [round(each.records / total * min_partitions) for each in whole]
+        counts = [
+            min(each.records, max(count, share))
+            for each, count, share in zip(whole, counts, shares, strict=True)
         ]
-    return pieces
+    return [
+        OffsetRange(each.topic, each.partition, low, high, each.topic_id)
+        for each, count in zip(whole, counts, strict=True)
+        for low, high in itertools.pairwise(
+            each.start + each.records * number // count for number in range(count + 1)
+        )
+    ]

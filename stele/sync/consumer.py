@@ -207,6 +207,10 @@ class Consumer(CallsBack):
     def partitions_for(self, topic: str) -> list[int]:
         return self._run(self._consumer.partitions_for(topic))
 
+    def topic_id(self, topic: str) -> bytes:
+        """As ``stele.aio.Consumer.topic_id``."""
+        return self._do(self._consumer.topic_id, topic)
+
     def _put_back(self) -> None:
         """Drop the records that the iterator has polled ahead. They are read again."""
         first: dict[tuple[str, int], int] = {}

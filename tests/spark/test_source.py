@@ -1,122 +1,297 @@
-"""The data source with a real cluster and a real Spark. All tests share one session."""
+"""Batch reads and plain writes with a real cluster.
+
+Spark takes seconds for each query. So most tests use the readers and writers without it.
+"""
 
 from __future__ import annotations
 
+import datetime
 import json
-import os
-import shutil
-import subprocess
-import sys
 from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan
+from pyspark.sql.types import IntegerType, StringType, StructType
 
-from stele import Producer
+from stele import Admin, Producer
+from stele.spark.batch import SteleReader
+from stele.spark.options import SourceOptions
+from stele.spark.source import SteleDataSource
 
-pytestmark = [
-    pytest.mark.processes,
-    pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java 17"),
-]
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
-SCRIPT = """
-import json, sys
-from pyspark.sql import SparkSession
-import stele.spark
+pytestmark = pytest.mark.processes
 
-bootstrap, empty, full, checkpoints = sys.argv[1:]
-session = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
-session.sparkContext.setLogLevel("OFF")
-stele.spark.register(session)
-
-def configured(way, topic, servers=bootstrap):
-    return way.format("stele").option("bootstrap.servers", servers).option("subscribe", topic)
-
-def count(topic, servers=bootstrap, **options):
-    return configured(session.read, topic, servers).options(**options).load().count()
-
-values = session.range(3).selectExpr("cast(cast(id as string) as binary) value")
-stream = configured(session.readStream, full).load()
-rates = session.readStream.format("rate").load().selectExpr(
-    "cast(cast(value as string) as binary) value")
-
-def awaited(writer):
-    writer.option("checkpointLocation", checkpoints).start().awaitTermination()
-
-BEGIN = json.dumps({full: {"0": 0}})
+BEGIN_MS = 1_600_000_000_000
 SHORT = {"kafka.default.api.timeout.ms": "1000"}
-CASES = {
-    "an empty topic": lambda: count(empty),
-    "all": lambda: count(full),
-    "from the latest": lambda: count(full, startingOffsets="latest"),
-    "an empty range": lambda: count(full, startingOffsets=BEGIN, endingOffsets=BEGIN),
-    "in pieces": lambda: count(full, minPartitions="7"),
-    "no such topic": lambda: count("no-such-topic", **SHORT),
-    "a dead cluster": lambda: count(full, servers="127.0.0.1:1", **SHORT),
-    "a write": lambda: values.write.format("stele").option("topic", full).mode("append").save(),
-    "a stream read": lambda: awaited(stream.writeStream.format("console")),
-    "a stream written": lambda: awaited(rates.writeStream.format("stele").option("topic", full)),
-}
-results = {}
-for name, case in CASES.items():
-    try:
-        results[name] = case()
-    except Exception as error:
-        results[name] = str(error)
-print(json.dumps(results))
-"""
 
 
 @pytest.fixture(scope="module")
-def results(
-    bootstrap: str,
-    create_topic: Callable[..., str],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> dict[str, int | str]:
-    """The result of each query: a count, or the text of its error."""
-    empty, full = create_topic(), create_topic(partitions=1)
-    with Producer(bootstrap) as producer:
+def numbers(bootstrap: str, create_topic: Callable[..., str]) -> str:
+    """A topic of two partitions with 60 and 40 numbers, one per second from BEGIN_MS on."""
+    topic = create_topic(partitions=2)
+    with Producer(bootstrap, compression="zstd", batch_size=500) as producer:
         for number in range(100):
-            producer.send(full, b"%d" % number)
-    checkpoints = str(tmp_path_factory.mktemp("checkpoints"))
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, bootstrap, empty, full, checkpoints],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, int | str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+            producer.send(
+                topic,
+                b"%d" % number,
+                b"key" if number % 2 else None,
+                [("parity", b"odd")] if number % 2 else [],
+                BEGIN_MS + number * 1000,
+                partition=0 if number < 60 else 1,
+            )
+    return topic
+
+
+@pytest.fixture
+def read(spark: SparkSession, bootstrap: str) -> Callable[..., DataFrame]:
+    def load(**options: str) -> DataFrame:
+        reader = spark.read.format("stele").option("bootstrap.servers", bootstrap)
+        return reader.options(**options).load()
+
+    return load
+
+
+def failure(action: Callable[[], Any]) -> str:
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - Spark's own
+        action()
+    return str(caught.value)
+
+
+def test_rows_have_the_schema_of_sparks_kafka_source(
+    read: Callable[..., DataFrame], numbers: str
+) -> None:
+    frame = read(subscribe=numbers, includeHeaders="true")
+    assert frame.dtypes == [
+        ("key", "binary"),
+        ("value", "binary"),
+        ("topic", "string"),
+        ("partition", "int"),
+        ("offset", "bigint"),
+        ("timestamp", "timestamp"),
+        ("timestampType", "int"),
+        ("headers", "array<struct<key:string,value:binary>>"),
+    ]
+    first, second, *_ = frame.orderBy("partition", "offset").collect()
+    assert (first.key, bytes(first.value), first.topic) == (None, b"0", numbers)
+    assert (first.partition, first.offset, first.timestampType) == (0, 0, 0)
+    assert first.headers is None
+    assert [(each.key, bytes(each.value)) for each in second.headers] == [("parity", b"odd")]
+    assert frame.selectExpr("min(unix_millis(timestamp))").first()[0] == BEGIN_MS  # type: ignore[index]
+
+
+@pytest.fixture
+def table(bootstrap: str) -> Callable[..., tuple[pa.Table, int]]:
+    """What a query reads, and in how many tasks it does so."""
+
+    def load(*filters: Filter, **options: str) -> tuple[pa.Table, int]:
+        reader = SteleReader(SourceOptions.parse({"bootstrap.servers": bootstrap, **options}))
+        left = list(reader.pushFilters(list(filters)))
+        assert all(each in filters for each in left)
+        tasks = reader.partitions()
+        batches = [batch for task in tasks for batch in reader.read(task)]
+        return pa.Table.from_batches(batches) if batches else pa.table({"value": []}), len(tasks)
+
+    return load
 
 
 @pytest.mark.parametrize(
-    ("case", "result"),
+    ("options", "count", "tasks"),
     [
-        ("an empty topic", 0),
-        ("all", 100),
-        ("from the latest", 0),
-        ("an empty range", 0),
-        ("in pieces", 100),
+        ({}, 100, 2),
+        ({"startingOffsets": "latest"}, 0, 1),
+        ({"minPartitions": "7"}, 100, 7),
+        ({"maxRecordsPerPartition": "9"}, 100, 12),
+        ({"startingOffsets": '{"T": {"0": 50}}', "endingOffsets": '{"T": {"1": 5}}'}, 15, 2),
+        ({"startingTimestamp": str(BEGIN_MS + 55_500), "endingOffsets": '{"T": {"1": 1}}'}, 5, 2),
+        (
+            {
+                "startingOffsetsByTimestamp": json.dumps({"T": {"1": BEGIN_MS + 98_000}}),
+                "endingTimestamp": str(BEGIN_MS + 99_000),
+            },
+            61,
+            2,
+        ),
+        ({"failOnDataLoss": "false", "endingOffsets": '{"T": {"0": 900}}'}, 100, 2),
     ],
 )
 def test_a_batch_is_what_its_range_holds(
-    results: dict[str, int | str], case: str, result: int
+    table: Callable[..., tuple[pa.Table, int]],
+    numbers: str,
+    options: dict[str, str],
+    count: int,
+    tasks: int,
 ) -> None:
-    assert results[case] == result
+    given = {name: value.replace('"T"', f'"{numbers}"') for name, value in options.items()}
+    rows, used = table(subscribe=numbers, **given)
+    assert (rows.num_rows, used) == (count, tasks)
+
+
+def test_topics_are_chosen_by_pattern_and_partitions_one_by_one(
+    table: Callable[..., tuple[pa.Table, int]], numbers: str
+) -> None:
+    rows, _ = table(subscribePattern=f"{numbers[:-1]}[{numbers[-1]}]")
+    assert sorted(map(int, rows["value"].to_pylist())) == list(range(100))
+    rows, _ = table(assign=json.dumps({numbers: [1]}))
+    assert rows["value"].to_pylist() == [b"%d" % number for number in range(60, 100)]
+
+
+LATE = datetime.datetime.fromtimestamp((BEGIN_MS + 95_000) / 1000, datetime.UTC)
 
 
 @pytest.mark.parametrize(
-    ("case", "words"),
+    ("filters", "count", "tasks"),
     [
-        ("no such topic", "there is no topic 'no-such-topic'"),
-        ("a dead cluster", "cannot reach the cluster: 127.0.0.1:1"),
-        ("a write", 'format "stele" does not write yet'),
-        ("a stream read", 'format "stele" does not read streams yet'),
-        ("a stream written", 'format "stele" does not write yet'),
+        ([EqualTo(("partition",), 1)], 40, 1),
+        ([In(("partition",), (1, 7)), GreaterThanOrEqual(("offset",), 35)], 5, 1),
+        ([LessThan(("offset",), 10)], 20, 2),
+        ([EqualTo(("topic",), "other")], 0, 1),
+        ([GreaterThanOrEqual(("timestamp",), LATE)], 5, 1),
+        ([GreaterThan(("timestamp",), LATE), EqualTo(("partition",), 0)], 0, 1),
+        ([EqualTo(("timestampType",), 7)], 100, 2),
     ],
 )
-def test_what_cannot_be_is_said_in_words(
-    results: dict[str, int | str], case: str, words: str
+def test_filters_make_the_ranges_smaller(
+    table: Callable[..., tuple[pa.Table, int]],
+    numbers: str,
+    filters: list[Filter],
+    count: int,
+    tasks: int,
 ) -> None:
-    assert words in str(results[case])
+    rows, used = table(*filters, subscribe=numbers)
+    assert (rows.num_rows, used) == (count, tasks)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"subscribe": "no-such-topic"}, "there is no topic 'no-such-topic'"),
+        ({"bootstrap.servers": "127.0.0.1:1", **SHORT}, "cannot reach the cluster"),
+        ({"endingOffsets": '{"T": {"0": 900}}'}, "failOnDataLoss=false reads what exists"),
+        ({"startingOffsets": '{"T": {"9": 0}}'}, "which the query does not read"),
+        ({"startingTimestamp": "9999999999999"}, "has no record at or after"),
+        ({"assign": '{"T": [0, 9]}', "subscribe": ""}, "which does not exist"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_words(
+    table: Callable[..., tuple[pa.Table, int]], numbers: str, options: dict[str, str], words: str
+) -> None:
+    given = {name: value.replace('"T"', f'"{numbers}"') for name, value in options.items()}
+    given.setdefault("subscribe", numbers)
+    assert words in failure(lambda: table(**given))
+
+
+def test_deleted_records_are_a_loss_and_gaps_are_none(
+    table: Callable[..., tuple[pa.Table, int]], bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    with Producer(bootstrap) as producer:
+        for number in range(10):
+            producer.send(topic, b"%d" % number)
+    begin = {"subscribe": topic, "startingOffsets": json.dumps({topic: {"0": 2}})}
+    options = SourceOptions.parse({"bootstrap.servers": bootstrap, **begin})
+    planned = SteleReader(options)
+    tasks = planned.partitions()
+    with Admin(bootstrap) as admin:
+        admin.delete_records({(topic, 0): 4})
+    assert "offset 2 is wanted, but the log has 4 to 10" in failure(lambda: table(**begin))
+    rows, _ = table(**begin, failOnDataLoss="false")
+    assert rows.num_rows == 6
+    lost = failure(lambda: list(planned.read(tasks[0])))
+    assert "the offsets 2 to 10 should be read, but the log has 4 to 10 now" in lost
+
+
+def test_a_query_reads_only_what_its_filters_leave(
+    read: Callable[..., DataFrame], numbers: str
+) -> None:
+    frame = read(subscribe=numbers).where("partition = 0 and offset >= 50 and offset % 2 = 0")
+    assert [bytes(row.value) for row in frame.orderBy("offset").collect()] == [
+        b"50", b"52", b"54", b"56", b"58",
+    ]  # fmt: skip
+
+
+def test_errors_reach_the_user_of_spark(read: Callable[..., DataFrame], numbers: str) -> None:
+    assert "unknown option 'startingoffset'" in failure(
+        lambda: read(subscribe=numbers, startingOffset="earliest").count()
+    )
+
+
+def test_a_plain_write_is_read_back(
+    spark: SparkSession,
+    read: Callable[..., DataFrame],
+    bootstrap: str,
+    create_topic: Callable[..., str],
+) -> None:
+    one, other = create_topic(partitions=2), create_topic()
+    frame = spark.sql(
+        f"""
+        select 'k' as key, 'v1' as value, cast(null as string) as topic, 1 as partition,
+               array(named_struct('key', 'h', 'value', binary('x'))) as headers
+        union all select null, 'v2', '{other}', null, null
+        """
+    )
+    writer = frame.write.format("stele").option("kafka.bootstrap.servers", bootstrap)
+    writer.options(topic=one, exactlyOnce="false").mode("append").save()
+    (row,) = read(subscribe=one, includeHeaders="true").collect()
+    assert (bytes(row.key), bytes(row.value), row.partition) == (b"k", b"v1", 1)
+    assert [(each.key, bytes(each.value)) for each in row.headers] == [("h", b"x")]
+    (row,) = read(subscribe=other).collect()
+    assert (row.key, bytes(row.value)) == (None, b"v2")
+
+
+VALUES = StructType().add("value", StringType())
+
+
+@pytest.mark.parametrize(
+    ("schema", "options", "words"),
+    [
+        (StructType().add("value", IntegerType()), {}, "is int, not string or binary"),
+        (StructType().add("v", StringType()), {}, "the frame has the columns v"),
+        (StructType().add("key", StringType()), {}, 'no column "value"'),
+        (VALUES, {"topic": ""}, 'neither an option "topic" nor a column "topic"'),
+        (
+            StructType().add("value", StringType()).add("headers", StringType()),
+            {},
+            'the column "headers" is string',
+        ),
+        (VALUES, {"subscribe": "t"}, "unknown option"),
+    ],
+)
+def test_what_cannot_be_written_is_said_before_anything_is(
+    schema: StructType, options: dict[str, str], words: str
+) -> None:
+    given = {"bootstrap.servers": "127.0.0.1:1", "exactlyOnce": "false", "topic": "t", **options}
+    for writer in (SteleDataSource(given).writer, SteleDataSource(given).streamWriter):
+        assert words in failure(lambda writer=writer: writer(schema, False))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "words"),
+    [
+        ({"value": ["a"], "topic": [None]}, {"topic": ""}, "a row has no topic"),
+        ({"value": ["a"], "partition": [-1]}, {}, "a row has the partition -1"),
+        ({"value": ["a"]}, {"topic": "no-such", "kafka.max.block.ms": "500"}, "no-such"),
+    ],
+)
+def test_rows_that_cannot_be_written_are_named(
+    bootstrap: str, columns: dict[str, list[Any]], options: dict[str, str], words: str
+) -> None:
+    schema = StructType().add("value", StringType())
+    if "topic" in columns:
+        schema = schema.add("topic", StringType())
+    if "partition" in columns:
+        schema = schema.add("partition", IntegerType())
+    given = {"bootstrap.servers": bootstrap, "exactlyOnce": "false", "topic": "t", **options}
+    writer = SteleDataSource(given).writer(schema, overwrite=False)
+    batch = pa.record_batch(columns)
+    assert words in failure(lambda: writer.write(iter([batch])))
+
+
+def test_a_topic_is_not_overwritten() -> None:
+    given = {"bootstrap.servers": "127.0.0.1:1", "exactlyOnce": "false", "topic": "t"}
+    schema = StructType().add("value", StringType())
+    words = failure(lambda: SteleDataSource(given).writer(schema, overwrite=True))
+    assert 'use mode("append")' in words

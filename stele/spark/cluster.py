@@ -1,0 +1,158 @@
+"""Questions to the cluster about topics and offsets, for the driver's side of a query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from stele.ids import TopicPartition
+from stele.spark.offsets import Logs, times_wanted
+from stele.spark.options import OptionError, SourceOptions
+
+if TYPE_CHECKING:
+    from stele import Admin, Consumer
+    from stele.admin.admin import TopicDescription
+
+SAMPLED_FROM = 10_000
+"""Ranges with fewer records are not worth a look at their size."""
+
+
+class MissingTopicError(Exception):
+    """A topic that the query reads does not exist."""
+
+
+def open_consumer(options: SourceOptions) -> Consumer:
+    """A consumer that reports every loss, whatever ``failOnDataLoss`` says."""
+    from stele import Consumer  # loads grpc, which must not be loaded before Spark forks
+
+    settings: dict[str, Any] = {
+        "max_partition_fetch_bytes": 4 * 1024 * 1024,
+        **options.client,
+        "auto_offset_reset": "none",
+    }
+    if options.isolation_level == "read_committed":
+        settings["isolation_level"] = options.isolation_level
+    return Consumer(options.bootstrap_servers, **settings)
+
+
+def open_admin(options: SourceOptions) -> Admin:
+    from stele import Admin
+    from stele.config import ClientOptions
+
+    names = ClientOptions.__annotations__
+    settings: dict[str, Any] = {k: each for k, each in options.client.items() if k in names}
+    return Admin(options.bootstrap_servers, **settings)
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The partitions that a query reads, in order, and the ids of their topics."""
+
+    partitions: tuple[TopicPartition, ...]
+    ids: Mapping[str, bytes]
+
+
+class Cluster:
+    """What the partitions of a query are, and what their logs hold."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._consumer = open_consumer(options)
+        self._admin = open_admin(options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._consumer.close()
+        self._admin.close()
+
+    def topics(self) -> Topics:
+        """What the query reads, as the controllers know it. Raises MissingTopicError, OptionError,
+        UnreachableError."""
+        wanted = self._options.subscription
+        pattern = wanted.pattern
+        if pattern is not None:
+            found = [
+                each
+                for each in self._admin.list_topics()
+                if pattern.fullmatch(each.name) and not each.name.startswith("__")
+            ]
+        else:
+            names = wanted.topics or tuple(dict.fromkeys(each.topic for each in wanted.partitions))
+            found = self._described(names)
+        there = [
+            TopicPartition(topic.name, each.partition)
+            for topic in found
+            for each in topic.partitions
+        ]
+        if strange := sorted(set(wanted.partitions) - set(there)):
+            raise OptionError(f'option "assign" names {strange[0]}, which does not exist')
+        chosen = wanted.partitions or there
+        return Topics(tuple(sorted(chosen)), {each.name: each.topic_id for each in found})
+
+    def _described(self, names: Sequence[str]) -> list[TopicDescription]:
+        from stele.errors import BulkError, ErrorCode
+
+        try:
+            return self._admin.describe_topics(names)
+        except BulkError as error:
+            for name, each in error.failed.items():
+                if each.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                    raise MissingTopicError(f"there is no topic {name!r}") from error
+            raise
+
+    def logs(
+        self,
+        partitions: Sequence[TopicPartition],
+        times: Iterable[tuple[TopicPartition, int]] = (),
+    ) -> Logs:
+        consumer = self._consumer
+        found: dict[tuple[TopicPartition, int], int | None] = {}
+        by_time: dict[int, list[TopicPartition]] = {}
+        for name, time_ms in times:
+            by_time.setdefault(time_ms, []).append(name)
+        for time_ms, names in by_time.items():
+            answers = consumer.offsets_for_times(dict.fromkeys(names, time_ms))
+            for name, answer in answers.items():
+                found[name, time_ms] = None if answer is None else answer.offset
+        return Logs(
+            consumer.beginning_offsets(partitions),
+            consumer.end_offsets(partitions),
+            found,
+        )
+
+    def logs_of(self, topics: Topics) -> Logs:
+        """The logs, with the times of the options."""
+        bounds = (self._options.start, self._options.end)
+        logs = self.logs(topics.partitions, times_wanted(bounds, topics.partitions))
+        return replace(logs, topic_ids=topics.ids)
+
+    def record_bytes(self, starts: dict[TopicPartition, int]) -> dict[TopicPartition, float]:
+        """An estimate of a record's size in each partition: that of the batch at this offset. Where
+        none comes soon, there is no estimate."""
+        consumer = self._consumer
+        consumer.assign(starts)
+        for (topic, partition), offset in starts.items():
+            consumer.seek(topic, partition, offset)
+        sizes: dict[TopicPartition, float] = {}
+        while len(sizes) < len(starts):
+            batches = consumer.poll_batches(1, timeout_ms=2_000)
+            if not batches:
+                break
+            for each in batches:
+                count = each.header.last_offset_delta + 1
+                sizes.setdefault(each.partition, each.header.size_bytes / count)
+                consumer.pause(each.partition)
+        consumer.assign([])
+        return sizes

@@ -1,0 +1,365 @@
+"""The options of the data source, checked. Names are those of Spark's Kafka source. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args, get_type_hints
+
+from stele.config import ConsumerOptions, ProducerOptions
+from stele.ids import TopicPartition
+
+EARLIEST = -2
+LATEST = -1
+
+Strategy = Literal["error", "latest"]
+Isolation = Literal["read_uncommitted", "read_committed"]
+
+_MIB = 1024 * 1024
+
+
+class OptionError(ValueError):
+    """An option of the data source is missing, unknown or has an invalid value."""
+
+
+@dataclass(frozen=True, slots=True)
+class AtTime:
+    """The first record at or after a time."""
+
+    timestamp_ms: int
+
+
+Place = int | AtTime
+"""An offset (-2: the earliest, -1: the latest), or a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends: one rule for all partitions, or places for some of them."""
+
+    default: Place
+    places: Mapping[TopicPartition, Place] = field(default_factory=dict)
+
+    def of(self, partition: TopicPartition) -> Place:
+        return self.places.get(partition, self.default)
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """Which partitions are read: those of these topics, of all that match, or exactly these."""
+
+    topics: tuple[str, ...] = ()
+    pattern: re.Pattern[str] | None = None
+    partitions: tuple[TopicPartition, ...] = ()
+
+    def __str__(self) -> str:
+        if self.pattern is not None:
+            return f"the topics that match {self.pattern.pattern!r}"
+        return ", ".join(self.topics or [str(each) for each in self.partitions])
+
+
+# Options of Spark's Kafka source that tune what is not there. They are accepted, so that a job
+# moves by a change of one word.
+_WITHOUT_EFFECT = (
+    "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
+    "kafkaconsumer.polltimeoutms", "kafka.security.protocol",
+)  # fmt: skip
+_SECURITY = "kafka.security.protocol"
+
+
+class _Given:
+    """The options that the user gave. What nobody has asked for at the end is unknown."""
+
+    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        self._spelled = {name.lower(): name for name in options}
+        self._known = known
+
+    def text(self, name: str, default: str = "") -> str:
+        return self._values.pop(name.lower(), default).strip()
+
+    def number(self, name: str, default: int, least: int = 0) -> int:
+        value = self.text(name, str(default))
+        if not value.isdigit() or int(value) < least:
+            raise OptionError(
+                f'option "{name}" is a whole number of at least {least}, not {value!r}'
+            )
+        return int(value)
+
+    def boolean(self, name: str, default: bool) -> bool:
+        value = self.text(name, str(default)).lower()
+        if value not in ("true", "false"):
+            raise OptionError(f'option "{name}" is true or false, not {value!r}')
+        return value == "true"
+
+    def choice(self, name: str, choices: tuple[str, ...]) -> str:
+        value = self.text(name, choices[0]).lower()
+        if value not in choices:
+            raise OptionError(f'option "{name}" is one of {", ".join(choices)}, not {value!r}')
+        return value
+
+    def duration_ms(self, name: str, default: str) -> int:
+        value = self.text(name, default)
+        units = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
+        match = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h)?", value.lower())
+        if match is None:
+            raise OptionError(f'option "{name}" is a time such as 500ms, 30s or 15m, not {value!r}')
+        return int(match[1]) * units[match[2] or "ms"]
+
+    def client(self, options: type[Any]) -> dict[str, Any]:
+        """The settings of a client, such as ``kafka.request.timeout.ms`` (or ``stele.…``)."""
+        kinds = get_type_hints(options)
+        settings: dict[str, Any] = {}
+        for name in list(self._values):
+            prefix, dot, rest = name.partition(".")
+            key = rest.replace(".", "_").replace("-", "_")
+            key = {"compression_type": "compression"}.get(key, key)
+            if dot and prefix in ("kafka", "stele") and key in kinds:
+                settings[key] = _client_value(name, self._values.pop(name), kinds[key])
+        return settings
+
+    def finish(self) -> None:
+        """Raises OptionError if an option is left."""
+        protocol = self._values.get(_SECURITY, "PLAINTEXT")
+        if protocol.upper() != "PLAINTEXT":
+            raise OptionError(f'option "{_SECURITY}" can only be PLAINTEXT, not {protocol!r}')
+        for name in _WITHOUT_EFFECT:
+            self._values.pop(name, None)
+        if self._values:
+            name = next(iter(self._values))
+            raise OptionError(
+                f"unknown option {self._spelled[name]!r}; known: {', '.join(self._known)}, and "
+                "settings of the client such as kafka.request.timeout.ms"
+            )
+
+
+def _client_value(name: str, value: str, kind: Any) -> Any:
+    choices = get_args(kind)
+    kinds = {kind, *choices}
+    try:
+        if bool in kinds and value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        if int in kinds:
+            return int(value)
+        if float in kinds:
+            return float(value)
+    except ValueError:
+        raise OptionError(f'option "{name}" is a number, not {value!r}') from None
+    return value.strip()
+
+
+_COMMON = ("bootstrap.servers", "kafka.bootstrap.servers")
+_SOURCE = (
+    *_COMMON, "subscribe", "subscribePattern", "assign",
+    "startingOffsets", "startingTimestamp", "startingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy", "endingOffsets", "endingTimestamp",
+    "endingOffsetsByTimestamp", "minPartitions", "maxRecordsPerPartition", "maxBytesPerPartition",
+    "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss",
+    "includeHeaders", "kafka.group.id", "kafka.isolation.level",
+)  # fmt: skip
+_SINK = (*_COMMON, "topic", "exactlyOnce", "includeHeaders", "ledgerTopic", "checkpointLocation")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The options of one read."""
+
+    bootstrap_servers: str
+    subscription: Subscription
+    start: Bound
+    end: Bound
+    strategy: Strategy
+    """What to do if no record is at or after the time at which reading begins."""
+    min_partitions: int
+    max_records_per_partition: int
+    """0: no limit, here and below."""
+    max_bytes_per_partition: int
+    max_offsets_per_trigger: int
+    min_offsets_per_trigger: int
+    max_trigger_delay_ms: int
+    fail_on_data_loss: bool
+    include_headers: bool
+    group_id: str
+    """The consumer group to which a stream's offsets are mirrored; empty: none."""
+    isolation_level: Isolation
+    client: Mapping[str, Any]
+    """Further settings of the consumer."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], *, is_stream: bool = False) -> SourceOptions:
+        """Check the options. Their names are case-insensitive. Raises OptionError."""
+        given = _Given(options, _SOURCE)
+        if is_stream:
+            _refuse_ends(given)
+        subscription = _subscription(given)
+        parsed = cls(
+            bootstrap_servers=_bootstrap_servers(given),
+            subscription=subscription,
+            start=_bound(given, "starting", LATEST if is_stream else EARLIEST),
+            end=_bound(given, "ending", LATEST),
+            strategy=_strategy(given),
+            min_partitions=given.number("minPartitions", 0),
+            max_records_per_partition=given.number("maxRecordsPerPartition", 0),
+            max_bytes_per_partition=given.number("maxBytesPerPartition", 256 * _MIB),
+            max_offsets_per_trigger=given.number("maxOffsetsPerTrigger", 0),
+            min_offsets_per_trigger=given.number("minOffsetsPerTrigger", 0),
+            max_trigger_delay_ms=given.duration_ms("maxTriggerDelay", "15m"),
+            fail_on_data_loss=given.boolean("failOnDataLoss", True),
+            include_headers=given.boolean("includeHeaders", False),
+            group_id=given.text("kafka.group.id") or given.text("stele.group.id"),
+            isolation_level=_isolation(given),
+            client=_client(given, ConsumerOptions),
+        )
+        given.finish()
+        return parsed
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """The options of one write."""
+
+    bootstrap_servers: str
+    topic: str
+    """Where rows without a topic of their own go; empty: they must have one."""
+    exactly_once: bool
+    ledger_topic: str
+    client: Mapping[str, Any]
+    """Further settings of the producer."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> SinkOptions:
+        """Check the options. Their names are case-insensitive. Raises OptionError."""
+        given = _Given(options, _SINK)
+        given.text("checkpointLocation")  # Spark's own; it hands it on
+        given.text("path")
+        given.boolean("includeHeaders", True)  # Spark's sink needs none either: a column is enough
+        parsed = cls(
+            bootstrap_servers=_bootstrap_servers(given),
+            topic=given.text("topic"),
+            exactly_once=given.boolean("exactlyOnce", True),
+            ledger_topic=given.text("ledgerTopic", "__stele_spark_ledger"),
+            client=_client(given, ProducerOptions),
+        )
+        given.finish()
+        return parsed
+
+
+def _client(given: _Given, options: type[Any]) -> dict[str, Any]:
+    settings = given.client(options)
+    for name in ("group_id", "auto_offset_reset", "enable_auto_commit", "on_wait", "on_truncation"):
+        if name in settings:
+            raise OptionError(
+                f'option "kafka.{name.replace("_", ".")}" cannot be set: the source decides that'
+            )
+    # Spark's user sees nothing while a client waits.
+    return {"default_api_timeout_ms": 20_000, **settings}
+
+
+def _bootstrap_servers(given: _Given) -> str:
+    servers = [given.text(name) for name in (*_COMMON, "stele.bootstrap.servers")]
+    found = next((each for each in servers if each), "")
+    if not found:
+        raise OptionError('option "bootstrap.servers" is missing, e.g. 127.0.0.1:9092')
+    return found
+
+
+def _isolation(given: _Given) -> Isolation:
+    names = ("read_uncommitted", "read_committed")
+    chosen = {given.choice(f"{prefix}.isolation.level", names) for prefix in ("kafka", "stele")}
+    if "read_committed" not in chosen:
+        return "read_uncommitted"
+    if "isolation_level" not in ConsumerOptions.__annotations__:
+        raise OptionError('option "kafka.isolation.level" can only be read_uncommitted today')
+    return "read_committed"
+
+
+def _subscription(given: _Given) -> Subscription:
+    topics = tuple(name.strip() for name in given.text("subscribe").split(",") if name.strip())
+    pattern, assign = given.text("subscribePattern"), given.text("assign")
+    if sum(map(bool, (topics, pattern, assign))) != 1:
+        raise OptionError(
+            'one of the options "subscribe" (topics with commas), "subscribePattern" and "assign" '
+            "is needed, and only one of them"
+        )
+    if pattern:
+        try:
+            return Subscription(pattern=re.compile(pattern))
+        except re.error as error:
+            raise OptionError(
+                f'option "subscribePattern": {pattern!r} is no regular expression: {error}'
+            ) from None
+    if assign:
+        return Subscription(partitions=_assigned(assign))
+    return Subscription(topics=tuple(dict.fromkeys(topics)))
+
+
+def _assigned(value: str) -> tuple[TopicPartition, ...]:
+    try:
+        pairs = [
+            TopicPartition(topic, int(number))
+            for topic, numbers in json.loads(value).items()
+            for number in numbers
+        ]
+        if not pairs or any(each.partition < 0 for each in pairs):
+            raise ValueError(value)
+    except (ValueError, AttributeError, TypeError) as error:
+        raise OptionError(
+            f'option "assign" is JSON such as {{"orders": [0, 1]}}, not {value!r}'
+        ) from error
+    return tuple(dict.fromkeys(pairs))
+
+
+def _strategy(given: _Given) -> Strategy:
+    value = given.choice("startingOffsetsByTimestampStrategy", ("error", "latest"))
+    return "latest" if value == "latest" else "error"
+
+
+def _refuse_ends(given: _Given) -> None:
+    for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
+        if given.text(name):
+            raise OptionError(f'option "{name}" is for batch reads: a stream has no end')
+
+
+def _bound(given: _Given, side: str, default: int) -> Bound:
+    """A time for all wins over times by partition, and these over offsets, as in Spark's Kafka
+    source."""
+    name = f"{side}Offsets"
+    offsets, by_time = given.text(name), given.text(f"{side}OffsetsByTimestamp")
+    timestamp = given.text(f"{side}Timestamp")
+    if timestamp:
+        if not timestamp.isdigit():
+            raise OptionError(
+                f'option "{side}Timestamp" is a time in milliseconds since 1970, not {timestamp!r}'
+            )
+        return Bound(AtTime(int(timestamp)))
+    if by_time:
+        times = _by_partition(f"{side}OffsetsByTimestamp", by_time, least=0)
+        return Bound(default, {each: AtTime(time_ms) for each, time_ms in times.items()})
+    if not offsets:
+        return Bound(default)
+    rule = {"earliest": EARLIEST, "latest": LATEST}.get(offsets.lower())
+    if rule == EARLIEST and side == "ending":
+        raise OptionError('option "endingOffsets" cannot be earliest')
+    if rule is not None:
+        return Bound(rule)
+    return Bound(default, dict(_by_partition(name, offsets, least=EARLIEST)))
+
+
+def _by_partition(option: str, value: str, least: int) -> dict[TopicPartition, int]:
+    try:
+        parsed = {
+            TopicPartition(topic, int(partition)): int(number)
+            for topic, partitions in json.loads(value).items()
+            for partition, number in partitions.items()
+        }
+    except (ValueError, AttributeError, TypeError) as error:
+        rules = "" if "Timestamp" in option else "earliest, latest or "
+        raise OptionError(
+            f'option "{option}" is {rules}JSON such as {{"orders": {{"0": 23}}}}, not {value!r}'
+        ) from error
+    if any(number < least for number in parsed.values()):
+        rules = "times are at least 0" if least == 0 else "offsets are at least 0, or -2 earliest, "
+        raise OptionError(f'option "{option}": {rules}{"" if least == 0 else "-1 latest"}')
+    return parsed

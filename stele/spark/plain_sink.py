@@ -1,0 +1,73 @@
+"""Writes without transactions: each task writes with an idempotent producer of its own.
+
+A task that Spark repeats writes its rows again, so a row may be there twice, and rows of a write
+that fails stay. ``exactly_once_sink`` has neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+
+from stele.spark.options import SinkOptions
+from stele.spark.rows import RowShape
+
+if TYPE_CHECKING:
+    from stele import Producer
+
+
+@dataclass(frozen=True, slots=True)
+class Written(WriterCommitMessage):
+    """What a task has written."""
+
+    rows: int
+
+
+def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.RecordBatch]) -> Written:
+    """Write the rows of a task. All of them are acknowledged at the end, or it raises."""
+    rows = 0
+    with _producer(options) as producer:
+        for batch in batches:
+            for each in shape.records(batch):
+                producer.send(
+                    each.topic, each.value, each.key, each.headers, partition=each.partition
+                )
+            rows += batch.num_rows
+        producer.flush()
+    return Written(rows)
+
+
+def _producer(options: SinkOptions) -> Producer:
+    from stele import Producer  # loads grpc, which must not be loaded before Spark forks
+
+    return Producer(options.bootstrap_servers, **options.client)
+
+
+class PlainWriter(DataSourceArrowWriter):
+    """A batch write."""
+
+    def __init__(self, options: SinkOptions, shape: RowShape) -> None:
+        self._options = options
+        self._shape = shape
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return write_rows(self._options, self._shape, iterator)
+
+
+class PlainStreamWriter(DataSourceStreamArrowWriter):
+    """The batches of a stream."""
+
+    def __init__(self, options: SinkOptions, shape: RowShape) -> None:
+        self._options = options
+        self._shape = shape
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
+        return write_rows(self._options, self._shape, iterator)

@@ -1,0 +1,112 @@
+"""What a task does: it reads one range of offsets and gives Spark columns."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from stele.spark.cluster import open_consumer
+from stele.spark.offsets import DataLossError, OffsetRange
+from stele.spark.options import SourceOptions
+
+if TYPE_CHECKING:
+    from stele import Consumer
+    from stele.consumer.positions import RawBatch
+
+log = logging.getLogger(__name__)
+
+_POLL_BYTES = 4 * 1024 * 1024
+_SILENCE_MS = 60_000
+_ROWS_PER_BATCH = 20_000
+"""Arrow batches with fewer rows are put together: each costs Spark a message."""
+
+
+def read_range(options: SourceOptions, range_: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The rows of a range, in order.
+
+    Memory holds what the consumer has fetched ahead (``kafka.prefetch.bytes``) and the rows of one
+    poll. Raises DataLossError, UnreadableBatchError, TimeoutError, OutOfRange only with
+    ``failOnDataLoss``.
+    """
+    from stele.column_decoder import columns_of  # after Spark's fork, as the client
+
+    def columns(batches: list[RawBatch]) -> Iterator[pa.RecordBatch]:
+        return columns_of(batches, end_offset=range_.end, include_headers=options.include_headers)
+
+    waiting: list[pa.RecordBatch] = []
+    rows = 0
+    for batches in _polls(options, range_):
+        for each in columns(batches):
+            if each.num_rows:
+                waiting.append(each)
+                rows += each.num_rows
+        if rows >= _ROWS_PER_BATCH:
+            yield _together(waiting)
+            waiting, rows = [], 0
+    if waiting:
+        yield _together(waiting)
+
+
+def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+def _polls(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatch]]:
+    from stele.errors import LogTruncationError, OffsetOutOfRangeError
+
+    if range_.start >= range_.end:
+        return
+    place = (range_.topic, range_.partition)
+    with open_consumer(options) as consumer:
+        consumer.assign([place])
+        consumer.seek(*place, range_.start)
+        position = range_.start
+        while position < range_.end:
+            try:
+                batches = consumer.poll_batches(_POLL_BYTES, timeout_ms=_SILENCE_MS)
+            except (OffsetOutOfRangeError, LogTruncationError) as error:
+                position = _after_loss(options, consumer, range_, position, error)
+                continue
+            _check_topic(options, consumer, range_)
+            moved_to = consumer.position(*place)
+            if moved_to <= position:
+                raise TimeoutError(
+                    f"{range_.name}: nothing came for {_SILENCE_MS // 1000} s at offset "
+                    f"{position}, {range_.end} was not reached: {consumer.why()}"
+                )
+            position = moved_to
+            if batches:
+                yield batches
+
+
+def _after_loss(
+    options: SourceOptions, consumer: Consumer, range_: OffsetRange, position: int, cause: Exception
+) -> int:
+    """Where to go on after records have vanished since the query was planned. Raises
+    DataLossError if it must not."""
+    name = range_.name
+    (low,), (high,) = (
+        ends.values() for ends in (consumer.beginning_offsets([name]), consumer.end_offsets([name]))
+    )
+    if options.fail_on_data_loss:
+        raise DataLossError(
+            f"{name}: the offsets {position} to {range_.end} should be read, but the log has {low} "
+            f"to {high} now; failOnDataLoss=false reads what exists"
+        ) from cause
+    following = max(low, position) if position <= high else range_.end
+    log.warning("%s: offsets %d to %d are lost, reading goes on", name, position, following)
+    if following < range_.end:
+        consumer.seek(*name, following)
+    return following
+
+
+def _check_topic(options: SourceOptions, consumer: Consumer, range_: OffsetRange) -> None:
+    now = consumer.topic_id(range_.topic)
+    if range_.topic_id and now and now != range_.topic_id:
+        text = f"topic {range_.topic!r} was deleted and made again while the query was reading it"
+        if options.fail_on_data_loss:
+            raise DataLossError(f"{text}; failOnDataLoss=false reads the new one")
+        log.warning("%s", text)

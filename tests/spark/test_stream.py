@@ -1,0 +1,172 @@
+"""Streams that are read and written, with a real cluster and a real Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from stele import Admin, NewTopic, Producer
+from stele.ids import TopicPartition
+from stele.spark.offsets import DataLossError
+from stele.spark.options import SourceOptions
+from stele.spark.stream import SteleStreamReader
+from stele.spark.stream_offsets import CheckpointError, StreamOffsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.processes
+
+
+def fill(bootstrap: str, topic: str, *values: int, partition: int = 0) -> None:
+    with Producer(bootstrap) as producer:
+        for value in values:
+            producer.send(topic, b"%d" % value, partition=partition)
+
+
+@pytest.fixture
+def reader(bootstrap: str) -> Iterator[Callable[..., SteleStreamReader]]:
+    """Stream readers as Spark's driver keeps them, without Spark."""
+    made: list[SteleStreamReader] = []
+
+    def make(**options: str) -> SteleStreamReader:
+        given = {"bootstrap.servers": bootstrap, "startingOffsets": "earliest", **options}
+        made.append(SteleStreamReader(SourceOptions.parse(given, is_stream=True)))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+
+
+def values_of(reader: SteleStreamReader, partitions: list[InputPartition]) -> list[int]:
+    return [
+        int(value)
+        for partition in partitions
+        for batch in reader.read(partition)
+        for value in batch.column("value").to_pylist()
+    ]
+
+
+def test_batches_follow_the_limit_and_new_partitions_are_found(
+    reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    fill(bootstrap, topic, *range(10))
+    stream = reader(subscribe=topic, maxOffsetsPerTrigger="7")
+    limit = stream.getDefaultReadLimit()
+    assert limit == ReadMaxRows(7)
+    begin = stream.initialOffset()
+    first = stream.latestOffset(begin, limit)
+    assert values_of(stream, stream.partitions(begin, first)) == [*range(7)]
+    with Admin(bootstrap) as admin:
+        admin.create_partitions({topic: 2})
+    second = stream.latestOffset(first, ReadAllAvailable())
+    assert values_of(stream, stream.partitions(first, second)) == [7, 8, 9]
+    fill(bootstrap, topic, 77, partition=1)
+    third = stream.latestOffset(second, limit)
+    assert values_of(stream, stream.partitions(second, third)) == [77]
+    assert stream.latestOffset(third, limit) == third
+    assert stream.reportLatestOffset() == third
+
+
+def test_available_now_reads_no_further_than_the_ends_at_its_start(
+    reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    fill(bootstrap, topic, 1, 2, 3)
+    stream = reader(subscribe=topic)
+    begin = stream.initialOffset()
+    stream.prepareForTriggerAvailableNow()
+    fill(bootstrap, topic, 4, 5)
+    end = stream.latestOffset(begin, ReadAllAvailable())
+    assert values_of(stream, stream.partitions(begin, end)) == [1, 2, 3]
+    assert stream.latestOffset(end, ReadAllAvailable()) == end
+
+
+def test_a_topic_made_again_is_told_also_in_the_task(
+    reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    fill(bootstrap, topic, 1, 2, 3)
+    stream = reader(subscribe=topic)
+    begin = stream.initialOffset()
+    end = stream.latestOffset(begin, ReadAllAvailable())
+    planned = stream.partitions(begin, end)
+    with Admin(bootstrap) as admin:
+        admin.delete_topics([topic])
+        admin.create_topics([NewTopic(topic, 1, 3)])
+    fill(bootstrap, topic, 7, 8, 9)
+    with pytest.raises(DataLossError, match="deleted and made again"):
+        stream.latestOffset(end, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="deleted and made again"):
+        values_of(stream, planned)
+    brave = reader(subscribe=topic, failOnDataLoss="false")
+    anew = brave.latestOffset(end, ReadAllAvailable())
+    after = brave.latestOffset(anew, ReadAllAvailable())
+    assert values_of(brave, brave.partitions(anew, after)) == [7, 8, 9]
+
+
+def test_topics_that_vanish_and_checkpoints_of_others_are_told(
+    reader: Callable[..., SteleStreamReader], create_topic: Callable[..., str]
+) -> None:
+    one, other = create_topic(), create_topic()
+    begin = reader(subscribe=one).initialOffset()
+    with pytest.raises(CheckpointError, match=f"is of the topics {one}, but the query reads"):
+        reader(subscribe=other).latestOffset(begin, ReadAllAvailable())
+    with pytest.raises(DataLossError, match="there is no topic 'no-such'"):
+        reader(subscribe="no-such").latestOffset(begin, ReadAllAvailable())
+
+
+def test_the_group_shows_how_far_the_query_is(
+    reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    fill(bootstrap, topic, 1, 2, 3)
+    stream = reader(subscribe=topic, **{"kafka.group.id": f"of-{topic}"})
+    end = stream.latestOffset(stream.initialOffset(), ReadAllAvailable())
+    stream.commit(end)
+    with Admin(bootstrap) as admin:
+        committed = admin.list_group_offsets(f"of-{topic}")
+    assert committed[TopicPartition(topic, 0)].offset == 3
+
+
+def test_a_stream_copies_a_topic_over_restarts(
+    spark: SparkSession, bootstrap: str, create_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source, target = create_topic(partitions=2), create_topic()
+
+    def run() -> None:
+        stream = spark.readStream.format("stele").option("kafka.bootstrap.servers", bootstrap)
+        stream = stream.options(subscribe=source, startingOffsets="earliest")
+        writer = (
+            stream.option("maxOffsetsPerTrigger", "8")
+            .load()
+            .selectExpr("key", "value")
+            .writeStream.format("stele")
+            .option("kafka.bootstrap.servers", bootstrap)
+            .options(topic=target, exactlyOnce="false", checkpointLocation=str(tmp_path))
+        )
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    def copied() -> list[int]:
+        frame = spark.read.format("stele").option("bootstrap.servers", bootstrap)
+        rows = frame.option("subscribe", target).load().collect()
+        return sorted(int(row.value) for row in rows)
+
+    fill(bootstrap, source, *range(10))
+    fill(bootstrap, source, 100, partition=1)
+    run()
+    fill(bootstrap, source, 11, 12)
+    run()
+    run()  # there is nothing new
+    assert copied() == [*range(10), 11, 12, 100]
+    (entry,) = [each for each in tmp_path.joinpath("offsets").iterdir() if each.name == "0"]
+    saved = entry.read_text().splitlines()[-1]
+    assert StreamOffsets.from_json(json.loads(saved)).topic_ids[source]

@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import pytest
+
+from stele.ids import TopicPartition
+from stele.spark.options import (
+    EARLIEST,
+    LATEST,
+    AtTime,
+    OptionError,
+    SinkOptions,
+    SourceOptions,
+)
+
+BASE = {"bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
+SINK = {"bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}
+
+
+def of(partition: int) -> TopicPartition:
+    return TopicPartition("orders", partition)
+
+
+def test_defaults_are_sparks() -> None:
+    options = SourceOptions.parse(BASE)
+    assert options.subscription.topics == ("orders",)
+    assert options.start.of(of(3)) == EARLIEST
+    assert options.end.of(of(3)) == LATEST
+    assert options.fail_on_data_loss
+    assert not options.include_headers
+    assert options.isolation_level == "read_uncommitted"
+    assert SourceOptions.parse(BASE, is_stream=True).start.of(of(3)) == LATEST
+
+
+def test_names_are_case_insensitive_and_have_kafkas_or_steles_prefix() -> None:
+    options = SourceOptions.parse(
+        {
+            "kafka.bootstrap.servers": "h:1",
+            "SUBSCRIBE": "a, b",
+            "includeHeaders": "TRUE",
+            "kafka.request.timeout.ms": "77",
+            "stele.check.crcs": "false",
+            "kafka.isolation.level": "READ_UNCOMMITTED",
+            "kafka.group.id": "billing",
+            "fetchOffset.numRetries": "3",
+            "kafka.security.protocol": "PLAINTEXT",
+        }
+    )
+    assert options.subscription.topics == ("a", "b")
+    assert options.include_headers
+    assert options.client["request_timeout_ms"] == 77
+    assert options.client["check_crcs"] is False
+    assert (options.isolation_level, options.group_id) == ("read_uncommitted", "billing")
+
+
+def test_a_time_for_all_wins_over_times_and_these_over_offsets() -> None:
+    given = {
+        **BASE,
+        "startingOffsets": '{"orders": {"0": 23, "1": -2}}',
+        "startingOffsetsByTimestamp": '{"orders": {"1": 1000}}',
+    }
+    options = SourceOptions.parse(given)
+    assert [options.start.of(of(n)) for n in range(2)] == [EARLIEST, AtTime(1000)]
+    options = SourceOptions.parse({**given, "startingTimestamp": "5"})
+    assert [options.start.of(of(n)) for n in range(2)] == [AtTime(5), AtTime(5)]
+    del given["startingOffsetsByTimestamp"]
+    options = SourceOptions.parse(given)
+    assert [options.start.of(of(n)) for n in range(3)] == [23, EARLIEST, EARLIEST]
+
+
+def test_partitions_are_assigned_one_by_one() -> None:
+    options = SourceOptions.parse(
+        {"bootstrap.servers": "h:1", "assign": '{"orders": [1, 0], "lines": [2]}'}
+    )
+    assert options.subscription.partitions == (of(1), of(0), TopicPartition("lines", 2))
+    assert str(options.subscription) == "orders-1, orders-0, lines-2"
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"subscribe": ""}, "subscribe"),
+        ({"subscribePattern": "a.*"}, "only one of them"),
+        ({"subscribe": "", "subscribePattern": "a("}, "no regular expression"),
+        ({"subscribe": "", "assign": '{"orders": 1}'}, "assign"),
+        ({"bootstrap.servers": ""}, "bootstrap.servers"),
+        ({"startingOffset": "earliest"}, "unknown option 'startingOffset'"),
+        ({"kafka.key.deserializer": "x"}, "unknown option 'kafka.key.deserializer'"),
+        ({"kafka.auto.offset.reset": "latest"}, "cannot be set"),
+        ({"kafka.request.timeout.ms": "soon"}, "is a number"),
+        ({"kafka.security.protocol": "SSL"}, "can only be PLAINTEXT"),
+        ({"kafka.isolation.level": "serializable"}, "read_uncommitted, read_committed"),
+        ({"startingOffsets": "first"}, "startingOffsets"),
+        ({"endingOffsets": '{"orders": 3}'}, "endingOffsets"),
+        ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"endingOffsets": '{"orders": {"0": -7}}'}, "at least 0"),
+        ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
+        ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "times are at least 0"),
+        ({"startingOffsetsByTimestampStrategy": "earliest"}, "error, latest"),
+        ({"minPartitions": "-1"}, "minPartitions"),
+        ({"maxTriggerDelay": "a while"}, "500ms, 30s or 15m"),
+        ({"failOnDataLoss": "yes"}, "failOnDataLoss"),
+    ],
+)
+def test_a_wrong_option_is_named(change: dict[str, str], word: str) -> None:
+    with pytest.raises(OptionError, match=word):
+        SourceOptions.parse({**BASE, **change})
+
+
+def test_a_stream_has_no_end() -> None:
+    with pytest.raises(OptionError, match="endingOffsets"):
+        SourceOptions.parse({**BASE, "endingOffsets": "latest"}, is_stream=True)
+
+
+def test_what_is_written_goes_to_a_topic() -> None:
+    options = SinkOptions.parse({**SINK, "kafka.compression.type": "zstd", "exactlyOnce": "FALSE"})
+    assert (options.topic, options.exactly_once) == ("orders", False)
+    assert options.client["compression"] == "zstd"
+    with pytest.raises(OptionError, match="unknown option 'subscribe'"):
+        SinkOptions.parse({**SINK, "subscribe": "orders"})
