@@ -194,13 +194,15 @@ class Consumer:
 
     async def _poll(self, max_records: int | None, timeout_ms: float) -> ConsumerRecords:
         limit = max_records or self._config.max_poll_records
-        return ConsumerRecords(await self._polled(lambda: self._hand_out(limit), timeout_ms))
+        polled = await self._polled(lambda: self._hand_out(limit) or None, timeout_ms)
+        return ConsumerRecords(polled)
 
     async def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
     ) -> list[RawBatch]:
         """As ``poll``, but whole record batches that are neither checked nor decompressed, some
-        ``max_bytes`` of one partition. The position moves behind them.
+        ``max_bytes`` of one partition. The position moves behind them. If there were only batches
+        that hold no records for the consumer, the list is empty at once and the position has moved.
 
         For readers that make columns of batches, such as ``stele.column_decoder``.
         """
@@ -209,8 +211,10 @@ class Consumer:
             raise ConfigError("poll_batches is for assigned partitions without a group")
         return await self._polled(lambda: self._hand_out_batches(max_bytes), timeout_ms)
 
-    async def _polled(self, hand_out: Callable[[], list[Taken]], timeout_ms: float) -> list[Taken]:
-        """What ``hand_out`` gives, as soon as it gives anything."""
+    async def _polled(
+        self, hand_out: Callable[[], list[Taken] | None], timeout_ms: float
+    ) -> list[Taken]:
+        """What ``hand_out`` gives, as soon as it is not None."""
         self._fetcher.start()
         deadline = self._world.clock.monotonic() + timeout_ms / 1000
         while True:
@@ -218,7 +222,7 @@ class Consumer:
             if self._group is not None:
                 await self._group.go_on()
             self._raise_error()
-            if taken := hand_out():
+            if (taken := hand_out()) is not None:
                 return taken
             left_s = deadline - self._world.clock.monotonic()
             if left_s <= 0 or not await self._fetcher.wait_for_news(left_s):
@@ -258,16 +262,14 @@ class Consumer:
             self._fetcher.wake()
         return taken
 
-    def _hand_out_batches(self, max_bytes: int) -> list[RawBatch]:
+    def _hand_out_batches(self, max_bytes: int) -> list[RawBatch] | None:
         for name, position in self._positions.items():
             if position.has_buffer and not position.paused:
                 taken = position.hand_out_batches(max_bytes)
                 self._positions[name] = self._positions.pop(name)
                 self._fetcher.wake()
-                if taken:
-                    return taken
-                return self._hand_out_batches(max_bytes)  # only control batches
-        return []
+                return taken
+        return None
 
     def _raise_error(self) -> None:
         if self._fetcher.failure is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -141,7 +142,7 @@ def split(
         if max_records:
             count = max(count, -(-each.records // max_records))
         if max_bytes and each.name in sizes:
-            count = max(count, -(-int(each.records * sizes[each.name]) // max_bytes))
+            count = max(count, math.ceil(each.records * sizes[each.name] / max_bytes))
         counts.append(min(count, each.records))
     if sum(counts) < min_partitions:
         total = sum(each.records for each in whole)

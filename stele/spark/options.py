@@ -268,11 +268,7 @@ def _bootstrap_servers(given: _Given) -> str:
 def _isolation(given: _Given) -> Isolation:
     names = ("read_uncommitted", "read_committed")
     chosen = {given.choice(f"{prefix}.isolation.level", names) for prefix in ("kafka", "stele")}
-    if "read_committed" not in chosen:
-        return "read_uncommitted"
-    if "isolation_level" not in ConsumerOptions.__annotations__:
-        raise OptionError('option "kafka.isolation.level" can only be read_uncommitted today')
-    return "read_committed"
+    return "read_committed" if "read_committed" in chosen else "read_uncommitted"
 
 
 def _subscription(given: _Given) -> Subscription:

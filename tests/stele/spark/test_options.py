@@ -39,7 +39,7 @@ def test_names_are_case_insensitive_and_have_kafkas_or_steles_prefix() -> None:
             "includeHeaders": "TRUE",
             "kafka.request.timeout.ms": "77",
             "stele.check.crcs": "false",
-            "kafka.isolation.level": "READ_UNCOMMITTED",
+            "kafka.isolation.level": "read_committed",
             "kafka.group.id": "billing",
             "fetchOffset.numRetries": "3",
             "kafka.security.protocol": "PLAINTEXT",
@@ -49,7 +49,7 @@ def test_names_are_case_insensitive_and_have_kafkas_or_steles_prefix() -> None:
     assert options.include_headers
     assert options.client["request_timeout_ms"] == 77
     assert options.client["check_crcs"] is False
-    assert (options.isolation_level, options.group_id) == ("read_uncommitted", "billing")
+    assert (options.isolation_level, options.group_id) == ("read_committed", "billing")
 
 
 def test_a_time_for_all_wins_over_times_and_these_over_offsets() -> None:
