@@ -28,7 +28,7 @@ from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
-from broker.service.context import BrokerContext
+from broker.service.context import BrokerContext, MetadataLog
 from broker.service.producer_ids import ProducerIds
 from metadata.brokers import GRPC, PLAINTEXT
 from metadata.image import MetadataImage
@@ -59,7 +59,7 @@ _NODE_REQUEST_S = 30.0
 """How long a coordinator of this broker waits for an answer of another broker."""
 
 
-class ObservedQuorum(MetadataQuorum, Protocol):
+class ObservedQuorum(MetadataQuorum, MetadataLog, Protocol):
     """What a broker needs of ``runtime.quorum.quorum.Quorum``."""
 
     def add_listener(self, listener: QuorumListener) -> None: ...
@@ -316,6 +316,7 @@ class Broker:
             new_request_id=lambda: world.rng.randbytes(REQUEST_ID_BYTES),
             caught_up=lambda: self._serving,
             authorizer=self._authorizer,
+            metadata_log=self._quorum,
         )
         self._gateway = Gateway(self._context, ClientWorld(world.clock, world.network, world.rng))
         self._metrics.read_thin_streams(self._gateway.streams)

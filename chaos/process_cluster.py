@@ -221,7 +221,7 @@ class ProcessCluster:
 
     async def _wait_healthy(self, node: NodeProcess) -> None:
         """Poll the node's health page: cheaper for it than being asked by a client."""
-        while not await _healthy(node.metrics_port):
+        while not await is_ready("127.0.0.1", node.metrics_port):
             self._check_processes({node.node_id})
             await asyncio.sleep(_POLL_S)
 
@@ -351,10 +351,10 @@ def _last_words(node: NodeProcess) -> str:
     return f"{node.last_words()} (its log: {node.log_file})"
 
 
-async def _healthy(port: int) -> bool:
+async def is_ready(host: str, port: int) -> bool:
     """Whether ``GET /readyz`` answers 200."""
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(host, port)
     except OSError:
         return False
     try:

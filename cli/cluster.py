@@ -1,4 +1,4 @@
-"""``stele cluster describe``, ``stele cluster unregister``."""
+"""``stele cluster describe``, ``stele cluster unregister``, ``stele cluster restart-check``."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from cli.options import (
     request_id_of,
 )
 from cli.output import print_json, print_table
+from cli.whatif import restart_check
 
 cluster_app = typer.Typer(help="The brokers.", no_args_is_help=True)
+cluster_app.command("restart-check")(restart_check)
 
 
 @cluster_app.command("describe")

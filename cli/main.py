@@ -21,6 +21,7 @@ from cli import (
     demo_command,
     dev,
     drill,
+    explain,
     features,
     formatting,
     log_dump,
@@ -30,6 +31,7 @@ from cli import (
     server,
     sim,
     topics,
+    whatif,
 )
 from cli.group import commands as group
 from cli.interruption import EXIT_INTERRUPTED
@@ -67,6 +69,8 @@ app.add_typer(group.app, name="group")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")
+app.add_typer(explain.app, name="explain")
+app.command("whatif")(whatif.whatif)
 app.add_typer(log_dump.app, name="log")
 app.add_typer(perf.app, name="perf")
 app.command("demo")(demo_command.demo)

@@ -56,6 +56,9 @@ def request_id_of(text: str | None) -> bytes | None:
     return request_id
 
 
+EXIT_NOT_WELL = 3
+"""The exit status of commands that answer a question, if the answer is bad news."""
+
 _told: list[str] = []  # the reason told last
 
 

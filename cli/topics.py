@@ -133,6 +133,47 @@ _COLUMNS = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "UNCLEAN E
 _MOVING_COLUMNS = ("ADDING", "REMOVING")
 
 
+@app.command()
+def elect(
+    name: Name,
+    partitions: Annotated[
+        list[int] | None, typer.Option("--partition", help="Only this one; may be repeated.")
+    ] = None,
+    unclean: Annotated[
+        bool,
+        typer.Option("--unclean", help="Any live replica leads where no other can: LOSES RECORDS."),
+    ] = False,
+    as_json: Json = False,
+    request_id: RequestId = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Let preferred replicas lead, or with --unclean any live replica of an offline partition."""
+    with connect(bootstrap, timeout) as admin:
+        check_topics(admin, [name])
+        (topic,) = admin.describe_topics([name])
+        numbers = partitions or [
+            each.partition
+            for each in topic.partitions
+            if (each.leader is None if unclean else each.leader != each.replicas[0])
+        ]
+        elected = (
+            admin.elect_leaders(
+                [(name, number) for number in numbers],
+                unclean=unclean,
+                request_id=request_id_of(request_id),
+            )
+            if numbers
+            else []
+        )
+    if as_json:
+        print_json([{"topic": each.topic, "partition": each.partition} for each in elected])
+    elif elected:
+        print("elected: " + ", ".join(str(each.partition) for each in elected))
+    else:
+        print("no partition needs an election")
+
+
 def _moving(adding: tuple[int, ...], removing: tuple[int, ...]) -> tuple[str | None, str | None]:
     return _ids(adding) or None, _ids(removing) or None
 

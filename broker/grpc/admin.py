@@ -21,6 +21,7 @@ from broker.service.cluster import active_controller
 from broker.service.config_view import describe_resource, set_on_topic
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
+from broker.service.metadata_log import read_metadata_log
 from metadata.brokers import GRPC, PLAINTEXT, BrokerRegistration
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
@@ -97,6 +98,7 @@ class AdminService:
             "DescribeTopics": (pb.DescribeTopicsRequest, self._describe_topics),
             "DescribeConfigs": (pb.DescribeConfigsRequest, self._describe_configs),
             "DescribeFeatures": (pb.DescribeFeaturesRequest, self._describe_features),
+            "ReadMetadataLog": (pb.ReadMetadataLogRequest, self._read_metadata_log),
         }
         return Service(
             unary={
@@ -182,6 +184,33 @@ class AdminService:
                 else _topic(each, set_on_topic(self._context, caller, found.image, each.name))
                 for each in found.topics
             ]
+        )
+
+    async def _read_metadata_log(
+        self, caller: Caller, request: pb.ReadMetadataLogRequest
+    ) -> pb.ReadMetadataLogResponse:
+        with _unavailable():
+            piece = await read_metadata_log(self._context, caller, request.offset)
+        snapshot = piece.snapshot
+        return pb.ReadMetadataLogResponse(
+            snapshot=None
+            if snapshot is None
+            else pb.ReadMetadataLogResponse.Snapshot(
+                end_offset=snapshot.id.end_offset,
+                timestamp_ms=snapshot.timestamp_ms,
+                records=snapshot.records,
+            ),
+            decisions=[
+                pb.ReadMetadataLogResponse.Decision(
+                    base_offset=batch.base_offset,
+                    epoch=batch.epoch,
+                    timestamp_ms=batch.timestamp_ms,
+                    records=batch.records,
+                )
+                for batch in piece.batches
+            ],
+            next_offset=piece.next_offset,
+            high_watermark=self._context.metadata_log.high_watermark,
         )
 
     async def _describe_features(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from broker.coordinator.groups import GroupCoordinators
 from broker.coordinator.transactions import TransactionCoordinators
@@ -16,7 +17,19 @@ from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.authorization.authorizer import Authorizer
 from runtime.config.node import NodeConfig
+from runtime.quorum.log import HistoryPiece
 from stele.world import Clock
+
+
+class MetadataLog(Protocol):
+    """This broker's replica of the metadata log, for those who ask for its history."""
+
+    @property
+    def high_watermark(self) -> int: ...
+
+    async def read_history(self, offset: int) -> HistoryPiece:
+        """A part of what was committed, from ``offset`` on. Raises SteleError."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +60,7 @@ class BrokerContext:
     controller_features: Callable[[], Mapping[int, tuple[FeatureLevels, ...]]]
     new_request_id: Callable[[], bytes]
     authorizer: Authorizer
+    metadata_log: MetadataLog
     caught_up: Callable[[], bool] = lambda: True
 
     @property

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from chaos.process_cluster import START_TIMEOUT_S, ProcessCluster
+from chaos.process_cluster import START_TIMEOUT_S, ProcessCluster, is_ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ class DrillCluster(Protocol):
 
     async def resume(self, node_id: int) -> None: ...
 
-    async def running(self, node_id: int) -> bool: ...
+    async def ready(self, node_id: int) -> bool:
+        """Whether the node says that it does its work (``/readyz``)."""
+        ...
 
     async def open(self) -> None:
         """Start all nodes and wait until the brokers serve."""
@@ -109,8 +111,10 @@ class DrillProcesses:
         self._cluster.resume(node_id)
         self._paused.discard(node_id)
 
-    async def running(self, node_id: int) -> bool:
-        return self._cluster.nodes[node_id].running and node_id not in self._paused
+    async def ready(self, node_id: int) -> bool:
+        if node_id in self._paused:  # it would not answer
+            return False
+        return await is_ready("127.0.0.1", self._cluster.nodes[node_id].metrics_port)
 
     async def open(self) -> None:
         await self._cluster.start(timeout_s=START_TIMEOUT_S)

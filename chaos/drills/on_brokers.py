@@ -84,7 +84,10 @@ FOLLOWER_NAPS = Drill(
     what="A follower is paused until it leaves the ISRs. Writes go on with the others.",
     course=follower_naps,
     expectations=Expectations(
-        write_outage_ms=_SILENCE_MS, read_outage_ms=_SILENCE_MS, recovery_ms=15_000, isr_least=2
+        write_outage_ms=_SILENCE_MS,
+        read_outage_ms=_SILENCE_MS + 3_000,
+        recovery_ms=15_000,
+        isr_least=2,
     ),
 )
 
@@ -124,6 +127,7 @@ ZOMBIE_LEADER = Drill(
     course=zombie_leader,
     expectations=Expectations(
         write_outage_ms=_SILENCE_MS,
+        read_outage_ms=_SILENCE_MS + 3_000,
         recovery_ms=15_000,
         elections=1,
         isr_least=2,

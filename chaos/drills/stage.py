@@ -245,7 +245,7 @@ class Stage:
         if not all(end is not None and end >= quorum.high_watermark for end in ends):
             return False
         for node in (*brokers, *self.cluster.controller_ids):
-            if not await self.cluster.running(node):
+            if not await self.cluster.ready(node):
                 return False
         topic = await self.described()
         return all(

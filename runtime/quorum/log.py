@@ -15,7 +15,7 @@ from raft.voter_history import VoterHistory
 from runtime.quorum import state as quorum_state
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.control import ControlRecordError, encode_control, voters_in
-from runtime.quorum.snapshots import SnapshotError, SnapshotStore
+from runtime.quorum.snapshots import Snapshot, SnapshotError, SnapshotStore
 from runtime.quorum.state import QuorumStateError
 from stele.errors import SteleError
 from stele.ids import TopicPartition
@@ -56,6 +56,14 @@ class Committed(NamedTuple):
     batches: list[CommittedBatch]
     next_offset: int
     size_bytes: int  # on disk, control batches included
+
+
+class HistoryPiece(NamedTuple):
+    """A part of what was ever committed: first the oldest snapshot, then decisions in order."""
+
+    snapshot: Snapshot | None
+    batches: list[CommittedBatch]
+    next_offset: int
 
 
 class QuorumLog:
@@ -322,6 +330,21 @@ class QuorumLog:
             if not header.is_control:
                 found.append(_committed(data, position, header))
         return Committed(found, offset, len(data))
+
+    async def read_history(self, offset: int, end_offset: int) -> HistoryPiece:
+        """Committed batches from ``offset`` on, some at a time, up to ``end_offset``.
+
+        If the log begins later, the oldest snapshot comes first and the batches after it. Raises
+        SteleError (the snapshot is damaged), ApiError (a snapshot just took the log's place).
+        """
+        snapshot = None
+        if self.snapshots.ids and offset < self.snapshots.ids[0].end_offset:
+            snapshot = self.snapshots.load(self.snapshots.ids[0])
+            offset = snapshot.id.end_offset
+        if offset >= end_offset:
+            return HistoryPiece(snapshot, [], offset)
+        found = await self.read_committed(offset, end_offset)
+        return HistoryPiece(snapshot, found.batches, found.next_offset)
 
     async def voter_history(self) -> VoterHistory:
         """The voters as the oldest snapshot and the records after it say, or, without either, as

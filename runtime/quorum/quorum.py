@@ -27,7 +27,7 @@ from runtime.quorum.delivery import Delivery
 from runtime.quorum.driver import Driver
 from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inbox import Inbox
-from runtime.quorum.log import QuorumLog
+from runtime.quorum.log import HistoryPiece, QuorumLog
 from runtime.quorum.own_record import OwnRecord
 from runtime.quorum.peers import Peers
 from runtime.quorum.read_index import confirm_leadership
@@ -35,6 +35,7 @@ from runtime.quorum.room import hand_over
 from runtime.quorum.service import QuorumService
 from runtime.quorum.snapshot_writer import SnapshotSource, SnapshotWriter
 from runtime.real.orderly_end import OrderlyEnd
+from stele.errors import ApiError, ErrorCode
 from storage.errors import StorageError, is_device_failure
 from world.network import Service
 from world.world import World
@@ -151,6 +152,12 @@ class Quorum:
         """See ``raft.api.MetadataQuorum``."""
         voters = self.voters if self.core is None else self.core.voters_to_be
         return {voter.id: voter.features for voter in voters.voters}
+
+    async def read_history(self, offset: int) -> HistoryPiece:
+        """A part of what was committed, from ``offset`` on. Raises ApiError, SteleError."""
+        if self.core is None:
+            raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata log is not open")
+        return await self._log.read_history(offset, self.high_watermark)
 
     def endpoint(self, node_id: int) -> tuple[str, int] | None:
         """Host and port of a controller; None if it is not known here."""

@@ -18,6 +18,7 @@ from stele.admin.group_lag import PartitionLag, find_lags
 from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from stele.admin.items import all_or_raise, item_error
 from stele.admin.maintenance import MaintenanceAdmin
+from stele.admin.metadata_log import MetadataLog, read_metadata_log
 from stele.admin.partitions import PartitionAdmin, PartitionReassignment
 from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
@@ -387,6 +388,11 @@ class Admin:
     async def describe_quorum(self) -> QuorumDescription:
         """The controllers (voters) and brokers (observers) of the metadata log."""
         return await self._quorum.describe()
+
+    async def read_metadata_log(self) -> MetadataLog:
+        """Every decision about the cluster that is still known, from one broker's replica. It works
+        also while there is no active controller."""
+        return await read_metadata_log(self._requests.ask)
 
     async def transfer_leadership(self, voter_id: int) -> int:
         """Make that controller the active one. Returns the epoch in which it leads."""

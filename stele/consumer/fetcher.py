@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 Answer = data_pb2.FetchResponse.Partition
 
 
+OVERDUE_S = 1.0
+"""So long after the end of its wait a Fetch is overdue, and the metadata are asked who leads."""
+
+
 class _Asked(NamedTuple):
     """One request: whom it asks, and whether it says where the client is."""
 
@@ -79,6 +83,8 @@ class Fetcher:
         self._requests: LeaderRequests[Item, Answer] = LeaderRequests(
             view, "/stele.v1.Data/Fetch", data_pb2.FetchResponse.FromString, self
         )
+        self._answer_due_s = config.fetch_max_wait_ms / 1000 + OVERDUE_S
+        self._asked_about_overdue_at = 0.0
         # Set when there is something to poll: records, an error, a position.
         self._news = asyncio.Event()
         self._lookup = OffsetLookup(view, is_committed=config.reads_committed)
@@ -124,6 +130,11 @@ class Fetcher:
     def turn(self, now: float) -> float:
         """Fetch everything that may be fetched now. Returns the time when there may be more."""
         self._requests.leave_deposed(now)
+        # A leader that hangs breaks no connection: only the metadata tell that another one leads.
+        is_overdue = self._requests.leave_deposed(now, self._answer_due_s)
+        if is_overdue and now - self._asked_about_overdue_at > OVERDUE_S:
+            self._asked_about_overdue_at = now
+            self._view.refresh_soon()
         return self._fetch_ready(now)
 
     def _fetch_ready(self, now: float) -> float:

@@ -18,6 +18,7 @@ from stele.admin.admin import (
 from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
 from stele.admin.group_lag import PartitionLag
 from stele.admin.groups import CommittedOffset, GroupDescription, GroupListing
+from stele.admin.metadata_log import MetadataLog
 from stele.admin.partitions import PartitionReassignment
 from stele.admin.quorum import QuorumDescription
 from stele.config import ClientOptions, ClientWorld
@@ -131,6 +132,9 @@ class Admin(Face):
 
     def describe_quorum(self) -> QuorumDescription:
         return self._run(self._admin.describe_quorum())
+
+    def read_metadata_log(self) -> MetadataLog:
+        return self._run(self._admin.read_metadata_log())
 
     def transfer_leadership(self, voter_id: int) -> int:
         return self._run(self._admin.transfer_leadership(voter_id))

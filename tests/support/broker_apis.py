@@ -41,6 +41,8 @@ from raft.quorum import FeatureLevels
 from runtime.config.node import NodeConfig, from_settings
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.metrics.registry import MetricsRegistry
+from runtime.quorum.log import HistoryPiece
+from runtime.quorum.snapshots import Snapshot
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, TopicPartition
 from stele.wire import kafka
@@ -453,6 +455,25 @@ class Client:
         self._protocol.connection_lost(None)
 
 
+class FakeMetadataLog:
+    """Has what a test puts into it; each read returns one batch."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.batches: list[CommittedBatch] = []
+
+    @property
+    def high_watermark(self) -> int:
+        return self.batches[-1].last_offset + 1 if self.batches else 0
+
+    async def read_history(self, offset: int) -> HistoryPiece:
+        snapshot = self.snapshot
+        if snapshot is not None and offset < snapshot.id.end_offset:
+            return HistoryPiece(snapshot, [], snapshot.id.end_offset)
+        later = [batch for batch in self.batches if batch.base_offset >= offset][:1]
+        return HistoryPiece(None, later, later[0].last_offset + 1 if later else offset)
+
+
 class Edges:
     """A broker without logs. Three brokers are registered: 1 (this one), 2 and 3. There are no
     topics."""
@@ -468,6 +489,7 @@ class Edges:
         self.lease = True
         self.controller_features: dict[int, tuple[FeatureLevels, ...]] = {}
         self.leader = LeaderAndEpoch(100, 1)
+        self.metadata_log = FakeMetadataLog()
         self.registry = MetricsRegistry()
         self.publisher = MetadataPublisher(
             broker_id=ME,
@@ -525,6 +547,7 @@ class Edges:
             controller_features=lambda: self.controller_features,
             new_request_id=partial(random.Random(1).randbytes, 16),
             authorizer=self.authorizer,
+            metadata_log=self.metadata_log,
         )
         self.apis = KafkaApis(self.context)
         self.apis.open()

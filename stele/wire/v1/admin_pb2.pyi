@@ -30,6 +30,44 @@ UPGRADE: UpgradeType
 SAFE_DOWNGRADE: UpgradeType
 UNSAFE_DOWNGRADE: UpgradeType
 
+class ReadMetadataLogRequest(_message.Message):
+    __slots__ = ("offset",)
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    def __init__(self, offset: _Optional[int] = ...) -> None: ...
+
+class ReadMetadataLogResponse(_message.Message):
+    __slots__ = ("snapshot", "decisions", "next_offset", "high_watermark")
+    class Decision(_message.Message):
+        __slots__ = ("base_offset", "epoch", "timestamp_ms", "records")
+        BASE_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        EPOCH_FIELD_NUMBER: _ClassVar[int]
+        TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+        RECORDS_FIELD_NUMBER: _ClassVar[int]
+        base_offset: int
+        epoch: int
+        timestamp_ms: int
+        records: _containers.RepeatedScalarFieldContainer[bytes]
+        def __init__(self, base_offset: _Optional[int] = ..., epoch: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    class Snapshot(_message.Message):
+        __slots__ = ("end_offset", "timestamp_ms", "records")
+        END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        TIMESTAMP_MS_FIELD_NUMBER: _ClassVar[int]
+        RECORDS_FIELD_NUMBER: _ClassVar[int]
+        end_offset: int
+        timestamp_ms: int
+        records: _containers.RepeatedScalarFieldContainer[bytes]
+        def __init__(self, end_offset: _Optional[int] = ..., timestamp_ms: _Optional[int] = ..., records: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    SNAPSHOT_FIELD_NUMBER: _ClassVar[int]
+    DECISIONS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    HIGH_WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    snapshot: ReadMetadataLogResponse.Snapshot
+    decisions: _containers.RepeatedCompositeFieldContainer[ReadMetadataLogResponse.Decision]
+    next_offset: int
+    high_watermark: int
+    def __init__(self, snapshot: _Optional[_Union[ReadMetadataLogResponse.Snapshot, _Mapping]] = ..., decisions: _Optional[_Iterable[_Union[ReadMetadataLogResponse.Decision, _Mapping]]] = ..., next_offset: _Optional[int] = ..., high_watermark: _Optional[int] = ...) -> None: ...
+
 class NewTopic(_message.Message):
     __slots__ = ("name", "partitions", "replication_factor", "assignments", "configs")
     class Assignment(_message.Message):

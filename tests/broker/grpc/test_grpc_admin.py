@@ -9,7 +9,10 @@ import pytest
 from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
-from raft.api import LeaderAndEpoch
+from raft.api import CommittedBatch, LeaderAndEpoch
+from raft.messages import SnapshotId
+from runtime.authorization.authorizer import CLUSTER, Operation
+from runtime.quorum.snapshots import Snapshot
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1 import metadata_pb2
@@ -317,5 +320,42 @@ def test_what_was_changed_before_is_seen() -> None:
         assert not asking.done()
         edges.add_topic("new", [[1, 2]])
         assert [topic.error for topic in (await asking).topics] == [0]
+
+    run_virtual(main())
+
+
+def test_the_metadata_log_is_read_in_pieces_from_where_it_begins() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.metadata_log.snapshot = Snapshot(SnapshotId(5, 1), 900, (b"s",), None)
+        edges.metadata_log.batches = [
+            CommittedBatch(5, 1, 1000, (b"a", b"b")),
+            CommittedBatch(7, 2, 1001, (b"c",)),
+        ]
+        request = pb.ReadMetadataLogRequest(offset=0)
+        answer = await _call(edges, "ReadMetadataLog", request, pb.ReadMetadataLogResponse)
+        assert (answer.snapshot.end_offset, list(answer.snapshot.records)) == (5, [b"s"])
+        assert (answer.next_offset, answer.high_watermark) == (5, 8)
+        request = pb.ReadMetadataLogRequest(offset=5)
+        answer = await _call(edges, "ReadMetadataLog", request, pb.ReadMetadataLogResponse)
+        assert not answer.HasField("snapshot")
+        (decision,) = answer.decisions
+        assert (decision.base_offset, decision.epoch, decision.timestamp_ms) == (5, 1, 1000)
+        assert list(decision.records) == [b"a", b"b"]
+        assert answer.next_offset == 7
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_the_metadata_log_is_for_those_who_may_see_all_settings(*, allowed: bool) -> None:
+    async def main() -> None:
+        edges = Edges()
+        if not allowed:
+            edges.authorizer.denied.add((Operation.DESCRIBE_CONFIGS, CLUSTER))
+        request = pb.ReadMetadataLogRequest(offset=0 if not allowed else -1)
+        with pytest.raises(RpcError) as refused:
+            await _call(edges, "ReadMetadataLog", request, pb.ReadMetadataLogResponse)
+        assert ("negative" if allowed else "DESCRIBE_CONFIGS") in str(refused.value)
 
     run_virtual(main())

@@ -166,6 +166,34 @@ def test_follows_leaders_by_hint_and_by_metadata() -> None:
     play(scenario)
 
 
+def test_a_leader_that_hangs_is_left_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A paused process keeps its connections: nothing breaks, and nothing is answered."""
+
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        append(partition, b"a")
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0)])
+            assert values(await read(consumer, 1)) == [b"a"]
+            hung, fetch = partition.leader, cluster.fetch
+
+            async def fetch_unless_hung(
+                broker: int, request: data_pb2.FetchRequest
+            ) -> data_pb2.FetchResponse:
+                if broker == hung:
+                    await asyncio.get_running_loop().create_future()
+                return await fetch(broker, request)
+
+            monkeypatch.setattr(cluster, "fetch", fetch_unless_hung)
+            await asyncio.sleep(5)
+            cluster.move_leader(partition, 2)
+            append(partition, b"b")
+            assert values(await read(consumer, 1)) == [b"b"]
+
+    play(scenario)
+
+
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", b"8"), ("latest", b"new")])
 def test_out_of_range_is_reset(policy: str, expected: bytes) -> None:
     async def scenario(stage: Stage) -> None:

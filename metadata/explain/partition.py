@@ -1,0 +1,152 @@
+"""One partition: what changed it and why, what is wrong with it now, and what brings it back."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from metadata.effective import min_insync_replicas
+from metadata.explain.causes import broker_events, partition_cause
+from metadata.explain.history import Decision, MetadataHistory
+from metadata.image import MetadataImage
+from metadata.partitions import NO_LEADER, PartitionState, state_of
+from metadata.topics import Topic
+from stele.wire.v1 import metadata_pb2 as pb
+
+
+class Health(enum.Enum):
+    """The worst first."""
+
+    OFFLINE = "offline: nobody reads, nobody writes"
+    UNDER_MIN_ISR = "under min ISR: acks=all is refused"
+    UNDER_REPLICATED = "under-replicated: it works with fewer copies"
+    HEALTHY = "healthy"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of a partition's history."""
+
+    offset: int
+    time_ms: int
+    state: PartitionState
+    cause: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """``reasons`` and ``remedies`` are lines for people, the most important first."""
+
+    health: Health
+    reasons: tuple[str, ...]
+    remedies: tuple[str, ...]
+
+
+def partition_changes(history: MetadataHistory, topic: Topic, number: int) -> list[Change]:
+    """Every change of a partition that is still known, in order."""
+    changes = []
+    first = history.first_image.partition(topic.topic_id, number)
+    if first is not None:
+        told = "so it was when what is still known begins"
+        changes.append(Change(history.begins_at - 1, history.begins_at_ms, first, told))
+    for decision in history.decisions:
+        changes += _changes_in(decision, topic.topic_id, number)
+    return changes
+
+
+def _changes_in(decision: Decision, topic_id: bytes, number: int) -> Iterator[Change]:
+    before = decision.before.partition(topic_id, number)
+    after = decision.after.partition(topic_id, number)
+    for place, record in enumerate(decision.records):
+        offset = decision.offset + place
+        if record.HasField("partition") and _is_of(record.partition, topic_id, number):
+            yield Change(offset, decision.time_ms, state_of(record.partition), "it was created")
+        elif (
+            record.HasField("partition_change")
+            and _is_of(record.partition_change, topic_id, number)
+            and before is not None
+            and after is not None
+        ):
+            cause = partition_cause(decision, record.partition_change, before, after)
+            yield Change(offset, decision.time_ms, after, cause)
+
+
+def _is_of(
+    record: pb.PartitionRecord | pb.PartitionChangeRecord, topic_id: bytes, number: int
+) -> bool:
+    return record.topic_id == topic_id and record.partition == number
+
+
+def health_of(image: MetadataImage, topic: Topic, state: PartitionState) -> Health:
+    """A partition's health by the metadata alone."""
+    if state.leader == NO_LEADER:
+        return Health.OFFLINE
+    enough = min(min_insync_replicas(image, topic.name), state.replication_factor)
+    if len(state.isr) < enough:
+        return Health.UNDER_MIN_ISR
+    if len(state.isr) < state.replication_factor:
+        return Health.UNDER_REPLICATED
+    return Health.HEALTHY
+
+
+def diagnose(history: MetadataHistory, topic: Topic, number: int) -> Diagnosis:
+    """What is wrong with a partition at the end of the history."""
+    image = history.image
+    state = topic.partitions[number]
+    health = health_of(image, topic, state)
+    if health is Health.HEALTHY:
+        return Diagnosis(health, (), ())
+    missing = [each for each in state.replicas if each not in state.isr]
+    reasons = [_why_absent(history, broker_id) for broker_id in missing]
+    if health is Health.OFFLINE:
+        holders = sorted({*state.isr, *state.elr})
+        reasons = [_why_absent(history, each) for each in holders] + reasons
+        return Diagnosis(health, tuple(dict.fromkeys(reasons)), _way_back(image, topic, state))
+    if health is Health.UNDER_MIN_ISR:
+        enough = min(min_insync_replicas(image, topic.name), state.replication_factor)
+        reasons.insert(0, f"{len(state.isr)} in sync, and min.insync.replicas asks for {enough}")
+    down = [each for each in missing if not image.is_active(each)]
+    remedies = [f"start broker {each}; it joins the ISR when it has caught up" for each in down]
+    behind = [each for each in missing if each not in down]
+    if behind:
+        remedies.append(
+            f"wait until {behind} have caught up; if that does not end, look at their logs, disks "
+            "and network"
+        )
+    return Diagnosis(health, tuple(reasons), tuple(remedies))
+
+
+def _way_back(image: MetadataImage, topic: Topic, state: PartitionState) -> tuple[str, ...]:
+    """What gives an offline partition a leader."""
+    holders = sorted({*state.isr, *state.elr})
+    others = [each for each in state.replicas if each not in holders]
+    remedies = []
+    if holders:
+        names = " or ".join(f"broker {each}" for each in holders)
+        remedies.append(f"start {names}: every committed record is there, and it can lead at once")
+    else:
+        remedies.append("no replica is known to have every record: each of them reported a loss")
+    able = [each for each in others if image.is_active(each)] if holders else others
+    if able:
+        remedies.append(
+            f"if they are gone for good: brokers {able} have a part of the records, and "
+            f"stele topic elect {topic.name} --unclean gives up the rest"
+        )
+    return tuple(remedies)
+
+
+def _why_absent(history: MetadataHistory, broker_id: int) -> str:
+    """Why a broker does not have, or cannot lead, a partition, with the offset that says so."""
+    registration = history.image.broker(broker_id)
+    if registration is None:
+        return f"broker {broker_id} is not registered"
+    if registration.active:
+        if registration.out_of_room:
+            return f"broker {broker_id} has a full disk"
+        return f"broker {broker_id} serves, and is behind"
+    for decision in history.newest_first():
+        for who, what in broker_events(decision):
+            if who == broker_id:
+                return f"broker {broker_id}: {what} (offset {decision.offset})"
+    return f"broker {broker_id} is fenced, for longer than what is still known"
