@@ -54,6 +54,11 @@ ROOMS = (
         ("tests/storage",),
     ),
     Room("membership", ("broker/membership/*.py",), ("tests/broker/membership",)),
+    Room(
+        "transaction",
+        ("broker/coordinator/transaction/*.py",),
+        ("tests/broker/coordinator/transaction",),
+    ),
 )
 
 
