@@ -63,6 +63,10 @@ class Script:
             if arrow:
                 assert told == expected.strip(), f"line {number}: {line.strip()} {comment}"
 
+    def tell(self, command: str) -> str | None:
+        """What comes of one command."""
+        return self._do(*command.split())
+
     def _do(self, name: str, *words: str) -> str | None:
         told: str | None = getattr(self, f"do_{name}")(*words)
         return told
