@@ -73,6 +73,9 @@ class Twin:
             return float("inf")
         return self.transaction.started_ms + self.timeout_ms
 
+    def _is_client(self, pair: Pair | None) -> bool:
+        return pair == self.client and pair is not None and pair[1] <= MOST
+
     def _names(self) -> set[int]:
         """The producer ids that are known."""
         names = set() if self.client is None else {self.client[0]}
@@ -113,7 +116,7 @@ class Twin:
             self.client, self.former, self.timeout_ms = (fresh, 0), None, timeout_ms
             self._wrote()
             return (ErrorCode.NONE, self.client), None
-        if expected is not None and expected not in (self.client, self.former):
+        if expected is not None and not self._is_client(expected) and expected != self.former:
             return FENCED, None
         if self.is_deciding:
             return CONCURRENT, None
@@ -142,7 +145,7 @@ class Twin:
             self.former = None
             transaction.is_kept = True
             return (ErrorCode.NONE, self.client), transaction.writer
-        if expected not in (None, self.client):
+        if expected is not None and not self._is_client(expected):
             return FENCED, None
         self.abort()
         return CONCURRENT, None
@@ -155,10 +158,10 @@ class Twin:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING
         transaction = self.transaction
         if transaction is not None and transaction.is_kept and not self.is_deciding:
-            if pair == self.client:
+            if self._is_client(pair):
                 return ErrorCode.INVALID_TXN_STATE
             return self._stranger(pair)[0]
-        if pair != self.client:
+        if not self._is_client(pair):
             is_named = pair[0] == self.client[0]
             return (FENCED if is_named else UNMAPPED)[0]
         if self.is_deciding:
@@ -192,7 +195,7 @@ class Twin:
                     self.client = (fresh, 0)
                     self._wrote()
                 return ErrorCode.NONE, self.client
-        if pair != self.client:
+        if not self._is_client(pair):
             return self._stranger(pair)
         if is_open:
             return self._end_open(commits=commits, version=version, fresh=fresh)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.coordinator.transaction.decision import Decision
-from broker.coordinator.transaction.identity import Identity, identity_of
+from broker.coordinator.transaction.identity import Identity, identity_of, is_client
 from broker.coordinator.transaction.records import RecordedTransaction
 from broker.coordinator.transaction.types import (
     NO_PRODUCER_ID,
@@ -51,17 +51,16 @@ def add(value: RecordedTransaction | None, request: AddPartitionsRequest, now_ms
 
 
 def _check(value: RecordedTransaction | None, request: AddPartitionsRequest) -> ErrorCode:
-    transactional_id, *asked = request.ref
-    if not transactional_id:
+    if not request.ref.transactional_id:
         return ErrorCode.INVALID_REQUEST
     if value is None:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    client = identity_of(value)
+    asked = Identity(request.ref.producer_id, request.ref.producer_epoch)
     if value.state is TransactionState.ONGOING and value.next_producer_id != NO_PRODUCER_ID:
-        return _check_kept(value, Identity(*asked))
-    if request.ref.producer_id != client.producer_id:
+        return _check_kept(value, asked)
+    if asked.producer_id != identity_of(value).producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
-    if request.ref.producer_epoch != client.producer_epoch:
+    if not is_client(value, asked):
         return ErrorCode.PRODUCER_FENCED
     if value.state.is_prepared:
         return ErrorCode.CONCURRENT_TRANSACTIONS
@@ -71,9 +70,8 @@ def _check(value: RecordedTransaction | None, request: AddPartitionsRequest) -> 
 def _check_kept(value: RecordedTransaction, asked: Identity) -> ErrorCode:
     """The transaction is prepared: nothing is added to it any more. Its client has come back, and
     may only end it."""
-    client = identity_of(value)
-    if asked == client:
+    if is_client(value, asked):
         return ErrorCode.INVALID_TXN_STATE
-    if asked.producer_id in (client.producer_id, value.producer_id):
+    if asked.producer_id in (identity_of(value).producer_id, value.producer_id):
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING

@@ -11,6 +11,7 @@ from broker.coordinator.transaction.identity import (
     EPOCH_MAX,
     Identity,
     identity_of,
+    is_client,
     is_repeated,
 )
 from broker.coordinator.transaction.records import RecordedTransaction
@@ -39,7 +40,7 @@ def end(value: RecordedTransaction | None, request: EndRequest, now_ms: int) -> 
     if request.client_version < EPOCH_BUMP_VERSION:
         return _end_again(value, request)
     asked = Identity(request.ref.producer_id, request.ref.producer_epoch)
-    if asked == identity_of(value):
+    if is_client(value, asked):
         return _end_next(value, request, now_ms)
     return _end_repeated(value, request, now_ms)
 
@@ -50,16 +51,15 @@ def _refuse(error: ErrorCode) -> Decision:
 
 def _check(value: RecordedTransaction, request: EndRequest) -> ErrorCode:
     """Whether the client may speak for the transactional id."""
-    client = identity_of(value)
     asked = Identity(request.ref.producer_id, request.ref.producer_epoch)
     may_repeat = (
         request.client_version >= EPOCH_BUMP_VERSION
         and value.state not in (TransactionState.EMPTY, TransactionState.ONGOING)
     )  # fmt: skip
-    if asked == client or (may_repeat and is_repeated(value, asked)):
+    if is_client(value, asked) or (may_repeat and is_repeated(value, asked)):
         return ErrorCode.NONE
     # The client that began a kept transaction may have an id of its own.
-    if asked.producer_id in (client.producer_id, value.producer_id):
+    if asked.producer_id in (identity_of(value).producer_id, value.producer_id):
         return ErrorCode.PRODUCER_FENCED
     return ErrorCode.INVALID_PRODUCER_ID_MAPPING
 

@@ -46,6 +46,12 @@ def identity_of(value: RecordedTransaction) -> Identity:
     return Identity(value.producer_id, value.producer_epoch)
 
 
+def is_client(value: RecordedTransaction, asked: Identity) -> bool:
+    """Whether ``asked`` is the client. After the coordinator has aborted with the greatest epoch
+    nobody is, until a client has got another producer id."""
+    return asked == identity_of(value) and asked.producer_epoch <= LAST_EPOCH
+
+
 def is_repeated(value: RecordedTransaction, asked: Identity) -> bool:
     """Whether ``asked`` is what the client had before its present identity: then it has not heard
     the answer that gave it the present one, and repeats its request."""

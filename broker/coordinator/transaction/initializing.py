@@ -10,6 +10,7 @@ from broker.coordinator.transaction.identity import (
     EPOCH_MAX,
     Identity,
     identity_of,
+    is_client,
     is_repeated,
 )
 from broker.coordinator.transaction.records import RecordedTransaction
@@ -53,17 +54,17 @@ def initialize(
     """A request that ``check`` has nothing to say against."""
     if value is None:
         return _begin(request, now_ms)
-    current = identity_of(value)
     expected = Identity(request.expected_producer_id, request.expected_producer_epoch)
     goes_on = request.expected_producer_id != NO_PRODUCER_ID
-    if goes_on and expected != current and not is_repeated(value, expected):
+    is_present = is_client(value, expected)
+    if goes_on and not is_present and not is_repeated(value, expected):
         return _refuse(ErrorCode.PRODUCER_FENCED)
     if value.state.is_prepared:
         return _refuse(ErrorCode.CONCURRENT_TRANSACTIONS)
     if value.state is TransactionState.ONGOING:
         if request.keep_prepared:
             return _keep(value, request, now_ms)
-        if goes_on and expected != current:
+        if goes_on and not is_present:
             # Its client has gone on already. An old copy of its request must not abort what it
             # has begun since.
             return _refuse(ErrorCode.PRODUCER_FENCED)

@@ -333,7 +333,12 @@ SCRIPTS = {
         markers
         state                   -> CompleteAbort 0:32767
         commit 0:32766          -> INVALID_TXN_STATE
-        abort 0:32766           -> ok 1:0   # no client may have the epoch of the markers
+        abort 0:32767           -> PRODUCER_FENCED  # no client may have the epoch of the markers
+        commit 0:32767          -> PRODUCER_FENCED
+        add 0:32767 a0          -> PRODUCER_FENCED
+        verify 0:32767 a0       -> PRODUCER_FENCED
+        init expect=0:32767     -> PRODUCER_FENCED
+        abort 0:32766           -> ok 1:0
         state                   -> CompleteAbort 1:0
         abort 0:32766           -> ok 1:0
         add 1:0 a0              -> ok
