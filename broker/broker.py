@@ -55,7 +55,7 @@ _CONTROLLED_SHUTDOWN_S = 10.0
 
 _GRPC_DRAIN_S = 1.0
 
-_NODE_REQUEST_S = 30.0
+_NODE_REQUEST_S = 10.0
 """How long a coordinator of this broker waits for an answer of another broker."""
 
 
@@ -344,8 +344,10 @@ class Broker:
             self._node_connections("verification"),
             broker_id=config.node_id,
             image=image,
+            clock=world.clock,
         )
         self._replicas.set_verifier(self._verification)
+        self._metrics.read_transactions(self._transactions, self._markers)
         self._publisher.subscribe(self._transactions)
         self._publisher.subscribe(self._markers)
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from broker.coordinator.groups import GroupCoordinators
+from broker.coordinator.markers import MarkerSender
+from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
 from broker.replication.manager import ReplicaCounters
@@ -164,6 +166,64 @@ class BrokerMetrics:
             "Logs whose compaction failed and is not tried again (uncleanable-partitions-count).",
             "directory",
             lambda: {each.path: float(cleaner.uncleanable_in(each)) for each in directories},
+        )
+
+    def read_transactions(
+        self, transactions: TransactionCoordinators, markers: MarkerSender
+    ) -> None:
+        """Declare what transaction coordinators have and do."""
+        loads, decided = transactions.counters, transactions.transaction_counters
+        self._registry.gauges(
+            "stele_transactional_ids",
+            "Transactional ids that this broker coordinates, by the state of their transaction.",
+            "state",
+            transactions.transactions_by_state,
+        )
+        self._registry.gauge(
+            "stele_transaction_partitions",
+            "Partitions of __transaction_state that this broker coordinates transactions of.",
+            lambda: float(len(transactions.partitions)),
+        )
+        self._registry.gauge(
+            "stele_transaction_markers_pending",
+            "Markers that are due and not known to be written "
+            "(TransactionMarkerChannelManager's queues).",
+            lambda: float(markers.pending),
+        )
+        self._registry.total(
+            "stele_transaction_commits",
+            "Transactions that were committed, with all markers written.",
+            lambda: decided.commits,
+        )
+        self._registry.total(
+            "stele_transaction_aborts",
+            "Transactions that were aborted, with all markers written.",
+            lambda: decided.aborts,
+        )
+        self._registry.total(
+            "stele_transactional_id_expirations",
+            "Transactional ids that were forgotten because nobody used them.",
+            lambda: decided.expirations,
+        )
+        self._registry.total(
+            "stele_transaction_loads",
+            "Loads of transaction coordinators from their logs.",
+            lambda: loads.loads,
+        )
+        self._registry.total(
+            "stele_transaction_load_failures",
+            "Loads that failed and are tried again.",
+            lambda: loads.failed_loads,
+        )
+        self._registry.total(
+            "stele_transaction_load_records",
+            "Records read by loads of transaction coordinators.",
+            lambda: loads.records,
+        )
+        self._registry.gauge(
+            "stele_transaction_load_seconds_max",
+            "The longest load of a transaction coordinator since the start.",
+            lambda: loads.longest_s,
         )
 
     def read_groups(self, groups: GroupCoordinators) -> None:

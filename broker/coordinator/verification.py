@@ -19,18 +19,25 @@ from broker.coordinator.transaction.types import (
     TransactionRef,
 )
 from broker.coordinator.transactions import TransactionCoordinators
+from broker.replication.deadlines import DeadlineWheel
 from metadata.image import MetadataImage
 from metadata.internal_topics import TRANSACTION_TOPIC, coordinating_partition
 from metadata.partitions import NO_LEADER
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.wire.kafka.messages import add_partitions_to_txn as wire
+from stele.world import Clock
 
 logger = logging.getLogger(__name__)
 
 _VERSION: Final = 5
 _PARTITIONS_A_REQUEST: Final = 5_000
 _CLIENT_VERSION: Final = 2
+
+AGAIN_MS: Final = 20.0
+AGAIN_MAX_MS: Final = 100.0
+"""A producer of KIP-890 begins its next transaction when the last one is decided, but its markers
+are not written. A short wait spares it a refusal. Kafka's values."""
 
 Done = Callable[[ErrorCode], None]
 
@@ -39,6 +46,7 @@ class _Question(NamedTuple):
     ref: TransactionRef
     add: bool
     partition: TopicPartition
+    until_ms: float  # by the monotonic clock: how long it is asked again
     done: Done
 
 
@@ -60,11 +68,14 @@ class Verification:
         *,
         broker_id: int,
         image: Callable[[], MetadataImage],
+        clock: Clock,
     ) -> None:
         self._coordinators = coordinators
         self._nodes = nodes
         self._broker_id = broker_id
         self._image = image
+        self._clock = clock
+        self._deadlines = DeadlineWheel(clock)
         self._batches: NodeBatches[_Question] = NodeBatches("verification", self._send)
         self._here: list[tuple[int, _Question]] = []  # by partition of __transaction_state
 
@@ -80,11 +91,15 @@ class Verification:
     ) -> None:
         """``done`` gets, later, the coordinator's answer: NONE if the partition is part of the
         open transaction of this producer. ``add``: the coordinator makes it part of it."""
-        topic = self._image().topic(TRANSACTION_TOPIC)
         ref = TransactionRef(transactional_id, producer_id, producer_epoch)
-        question = _Question(ref, add, partition, done)
+        until_ms = self._clock.monotonic() * 1000 + AGAIN_MAX_MS
+        self._put(_Question(ref, add, partition, until_ms, done))
+
+    def _put(self, question: _Question) -> None:
+        topic = self._image().topic(TRANSACTION_TOPIC)
         leader = NO_LEADER
         if topic is not None:
+            transactional_id = question.ref.transactional_id
             number = coordinating_partition(transactional_id, len(topic.partitions))
             leader = topic.partitions[number].leader
         if leader == self._broker_id:
@@ -92,7 +107,8 @@ class Verification:
             if len(self._here) == 1:
                 asyncio.get_running_loop().call_soon(self._ask_here)
         elif leader == NO_LEADER:
-            asyncio.get_running_loop().call_soon(done, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+            asyncio.get_running_loop().call_soon(question.done, error)
         else:
             self._batches.add(leader, question)
 
@@ -113,7 +129,7 @@ class Verification:
             verify_only=not group.add,
             client_version=_CLIENT_VERSION,
         )
-        waiter = _Waiter(group.questions)
+        waiter = _Waiter(group.questions, self._settle)
         self._coordinators.submit(
             number, lambda machine, now: machine.add_partitions(request, waiter, now), waiter
         )
@@ -148,10 +164,22 @@ class Verification:
         for group in groups:
             transactional_id = group.ref.transactional_id
             for each in group.questions:
-                each.done(_error(told.get((transactional_id, *each.partition), missing)))
+                self._settle(each, _error(told.get((transactional_id, *each.partition), missing)))
         return later + rest
 
+    def _settle(self, question: _Question, error: ErrorCode) -> None:
+        is_again = (
+            error is ErrorCode.CONCURRENT_TRANSACTIONS
+            and question.add
+            and self._clock.monotonic() * 1000 < question.until_ms
+        )
+        if is_again:
+            self._deadlines.add(AGAIN_MS, lambda: self._put(question))
+        else:
+            question.done(error)
+
     async def stop(self) -> None:
+        self._deadlines.close()
         await self._batches.stop()
         self._nodes.close()
 
@@ -159,12 +187,15 @@ class Verification:
 class _Waiter:
     """Passes the answer of a coordinator of this broker on."""
 
-    def __init__(self, questions: Sequence[_Question]) -> None:
+    def __init__(
+        self, questions: Sequence[_Question], settle: Callable[[_Question, ErrorCode], None]
+    ) -> None:
         self._questions = questions
+        self._settle = settle
 
     def answer(self, answer: AddPartitionsAnswer) -> None:
         for question, error in zip(self._questions, answer.by_partition, strict=True):
-            question.done(error)
+            self._settle(question, error)
 
     def refuse(self, error: ErrorCode) -> None:
         _tell(self._questions, error)

@@ -7,8 +7,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from broker.service.context import BrokerContext
-from broker.service.internal_topics import group_topic, made, transaction_topic
+from broker.service.internal_topics import (
+    check_transactions,
+    group_topic,
+    made,
+    transaction_topic,
+)
 from metadata.brokers import BrokerRegistration, Endpoint
+from metadata.image import MetadataImage
 from metadata.internal_topics import coordinating_partition
 from metadata.partitions import NO_LEADER
 from metadata.topics import Topic
@@ -45,10 +51,12 @@ class Kind(NamedTuple):
 
     topic: Callable[[NodeConfig], pb.NewTopic]
     resource: Callable[[str], Resource]  # what is coordinated, for the authorizer
+    check: Callable[[MetadataImage], None]
+    """Raises ApiError if the topic must not be made yet."""
 
 
-GROUPS: Final = Kind(group_topic, group_resource)
-TRANSACTIONS: Final = Kind(transaction_topic, transactional_id_resource)
+GROUPS: Final = Kind(group_topic, group_resource, lambda image: None)
+TRANSACTIONS: Final = Kind(transaction_topic, transactional_id_resource, check_transactions)
 
 
 class Coordinators:
@@ -82,8 +90,12 @@ class Coordinators:
 
     async def _made(self) -> Topic:
         if self._topic is None:
+            wanted = self._kind.topic(self._context.config)
+            image = self._context.image()
             try:
-                self._topic = await made(self._context, self._kind.topic(self._context.config))
+                if image.topic(wanted.name) is None:
+                    self._kind.check(image)
+                self._topic = await made(self._context, wanted)
             except ApiError as error:
                 self._topic = error
         if isinstance(self._topic, ApiError):

@@ -6,6 +6,8 @@ import logging
 
 from broker.service import topic_changes
 from broker.service.context import BrokerContext
+from metadata.features import TRANSACTION_VERSION, supported_by
+from metadata.image import MetadataImage
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from metadata.topics import Topic
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
@@ -45,6 +47,17 @@ def transaction_topic(config: NodeConfig) -> pb.NewTopic:
             "unclean.leader.election.enable": "false",
         },
     )
+
+
+def check_transactions(image: MetadataImage) -> None:
+    """Raises ApiError if a broker does not know transactions, while a cluster is brought to a new
+    version: it would refuse what it leads. No client asks again after this error."""
+    for registration in image.sorted_brokers():
+        if not supported_by(registration.features, TRANSACTION_VERSION).max_level:
+            raise ApiError(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+                f"broker {registration.broker_id} runs a version of Stele without transactions",
+            )
 
 
 async def made(context: BrokerContext, wanted: pb.NewTopic) -> Topic:

@@ -34,6 +34,7 @@ from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
 from metadata.brokers import GRPC, PLAINTEXT
 from metadata.delta import MetadataDelta
+from metadata.features import supported_ranges
 from metadata.image import MetadataImage
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
@@ -527,6 +528,7 @@ class Edges:
         )
         metrics = BrokerMetrics(self.registry)
         metrics.read_groups(self.groups)
+        metrics.read_transactions(self.transactions, self.markers)
         metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)
         self.context = BrokerContext(
             config=self.config,
@@ -565,7 +567,8 @@ class Edges:
         self._offset += len(records)
         self.publisher.on_commit([batch], self._offset)
 
-    def register(self, broker_id: int, *, fenced: bool = False) -> None:
+    def register(self, broker_id: int, *, fenced: bool = False, is_old: bool = False) -> None:
+        """``is_old``: a broker from before features were told."""
         host = f"b{broker_id}"
         listeners = (
             ("INTERNAL", f"{host}.internal", 9092, PLAINTEXT),
@@ -585,6 +588,7 @@ class Edges:
                         for name, host_, port, protocol in listeners
                     ],
                     rack=f"r{broker_id}",
+                    features=[] if is_old else supported_ranges(),
                 )
             ),
             pb.MetadataRecord(

@@ -179,6 +179,23 @@ def test_the_topic_is_made_for_the_first_who_asks() -> None:
     run_virtual(main())
 
 
+def test_there_are_no_transactions_while_a_broker_does_not_know_them() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.register(3, is_old=True)
+        request = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=[ID])
+        answer = await edges.client().call(find_coordinator.API, 4, request)
+        (found,) = answer.coordinators
+        assert found.error_code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert "broker 3 runs a version of Stele without" in (found.error_message or "")
+        assert not edges.controller.created
+        edges.register(3)
+        await edges.client().call(find_coordinator.API, 4, request)
+        assert edges.controller.created
+
+    run_virtual(main())
+
+
 @pytest.mark.parametrize("version", range(3, 6))
 def test_an_older_producer_is_fenced(version: int) -> None:
     async def main() -> None:

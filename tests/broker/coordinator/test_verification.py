@@ -32,6 +32,7 @@ class Bench:
             self.edges.nodes,
             broker_id=ME,
             image=lambda: self.edges.publisher.image,
+            clock=self.edges.clock,
         )
         self.told: list[tuple[int, ErrorCode]] = []
         self.requests: list[wire.AddPartitionsToTxnRequest] = []
@@ -166,6 +167,24 @@ def test_a_coordinator_that_nobody_can_ask() -> None:
             ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         )
+
+    run_virtual(main())
+
+
+def test_a_transaction_that_is_being_ended_is_asked_for_again_for_a_while() -> None:
+    async def main() -> None:
+        bench = Bench(2)
+        bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
+        bench.verify(0)
+        assert await bench.all_told(1) == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
+        assert len(bench.requests) == 5
+        bench.verify(0, add=False)
+        await bench.all_told(2)
+        assert len(bench.requests) == 6, "an older producer waits by itself"
+        bench.verify(0)
+        await until(lambda: len(bench.requests) == 8)
+        bench.errors.clear()
+        assert (0, ErrorCode.NONE) in await bench.all_told(3)
 
     run_virtual(main())
 

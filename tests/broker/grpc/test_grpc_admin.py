@@ -131,7 +131,10 @@ def test_features_are_described() -> None:
         answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
         _, feature, _ = answer.features
         assert (feature.name, feature.level) == ("metadata.version", 1)
-        # These brokers reported no features when they registered.
+        assert (feature.min_level, feature.max_level) == (1, 3)
+        edges.register(3, is_old=True)
+        answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
+        _, feature, _ = answer.features
         assert (feature.min_level, feature.max_level) == (1, 1)
         assert [each.node_id for each in feature.brokers] == [1, 2, 3]
 
