@@ -1,7 +1,7 @@
-"""ListTransactions (66), versions 0-1: transactional ids that this broker coordinates (KIP-664).
+"""ListTransactions (66), versions 0-2: transactional ids that this broker coordinates (KIP-664).
 
-Version 2, which selects them by a regular expression (KIP-1152), is not advertised. Deviations:
-none known.
+Deviations: a regular expression (KIP-1152) is read as those of consumer groups are
+(``broker.coordinator.name_pattern``).
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ from stele.wire.kafka.messages.list_transactions import (
     TransactionState,
 )
 
-_MAX_VERSION = 1
-
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: ListTransactionsRequest
@@ -29,7 +27,9 @@ async def handle(
         producer_ids=tuple(request.producer_id_filters),
         duration_ms=request.duration_filter,
     )
-    answer = await transactions.list_transactions(context, request_context.caller, wanted)
+    answer = await transactions.list_transactions(
+        context, request_context.caller, wanted, request.transactional_id_pattern or ""
+    )
     return ListTransactionsResponse(
         unknown_state_filters=list(answer.unknown_states),
         transaction_states=[
@@ -45,4 +45,4 @@ def refuse(
     return ListTransactionsResponse(error_code=error)
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle, max_version=_MAX_VERSION)
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,4 +1,4 @@
-"""Regular expressions over topic names, matched in time that a client cannot make long.
+"""Regular expressions over names, matched in time that a client cannot make long.
 
 The syntax is RE2's, which Kafka's coordinator uses (KIP-848): no back references, no look-around. A
 name matches if all of it does. An expression becomes an automaton whose states are all followed
@@ -15,8 +15,12 @@ import string
 from collections.abc import Callable
 from typing import Final
 
-_ALL: Final = frozenset(string.ascii_letters + string.digits + "._-")
-"""The characters of topic names. No other one is ever matched."""
+TOPIC_CHARS: Final = frozenset(string.ascii_letters + string.digits + "._-")
+"""The characters of topic names. No other one is ever matched in them."""
+
+_PRINTABLE: Final = frozenset(map(chr, range(32, 127)))
+_OTHER: Final = "\ufffd"
+"""Stands for all characters that neither the expression names nor ``_PRINTABLE`` has."""
 
 STATES_MAX: Final = 500
 """The size of an automaton, after repetitions like ``{3}`` were written out, as often as
@@ -34,7 +38,7 @@ thousands, because sets of states are remembered."""
 _CLASSES: Final = {
     "d": frozenset(string.digits),
     "w": frozenset(string.ascii_letters + string.digits + "_"),
-    "s": frozenset[str](),
+    "s": frozenset("\t\n\f\r "),
 }
 _POSIX: Final = {
     "alnum": frozenset(string.ascii_letters + string.digits),
@@ -42,7 +46,7 @@ _POSIX: Final = {
     "digit": frozenset(string.digits),
     "lower": frozenset(string.ascii_lowercase),
     "upper": frozenset(string.ascii_uppercase),
-    "punct": frozenset("._-"),
+    "punct": frozenset(string.punctuation),
     "word": frozenset(string.ascii_letters + string.digits + "_"),
     "xdigit": frozenset(string.hexdigits),
 }
@@ -56,8 +60,13 @@ class PatternError(ValueError):
 class NamePattern:
     """A compiled expression."""
 
-    def __init__(self, expression: str) -> None:
-        """Raises PatternError."""
+    def __init__(self, expression: str, *, of_topics: bool = True) -> None:
+        """``of_topics``: it is for names of topics, otherwise for names of any characters. Raises
+        PatternError."""
+        self.alphabet: Final = (
+            TOPIC_CHARS if of_topics else _PRINTABLE | frozenset(expression) | {_OTHER}
+        )
+        self._has_others = not of_topics
         self._chars: list[frozenset[str]] = []  # what leads out of each state
         self._next: list[int] = []  # where to
         # Likewise, but only at the start of a name, and only at its end.
@@ -78,7 +87,8 @@ class NamePattern:
         long."""
         states = self._start
         self.count(1 + len(name) // 16)  # also if all of it was seen before
-        for char in name:
+        for each in name:
+            char = _OTHER if self._has_others and each not in self.alphabet else each
             key = states, char
             found = self._steps.get(key)
             if found is None:
@@ -170,6 +180,7 @@ class _Parser:
     def __init__(self, text: str, pattern: NamePattern) -> None:
         self._text = text
         self._pattern = pattern
+        self._alphabet = pattern.alphabet
         self._position = 0
         self._depth = 0
         self._ignores_case = False
@@ -281,7 +292,7 @@ class _Parser:
             case "[":
                 return self._chars(self._class())
             case ".":
-                return self._chars(_ALL)
+                return self._chars(self._alphabet)
             case "\\":
                 return self._escaped()
             case "*" | "+" | "?":
@@ -330,7 +341,7 @@ class _Parser:
     def _escaped_set(self, char: str) -> frozenset[str]:
         if char.lower() in _CLASSES:
             chars = _CLASSES[char.lower()]
-            return chars if char.islower() else _ALL - chars
+            return chars if char.islower() else self._alphabet - chars
         if char in _CONTROLS:
             return frozenset(_CONTROLS[char])
         if char == "x":
@@ -351,7 +362,7 @@ class _Parser:
             found |= self._range()
         self._take()
         chars = self._folded(frozenset(found))
-        return _ALL - chars if is_negated else chars
+        return self._alphabet - chars if is_negated else chars
 
     def _range(self) -> frozenset[str]:
         if self._takes("[:"):
@@ -360,7 +371,7 @@ class _Parser:
             chars = _POSIX.get(name.removeprefix("^"))
             if not end or chars is None:
                 raise PatternError(f"the class [:{name}:]")
-            return _ALL - chars if name.startswith("^") else chars
+            return self._alphabet - chars if name.startswith("^") else chars
         first = self._take()
         chars = self._escaped_set(self._take()) if first == "\\" else frozenset(first)
         behind = self._text[self._position + 1 : self._position + 2]
@@ -371,7 +382,7 @@ class _Parser:
         ends = self._escaped_set(self._take()) if last == "\\" else frozenset(last)
         if len(chars) != 1 or len(ends) != 1 or min(ends) < min(chars):
             raise PatternError("a range of characters that goes backwards")
-        return frozenset(each for each in _ALL if min(chars) <= each <= min(ends))
+        return frozenset(each for each in self._alphabet if min(chars) <= each <= min(ends))
 
 
 def _is_number(text: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from broker.coordinator.group.consumer.records import ResolvedRegex
 from broker.coordinator.name_pattern import NamePattern, PatternError
@@ -24,6 +25,18 @@ async def _matches(pattern: NamePattern, name: str) -> bool:
     return is_match
 
 
+async def matching_names(regex: str, names: Sequence[str], *, of_topics: bool = True) -> list[str]:
+    """The names that all of the expression stands for, in their order. Raises ApiError
+    INVALID_REGULAR_EXPRESSION, also for one that takes too long."""
+    try:
+        pattern = NamePattern(regex, of_topics=of_topics)
+        return [name for name in names if await _matches(pattern, name)]
+    except PatternError as error:
+        raise ApiError(
+            ErrorCode.INVALID_REGULAR_EXPRESSION, f"the regular expression {regex[:100]}: {error}"
+        ) from None
+
+
 async def resolve(context: BrokerContext, caller: Caller, regex: str) -> ResolvedRegex:
     """The topics of the newest image that match and that the caller may DESCRIBE. Internal topics
     never match.
@@ -31,14 +44,8 @@ async def resolve(context: BrokerContext, caller: Caller, regex: str) -> Resolve
     Raises ApiError INVALID_REGULAR_EXPRESSION, also for one that takes too long.
     """
     image = context.image()
-    try:
-        pattern = NamePattern(regex)
-        names = sorted(name for name in image.topics.ids if name not in INTERNAL_TOPICS)
-        found = [name for name in names if await _matches(pattern, name)]
-    except PatternError as error:
-        raise ApiError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION, f"the regular expression {regex[:100]}: {error}"
-        ) from None
+    names = sorted(name for name in image.topics.ids if name not in INTERNAL_TOPICS)
+    found = await matching_names(regex, names)
     may = context.authorizer.allows
     return ResolvedRegex(
         tuple(each for each in found if may(caller, Operation.DESCRIBE, topic_resource(each))),

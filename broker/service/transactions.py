@@ -27,6 +27,7 @@ from broker.coordinator.transaction.types import (
 from broker.replication.types import Marker
 from broker.service.context import BrokerContext
 from broker.service.coordinators import Answer
+from broker.service.group_regexes import matching_names
 from broker.service.internal_topics import group_topic, made
 from broker.service.topics import Topics
 from metadata.internal_topics import TRANSACTION_TOPIC, coordinating_partition
@@ -246,11 +247,12 @@ async def describe(
 
 
 async def list_transactions(
-    context: BrokerContext, caller: Caller, request: ListRequest
+    context: BrokerContext, caller: Caller, request: ListRequest, regex: str = ""
 ) -> ListAnswer:
-    """Those that this broker coordinates and the caller may see, by transactional id.
+    """Those that this broker coordinates and the caller may see, by transactional id. ``regex``:
+    of all of the transactional id; empty: any.
 
-    Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more.
+    Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more; INVALID_REGULAR_EXPRESSION.
     """
     found: list[ListedTransaction] = []
     for number in context.transactions.partitions:
@@ -265,5 +267,10 @@ async def list_transactions(
         resource = transactional_id_resource(each.transactional_id)
         return context.authorizer.allows(caller, Operation.DESCRIBE, resource)
 
+    seen = sorted(filter(may_see, found), key=lambda each: each.transactional_id)
+    if regex:
+        names = [each.transactional_id for each in seen]
+        matching = set(await matching_names(regex, names, of_topics=False))
+        seen = [each for each in seen if each.transactional_id in matching]
     unknown = tuple(name for name in request.states if name not in STATES_BY_LABEL)
-    return ListAnswer(tuple(sorted(filter(may_see, found), key=lambda each: each[0])), unknown)
+    return ListAnswer(tuple(seen), unknown)

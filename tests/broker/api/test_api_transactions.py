@@ -435,7 +435,7 @@ def test_transactions_are_listed() -> None:
 
         async def listed(**filters: Any) -> Any:
             request = list_transactions.ListTransactionsRequest(**filters)
-            return await client.call(list_transactions.API, 1, request)
+            return await client.call(list_transactions.API, 2, request)
 
         state = list_transactions.TransactionState
         ongoing, empty = state(ID, 5000, "Ongoing"), state("another", 5001, "Empty")
@@ -445,5 +445,12 @@ def test_transactions_are_listed() -> None:
         answer = await listed(state_filters=["Ongoing", "Lost"])
         assert answer.transaction_states == [ongoing]
         assert answer.unknown_state_filters == ["Lost"]
+        for pattern in ("pay.*", "[^a].*", "payments"):
+            answer = await listed(transactional_id_pattern=pattern)
+            assert answer.transaction_states == [ongoing], pattern
+        for anything in (None, "", ".*"):
+            assert len((await listed(transactional_id_pattern=anything)).transaction_states) == 2
+        answer = await listed(transactional_id_pattern="(")
+        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
     run_virtual(main())

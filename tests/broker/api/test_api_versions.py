@@ -73,7 +73,7 @@ RANGES = {
     61: (0, 0),
     64: (0, 0),
     65: (0, 0),
-    66: (0, 1),
+    66: (0, 2),
     68: (0, 1),
     69: (0, 1),
     74: (0, 1),
@@ -153,7 +153,7 @@ def test_a_newer_version_is_told_ours_in_version_0() -> None:
 
 @pytest.mark.parametrize(
     ("key", "version"),
-    [(999, 0), (-1, 0), (37, 4), (0, 2), (0, 14), (1, 3), (3, 14), (22, 7), (66, 2)],
+    [(999, 0), (-1, 0), (37, 4), (0, 2), (0, 14), (1, 3), (3, 14), (22, 7), (66, 3)],
 )
 def test_an_unknown_key_or_version_closes_that_connection_only(key: int, version: int) -> None:
     async def main() -> None:

@@ -129,3 +129,12 @@ def test_the_size_of_an_automaton_is_bounded() -> None:
     assert NamePattern("a" * (STATES_MAX - 1)).matches("a" * (STATES_MAX - 1))
     with pytest.raises(PatternError, match="states"):
         NamePattern("a" * STATES_MAX)
+
+
+def test_names_of_other_things_than_topics_have_any_characters() -> None:
+    name = "a b/ü:\u4e2d"
+    for expression in (".*", "a b/ü:.", r"a\sb[/]\W.+", r"[^x]*", "(?i)A B/.*"):
+        assert NamePattern(expression, of_topics=False).matches(name), expression
+    for expression in ("a b", r"\w*", "[a-z]*", ".*ö.*"):
+        assert not NamePattern(expression, of_topics=False).matches(name), expression
+    assert not NamePattern(".*").matches(name)
