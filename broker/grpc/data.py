@@ -368,6 +368,12 @@ def _fetch_response(request: pb.FetchRequest, results: list[FetchResult]) -> pb.
                 preferred_read_replica=(
                     None if result.preferred_replica < 0 else result.preferred_replica
                 ),
+                aborted_transactions=[
+                    pb.FetchResponse.AbortedTransaction(
+                        producer_id=each.producer_id, first_offset=each.first_offset
+                    )
+                    for each in result.aborted
+                ],
             )
             for asked, result in zip(request.partitions, results, strict=True)
         ],

@@ -23,6 +23,7 @@ from stele.admin.partitions import PartitionAdmin, PartitionReassignment
 from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
 from stele.admin.requests import AdminRequests
+from stele.admin.transactions import TransactionAdmin
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.consumer.offset_lookup import OffsetLookup
@@ -153,7 +154,7 @@ class ConfigEntry:
     read_only: bool
 
 
-class Admin:
+class Admin(TransactionAdmin):
     """Administrates a cluster.
 
     Every call is repeated while it fails for a passing reason (there is no active controller, a
@@ -176,7 +177,7 @@ class Admin:
         **options: Unpack[ClientOptions],
     ) -> None:
         self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
-        self._view = ClusterView(self._config, world or real_world())
+        super().__init__(ClusterView(self._config, world or real_world()))
         self._requests = AdminRequests(self._view, self._config)
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
         self._features = FeatureAdmin(self._requests)

@@ -1,4 +1,4 @@
-"""Requests to the coordinators of groups, which are looked up and may move."""
+"""Requests to the coordinators of groups and of transactional ids, which move now and then."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from stele.cluster.view import ClusterView, Message, error_code
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
-from stele.wire.v1 import groups_pb2 as pb
+from stele.wire.v1 import groups_pb2, transactions_pb2
 from stele.world import RpcError
-
-SERVICE: Final = "/stele.v1.Groups/"
 
 MOVING: Final = frozenset(
     {
@@ -19,17 +17,18 @@ MOVING: Final = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
 """Errors after which the same request is sent again. Every request here may be sent twice."""
 
 
-GROUPS_A_REQUEST: Final = 1000
+IDS_A_REQUEST: Final = 1000
 """More are asked for one after the other, which bounds the answers."""
 
 
 class Coordinator(NamedTuple):
-    """The broker that coordinates a group, and its gRPC address."""
+    """The broker that coordinates a group or a transactional id, and its gRPC address."""
 
     broker_id: int
     host: str
@@ -37,7 +36,7 @@ class Coordinator(NamedTuple):
 
 
 class Told(Protocol):
-    """What an answer tells of one group, or of everything in it."""
+    """What an answer tells of one group or transactional id, or of everything in it."""
 
     @property
     def error(self) -> int: ...
@@ -46,51 +45,95 @@ class Told(Protocol):
     def message(self) -> str: ...
 
 
+class Located(Told, Protocol):
+    """Where the coordinator of one group or transactional id is."""
+
+    @property
+    def broker_id(self) -> int: ...
+
+    @property
+    def grpc_host(self) -> str: ...
+
+    @property
+    def grpc_port(self) -> int: ...
+
+
+class Kind(NamedTuple):
+    """What is coordinated, and who is asked about it."""
+
+    noun: str
+    service: str
+    find: Callable[[ClusterView, Sequence[str]], Awaitable[Iterable[Located]]]
+    """Where the coordinators are, in the order of the ids. Raises UnreachableError."""
+
+
+async def _find_groups(view: ClusterView, groups: Sequence[str]) -> Iterable[Located]:
+    response = await view.ask_any(
+        "/stele.v1.Groups/FindCoordinator",
+        groups_pb2.FindCoordinatorRequest(groups=groups),
+        groups_pb2.FindCoordinatorResponse.FromString,
+    )
+    return response.coordinators
+
+
+async def _find_transactions(view: ClusterView, ids: Sequence[str]) -> Iterable[Located]:
+    response = await view.ask_any(
+        "/stele.v1.Transactions/FindTransactionCoordinators",
+        transactions_pb2.FindTransactionCoordinatorsRequest(transactional_ids=ids),
+        transactions_pb2.FindTransactionCoordinatorsResponse.FromString,
+    )
+    return response.coordinators
+
+
+GROUPS: Final = Kind("group", "/stele.v1.Groups/", _find_groups)
+TRANSACTIONS: Final = Kind("transactional id", "/stele.v1.Transactions/", _find_transactions)
+
 AnswerT = TypeVar("AnswerT")
 ToldT = TypeVar("ToldT", bound=Told)
 ToldT_co = TypeVar("ToldT_co", bound=Told, covariant=True)
 
 
 class Answered(NamedTuple, Generic[ToldT_co]):
-    """What the coordinator of a group tells of it."""
+    """What the coordinator of a group or transactional id tells of it."""
 
     coordinator: Coordinator
     told: ToldT_co
 
 
 class Coordinators:
-    """Asks the coordinators of groups. A call is repeated for at most ``default_api_timeout_ms``
-    while coordinators move, load their groups or cannot be reached."""
+    """Asks the coordinators of groups, or of transactional ids. A call is repeated for at most
+    ``default_api_timeout_ms`` while coordinators move, load or cannot be reached."""
 
-    def __init__(self, view: ClusterView) -> None:
+    def __init__(self, view: ClusterView, kind: Kind = GROUPS) -> None:
         self._view = view
+        self._kind = kind
         self._known: dict[str, Coordinator] = {}
         # Whether a broker failed since the view was refreshed.
         self._is_suspect = False
 
     async def ask_each(
         self,
-        groups: Iterable[str],
+        ids: Iterable[str],
         method: str,
         request: Callable[[Sequence[str]], Message],
         parse: Callable[[bytes], AnswerT],
         told: Callable[[AnswerT], Iterable[ToldT]],
     ) -> dict[str, Answered[ToldT] | ApiError]:
-        """What is told of each group, in their order. Groups of one coordinator share a request,
-        and ``told`` gives their parts of the answer in the order of the request.
+        """What is told of each id, in their order. Those of one coordinator share a request, and
+        ``told`` gives their parts of the answer in the order of the request.
 
         Raises ApiError, UnreachableError if not all have an answer in time.
         """
         found: dict[str, Answered[ToldT] | ApiError] = {}
-        wanted = list(dict.fromkeys(groups))
-        for start in range(0, len(wanted), GROUPS_A_REQUEST):
-            some = wanted[start : start + GROUPS_A_REQUEST]
+        wanted = list(dict.fromkeys(ids))
+        for start in range(0, len(wanted), IDS_A_REQUEST):
+            some = wanted[start : start + IDS_A_REQUEST]
             await self._ask_some(some, found, method, request, parse, told)
         return {each: found[each] for each in wanted}
 
     async def _ask_some(
         self,
-        groups: Sequence[str],
+        ids: Sequence[str],
         found: dict[str, Answered[ToldT] | ApiError],
         method: str,
         request: Callable[[Sequence[str]], Message],
@@ -98,20 +141,20 @@ class Coordinators:
         told: Callable[[AnswerT], Iterable[ToldT]],
     ) -> None:
         async def attempt() -> None:
-            missing = [each for each in groups if each not in found]
+            missing = [each for each in ids if each not in found]
             problem: ApiError | None = None
             by_coordinator: dict[Coordinator, list[str]] = {}
-            for group, coordinator in (await self._find(missing)).items():
+            for name, coordinator in (await self._find(missing)).items():
                 if isinstance(coordinator, Coordinator):
-                    by_coordinator.setdefault(coordinator, []).append(group)
+                    by_coordinator.setdefault(coordinator, []).append(name)
                 elif coordinator.code in MOVING:
                     problem = coordinator
                 else:
-                    found[group] = coordinator
+                    found[name] = coordinator
             for coordinator, names in by_coordinator.items():
                 answer = await self._ask(coordinator, names, method, request(names), parse)
                 for name, each in zip(names, told(answer), strict=True):
-                    error = refusal(each, method, f"group {name!r}")
+                    error = refusal(each, method, f"{self._kind.noun} {name!r}")
                     if error is None:
                         found[name] = Answered(coordinator, each)
                     elif error.code in MOVING:
@@ -125,13 +168,13 @@ class Coordinators:
         await self._keep_asking(attempt, method)
 
     async def ask(
-        self, group: str, method: str, request: Message, parse: Callable[[bytes], ToldT]
+        self, name: str, method: str, request: Message, parse: Callable[[bytes], ToldT]
     ) -> ToldT:
-        """The answer of one group's coordinator. Raises ApiError, UnreachableError."""
+        """The answer of one id's coordinator. Raises ApiError, UnreachableError."""
         answers = await self.ask_each(
-            [group], method, lambda names: request, parse, lambda answer: [answer]
+            [name], method, lambda names: request, parse, lambda answer: [answer]
         )
-        answer = answers[group]
+        answer = answers[name]
         if isinstance(answer, ApiError):
             raise answer
         return answer.told
@@ -146,7 +189,11 @@ class Coordinators:
             answers = []
             for broker_id in self._view.broker_ids():
                 answer = await self._view.ask(
-                    broker_id, SERVICE + method, request, parse, timeout_s=self._view.attempt_s
+                    broker_id,
+                    self._kind.service + method,
+                    request,
+                    parse,
+                    timeout_s=self._view.attempt_s,
                 )
                 error = refusal(answer, method, f"broker {broker_id}")
                 if error is not None:
@@ -163,7 +210,7 @@ class Coordinators:
     async def _ask(
         self,
         coordinator: Coordinator,
-        groups: Sequence[str],
+        ids: Sequence[str],
         method: str,
         request: Message,
         parse: Callable[[bytes], AnswerT],
@@ -171,46 +218,40 @@ class Coordinators:
         try:
             return await self._view.ask(
                 coordinator.broker_id,
-                SERVICE + method,
+                self._kind.service + method,
                 request,
                 parse,
                 timeout_s=self._view.attempt_s,
             )
         except RpcError as error:
             self._is_suspect = True
-            for group in groups:
-                self._known.pop(group, None)
+            for name in ids:
+                self._known.pop(name, None)
             raise UnreachableError(f"broker {coordinator.broker_id}: {error}") from error
 
-    async def _find(self, groups: Sequence[str]) -> Mapping[str, Coordinator | ApiError]:
-        """The coordinator of each group. Raises UnreachableError."""
+    async def _find(self, ids: Sequence[str]) -> Mapping[str, Coordinator | ApiError]:
+        """The coordinator of each id. Raises UnreachableError."""
         if self._is_suspect:
             await self._view.refresh()
             self._is_suspect = False
-        unknown = [each for each in groups if each not in self._known]
+        unknown = [each for each in ids if each not in self._known]
         found: dict[str, Coordinator | ApiError] = {}
         if unknown:
-            response = await self._view.ask_any(
-                SERVICE + "FindCoordinator",
-                pb.FindCoordinatorRequest(groups=unknown),
-                pb.FindCoordinatorResponse.FromString,
-            )
-            for each in response.coordinators:
-                error = refusal(each, "FindCoordinator", f"group {each.group!r}")
+            located = await self._kind.find(self._view, unknown)
+            for name, each in zip(unknown, located, strict=True):
+                error = refusal(each, "FindCoordinator", f"{self._kind.noun} {name!r}")
                 if error is not None:
-                    found[each.group] = error
+                    found[name] = error
                     continue
-                self._known[each.group] = Coordinator(
-                    each.broker_id, each.grpc_host, each.grpc_port
-                )
+                self._known[name] = Coordinator(each.broker_id, each.grpc_host, each.grpc_port)
             if any(isinstance(each, ApiError) for each in found.values()):
                 # This broker may be cut off from the controllers.
                 self._view.ask_another_first()
-        return {each: found.get(each) or self._known[each] for each in groups}
+        return {each: found.get(each) or self._known[each] for each in ids}
 
 
 def refusal(told: Told, method: str, what: str) -> ApiError | None:
-    """The error that an answer tells of a group or broker."""
+    """The error that an answer tells of a group, transactional id or broker."""
     code = error_code(told.error)
     if code is ErrorCode.NONE:
         return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
 from stele import aio
@@ -21,6 +21,13 @@ from stele.admin.groups import CommittedOffset, GroupDescription, GroupListing
 from stele.admin.metadata_log import MetadataLog
 from stele.admin.partitions import PartitionReassignment
 from stele.admin.quorum import QuorumDescription
+from stele.admin.transactions import (
+    LONGEST_TRANSACTION_MS,
+    HangingTransaction,
+    ProducerDescription,
+    TransactionDescription,
+    TransactionListing,
+)
 from stele.config import ClientOptions, ClientWorld
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
@@ -186,6 +193,57 @@ class Admin(Face):
 
     def delete_group_offsets(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
         self._run(self._admin.delete_group_offsets(group, partitions))
+
+    def list_transactions(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        min_duration_ms: int = 0,
+    ) -> list[TransactionListing]:
+        return self._run(
+            self._admin.list_transactions(
+                states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms
+            )
+        )
+
+    def describe_transactions(
+        self, transactional_ids: Iterable[str]
+    ) -> list[TransactionDescription]:
+        return self._run(self._admin.describe_transactions(transactional_ids))
+
+    def fence_producer(self, transactional_id: str) -> None:
+        self._run(self._admin.fence_producer(transactional_id))
+
+    def describe_producers(
+        self, partitions: Iterable[tuple[str, int]]
+    ) -> dict[TopicPartition, list[ProducerDescription]]:
+        return self._run(self._admin.describe_producers(partitions))
+
+    def find_hanging_transactions(
+        self,
+        partitions: Iterable[tuple[str, int]],
+        *,
+        longest_transaction_ms: int = LONGEST_TRANSACTION_MS,
+    ) -> list[HangingTransaction]:
+        return self._run(
+            self._admin.find_hanging_transactions(
+                partitions, longest_transaction_ms=longest_transaction_ms
+            )
+        )
+
+    def abort_hanging_transaction(
+        self,
+        partition: tuple[str, int],
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+    ) -> None:
+        self._run(
+            self._admin.abort_hanging_transaction(
+                partition, producer_id, producer_epoch, coordinator_epoch
+            )
+        )
 
     def alter_configs(
         self,

@@ -15,6 +15,7 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1 import data_pb2 as pb
 from stele.world import RpcCode, RpcError
+from storage.txn_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import PEER, FakeStream
@@ -165,7 +166,13 @@ def test_fetch() -> None:
         edges = Edges()
         edges.add_topic("a", [[1], [1]])
         edges.replicas.fetch_results[A0] = FetchResult(
-            A0, ErrorCode.NONE, 10, 9, 1, records=[BATCH, memoryview(BATCH)]
+            A0,
+            ErrorCode.NONE,
+            10,
+            9,
+            1,
+            records=[BATCH, memoryview(BATCH)],
+            aborted=[AbortedTransaction(4711, 3, 8, 9)],
         )
         a1 = PartitionId(topic_id("a"), 1)
         edges.replicas.fetch_results[a1] = FetchResult(
@@ -177,6 +184,9 @@ def test_fetch() -> None:
         assert answer.correlation_id == 4
         first, second, missing = answer.partitions
         assert first.records == BATCH + BATCH
+        (aborted,) = first.aborted_transactions
+        assert (aborted.producer_id, aborted.first_offset) == (4711, 3)
+        assert not second.aborted_transactions
         assert (first.high_watermark, first.last_stable_offset, first.log_start_offset) == (
             10,
             9,

@@ -408,7 +408,7 @@ def test_lags_are_asked_for_where_there_is_a_leader() -> None:
 
 
 def test_many_groups_are_described_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(coordinators, "GROUPS_A_REQUEST", 2)
+    monkeypatch.setattr(coordinators, "IDS_A_REQUEST", 2)
 
     async def scenario(stage: Stage) -> None:
         groups = FakeGroups(stage.cluster)
