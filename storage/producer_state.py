@@ -87,8 +87,9 @@ class ProducerEntry:
     transaction_first_offset: int = NONE
     """The offset of the first batch of the open transaction; -1 if none is open."""
     markers: int = 0
-    """The number of markers since this process knows the producer. A verification that was asked
-    for before a marker says nothing of the time after it."""
+    """The number of markers of the epoch that the producer had, since this process knows it. A
+    verification that was asked for before such a marker says nothing of the time after it. A marker
+    that has raised the epoch ended a transaction of an earlier epoch."""
 
     @property
     def last_sequence(self) -> int:
@@ -255,8 +256,9 @@ class ProducerStates:
         elif entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
+        else:
+            entry.markers += 1
         entry.last_append_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
-        entry.markers += 1
         first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NONE
         self._open.pop(header.producer_id, None)
         if marker is None:

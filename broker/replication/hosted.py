@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 from broker.replication.produce import ProduceRequests
 from broker.replication.replica import OnMarker, ProduceToken, Replica, ReportCorrupt
+from broker.replication.verification import Guard
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId
+from stele.ids import PartitionId, TopicPartition
 from stele.wire.batch import BatchHeader, Record, batches, decode
 from stele.wire.control_records import EndMarker, decode_end_marker
 from storage.errors import CorruptLogError
@@ -53,6 +54,9 @@ class HostedPartition:
         self.leader_epoch = replica.machine.leader_epoch
         self._log = replica.log
         self._on_marker: OnMarker | None = None
+        # By producer id: the epoch whose transaction a coordinator has confirmed, while the log
+        # does not have the transaction yet.
+        self._verified: dict[int, tuple[int, Guard]] = {}
 
     def __repr__(self) -> str:
         return f"{self._replica!r} in leader epoch {self.leader_epoch}"
@@ -97,12 +101,47 @@ class HostedPartition:
     ) -> None:
         """Have it confirmed that the partition is part of a transaction, unless its log says so.
         ``adds``: it is made part of it. ``done`` is called exactly once, perhaps at once."""
-        done(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        replica = self._replica
+        if not self.is_led:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self._log.producers.is_open(producer_id, producer_epoch):
+            done(ErrorCode.NONE)
+        else:
+            guard = Guard.of(replica, producer_id)
+
+            def decided(error: ErrorCode) -> None:
+                if error is ErrorCode.NONE:
+                    self._verified[producer_id] = producer_epoch, guard
+                done(error)
+
+            self._produce.transactional.verifier.verify(
+                transactional_id,
+                producer_id,
+                producer_epoch,
+                TopicPartition(replica.topic, replica.id.partition),
+                add=adds,
+                done=decided,
+            )
 
     def transaction_refusal(self, producer_id: int, producer_epoch: int) -> ErrorCode:
         """Why a batch of the producer's transaction cannot be appended; NONE: the transaction is
         open in the log, or was confirmed, and no marker has ended it since."""
-        return ErrorCode.INVALID_TXN_STATE
+        if not self.is_led:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        producers = self._log.producers
+        entry = producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.epoch:
+            return ErrorCode.INVALID_PRODUCER_EPOCH
+        if producers.is_open(producer_id, producer_epoch):
+            self._verified.pop(producer_id, None)
+            return ErrorCode.NONE
+        epoch, guard = self._verified.get(producer_id, (-1, None))
+        if guard is None or epoch != producer_epoch:
+            return ErrorCode.INVALID_TXN_STATE
+        if not guard.holds(self._replica, producer_id):
+            del self._verified[producer_id]
+            return ErrorCode.INVALID_TXN_STATE
+        return ErrorCode.NONE
 
     @property
     def max_batch_bytes(self) -> int:

@@ -29,6 +29,7 @@ from broker.replication.hosted import HostedPartition
 from broker.replication.housekeeping import Housekeeping
 from broker.replication.isr_proposer import AlterPartition, IsrProposer
 from broker.replication.leader_throttle import LeaderThrottle
+from broker.replication.markers import MarkerRequests
 from broker.replication.metadata import MetadataApplier
 from broker.replication.offsets import OffsetRequests
 from broker.replication.produce import ProduceRequests
@@ -123,6 +124,7 @@ class ReplicaManager:
         self._deadlines = DeadlineWheel(world.clock)
         self._leader_throttle = LeaderThrottle(self._replicas, self._deadlines)
         self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
+        self._markers = MarkerRequests(self._produce, lease_valid)
         self._fetch = self._make_fetch(answer_share)
         self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
         self._deletion = DeleteRequests(self._replicas, lease_valid)
@@ -250,13 +252,13 @@ class ReplicaManager:
 
     def set_verifier(self, verifier: TransactionVerifier) -> None:
         """``verifier`` asks transaction coordinators before records of transactions are taken."""
-        self._verifier = verifier
+        self._produce.transactional.verifier = verifier
 
     def write_markers(
         self, markers: Sequence[Marker], done: Callable[[list[ErrorCode]], None]
     ) -> None:
-        """``done`` gets an error for each, in order, when all are committed or refused."""
-        done([ErrorCode.NOT_LEADER_OR_FOLLOWER] * len(markers))
+        """As ``MarkerRequests.write``."""
+        self._markers.write(markers, done)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Bring the replicas in line with the metadata: lead, follow, create, delete, configure.

@@ -11,10 +11,18 @@ from broker.replication.refusal_log import RefusalLog
 from broker.replication.replica import ProduceToken, Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from broker.replication.slow_checks import SlowChecks
-from broker.replication.types import ProduceEntry, ProduceResult
+from broker.replication.transactional import TransactionalBatches
+from broker.replication.types import Marker, ProduceEntry, ProduceResult
 from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
-from stele.wire.batch import HEADER_SIZE, BatchHeader, validate_produced
+from stele.wire.batch import (
+    HEADER_SIZE,
+    TRANSACTIONAL,
+    BatchHeader,
+    read_header,
+    validate_produced,
+)
+from stele.wire.control_records import EndMarker, end_marker_batch
 from stele.wire.record_check import ANY_TIME, TimeDeltas, check_records
 
 logger = logging.getLogger(__name__)
@@ -23,6 +31,9 @@ ACKS_ALL = -1
 ACKS_NONE = 0
 
 Done = Callable[[list[ProduceResult]], None]
+
+_BUMPS_EPOCH_FROM: Final = 2
+"""From this transaction.version on, a marker has a later epoch than its transaction (KIP-890)."""
 
 _SOUND: Final = object()
 """What ``next`` gives for a check of records that has come to its end."""
@@ -50,7 +61,8 @@ class _Part:
 
 
 class _Unchecked:
-    """A batch whose records are still being checked, or that waits behind such a batch."""
+    """A batch whose records or whose transaction are still being checked, or that waits behind such
+    a batch."""
 
     __slots__ = ("acks", "checks", "entry", "header", "is_abandoned", "request", "result")
 
@@ -64,6 +76,12 @@ class _Unchecked:
         self.header: BatchHeader | None = None
         self.checks: Iterator[None] | None = None  # with the header, from its turn on
         self.is_abandoned = False  # answered already: it must not be appended any more
+
+    @property
+    def sound_header(self) -> BatchHeader:
+        """The header once the records are checked."""
+        assert self.header is not None
+        return self.header
 
 
 class _WaitingProduce:
@@ -145,6 +163,9 @@ class ProduceRequests:
         self._lease_valid = lease_valid
         self._refusals = RefusalLog(replicas.clock)
         self._slow_checks: SlowChecks[_Unchecked] = SlowChecks(self._advance)
+        self.transactional: TransactionalBatches[_Unchecked] = TransactionalBatches(
+            self._take, self._refuse_waiting
+        )
 
     def produce(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int, done: Done
@@ -182,10 +203,48 @@ class ProduceRequests:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         header = validate_produced(batch, replica.config.max_message_bytes)
         result = ProduceResult(entry.id, ErrorCode.NONE)
-        end_offset = self._append_to(replica, entry, header, result)
+        end_offset = self._append_to(replica, entry, header, result, check_sequence=False)
         _, effects = machine.await_replicated(end_offset, token, self._replicas.now_ms())
         self._replicas.carry_out(replica, effects)
         return result.base_offset
+
+    def append_marker(self, marker: Marker, token: ProduceToken) -> None:
+        """Append a marker, as acks=all. ``token`` as for ``append_own``. Raises ApiError,
+        StorageError: nothing was appended.
+
+        A marker whose epoch says that the log has it already is not appended again, but waits to be
+        committed.
+        """
+        bumps_epoch = marker.transaction_version >= _BUMPS_EPOCH_FROM
+        batch = end_marker_batch(
+            marker.producer_id,
+            marker.producer_epoch,
+            commit=marker.commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            timestamp_ms=self._replicas.clock.time_ms(),
+        )
+        entry = ProduceEntry(marker.partition, batch)
+        replica = self._leader_of(entry, ACKS_ALL)
+        machine, producers = replica.machine, replica.log.producers
+        producers.check_marker(
+            marker.producer_id,
+            marker.producer_epoch,
+            marker.coordinator_epoch,
+            bumps_epoch=bumps_epoch,
+        )
+        known = producers.get(marker.producer_id)
+        if bumps_epoch and known is not None and known.epoch == marker.producer_epoch:
+            end_offset = replica.log.end_offset
+        else:
+            result = ProduceResult(entry.id, ErrorCode.NONE)
+            end_offset = self._append_to(
+                replica, entry, read_header(batch), result, check_sequence=False
+            )
+            if replica.on_marker is not None:
+                end = EndMarker(marker.commit, marker.coordinator_epoch)
+                replica.on_marker(result.base_offset, marker.producer_id, end)
+        _, effects = machine.await_replicated(end_offset, token, self._replicas.now_ms())
+        self._replicas.carry_out(replica, effects)
 
     def _await(self, request: _WaitingProduce, part: _Part, acks: int) -> None:
         request.add(part)
@@ -215,6 +274,12 @@ class ProduceRequests:
                 batch = _Unchecked(request, entry, acks, result)
                 batch.header, batch.checks = header, checks
                 self._defer(batch)
+                return None
+            if header.attributes & TRANSACTIONAL:
+                batch = _Unchecked(request, entry, acks, result)
+                batch.header = header
+                request.add(batch)
+                self._take(batch)
                 return None
             end_offset = self._append_to(replica, entry, header, result)
         except ApiError as error:
@@ -248,9 +313,24 @@ class ProduceRequests:
                 batch.header, batch.checks = self._validated(replica, entry)
             if next(batch.checks, _SOUND) is not _SOUND:
                 return False
-            end_offset = self._append_to(replica, entry, batch.header, batch.result)
         except ApiError as error:
-            self._refuse(entry, batch.result, error)
+            self._refuse_waiting(batch, error)
+        else:
+            self._take(batch)
+        return True
+
+    def _take(self, batch: _Unchecked) -> None:
+        """Append a batch whose records are sound, unless it has to wait for its transaction."""
+        entry = batch.entry
+        try:
+            replica = self._leader_of(entry, batch.acks)
+            header = batch.sound_header
+            if header.attributes & TRANSACTIONAL and self.transactional.must_wait(replica, batch):
+                return
+            end_offset = self._append_to(replica, entry, header, batch.result)
+        except ApiError as error:
+            self._refuse_waiting(batch, error)
+            return
         except Exception:
             logger.exception("%r: a batch cannot be appended", self._replicas.by_id.get(entry.id))
             batch.result.error = ErrorCode.UNKNOWN_SERVER_ERROR
@@ -259,7 +339,10 @@ class ProduceRequests:
                 part = _Part(batch.request, replica, batch.result, end_offset)
                 self._await(batch.request, part, batch.acks)
         batch.request.checked(batch)
-        return True
+
+    def _refuse_waiting(self, batch: _Unchecked, error: ApiError) -> None:
+        self._refuse(batch.entry, batch.result, error)
+        batch.request.checked(batch)
 
     # ------------------------------------------------------------------ one batch
 
@@ -294,14 +377,22 @@ class ProduceRequests:
         )
 
     def _append_to(
-        self, replica: Replica, entry: ProduceEntry, header: BatchHeader, result: ProduceResult
+        self,
+        replica: Replica,
+        entry: ProduceEntry,
+        header: BatchHeader,
+        result: ProduceResult,
+        *,
+        check_sequence: bool = True,
     ) -> int:
-        """The offset after the batch; a duplicate gets its original's."""
+        """The offset after the batch; a duplicate gets its original's. Only batches of this broker
+        itself have no sequence to be checked."""
         appended = replica.log.append_as_leader(
             entry.batch,
             header,
             leader_epoch=replica.machine.leader_epoch,
             now_ms=self._replicas.clock.time_ms(),
+            check_sequence=check_sequence,
         )
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms

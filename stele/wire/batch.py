@@ -306,12 +306,8 @@ def _validate_fields(header: BatchHeader) -> None:
         raise BatchError(ErrorCode.INVALID_RECORD, f"attributes {header.attributes & 0xFFFF:#x}")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise BatchError(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
-    if header.is_transactional:
-        # It would hold the last stable offset back for ever, since nobody ends transactions here.
-        # Kafka answers with this code to a batch that belongs to no transactional id.
-        raise BatchError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not supported"
-        )
+    if header.is_transactional and header.producer_id < 0:
+        raise BatchError(ErrorCode.INVALID_RECORD, "a batch of a transaction without producer id")
 
 
 # ------------------------------------------------------------------------------ building

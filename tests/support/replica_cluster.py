@@ -16,7 +16,14 @@ from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.replication.replica import Replica
-from broker.replication.types import FetchEntry, FetchResult, ProduceEntry, ProduceResult
+from broker.replication.types import (
+    FetchEntry,
+    FetchResult,
+    Marker,
+    ProduceEntry,
+    ProduceResult,
+    TransactionalWrite,
+)
 from broker.service.context import BrokerContext
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
@@ -172,8 +179,9 @@ class Node:
         acks: int = -1,
         timeout_ms: int = 30_000,
         partition: PartitionId = P0,
+        transaction: TransactionalWrite | None = None,
     ) -> ProduceResult:
-        entry = ProduceEntry(partition, make_batch() if batch is None else batch)
+        entry = ProduceEntry(partition, make_batch() if batch is None else batch, transaction)
         results = await self.do(lambda done: self.manager.produce([entry], acks, timeout_ms, done))
         return cast(ProduceResult, results[0])
 
@@ -187,11 +195,27 @@ class Node:
         partition: PartitionId = P0,
         replica_id: int = -1,
         replica_epoch: int = -1,
+        read_committed: bool = False,
+        any_replica: bool = False,
     ) -> FetchResult:
         entry = FetchEntry(partition, offset, 1 << 20, current_leader_epoch=epoch)
-        asked = FetchQuery([entry], max_wait_ms, min_bytes, 1 << 20, replica_id, replica_epoch)
+        asked = FetchQuery(
+            [entry],
+            max_wait_ms,
+            min_bytes,
+            1 << 20,
+            replica_id,
+            replica_epoch,
+            read_committed=read_committed,
+            any_replica=any_replica,
+        )
         results = await self.do(lambda done: self.manager.fetch(asked, done))
         return cast(FetchResult, results[0])
+
+    async def mark(self, *markers: Marker) -> list[ErrorCode]:
+        """End transactions, as their coordinator does."""
+        errors = await self.do(lambda done: self.manager.write_markers(markers, done))
+        return cast(list[ErrorCode], errors)
 
     async def delete(
         self, offset: int, *, timeout_ms: int = 30_000, partition: PartitionId = P0

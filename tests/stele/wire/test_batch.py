@@ -350,11 +350,7 @@ def test_a_sound_produced_batch_passes() -> None:
         (make(producer_id=1, producer_epoch=0), ErrorCode.INVALID_RECORD),
         (patched(make(), ">h", 21, 0x40), ErrorCode.INVALID_RECORD),
         (patched(make(), ">h", 21, -0x8000), ErrorCode.INVALID_RECORD),
-        (make(is_transactional=True), ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        (
-            make(is_transactional=True, producer_id=1, producer_epoch=0, base_sequence=0),
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-        ),
+        (make(is_transactional=True), ErrorCode.INVALID_RECORD),
     ],
 )
 def test_an_unsound_produced_batch_gets_its_code(buffer: bytes, code: ErrorCode) -> None:
