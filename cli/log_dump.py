@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cli.options import Json
 from cli.output import CommandError, print_json
+
+if TYPE_CHECKING:
+    from stele.wire.batch import Record
 
 app = typer.Typer(help="Look into the files of a log directory.", no_args_is_help=True)
 
@@ -34,12 +38,19 @@ def dump(
             help="The files are of __consumer_offsets: print what their records say.",
         ),
     ] = False,
+    transactions_decoder: Annotated[
+        bool,
+        typer.Option(
+            "--transaction-log-decoder",
+            help="The files are of __transaction_state: print what their records say.",
+        ),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Print segments, indexes, snapshots and checkpoints; the name says which kind it is."""
-    from cli.offsets_decoder import decode_record
     from storage.dump import dump_file
 
+    decode_record = _decoder(offsets=offsets_decoder, transactions=transactions_decoder)
     dumped = {}
     for file in files:
         if not file.is_file():
@@ -47,8 +58,8 @@ def dump(
         rows = dump_file(
             str(file),
             file.read_bytes(),
-            print_records=records or offsets_decoder,
-            decode_record=decode_record if offsets_decoder else None,
+            print_records=records or decode_record is not None,
+            decode_record=decode_record,
         )
         if as_json:
             dumped[str(file)] = list(rows)
@@ -58,6 +69,20 @@ def dump(
             print("  " + "  ".join(f"{name}={_shown(value)}" for name, value in row.items()))
     if as_json:
         print_json(dumped)
+
+
+def _decoder(*, offsets: bool, transactions: bool) -> Callable[[Record], dict[str, Any]] | None:
+    if offsets and transactions:
+        raise CommandError("a file is read with one decoder")
+    if offsets:
+        from cli.offsets_decoder import decode_record
+
+        return decode_record
+    if transactions:
+        from cli import transactions_decoder
+
+        return transactions_decoder.decode_record
+    return None
 
 
 def _shown(value: object) -> str:
