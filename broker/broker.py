@@ -289,6 +289,7 @@ class Broker:
         self._publisher.subscribe(self._groups)
         self._assemble_transactions()
         self._metrics.read_groups(self._groups)
+        self._metrics.read_partitions(self._replicas, config.metrics_offsets_max)
         self._metrics.read_lags(
             self._groups, self._replicas.high_watermarks, config.metrics_offsets_max
         )

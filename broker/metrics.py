@@ -10,7 +10,7 @@ from broker.coordinator.markers import MarkerSender
 from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
-from broker.replication.manager import ReplicaCounters
+from broker.replication.manager import ReplicaCounters, ReplicaManager
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from stele.ids import TopicPartition
 from storage.directory import LogDirectory
@@ -27,11 +27,22 @@ _TOTALS = (
     ("isr_shrinks_total", "ISR members taken out by this leader (IsrShrinksPerSec)."),
     ("isr_expands_total", "ISR members taken in by this leader (IsrExpandsPerSec)."),
 )
+_BY_TOPIC = (
+    ("messages_in", "stele_topic_messages_in", "Records appended, by topic (MessagesInPerSec)."),
+    ("bytes_in", "stele_topic_bytes_in", "Bytes from producers, by topic (BytesInPerSec)."),
+    ("bytes_out", "stele_topic_bytes_out", "Bytes to consumers, by topic (BytesOutPerSec)."),
+    (
+        "replication_bytes_out",
+        "stele_topic_replication_bytes_out",
+        "Bytes to followers, by topic (ReplicationBytesOutPerSec).",
+    ),
+)
 _PRESENT = (
     ("leader_count", "Partitions that this broker leads (LeaderCount)."),
     ("partition_count", "Replicas on this broker (PartitionCount)."),
     ("under_replicated", "Led partitions with fewer in sync than assigned."),
     ("under_min_isr", "Led partitions below min.insync.replicas (UnderMinIsrPartitionCount)."),
+    ("at_min_isr", "Led partitions exactly at min.insync.replicas (AtMinIsrPartitionCount)."),
     ("reassigning", "Led partitions that are being moved (ReassigningPartitions)."),
     ("offline_replicas", "Replicas on a failed directory (OfflineReplicaCount)."),
 )
@@ -41,6 +52,7 @@ _NAMES = {
     "isr_expands_total": "stele_isr_expands",
     "under_replicated": "stele_under_replicated_partitions",
     "under_min_isr": "stele_under_min_isr_partition_count",
+    "at_min_isr": "stele_at_min_isr_partition_count",
     "reassigning": "stele_reassigning_partitions",
     "offline_replicas": "stele_offline_replica_count",
 }
@@ -49,16 +61,26 @@ _NAMES = {
 class RequestMeter:
     """What is counted of the requests of one API."""
 
-    __slots__ = ("_requests", "_seconds")
+    __slots__ = ("_local", "_remote", "_requests", "_seconds")
 
-    def __init__(self, requests: Counter, seconds: Histogram) -> None:
+    def __init__(
+        self, requests: Counter, seconds: Histogram, local: Histogram, remote: Histogram
+    ) -> None:
         self._requests = requests
         self._seconds = seconds
+        self._local = local
+        self._remote = remote
 
-    def answered(self, took_s: float) -> None:
-        """Count a request, so long after its arrival."""
+    def answered(self, took_s: float, local_s: float | None = None) -> None:
+        """Count a request, so long after its arrival. ``local_s``: after so much of that its
+        handler had returned and it waited; None: it was answered before."""
         self._requests.value += 1
         self._seconds.observe(took_s)
+        if local_s is None:
+            self._local.observe(took_s)
+        else:
+            self._local.observe(local_s)
+            self._remote.observe(took_s - local_s)
 
 
 class BrokerMetrics:
@@ -75,6 +97,16 @@ class BrokerMetrics:
         self.request_seconds = registry.histograms(
             "stele_request_seconds",
             "From a request's arrival to its answer, waiting included, by API (TotalTimeMs).",
+            "api",
+        )
+        self.local_seconds = registry.histograms(
+            "stele_request_local_seconds",
+            "From a request's arrival until its handler has done its part, by API (LocalTimeMs).",
+            "api",
+        )
+        self.remote_seconds = registry.histograms(
+            "stele_request_remote_seconds",
+            "Of requests that wait, for replicas, the disk or records: how long (RemoteTimeMs).",
             "api",
         )
         self._meters: dict[str, RequestMeter] = {}
@@ -95,7 +127,12 @@ class BrokerMetrics:
         """The meter of an API, made at its first use."""
         meter = self._meters.get(api)
         if meter is None:
-            meter = RequestMeter(self.requests(api), self.request_seconds(api))
+            meter = RequestMeter(
+                self.requests(api),
+                self.request_seconds(api),
+                self.local_seconds(api),
+                self.remote_seconds(api),
+            )
             self._meters[api] = meter
         return meter
 
@@ -109,6 +146,42 @@ class BrokerMetrics:
             self._registry.total(_NAMES.get(field, f"stele_{field}"), help_text, reader(field))
         for field, help_text in _PRESENT:
             self._registry.gauge(_NAMES.get(field, f"stele_{field}"), help_text, reader(field))
+
+    def read_partitions(self, replicas: ReplicaManager, samples_max: int) -> None:
+        """Declare what topics move and partitions hold; each metric has ``samples_max`` samples at
+        most."""
+
+        def by_topic(field: str) -> Callable[[], dict[str, float]]:
+            return lambda: {
+                topic: float(getattr(traffic, field))
+                for topic, traffic in islice(replicas.traffic(), samples_max)
+            }
+
+        for field, name, help_text in _BY_TOPIC:
+            self._registry.totals(name, help_text, "topic", by_topic(field))
+        self._registry.samples(
+            "stele_log_size_bytes",
+            "Bytes of each replica's log on this broker (Size).",
+            ("topic", "partition"),
+            lambda: (
+                ((name.topic, str(name.partition)), float(size))
+                for name, size in islice(replicas.log_sizes(), samples_max)
+            ),
+        )
+        self._registry.samples(
+            "stele_replica_lag",
+            "Records that a follower of a led partition does not have on disk yet (ConsumerLag).",
+            ("topic", "partition", "replica"),
+            lambda: (
+                ((name.topic, str(name.partition), str(broker_id)), float(lag))
+                for name, broker_id, lag in islice(replicas.replica_lags(), samples_max)
+            ),
+        )
+        self._registry.gauge(
+            "stele_replica_max_lag",
+            "The most that any follower of a led partition lacks (MaxLag).",
+            lambda: float(max((lag for _, _, lag in replicas.replica_lags()), default=0)),
+        )
 
     def read_directories(self, directories: Sequence[LogDirectory], rooms: Rooms) -> None:
         """Declare what each log directory can still take; the list is complete by the scrapes."""
@@ -134,6 +207,14 @@ class BrokerMetrics:
             "directory",
             by_path(lambda each: float(each.path in rooms.full)),
         )
+
+        seconds = self._registry.histograms(
+            "stele_log_flush_seconds",
+            "How long each sync of a log directory takes (LogFlushRateAndTimeMs).",
+            "directory",
+        )
+        for directory in directories:
+            directory.on_synced(seconds(directory.path).observe)
 
     def read_thin_streams(self, count_by_method: Callable[[], dict[str, float]]) -> None:
         """Declare the streams of thin clients."""

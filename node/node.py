@@ -22,6 +22,7 @@ from runtime.config.node import ConfigError, NodeConfig
 from runtime.metrics.controller import declare_controller_metrics
 from runtime.metrics.health import Check
 from runtime.metrics.http import MetricsServer
+from runtime.metrics.quorum import declare_quorum_metrics
 from runtime.metrics.registry import LoopLagProbe, MetricsRegistry
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.messages import parse_request
@@ -205,6 +206,7 @@ class Node:
             config.metadata_log_dir,
             on_fatal=self._fail,
         )
+        declare_quorum_metrics(self.registry, quorum)
         # Parts stop in the reverse order of their starts: broker, controller, quorum, ports.
         await self._serve_metrics()
         if config.is_controller:

@@ -11,9 +11,11 @@ from collections.abc import Callable
 
 import uvloop
 
+import stele
 from node.node import Node, build
 from runtime.config.node import NodeConfig
 from runtime.real.limits import raise_open_file_limit
+from runtime.real.process_metrics import declare_process_metrics
 from runtime.real.watchdog import Watchdog
 from runtime.real.world import RealWorld
 from stele.errors import SteleError
@@ -42,6 +44,7 @@ async def _main(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> 
     world = RealWorld()
     node = build(config, world.world)
     watchdog = Watchdog(node.registry)
+    declare_process_metrics(node.registry, stele.__version__)
     watchdog.start()
     try:
         return await _Runner(node, on_ready).run()

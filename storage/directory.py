@@ -74,7 +74,7 @@ class LogDirectory:
         self._config = config
         self._release_lock: Callable[[], None] | None = release_lock
         self._is_loaded = False
-        self._commit = GroupCommit(disk, self._on_failed_sync)
+        self._commit = GroupCommit(disk, clock, self._on_failed_sync)
         self._checkpoints = OffsetCheckpoints(disk, path, self.logs, self.corrupt)
         self._loading = DirectoryLoading(
             disk,
@@ -84,6 +84,10 @@ class LogDirectory:
             DirectoryLogs(self.logs, self._corrupt, self.half_made),
             lambda partition, topic_id: self._opening(partition, config, topic_id),
         )
+
+    def on_synced(self, observe: Callable[[float], None]) -> None:
+        """``observe`` gets the seconds that each sync of this directory takes."""
+        self._commit.on_synced = observe
 
     @classmethod
     def open(

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from stele.world import Clock
 from storage.errors import StorageError
 from storage.log_types import SyncTicket
 from world.disk import Disk
@@ -37,9 +38,12 @@ class GroupCommit:
     succeed without having written them. So after a failure nothing becomes durable any more.
     """
 
-    def __init__(self, disk: Disk, on_failure: Callable[[OSError], None]) -> None:
+    def __init__(self, disk: Disk, clock: Clock, on_failure: Callable[[OSError], None]) -> None:
         self._disk = disk
+        self._clock = clock
         self._on_failure = on_failure
+        self.on_synced: Callable[[float], None] = _ignore_time
+        """Called with the seconds that the sync of a group took."""
         self._dirty: dict[Member, None] = {}  # in the order in which they became dirty
         self._task: asyncio.Task[None] | None = None  # runs while there is something to sync
         self._waiting: list[asyncio.Future[None]] = []  # wait for the next group
@@ -92,7 +96,9 @@ class GroupCommit:
         paths = dict.fromkeys(path for _, ticket in tickets for path in ticket.paths)
         try:
             if paths:
+                began_s = self._clock.monotonic()
                 await self._disk.sync(list(paths))
+                self.on_synced(self._clock.monotonic() - began_s)
         except OSError as error:
             self._fail(error, waiting)
             return
@@ -130,6 +136,10 @@ class GroupCommit:
         self._dirty.clear()
         if self._task is not None:
             await self._task
+
+
+def _ignore_time(seconds: float) -> None:
+    """Nobody measures."""
 
 
 def _loop_runs() -> bool:

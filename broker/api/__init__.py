@@ -225,7 +225,7 @@ class KafkaApis:
         if meter is None:
             name = ApiKey(answer.api_key).name
             meter = self._meters[answer.api_key] = self._context.metrics.of_requests(name)
-        meter.answered(self._context.clock.monotonic() - answer.began_s)
+        meter.answered(self._context.clock.monotonic() - answer.began_s, answer.local_s)
 
     # ------------------------------------------------------------------ handlers
 
@@ -247,6 +247,8 @@ class KafkaApis:
             if not answer.is_given:
                 answer(failure)
             return
+        if not answer.is_given:
+            answer.local_s = self._context.clock.monotonic() - answer.began_s
         if withdraw is not None and not answer.is_given:
             self._withdrawals.setdefault(request_context.connection, {})[answer.number] = withdraw
 
@@ -282,7 +284,16 @@ class KafkaApis:
 class _Answer:
     """The way of one answer to its connection: a ``Reply``."""
 
-    __slots__ = ("_apis", "_respond", "api_key", "began_s", "connection", "is_given", "number")
+    __slots__ = (
+        "_apis",
+        "_respond",
+        "api_key",
+        "began_s",
+        "connection",
+        "is_given",
+        "local_s",
+        "number",
+    )
 
     def __init__(
         self,
@@ -299,6 +310,7 @@ class _Answer:
         self.api_key = api_key
         self.connection = connection
         self.began_s = began_s
+        self.local_s: float | None = None  # when it began to wait, after its arrival
         self.is_given = False
 
     def __call__(self, response: Struct | None) -> None:

@@ -8,7 +8,7 @@ Nothing here reads a clock, a log or a socket.
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from broker.partition.effects import (
     Acknowledged,
@@ -121,6 +121,11 @@ class PartitionMachine:
         return len(self._state.isr) < self.min_insync
 
     @property
+    def is_at_min_isr(self) -> bool:
+        """One replica less, and acks=all is refused."""
+        return len(self._state.isr) == self.min_insync
+
+    @property
     def is_under_replicated(self) -> bool:
         return self.is_leader and len(self._state.isr) < self._state.replication_factor
 
@@ -205,6 +210,12 @@ class PartitionMachine:
             ),
             default=(-1, NEVER, -1),
         )[2]
+
+    def follower_lags(self) -> Iterator[tuple[int, int]]:
+        """(broker id, records that it lacks on disk) of each follower, while this leads."""
+        end_offset = self._log.end_offset
+        for broker_id, progress in sorted(self._progress.items()):
+            yield broker_id, max(0, end_offset - max(progress.end_offset, self._log.start_offset))
 
     def progress_of(self, broker_id: int) -> FollowerProgress | None:
         return self._progress.get(broker_id)

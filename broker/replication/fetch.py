@@ -219,12 +219,24 @@ class FetchRequests:
         self._answer(waiting, reading)
         return True
 
+    def _count_by_topic(self, reading: Reading, *, to_follower: bool) -> None:
+        by_id = self._replicas.by_id
+        for result in reading.results:
+            if result.records and (replica := by_id.get(result.id)) is not None:
+                size_bytes = sum(map(len, result.records))
+                if to_follower:
+                    replica.traffic.replication_bytes_out += size_bytes
+                else:
+                    replica.traffic.bytes_out += size_bytes
+
     def _answer(self, waiting: WaitingFetch, reading: Reading) -> None:
         done = waiting.done
         if done is None:
             return
         self._leave(waiting)
         counters = self._replicas.counters
+        if reading.read_bytes:
+            self._count_by_topic(reading, to_follower=waiting.is_follower)
         if waiting.is_follower:
             counters.replication_bytes_out += reading.read_bytes
             if reading.throttled_bytes:

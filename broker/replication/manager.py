@@ -36,6 +36,7 @@ from broker.replication.produce import ProduceRequests
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Metadata, ReplicaCounters, Replicas
+from broker.replication.traffic import TopicTraffic
 from broker.replication.types import (
     Cancel,
     EpochQuery,
@@ -387,6 +388,9 @@ class ReplicaManager:
         counters.under_min_isr = sum(
             machine.is_leader and machine.is_under_min_isr for machine in machines
         )
+        counters.at_min_isr = sum(
+            machine.is_leader and machine.is_at_min_isr for machine in machines
+        )
         counters.reassigning = sum(
             machine.is_leader and machine.state.is_reassigning for machine in machines
         )
@@ -394,6 +398,23 @@ class ReplicaManager:
             replica.state is not ReplicaState.ONLINE for replica in self._replicas
         )
         return counters
+
+    def traffic(self) -> Iterator[tuple[str, TopicTraffic]]:
+        """Of each topic that has a replica here, by name."""
+        return iter(sorted(self._replicas.traffic.items()))
+
+    def log_sizes(self) -> Iterator[tuple[TopicPartition, int]]:
+        """Bytes of each log that is online here."""
+        for replica in self._replicas:
+            if replica.state is ReplicaState.ONLINE:
+                yield TopicPartition(replica.topic, replica.id.partition), replica.log.size_bytes
+
+    def replica_lags(self) -> Iterator[tuple[TopicPartition, int, int]]:
+        """(partition, broker id of a follower, records that it lacks) of what is led here."""
+        for replica in self._replicas:
+            name = TopicPartition(replica.topic, replica.id.partition)
+            for broker_id, lag in replica.machine.follower_lags():
+                yield name, broker_id, lag
 
     def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
         """Of the partitions that are led here, without those of internal topics."""

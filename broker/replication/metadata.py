@@ -195,7 +195,8 @@ class MetadataApplier:
             high_watermark=0 if log is None else log.recovered_high_watermark,
             lag_max_ms=self._config.replica_lag_time_max_ms,
         )
-        replica = Replica(partition, topic, config, machine, directory, log)
+        traffic = self._replicas.traffic_of(topic)
+        replica = Replica(partition, topic, config, machine, directory, log, traffic)
         self._throttle(replica)
         if log is not None:
             self._listen(replica, log)

@@ -401,6 +401,8 @@ class ProduceRequests:
             counters = self._replicas.counters
             counters.messages_in += header.record_count
             counters.bytes_in += header.size_bytes
+            replica.traffic.messages_in += header.record_count
+            replica.traffic.bytes_in += header.size_bytes
             effects = replica.machine.appended(replica.position, self._replicas.now_ms())
             self._replicas.carry_out(replica, effects)
         return appended.last_offset + 1

@@ -9,6 +9,7 @@ from typing import Protocol
 from broker.partition.effects import LogPosition
 from broker.partition.machine import PartitionMachine
 from broker.partition.progress import Attendance
+from broker.replication.traffic import TopicTraffic
 from broker.replication.types import LeaderHint
 from metadata.topic_config import TopicConfig
 from stele.errors import ErrorCode
@@ -92,6 +93,7 @@ class Replica:
         "throttled_as_follower",
         "throttled_as_leader",
         "topic",
+        "traffic",
         "watchers",
     )
 
@@ -103,10 +105,12 @@ class Replica:
         machine: PartitionMachine,
         directory: LogDirectory,
         log: PartitionLog | None,
+        traffic: TopicTraffic | None = None,
     ) -> None:
-        """Without a log it is corrupt or offline."""
+        """Without a log it is corrupt or offline. ``traffic`` is shared by replicas of a topic."""
         self.id = partition
         self.topic = topic
+        self.traffic = traffic or TopicTraffic()
         self.config = config
         # Whether replication is throttled here, by the topic's lists.
         self.throttled_as_leader = False

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
+from weakref import WeakValueDictionary
 
 from broker.partition.effects import (
     Acknowledged,
@@ -19,6 +20,7 @@ from broker.partition.effects import (
     Refused,
 )
 from broker.replication.replica import ProduceToken, Replica
+from broker.replication.traffic import TopicTraffic
 from broker.replication.types import LeaderHint
 from metadata.image import MetadataImage
 from stele.errors import ErrorCode
@@ -46,6 +48,7 @@ class ReplicaCounters:
     partition_count: int = 0
     under_replicated: int = 0
     under_min_isr: int = 0
+    at_min_isr: int = 0
     reassigning: int = 0
     offline_replicas: int = 0
 
@@ -71,6 +74,8 @@ class Replicas:
         # Those that are, or lead no more, leave when they are looked at.
         self.unsettled: dict[PartitionId, None] = {}
         self.counters = ReplicaCounters()
+        # By topic, as long as there is a replica of it.
+        self.traffic: WeakValueDictionary[str, TopicTraffic] = WeakValueDictionary()
         # Whether followers hear of a risen high watermark at once, because they have consumers.
         self.tells_high_watermarks_at_once = False
         # Whether this broker leads nothing, whatever the image says.
@@ -82,6 +87,13 @@ class Replicas:
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self.by_id.values())
+
+    def traffic_of(self, topic: str) -> TopicTraffic:
+        """What all replicas of a topic share."""
+        traffic = self.traffic.get(topic)
+        if traffic is None:
+            traffic = self.traffic[topic] = TopicTraffic()
+        return traffic
 
     def now_ms(self) -> float:
         return self.clock.monotonic() * 1000

@@ -145,6 +145,18 @@ class _GaugesFamily:
         return family
 
 
+class _TotalsFamily(_GaugesFamily):
+    """Counters that somebody else keeps, told apart by one label."""
+
+    __slots__ = ()
+
+    def collect(self) -> Metric:
+        family = CounterMetricFamily(self.name, self.help, labels=[self.label])
+        for value, number in sorted(self.read().items()):
+            family.add_metric([value], number)
+        return family
+
+
 class _SamplesFamily:
     """Values that are read at the scrape, told apart by several labels."""
 
@@ -234,6 +246,12 @@ class MetricsRegistry:
         ``read`` bounds their number: a scrape is one turn of the event loop.
         """
         self._add(name, _SamplesFamily(name, help_text, labels, read))
+
+    def totals(
+        self, name: str, help_text: str, label: str, read: Callable[[], Mapping[str, float]]
+    ) -> None:
+        """Counters by a label's value that are kept elsewhere, taken at every scrape."""
+        self._add(name, _TotalsFamily(name, help_text, label, read))
 
     def total(self, name: str, help_text: str, read: Callable[[], float]) -> None:
         """A counter that is kept elsewhere, taken by calling ``read`` at every scrape."""

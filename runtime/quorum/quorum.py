@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 
@@ -89,6 +90,10 @@ class Quorum:
         self._ticket = 0
         self._hard_state: HardState | None = None
         self._held: list[Outbound] = []
+        self._elections = 0
+        # (base offset, when it was proposed) of what is not committed yet, in the log's order.
+        self._proposed: deque[tuple[int, float]] = deque()
+        self._observe_commit: Callable[[float], None] = _ignore_time
 
     # ------------------------------------------------------------------------------- facts
 
@@ -122,6 +127,20 @@ class Quorum:
     @property
     def role(self) -> Role:
         return self._driver.status.role
+
+    @property
+    def elections(self) -> int:
+        """How many leaders this replica has heard of since it was made, itself included."""
+        return self._elections
+
+    @property
+    def delivered_offset(self) -> int:
+        """The listeners have all committed records below it."""
+        return 0 if self.core is None else self._delivery.delivered
+
+    def on_commit_time(self, observe: Callable[[float], None]) -> None:
+        """``observe`` gets the seconds from each proposal of this leader to its commit."""
+        self._observe_commit = observe
 
     @property
     def in_touch(self) -> bool:
@@ -313,6 +332,8 @@ class Quorum:
         self._driver.take(lambda core, now: core.propose(payload, len(records), now))
         if self.core is None:
             raise StorageError(f"{self._log.directory}: the metadata log takes nothing any more")
+        if self.high_watermark <= base_offset:  # a single voter may have committed it at once
+            self._proposed.append((base_offset, self._driver.now()))
         return base_offset
 
     def _leave_for_want_of_room(self) -> None:
@@ -352,12 +373,18 @@ class Quorum:
         self._hold(ready)
         if ready.committed is not None:
             self._delivery.committed(ready.committed[1])
+            self._count_committed(ready.committed[1])
         if ready.status is not None:
             self._tell_status(ready.status)
         if ready.status is not None or ready.voters is not None:
             self._settle_peers()
             self._own_record.voters_changed()
         self._maybe_claim()
+
+    def _count_committed(self, end_offset: int) -> None:
+        now = self._driver.now()
+        while self._proposed and self._proposed[0][0] < end_offset:
+            self._observe_commit(now - self._proposed.popleft()[1])
 
     def _store_snapshot(self, ready: Ready) -> None:
         for piece in ready.pieces:
@@ -432,6 +459,12 @@ class Quorum:
 
     def _tell_status(self, status: Status) -> None:
         was, self._driver.status = self._driver.status, status
+        if status.leader_id is not None and (was.leader_id, was.epoch) != (
+            status.leader_id, status.epoch,
+        ):  # fmt: skip
+            self._elections += 1
+        if status.role is not Role.LEADER:
+            self._proposed.clear()  # whether it commits is for others to see
         leading = status.role is Role.LEADER
         if self._claimed is not None and (not leading or status.epoch != self._claimed):
             resigned, self._claimed = self._claimed, None
@@ -462,3 +495,7 @@ def timing_of(config: QuorumConfig) -> Timing:
         fetch_max_wait_ms=config.fetch_max_wait_ms,
         fetch_max_bytes=config.fetch_max_bytes,
     )
+
+
+def _ignore_time(seconds: float) -> None:
+    """Nobody measures."""

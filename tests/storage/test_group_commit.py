@@ -22,7 +22,7 @@ class Owner:
 
     def __init__(self, disk: MemoryDisk) -> None:
         self.failures: list[OSError] = []
-        self.commit = GroupCommit(disk, self.failures.append)
+        self.commit = GroupCommit(disk, HandClock(), self.failures.append)
 
     def dirty(self, log: PartitionLog) -> None:
         self.commit.add(log)
@@ -226,3 +226,15 @@ async def test_a_cancelled_group_is_a_failed_one(disk: MemoryDisk, owner: Owner)
     await asyncio.sleep(0.01)
     assert len(owner.failures) == 1
     assert log.durable_offset == 0
+
+
+async def test_the_time_of_each_sync_is_told(disk: MemoryDisk, owner: Owner) -> None:
+    times: list[float] = []
+    owner.commit.on_synced = times.append
+    (log,) = open_logs(disk, owner, 1, flush_messages=1)
+    await owner.commit.flush()
+    before = len(times)
+    append(log, make_batch())
+    await owner.commit.flush()
+    assert len(times) == before + 1
+    assert times[-1] == 0.0  # the clock stands still

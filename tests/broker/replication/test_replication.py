@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stele.errors import ErrorCode
+from stele.ids import TopicPartition
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
@@ -296,6 +297,13 @@ def test_bytes_and_states_are_counted() -> None:
         assert (leader.leader_count, leader.partition_count) == (1, 1)
         assert (follower.leader_count, follower.partition_count) == (0, 1)
         assert follower.failed_produce_total == 1
+        ((topic, traffic),) = cluster[1].manager.traffic()
+        assert (traffic.messages_in, traffic.bytes_in, traffic.bytes_out) == (1, size, size)
+        assert traffic.replication_bytes_out == 2 * size
+        assert list(cluster[1].manager.log_sizes()) == [(TopicPartition(topic, 0), size)]
+        lags = list(cluster[1].manager.replica_lags())
+        assert [(broker_id, lag) for _, broker_id, lag in lags] == [(2, 0), (3, 0)]
+        assert list(cluster[2].manager.replica_lags()) == []
         cluster.fence(3)
         await until(lambda: cluster[1].manager.counters.under_replicated == 1)
         assert cluster[1].manager.counters.under_min_isr == 0

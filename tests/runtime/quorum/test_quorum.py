@@ -11,6 +11,8 @@ import pytest
 
 from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.ready import Role
+from runtime.metrics.quorum import declare_quorum_metrics
+from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ApiError, ErrorCode
 from tests.support.raft_quorum import QuorumCluster, QuorumNode
 
@@ -480,5 +482,31 @@ def test_nothing_is_proposed_while_leadership_is_on_its_way() -> None:
             await transfer
         await leader.propose(b"after")
         await cluster.until(lambda: leader.witness.records == [b"before", b"after"])
+
+    run(cluster, main())
+
+
+def test_elections_and_the_time_of_commits_are_told() -> None:
+    cluster = QuorumCluster()
+
+    async def main() -> None:
+        leader = await cluster.start()
+        registry = MetricsRegistry()
+        declare_quorum_metrics(registry, leader.quorum)
+        for payload in (b"a", b"b"):
+            await leader.propose(payload)
+        await cluster.until_equal()
+        values = registry.values()
+        labels = 'log="__cluster_metadata"'
+        assert values[f"stele_quorum_commit_seconds_count{{{labels}}}"] == 2
+        assert 0 < values[f"stele_quorum_commit_seconds_sum{{{labels}}}"] < 1
+        assert values['stele_quorum_state{state="leader"}'] == 1
+        assert values['stele_quorum_state{state="follower"}'] == 0
+        assert values["stele_quorum_leader"] == leader.id
+        assert values["stele_quorum_epoch"] == 1
+        assert values["stele_quorum_voters"] == 3
+        assert values["stele_quorum_elections_total"] == 1
+        assert values["stele_metadata_applied_offset"] == values["stele_quorum_high_watermark"]
+        assert values["stele_quorum_log_end_offset"] == leader.quorum.log_end_offset
 
     run(cluster, main())

@@ -1,0 +1,20 @@
+"""What a broker counts of requests: total, local and remote time."""
+
+from __future__ import annotations
+
+from broker.metrics import BrokerMetrics
+from runtime.metrics.registry import MetricsRegistry
+
+
+def test_a_request_that_waits_has_a_local_and_a_remote_time() -> None:
+    registry = MetricsRegistry()
+    meter = BrokerMetrics(registry).of_requests("FETCH")
+    meter.answered(0.5, 0.125)
+    meter.answered(0.25)
+    values = registry.values()
+    assert values['stele_requests_total{api="FETCH"}'] == 2
+    assert values['stele_request_seconds_sum{api="FETCH"}'] == 0.75
+    assert values['stele_request_local_seconds_sum{api="FETCH"}'] == 0.375
+    assert values['stele_request_local_seconds_count{api="FETCH"}'] == 2
+    assert values['stele_request_remote_seconds_sum{api="FETCH"}'] == 0.375
+    assert values['stele_request_remote_seconds_count{api="FETCH"}'] == 1
