@@ -180,6 +180,8 @@ OURS = {
     "stele_under_replicated_partitions",
 }  # fmt: skip
 """Kafka has nothing of the kind."""
+OF_COORDINATORS = ("stele_group_load", "stele_transaction")
+"""What the runtime of coordinators counts, which Kafka does not."""
 
 
 def test_every_help_text_says_what_kafka_calls_it(process_cluster: ProcessCluster) -> None:
@@ -194,4 +196,4 @@ def test_every_help_text_says_what_kafka_calls_it(process_cluster: ProcessCluste
                 _, _, name, text = line.split(" ", 3)
                 if not KAFKAS_NAME.search(text):
                     unnamed.add(name)
-    assert unnamed - OURS == set()
+    assert {each for each in unnamed - OURS if not each.startswith(OF_COORDINATORS)} == set()
