@@ -74,10 +74,12 @@ class Prometheus:
         return list(told["data"]["result"])
 
     def is_up(self, nodes: int) -> bool:
+        """Whether it has started, and has scraped so many nodes."""
         try:
-            return len(self.query("up == 1")) == nodes
+            urllib.request.urlopen(f"{self._url}/-/ready", timeout=10).close()
         except OSError:
             return False
+        return len(self.query("up == 1")) == nodes
 
     def wait_for_data(self, expression: str, within_s: float) -> list[Any]:
         deadline = time.monotonic() + within_s
