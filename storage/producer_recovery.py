@@ -100,12 +100,20 @@ def aborted_entry(ended: EndedTransaction, states: ProducerStates) -> AbortedTra
 def _forget_compacted(states: ProducerStates, segments: Sequence[Segment]) -> None:
     """A snapshot may say that a transaction is open whose marker a compaction has removed since
     then, after it had removed the records. Only ended transactions are compacted, so one that has
-    lost its first batch was ended. What retention has removed may still be open.
+    lost its first batch was ended.
+
+    Retention may have removed the first batch of an open one. If it has removed all of them, nobody
+    asks any more what became of the transaction.
     """
     bases = [segment.base_offset for segment in segments]
     for producer_id, first_offset in states.open_transactions():
         at = bisect_right(bases, first_offset) - 1
-        if at >= 0 and not _begins_at(segments[at], first_offset, producer_id):
+        if at >= 0:
+            is_there = _begins_at(segments[at], first_offset, producer_id)
+        else:
+            entry = states.get(producer_id)
+            is_there = entry is not None and entry.last_offset >= bases[0]
+        if not is_there:
             states.forget_open(producer_id)
 
 

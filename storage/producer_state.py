@@ -96,6 +96,11 @@ class ProducerEntry:
         """The last sequence number; -1 if no batch of this epoch is known."""
         return self.batches[-1].last_sequence if self.batches else NONE
 
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record; -1 if no batch of this epoch is known."""
+        return self.batches[-1].last_offset if self.batches else NONE
+
     def find(self, header: BatchHeader) -> AppendedBatch | None:
         """The remembered batch that ``header`` repeats; None if there is none."""
         if header.producer_epoch != self.epoch:

@@ -83,15 +83,20 @@ class LogTransactions:
         is_new = not segment.txn_index.is_present
         segment.txn_index.append(self._disk, entry)
         if is_new:
-            self.has_index(segment.base_offset)
+            self._has_index(segment.base_offset)
             log.require_synced(log.directory, segment.txn_index.path)
         else:
             log.require_synced(segment.txn_index.path)
 
-    def has_index(self, base_offset: int) -> None:
-        """The segment has a transaction index now."""
+    def _has_index(self, base_offset: int) -> None:
         if base_offset not in self._bases:
             insort(self._bases, base_offset)
+
+    def replaced(self, base_offset: int) -> None:
+        """A compacted segment has taken the place of others."""
+        segments = self._log.segments
+        if segments.at(segments.index_of(base_offset)).txn_index.is_present:
+            self._has_index(base_offset)
 
     def truncated(self) -> None:
         """The log was truncated, and its producers are those of the new end."""

@@ -137,6 +137,12 @@ class TxnIndex:
             self._entries = []
         self._entries.append(entry)
 
+    def create(self, disk: Disk, entries: Sequence[AbortedTransaction]) -> None:
+        """Make the file of a compacted segment, also without entries. It is not synced. Raises
+        OSError."""
+        write_entries(disk, self.path, 0, encode_aborted(entries))
+        self.is_present = True
+
     def replace(self, disk: Disk, entries: Sequence[AbortedTransaction]) -> bool:
         """Let the file contain these entries. False if it does already. It is not synced. Raises
         OSError."""

@@ -137,7 +137,7 @@ class Cleaner:
             if log in self._uncleanable:
                 continue
             directory = replica.directory
-            limit = min(replica.machine.high_watermark, directory.checkpointed(log)[0])
+            limit = min(replica.machine.last_stable_offset, directory.checkpointed(log)[0])
             try:
                 found = await survey(log, directory.clean_end(log), limit, now_ms)
             except (StorageError, OSError) as error:

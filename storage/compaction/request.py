@@ -20,6 +20,11 @@ class CompactionRequest(NamedTuple):
     now_ms: int
     delete_retention_ms: int
     kept_batches: tuple[int, ...]
+    kept_markers: tuple[tuple[int, int], ...]
+    """Producer id and epoch of producers of which only a marker is remembered."""
+    aborted_later: tuple[tuple[int, int, int, int], ...]
+    """The aborted transactions with records in the segments and a marker behind them, as the fields
+    of an ``AbortedTransaction``."""
     segment_bytes: int
     segment_index_bytes: int
     index_interval_bytes: int

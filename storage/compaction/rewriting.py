@@ -11,6 +11,11 @@ What stays keeps its offset, its timestamp and its order. A batch keeps base off
 leader epoch and the producer's id, epoch and sequence. A batch without records goes, too, unless it
 is one of the last of its producer, whose repetitions must be recognized, or ends its segment. Then
 its header stays.
+
+The records of an aborted transaction go at once. The marker of a transaction goes
+``delete.retention.ms`` after the first round that found none of its batches, as a tombstone does.
+So a reader that has seen records of the transaction also finds out what became of it. The last
+marker of a producer stays if nothing else tells its epoch.
 """
 
 from __future__ import annotations
@@ -48,18 +53,40 @@ class Rules(NamedTuple):
     delete_retention_ms: int
     kept_batches: frozenset[int]
     """The last offsets of the batches that stay even without records."""
+    kept_markers: frozenset[tuple[int, int]]
+    """Producer id and epoch of the markers that stay."""
 
 
-def rewritten(batch: Buffer, header: BatchHeader, rules: Rules) -> Buffer | None:
+def rewritten_marker(
+    batch: Buffer, header: BatchHeader, rules: Rules, *, is_needed: bool
+) -> Buffer | None:
+    """What stays of a control batch. ``is_needed``: batches of its transaction were there when the
+    round began. Raises BatchError for a batch that is damaged."""
+    data = body_of(batch, header)
+    if is_needed:
+        return batch
+    horizon_ms = header.delete_horizon_ms
+    if horizon_ms is None:
+        records = stored_records(data, header.record_count)
+        return _encode(data, records, header, rules.now_ms + rules.delete_retention_ms)
+    if rules.now_ms < horizon_ms:
+        return batch
+    is_last = (header.producer_id, header.producer_epoch) in rules.kept_markers
+    return batch if is_last else None
+
+
+def rewritten(
+    batch: Buffer, header: BatchHeader, rules: Rules, *, is_aborted: bool
+) -> Buffer | None:
     """What stays of a whole batch: ``batch`` itself if nothing changes, None if nothing stays.
 
     Raises BatchError for a batch that is damaged.
     """
     data = body_of(batch, header)
-    if header.is_control or header.base_offset >= rules.map_end:
+    if header.base_offset >= rules.map_end and not is_aborted:
         return batch
     records = stored_records(data, header.record_count)
-    kept = [record for record in records if _stays(record, header, rules)]
+    kept = [] if is_aborted else [each for each in records if _stays(each, header, rules)]
     if not kept:
         if header.last_offset not in rules.kept_batches:
             return None
@@ -102,7 +129,9 @@ def _encode(
     data: bytes, records: list[StoredRecord], header: BatchHeader, horizon_ms: int | None
 ) -> bytearray:
     """``horizon_ms``: the delete horizon that the batch gets; None if it stays as it is."""
-    greatest_ms = header.base_timestamp_ms + max(each.timestamp_delta_ms for each in records)
+    greatest_ms = header.base_timestamp_ms + max(
+        (each.timestamp_delta_ms for each in records), default=0
+    )
     if horizon_ms is None:
         body = b"".join([data[each.start : each.end] for each in records])
     else:

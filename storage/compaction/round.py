@@ -17,7 +17,9 @@ from storage.compaction.survey import Survey
 from storage.compaction.work import UncleanableError, compact
 from storage.errors import StorageError, is_disk_full, is_unreadable
 from storage.log import PartitionLog
+from storage.segment import ColdRange
 from storage.swaps import encode_swap, swap_path
+from storage.txn_index import AbortedTransaction
 from world.disk import Disk
 
 
@@ -43,7 +45,8 @@ async def compact_log(
     StorageError, OSError: some segments may have been replaced then.
     """
     generation = log.truncation_generation
-    parts = disk.carry_out(compact, *_request(log, found, limits, now_ms))
+    aborted_later = await _aborted_later(log, found.segments[-1][1])
+    parts = disk.carry_out(compact, *_request(log, found, limits, now_ms, aborted_later))
     async with contextlib.aclosing(parts):
         while log.offline is None and log.truncation_generation == generation:
             try:
@@ -85,7 +88,23 @@ def _failure(log: PartitionLog, found: Survey, error: OSError) -> Exception:
     return log.availability.refusal(error)
 
 
-def _request(log: PartitionLog, found: Survey, limits: Limits, now_ms: int) -> CompactionRequest:
+async def _aborted_later(log: PartitionLog, clean_end: int) -> list[AbortedTransaction]:
+    """The aborted transactions with records below ``clean_end`` and a marker that is not."""
+    while log.offline is None:
+        aborted = log.transactions.aborted(clean_end, clean_end)
+        if not isinstance(aborted, ColdRange):
+            return aborted
+        await log.warm(aborted)
+    raise AbandonedError
+
+
+def _request(
+    log: PartitionLog,
+    found: Survey,
+    limits: Limits,
+    now_ms: int,
+    aborted_later: list[AbortedTransaction],
+) -> CompactionRequest:
     config = log.config
     clean_end = found.segments[-1][1]
     return CompactionRequest(
@@ -102,6 +121,15 @@ def _request(log: PartitionLog, found: Survey, limits: Limits, now_ms: int) -> C
             for producer in log.producers
             for batch in producer.batches
             if batch.last_offset < clean_end
+        ),
+        kept_markers=tuple(
+            (producer.producer_id, producer.epoch)
+            for producer in log.producers
+            if not producer.batches
+        ),
+        aborted_later=tuple(
+            (each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset)
+            for each in aborted_later
         ),
         segment_bytes=config.segment_bytes,
         segment_index_bytes=config.segment_index_bytes,
@@ -127,6 +155,7 @@ async def _swap(log: PartitionLog, disk: Disk, base_offset: int, end_offset: int
         raise log.availability.refusal(error) from error
     try:
         aside = log.segments.replace(base_offset, end_offset)
+        log.transactions.replaced(base_offset)
         await disk.sync([log.directory])
         if log.offline is None and disk.exists(path):  # a truncation settles it itself
             disk.remove(path)

@@ -12,7 +12,7 @@ Nothing here changes the log. It runs in a helper process, on files that nobody 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from stele.wire.batch import BatchError, BatchHeader, batches, read_header
@@ -25,13 +25,15 @@ from storage.compaction.request import (
     Finished,
     encode_answer,
 )
-from storage.compaction.rewriting import Rules, emptied, rewritten
+from storage.compaction.rewriting import Rules, emptied, rewritten, rewritten_marker
 from storage.compaction.stored_records import body_of, stored_records
+from storage.compaction.transactions import CleanedTransactions
 from storage.long_work import LongWork, Part, Spent
 from storage.segment import Segment
-from storage.segment_names import CLEANED_SUFFIX, segment_paths
+from storage.segment_names import CLEANED_SUFFIX, segment_paths, txn_index_path
 from storage.steps import Step, Sync, Turn, Warm
 from storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from storage.txn_index import AbortedTransaction, WrongTxnIndexError, decode_aborted
 from world.disk import Disk
 
 _CHUNK_BYTES: Final = 1 << 20
@@ -59,7 +61,7 @@ def compact(disk: Disk, *request: Any) -> LongWork:
         yield from round_.run()
     except OSError:
         raise
-    except (BatchError, UncleanableError) as error:
+    except (BatchError, UncleanableError, WrongTxnIndexError) as error:
         yield Part(encode_answer(Failed(str(error))))
     except Exception as error:
         # A bug: it stops the compaction of this log, and no other.
@@ -73,12 +75,14 @@ class _Round:
         self._unpaid_bytes = 0  # not yet told by ``Spent``
         self._bytes_read = 0
         self._bytes_written = 0
+        self._aborted: list[AbortedTransaction] = []
 
     def run(self) -> LongWork:
         request = self._request
         end = request.segments[-1][1]
         # The end of the swap before this one is on disk before there are files with its names.
         yield Sync((request.directory,))
+        self._aborted = yield from self._read_aborted()
         offsets = OffsetMap(request.map_bytes, request.load_factor, end - request.first_dirty)
         map_end = yield from self._map_keys(offsets)
         self._bytes_read = 0
@@ -88,11 +92,23 @@ class _Round:
             request.now_ms,
             request.delete_retention_ms,
             frozenset(request.kept_batches),
+            frozenset(request.kept_markers),
         )
         spans = [span for span in request.segments if span[0] < map_end]
         yield from self._rewrite_all(spans, rules)
         answer = Finished(map_end, self._bytes_read, self._bytes_written)
         yield Part(encode_answer(answer))
+
+    def _read_aborted(self) -> Generator[Step, None, list[AbortedTransaction]]:
+        """The aborted transactions with records in the segments. Raises WrongTxnIndexError,
+        OSError."""
+        aborted: list[AbortedTransaction] = []
+        for base, _, _ in self._request.segments:
+            path = txn_index_path(self._request.directory, base)
+            if self._disk.exists(path):
+                aborted += decode_aborted(self._disk.read_file(path))
+                yield Turn.OVER
+        return aborted + [AbortedTransaction(*fields) for fields in self._request.aborted_later]
 
     # ------------------------------------------------------------------------ the map
 
@@ -100,6 +116,7 @@ class _Round:
         """Fill the map. Returns its end: all records from the first dirty one to there are in
         it."""
         first_dirty = map_end = self._request.first_dirty
+        transactions = CleanedTransactions(self._aborted)
         records = 0
         for span in self._request.segments:
             if span[1] <= first_dirty:
@@ -111,7 +128,9 @@ class _Round:
                 header = read.header
                 if header.next_offset <= first_dirty:
                     continue
-                if not header.is_control and not _put_all(offsets, read.data, header):
+                if header.is_control:
+                    transactions.ended(header)
+                elif not transactions.read(header) and not _put_all(offsets, read.data, header):
                     if map_end == first_dirty:
                         raise UncleanableError(
                             f"the map of keys is too small for the batch at {header.base_offset}: "
@@ -130,13 +149,14 @@ class _Round:
 
     def _rewrite_all(self, spans: list[_Span], rules: Rules) -> LongWork:
         """Write the compacted segments of ``spans``, each of as many as fit."""
+        transactions = CleanedTransactions(self._aborted)
         while spans:
             output = _Output(self._disk, self._request, spans[0][0])
             try:
-                count, changed = yield from self._rewrite(spans, rules, output)
+                count, changed = yield from self._rewrite(spans, rules, output, transactions)
                 end = spans[count - 1][1]
                 if changed:
-                    yield Sync((*output.finish(end), self._request.directory))
+                    yield Sync((*output.finish(end, self._aborted), self._request.directory))
                 else:
                     output.remove()
             except Exception:
@@ -149,7 +169,11 @@ class _Round:
             spans = spans[count:]
 
     def _rewrite(
-        self, spans: list[_Span], rules: Rules, output: _Output
+        self,
+        spans: list[_Span],
+        rules: Rules,
+        output: _Output,
+        transactions: CleanedTransactions,
     ) -> Generator[Step | Spent | Part, None, tuple[int, bool]]:
         """Write what stays of as many segments as fit into one. Returns how many these are, and
         whether the result differs from the only one of them."""
@@ -159,15 +183,26 @@ class _Round:
                 break
             last: Buffer | None = None
             records = 0
+            output.begins_with(txn_index_path(self._request.directory, span[0]))
             for read in self._batches(span):
                 if not isinstance(read, _Batch):
                     yield read
                     continue
                 batch, header = read
-                kept = rewritten(batch, header, rules)
+                if header.is_control:
+                    is_needed = not transactions.ended(header)
+                    kept = rewritten_marker(batch, header, rules, is_needed=is_needed)
+                    if is_needed:
+                        output.markers.add(header.base_offset)
+                else:
+                    is_aborted = transactions.read(header)
+                    kept = rewritten(batch, header, rules, is_aborted=is_aborted)
                 # The end of the segment stays known by a batch, if need be by one without records.
                 is_end = kept is None and header.next_offset == span[1]
-                last = (emptied(header) if header.record_count else batch) if is_end else None
+                last = None
+                if is_end:
+                    has_records = header.record_count and not header.is_control
+                    last = emptied(header) if has_records else batch
                 changed = changed or (kept is not batch and last is not batch)
                 if kept is not None:
                     self._add(output, kept)
@@ -276,8 +311,18 @@ class _Output:
         if self._segment.size:  # of an earlier round, which was abandoned
             self._segment.file.truncate(0)
             self._segment.size = 0
+        if disk.exists(self._segment.txn_index.path):
+            disk.remove(self._segment.txn_index.path)
+        self._has_txn_index = False
+        self.markers: set[int] = set()
+        """The offsets of the markers whose transactions are not gone."""
         self._pending: list[Buffer] = []
         self._pending_bytes = 0
+
+    def begins_with(self, txn_index: str) -> None:
+        """A segment goes into this one that has this transaction index, or none. If it has one, so
+        has this one, because it takes the old one's place."""
+        self._has_txn_index = self._has_txn_index or self._disk.exists(txn_index)
 
     @property
     def base_offset(self) -> int:
@@ -313,14 +358,21 @@ class _Output:
         self._pending, self._pending_bytes = [], 0
         return size
 
-    def finish(self, end_offset: int) -> list[str]:
-        """Write everything. Returns the paths of the files, which are not synced."""
+    def finish(self, end_offset: int, aborted: Iterable[AbortedTransaction]) -> list[str]:
+        """Write everything. Returns the paths of the files, which are not synced. ``aborted``: all
+        aborted transactions of the round."""
         segment = self._segment
         self._write()
         assert segment.end_offset == end_offset, f"{segment} should end at {end_offset}"
         segment.seal()
         segment.close()
-        return [segment.path, *segment.index_paths()]
+        paths = [segment.path, *segment.index_paths()]
+        if self._has_txn_index:
+            segment.txn_index.create(
+                self._disk, [each for each in aborted if each.last_offset in self.markers]
+            )
+            paths.append(segment.txn_index.path)
+        return paths
 
     def remove(self) -> None:
         self._segment.delete()

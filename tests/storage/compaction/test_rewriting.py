@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from stele.wire.batch import BatchBuilder, BatchError, check_crc, decode, encode, read_header, stamp
-from stele.wire.batch import Record as WireRecord
+from stele.wire.batch import BatchBuilder, BatchError, check_crc, decode, read_header, stamp
 from stele.wire.compression import Compression
+from stele.wire.control_records import end_marker_batch
 from stele.world import Buffer
 from storage.compaction.offset_map import OffsetMap
-from storage.compaction.rewriting import HAS_DELETE_HORIZON, Rules, rewritten
+from storage.compaction.rewriting import (
+    HAS_DELETE_HORIZON,
+    Rules,
+    emptied,
+    rewritten,
+    rewritten_marker,
+)
 
 NOW_MS = 5_000_000
 
@@ -31,11 +37,11 @@ def rules(latest: dict[bytes, int], **changes: object) -> Rules:
     offsets = OffsetMap(1 << 16, 0.9, 100)
     for key, offset in latest.items():
         offsets.put(key, offset)
-    return Rules(offsets, 1000, NOW_MS, 1000, frozenset())._replace(**changes)  # type: ignore[arg-type]
+    return Rules(offsets, 1000, NOW_MS, 1000, frozenset(), frozenset())._replace(**changes)  # type: ignore[arg-type]
 
 
 def kept(batch: Buffer, by: Rules) -> Buffer | None:
-    return rewritten(batch, read_header(batch), by)
+    return rewritten(batch, read_header(batch), by, is_aborted=False)
 
 
 def there(batch: Buffer | None) -> Buffer:
@@ -121,9 +127,55 @@ def test_records_without_a_key_go() -> None:
     assert [record.offset for record in decode(there(kept(batch, rules({}))))] == [101]
 
 
-def test_control_batches_stay() -> None:
-    control = encode([WireRecord(100, 1, b"\0\0\0\1", b"x")], is_control=True)
-    assert kept(control, rules({b"\0\0\0\1": 200})) is control
+def marker_left(batch: Buffer, by: Rules, *, is_needed: bool = False) -> Buffer | None:
+    return rewritten_marker(batch, read_header(batch), by, is_needed=is_needed)
+
+
+def test_a_marker_stays_as_long_as_it_is_needed_and_a_while_longer() -> None:
+    batch = end_marker_batch(7, 3, commit=True, coordinator_epoch=1, timestamp_ms=5)
+    by = rules({b"\0\0\0\1": 200})
+    assert marker_left(batch, by, is_needed=True) is batch
+    dated = there(marker_left(batch, by))
+    header = read_header(dated)
+    assert header.delete_horizon_ms == NOW_MS + 1000
+    assert header.max_timestamp_ms == 5
+    assert header._replace(size_bytes=0, crc=0, attributes=0, base_timestamp_ms=0) == read_header(
+        batch
+    )._replace(size_bytes=0, crc=0, attributes=0, base_timestamp_ms=0)
+    assert decode(dated) == decode(batch)
+    assert marker_left(dated, by._replace(now_ms=NOW_MS + 999)) is dated
+    later = by._replace(now_ms=NOW_MS + 1000)
+    assert marker_left(dated, later) is None
+    assert marker_left(dated, later, is_needed=True) is dated
+    assert marker_left(dated, later._replace(kept_markers=frozenset({(7, 3)}))) is dated
+    assert marker_left(dated, later._replace(kept_markers=frozenset({(7, 2), (6, 3)}))) is None
+
+
+def test_an_empty_control_batch_goes_as_any_marker() -> None:
+    empty = emptied(
+        read_header(end_marker_batch(7, 3, commit=True, coordinator_epoch=1, timestamp_ms=5))
+    )
+    by = rules({})
+    dated = there(marker_left(empty, by))
+    assert read_header(dated).delete_horizon_ms == NOW_MS + 1000
+    assert marker_left(dated, by._replace(now_ms=NOW_MS + 1000)) is None
+
+
+def test_a_damaged_control_batch_is_told() -> None:
+    batch = end_marker_batch(7, 3, commit=True, coordinator_epoch=1, timestamp_ms=5)
+    batch[-1] ^= 1
+    with pytest.raises(BatchError):
+        marker_left(batch, rules({}), is_needed=True)
+
+
+def test_nothing_stays_of_aborted_records() -> None:
+    batch = batch_of((b"a", b"1"))
+    by = rules({}, map_end=0)  # not in the map, and yet
+    header = read_header(batch)
+    assert rewritten(batch, header, by, is_aborted=False) is batch
+    assert rewritten(batch, header, by, is_aborted=True) is None
+    last = by._replace(kept_batches=frozenset({header.last_offset}))
+    assert there(rewritten(batch, header, last, is_aborted=True)) == emptied(header)
 
 
 def test_a_damaged_batch_is_refused() -> None:

@@ -166,7 +166,7 @@ def test_a_delete_horizon_lies_behind_the_retention_of_the_tombstone() -> None:
 def with_horizon(data: bytearray, horizon_ms: int) -> bytearray:
     """The batch as a cleaner leaves it that has found its tombstone."""
     nothing = OffsetMap(1 << 20, 0.9, 1)
-    rules = Rules(nothing, 1, horizon_ms - RETENTION_MS, RETENTION_MS, frozenset())
-    kept = rewritten(data, read_header(data), rules)
+    rules = Rules(nothing, 1, horizon_ms - RETENTION_MS, RETENTION_MS, frozenset(), frozenset())
+    kept = rewritten(data, read_header(data), rules, is_aborted=False)
     assert kept is not None
     return bytearray(kept)
