@@ -77,7 +77,6 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-TRANSACTIONS = (24, 25, 26, 28, 65, 66)
 QUOTAS = (48, 49)
 SHARE_GROUPS = (76, 77, 78, 79)
 TELEMETRY = (71, 72)
@@ -129,7 +128,6 @@ def refused_security() -> None:
 
 PROOFS: dict[str, Callable[[], None]] = {
     "groups with members of both group protocols": refused_mixture,
-    "transactions": lambda: unadvertised(*TRANSACTIONS),
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
     "TLS, SASL, access control": refused_security,

@@ -42,9 +42,15 @@ class Clients:
         }
         return Consumer(BOOTSTRAP, **{**self._options, **defaults, **options})
 
-    async def create(self, name: str = "t", partitions: int = 4) -> None:
-        async with Admin(BOOTSTRAP, **self._options) as admin:
-            await admin.create_topics([NewTopic(name, partitions, 1)])
+    def producer(self, **options: Any) -> Producer:
+        return Producer(BOOTSTRAP, **{**self._options, "on_wait": self.waits.append, **options})
+
+    def admin(self) -> Admin:
+        return Admin(BOOTSTRAP, **self._options)
+
+    async def create(self, name: str = "t", partitions: int = 4, **configs: str) -> None:
+        async with self.admin() as admin:
+            await admin.create_topics([NewTopic(name, partitions, 1, configs)])
 
     async def grow(self, name: str, partitions: int) -> None:
         async with Admin(BOOTSTRAP, **self._options) as admin:
