@@ -30,6 +30,7 @@ from cli import (
     reassign,
     server,
     sim,
+    spark,
     topics,
     whatif,
 )
@@ -76,6 +77,7 @@ app.add_typer(perf.app, name="perf")
 app.command("demo")(demo_command.demo)
 app.command("sim")(sim.sim)
 app.add_typer(drill.app, name="drill")
+app.add_typer(spark.app, name="spark")
 
 
 def _show_version(wanted: bool) -> None:

@@ -14,13 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 import stele.spark
-
-# The value of a record is one CSV line of UCI's "Online Retail" data.
-ORDER_SCHEMA = (
-    "invoice STRING, stock_code STRING, description STRING, quantity INT, "
-    "invoice_date TIMESTAMP, unit_price DECIMAL(18, 4), customer STRING, country STRING"
-)
-_CSV_OPTIONS = {"escape": '"', "mode": "FAILFAST", "timestampFormat": "yyyy-MM-dd HH:mm:ss"}
+from spark.pipelines.order_rules import order_lines
 
 
 class Country(TypedDict):
@@ -34,12 +28,6 @@ class Figures(TypedDict):
     quantity: int
     revenue: str
     top_countries: list[Country]
-
-
-def order_lines(records: DataFrame) -> DataFrame:
-    """The order lines in the ``value`` column of a frame of records."""
-    parsed = fn.from_csv(fn.col("value").cast("string"), ORDER_SCHEMA, _CSV_OPTIONS)
-    return records.select(parsed.alias("order")).select("order.*")
 
 
 def figures(orders: DataFrame, top: int = 5) -> Figures:

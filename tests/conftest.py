@@ -66,6 +66,7 @@ def process_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proces
     directory: Path = tmp_path_factory.mktemp("cluster")
     settings = {
         "auto.create.topics.enable": "false",
+        "transaction.two.phase.commit.enable": "true",
         "log.cleaner.backoff.ms": "200",
         "group.initial.rebalance.delay.ms": "100",
         "replica.selector.class": RACK_AWARE_SELECTOR,

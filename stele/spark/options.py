@@ -159,7 +159,7 @@ _SOURCE = (
     "maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "failOnDataLoss",
     "includeHeaders", "kafka.group.id", "kafka.isolation.level",
 )  # fmt: skip
-_SINK = (*_COMMON, "topic", "exactlyOnce", "includeHeaders", "ledgerTopic", "checkpointLocation")
+_SINK = (*_COMMON, "topic", "exactlyOnce", "ledgerTopic", "txnAppId", "txnVersion")
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +225,11 @@ class SinkOptions:
     """Where rows without a topic of their own go; empty: they must have one."""
     exactly_once: bool
     ledger_topic: str
+    """Where it is recorded which writes are committed."""
+    app_id: str
+    app_version: int
+    """A batch write of the same ``app_id`` and ``app_version`` is done once, however often it is
+    repeated. Without ``app_id`` each write is one of its own."""
     client: Mapping[str, Any]
     """Further settings of the producer."""
 
@@ -232,17 +237,21 @@ class SinkOptions:
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
         """Check the options. Their names are case-insensitive. Raises OptionError."""
         given = _Given(options, _SINK)
-        given.text("checkpointLocation")  # Spark's own; it hands it on
-        given.text("path")
-        given.boolean("includeHeaders", True)  # Spark's sink needs none either: a column is enough
+        for name in ("checkpointLocation", "queryName"):
+            given.text(name)  # Spark's own; it hands them on
+        given.boolean("includeHeaders", True)  # headers are written where there is a column
         parsed = cls(
             bootstrap_servers=_bootstrap_servers(given),
             topic=given.text("topic"),
             exactly_once=given.boolean("exactlyOnce", True),
-            ledger_topic=given.text("ledgerTopic", "__stele_spark_ledger"),
+            ledger_topic=given.text("ledgerTopic", "spark-ledger"),
+            app_id=given.text("txnAppId"),
+            app_version=given.number("txnVersion", 0),
             client=_client(given, ProducerOptions),
         )
         given.finish()
+        if parsed.app_id and not parsed.exactly_once:
+            raise OptionError('option "txnAppId" needs exactlyOnce=true')
         return parsed
 
 

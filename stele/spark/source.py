@@ -60,25 +60,26 @@ class SteleDataSource(DataSource):
         return SteleStreamReader(SourceOptions.parse(self._given, is_stream=True))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from stele.spark.exactly_once_sink import ExactlyOnceWriter
         from stele.spark.plain_sink import PlainWriter
 
-        return PlainWriter(*self._sink(schema, overwrite))
+        options, shape = self._sink(schema, overwrite)
+        return (ExactlyOnceWriter if options.exactly_once else PlainWriter)(options, shape)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from stele.spark.exactly_once_sink import ExactlyOnceStreamWriter
         from stele.spark.plain_sink import PlainStreamWriter
 
         # ``overwrite`` says that the output mode is "complete": each batch is the whole result.
-        return PlainStreamWriter(*self._sink(schema, overwrite=False))
+        options, shape = self._sink(schema, overwrite=False)
+        if options.exactly_once:
+            return ExactlyOnceStreamWriter(options, shape)
+        return PlainStreamWriter(options, shape)
 
     def _sink(self, schema: StructType, overwrite: bool) -> tuple[SinkOptions, RowShape]:
         options = SinkOptions.parse(self._given)
         if overwrite:
             raise OptionError('a topic cannot be overwritten: use mode("append")')
-        if options.exactly_once:
-            raise NotBuiltError(
-                "writes exactly once are not built yet: the option exactlyOnce=false writes with "
-                "idempotent producers, which repeats the rows of a task that Spark repeats"
-            )
         return options, RowShape.of(schema, options.topic)
 
 
@@ -86,7 +87,3 @@ def register(session: SparkSession) -> None:
     """Make ``format("stele")`` available in a session, and let Spark push filters down to it."""
     session.conf.set(_PUSHDOWN, "true")
     session.dataSource.register(SteleDataSource)
-
-
-class NotBuiltError(Exception):
-    """The query needs something that is not implemented."""

@@ -1,0 +1,47 @@
+"""``stele spark …``: the pipelines that run on Spark."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Annotated
+
+import typer
+
+from cli.output import CommandError, did_you_mean, print_table
+
+app = typer.Typer(help="Run pipelines on Spark.", no_args_is_help=True)
+
+_ANY_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+
+@app.command("list")
+def list_command() -> None:
+    """List all pipelines."""
+    _check_pyspark()
+    from spark.pipelines import PIPELINES
+
+    print_table(("NAME", "WHAT"), list(PIPELINES.items()))
+
+
+@app.command("run", context_settings=_ANY_OPTIONS)
+def run(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The pipeline. Its own --help has its options.")],
+) -> None:
+    """Run a pipeline: stele spark run NAME --help shows its options."""
+    _check_pyspark()
+    from spark.pipelines import PIPELINES, main_of
+
+    if name in ("-h", "--help"):
+        print(context.get_help())
+        return
+    if name not in PIPELINES:
+        raise CommandError(f"there is no pipeline {name!r}{did_you_mean(name, list(PIPELINES))}")
+    code = main_of(name)(context.args)
+    if code:
+        raise typer.Exit(code)
+
+
+def _check_pyspark() -> None:
+    if importlib.util.find_spec("pyspark") is None:
+        raise CommandError("PySpark is not installed: pip install 'stele-log[spark]'")

@@ -1,0 +1,23 @@
+"""Pipelines over topics, each a job for ``stele spark run NAME`` and for spark-submit.
+
+Every pipeline is a few streaming queries. Their state is in topics and in their checkpoints, so a
+pipeline that was stopped goes on where it was. docs/spark.md describes them.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import cast
+
+PIPELINES = {
+    "orders": "order lines: checked by three rules, joined, revenue by country and hour",
+    "logs": "log lines of many formats: one schema, error rates, alerts, archive, dead letters",
+}
+
+
+def main_of(name: str) -> Callable[[Sequence[str]], int]:
+    """The main function of a pipeline. It takes the command line. Raises KeyError."""
+    PIPELINES[name]
+    module = importlib.import_module(f"spark.pipelines.{name}")
+    return cast(Callable[[Sequence[str]], int], module.main)

@@ -1,0 +1,302 @@
+"""What all pipelines share: their options, the session, topics as frames, running and progress."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.streaming.query import StreamingQuery
+
+import stele.spark
+from stele import Admin, NewTopic
+from stele.errors import BulkError, ErrorCode
+
+_ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+
+class PipelineError(Exception):
+    """The pipeline cannot run. The text says why and what helps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The options of every pipeline."""
+
+    bootstrap_servers: str
+    prefix: str
+    """Before the names of the topics that the pipeline makes."""
+    checkpoints: Path
+    follow: bool
+    """Go on with what comes, instead of ending when everything that is there is processed."""
+    trigger: str
+    """How often a batch begins when it follows."""
+    max_offsets_per_trigger: int
+    exactly_once: bool
+    partitions: int
+    replication_factor: int
+
+    def topic(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """The options that every pipeline has. ``settings`` makes Settings of them."""
+    made = argparse.ArgumentParser(prog=f"stele spark run {name}", description=description)
+    made.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    made.add_argument("--prefix", default="", help="before the names of the pipeline's topics")
+    made.add_argument("--checkpoints", default=f"checkpoints/{name}", help="a directory")
+    made.add_argument("--follow", action="store_true", help="go on until Ctrl-C")
+    made.add_argument("--trigger", default="2 seconds", help="with --follow")
+    made.add_argument("--max-offsets-per-trigger", type=int, default=200_000)
+    made.add_argument("--at-least-once", action="store_true", help="write without transactions")
+    made.add_argument("--partitions", type=int, default=2, help="of the topics that are made")
+    made.add_argument("--replication-factor", type=int, default=0, help="0: up to 3")
+    return made
+
+
+def settings(options: argparse.Namespace) -> Settings:
+    return Settings(
+        options.bootstrap_server,
+        options.prefix,
+        Path(options.checkpoints),
+        options.follow,
+        options.trigger,
+        options.max_offsets_per_trigger,
+        not options.at_least_once,
+        options.partitions,
+        options.replication_factor,
+    )
+
+
+def session(name: str) -> SparkSession:
+    """The session of a job, with the data source. Raises PipelineError without Java.
+
+    spark-submit has the last word about every setting that it gives.
+    """
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        raise PipelineError("Spark needs Java 17: install it, or set JAVA_HOME")
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    made = (
+        SparkSession.builder.appName(f"stele-{name}")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.streaming.stateStore.providerClass", _ROCKS)
+        .getOrCreate()
+    )
+    made.sparkContext.setLogLevel("ERROR")
+    stele.spark.register(made)
+    return made
+
+
+# --------------------------------------------------------------------------------- topics
+
+
+def ensure_topics(settings: Settings, *names: str, compacted: Sequence[str] = ()) -> None:
+    """Create the topics that are not there."""
+    with Admin(settings.bootstrap_servers) as admin:
+        brokers = len(admin.describe_cluster().brokers)
+        replicas = settings.replication_factor or min(3, brokers)
+        for name in (*names, *compacted):
+            configs = {"min.insync.replicas": "2" if replicas > 2 else "1"}
+            if name in compacted:
+                configs["cleanup.policy"] = "compact"
+            topic = NewTopic(settings.topic(name), settings.partitions, replicas, configs)
+            try:
+                admin.create_topics([topic])
+            except BulkError as error:
+                if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
+                    raise
+
+
+def stream_of(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
+    """The records of topics from their beginning on."""
+    return (
+        session.readStream.format("stele")
+        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", ",".join(settings.topic(each) for each in topics))
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", str(settings.max_offsets_per_trigger))
+        .load()
+    )
+
+
+def batch_of(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
+    """The records that topics have now."""
+    return (
+        session.read.format("stele")
+        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .option("kafka.isolation.level", "read_committed")
+        .option("subscribe", ",".join(settings.topic(each) for each in topics))
+        .load()
+    )
+
+
+def table_of(session: SparkSession, settings: Settings, topic: str, schema: str) -> DataFrame:
+    """A compacted topic as a table: the last value of each key, which is JSON of this schema. Keys
+    whose last value is a tombstone are not in it."""
+    last = (
+        batch_of(session, settings, topic)
+        .groupBy("key")
+        .agg(fn.max_by(fn.struct("value"), "offset").alias("last"))
+        .where("last.value is not null")
+    )
+    value = fn.from_json(fn.col("last.value").cast("string"), schema)
+    return last.select(fn.col("key").cast("string"), value.alias("row")).select("key", "row.*")
+
+
+# -------------------------------------------------------------------------------- queries
+
+
+def to_topics(frame: DataFrame, settings: Settings, name: str) -> StreamingQuery:
+    """Write each batch of rows, which have a topic of their own, as it comes."""
+    writer = _started(frame, settings, name).format("stele")
+    started: StreamingQuery = writer.options(**_sink(settings)).start()
+    return started
+
+
+def changes_to_topics(frame: DataFrame, settings: Settings, name: str) -> StreamingQuery:
+    """Write the rows of an aggregation that a batch has changed. A batch that Spark runs again is
+    recognized by the query's name and its number."""
+
+    def write(changed: DataFrame, batch: int) -> None:
+        options = _sink(settings)
+        if settings.exactly_once:
+            options["txnAppId"] = f"{settings.checkpoints.resolve()}/{name}"
+            options["txnVersion"] = str(batch)
+        changed.write.format("stele").options(**options).mode("append").save()
+
+    writer = _started(frame, settings, name).outputMode("update")
+    started: StreamingQuery = writer.foreachBatch(write).start()
+    return started
+
+
+def _sink(settings: Settings) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "exactlyOnce": str(settings.exactly_once).lower(),
+        "kafka.compression.type": "lz4",
+    }
+
+
+def _started(frame: DataFrame, settings: Settings, name: str) -> Any:
+    writer = frame.writeStream.queryName(f"{settings.prefix}{name}")
+    writer = writer.option("checkpointLocation", str(settings.checkpoints / name))
+    if settings.follow:
+        return writer.trigger(processingTime=settings.trigger)
+    return writer.trigger(availableNow=True)
+
+
+def run(
+    settings: Settings,
+    stages: Sequence[Callable[[], StreamingQuery]],
+    say: Callable[[str], None] = print,
+) -> None:
+    """Run the queries of a pipeline: at the same time if it follows, otherwise one after the other,
+    since each reads what the one before has written. Shows their progress.
+
+    Raises what stops a query.
+    """
+    if not settings.follow:
+        for start in stages:
+            query = start()
+            _watch([query], say)
+        return
+    queries = [start() for start in stages]
+    try:
+        _watch(queries, say)
+    except KeyboardInterrupt:
+        say("stopped: the next run goes on here")
+    finally:
+        for query in queries:
+            query.stop()
+
+
+def _watch(queries: Sequence[StreamingQuery], say: Callable[[str], None]) -> None:
+    """Until the first of them ends, or all of them if they end by themselves."""
+    shown: dict[str, int] = {}
+    while True:
+        active = [query.isActive for query in queries]
+        for query in queries:
+            for progress in query.recentProgress:
+                batch = progress["batchId"]
+                if batch > shown.get(query.name, -1) and progress["numInputRows"]:
+                    shown[query.name] = batch
+                    say(describe(json.loads(progress.json)))
+        failed = [error for query in queries if (error := query.exception()) is not None]
+        if failed:
+            raise failed[0]
+        if not all(active):
+            return
+        time.sleep(0.2)
+
+
+def describe(progress: dict[str, Any]) -> str:
+    """One line about a batch: rows, rows per second, how far behind, how long it took, how many
+    rows came too late."""
+    rows = progress["numInputRows"]
+    rate = progress.get("processedRowsPerSecond") or 0.0
+    took_ms = progress.get("durationMs", {}).get("triggerExecution", 0)
+    lag = sum(_lag(source) for source in progress.get("sources", []))
+    late = sum(
+        operator.get("numRowsDroppedByWatermark", 0)
+        for operator in progress.get("stateOperators", [])
+    )
+    line = (
+        f"{progress['name']:<12} batch {progress['batchId']:>4}  {rows:>9,} rows  "
+        f"{rate:>9,.0f} rows/s  {took_ms / 1000:>6.1f} s  lag {lag:,}"
+    )
+    return f"{line}  late {late:,}" if late else line
+
+
+def _lag(source: dict[str, Any]) -> int:
+    """How many offsets the source's topics have beyond the batch."""
+    end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
+    return sum(max(offset - end.get(name, offset), 0) for name, offset in latest.items())
+
+
+def _offsets(value: Any) -> dict[tuple[str, str], int]:
+    parsed = json.loads(value) if isinstance(value, str) else value
+    topics = (parsed or {}).get("topics", {})
+    return dict(_pairs(topics))
+
+
+def _pairs(topics: dict[str, Any]) -> Iterator[tuple[tuple[str, str], int]]:
+    for topic, entry in topics.items():
+        for partition, offset in entry["offsets"].items():
+            yield (topic, partition), offset
+
+
+def show(title: str, head: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print a table. Numbers are on the right."""
+    texts = [[_text(each) for each in row] for row in rows]
+    widths = [
+        max(len(column), *(len(row[n]) for row in texts), 0) if texts else len(column)
+        for n, column in enumerate(head)
+    ]
+    is_number = [bool(rows) and not isinstance(rows[0][n], str) for n in range(len(head))]
+
+    def line(cells: Sequence[str]) -> str:
+        pairs = zip(cells, widths, is_number, strict=True)
+        return "  ".join(c.rjust(w) if right else c.ljust(w) for c, w, right in pairs).rstrip()
+
+    print(f"\n{title}\n{line(list(head))}\n{'  '.join('-' * width for width in widths)}")
+    for row in texts:
+        print(line(row))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return value if isinstance(value, str) else f"{value:,.2f}"

@@ -1,0 +1,173 @@
+"""Writes exactly once, with a real cluster: tasks and drivers that die at any step.
+
+Spark is not needed to run a task or a driver's step, so most tests have none.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import StringType, StructType
+
+from stele import Producer
+from stele.spark.batch import SteleReader
+from stele.spark.exactly_once_sink import Attempt, ExactlyOnce, Target, TaskResult, WriteError
+from stele.spark.options import SinkOptions, SourceOptions
+from stele.spark.rows import RowError, RowShape
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.processes
+
+VALUES = StructType().add("value", StringType())
+
+
+def rows(*values: str) -> Iterator[pa.RecordBatch]:
+    return iter([pa.record_batch({"value": list(values)})])
+
+
+class Stage:
+    """A topic, and sinks that write into it."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self.bootstrap = bootstrap
+        self.topic = topic
+        self.write = uuid.uuid4().hex
+
+    def sink(self) -> ExactlyOnce:
+        """One as it is made in each process of Spark."""
+        options = SinkOptions.parse({"bootstrap.servers": self.bootstrap, "topic": self.topic})
+        return ExactlyOnce(options, RowShape.of(VALUES, self.topic))
+
+    def task(self, run: str, batch: int, *values: str, attempt: int = 0) -> TaskResult:
+        target = Target(self.write, run, batch)
+        return self.sink().run_task(target, Attempt(0, attempt), rows(*values))
+
+    def commit(self, *results: TaskResult) -> None:
+        self.sink().commit(results, results[0].target)
+
+    def visible(self) -> list[str]:
+        """What readers of committed records see, in order."""
+        options = SourceOptions.parse(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "subscribe": self.topic,
+                "kafka.isolation.level": "read_committed",
+            }
+        )
+        reader = SteleReader(options)
+        return [
+            value.decode()
+            for task in reader.partitions()
+            for batch in reader.read(task)
+            for value in batch.column("value").to_pylist()
+        ]
+
+
+@pytest.fixture
+def stage(bootstrap: str, create_topic: Callable[..., str]) -> Stage:
+    return Stage(bootstrap, create_topic())
+
+
+def test_rows_are_visible_from_the_decision_on(stage: Stage) -> None:
+    one, other = stage.task("r1", 0, "a", "b"), stage.task("r1", 0, "c", attempt=1)
+    assert stage.visible() == []
+    stage.commit(one, other)
+    assert sorted(stage.visible()) == ["a", "b", "c"]
+
+
+def test_a_batch_that_runs_again_after_its_decision_writes_nothing(stage: Stage) -> None:
+    stage.commit(stage.task("r1", 0, "a"))
+    again = stage.task("r2", 0, "a")
+    assert (again.is_decided, again.prepared) == (True, None)
+    stage.commit(again)
+    stage.commit(stage.task("r2", 1, "b"))
+    assert stage.visible() == ["a", "b"]
+
+
+def test_a_driver_that_dies_before_its_decision_is_followed_by_another(stage: Stage) -> None:
+    late = stage.task("r1", 0, "a")
+    stage.commit(stage.task("r2", 0, "a"))
+    with pytest.raises(WriteError, match="another run of this query, r2, has begun since"):
+        stage.task("r1", 1, "b")
+    stage.commit(late)  # its decision does not stand, and that of r2 is finished again
+    assert stage.visible() == ["a"]
+
+
+def test_a_decision_of_an_earlier_run_does_not_stand(stage: Stage) -> None:
+    late, _ = stage.task("r1", 0, "a"), stage.task("r2", 0, "a")
+    with pytest.raises(WriteError, match="batch 0 is not committed"):
+        stage.commit(late)
+    assert stage.visible() == []
+
+
+def test_an_aborted_batch_is_gone_and_runs_again(stage: Stage) -> None:
+    failed = stage.task("r1", 0, "a")
+    stage.sink().abort([failed, None])
+    assert stage.visible() == []
+    stage.commit(stage.task("r2", 0, "a"))
+    assert stage.visible() == ["a"]
+
+
+def test_an_abort_after_the_decision_finishes_it(stage: Stage) -> None:
+    done = stage.task("r1", 0, "a")
+    stage.commit(done)
+    stage.sink().abort([done])
+    assert stage.visible() == ["a"]
+
+
+def test_a_task_that_fails_leaves_nothing_open(stage: Stage) -> None:
+    batch = pa.record_batch({"value": ["a"], "topic": pa.array([None], pa.string())})
+    schema = StructType().add("value", StringType()).add("topic", StringType())
+    options = SinkOptions.parse({"bootstrap.servers": stage.bootstrap})
+    sink = ExactlyOnce(options, RowShape.of(schema, ""))
+    good = pa.record_batch({"value": ["a"], "topic": [stage.topic]})
+    with pytest.raises(RowError, match="a row has no topic"):
+        sink.run_task(Target(stage.write, "r1", 0), Attempt(0, 0), iter([good, batch]))
+    with Producer(stage.bootstrap) as producer:
+        producer.send(stage.topic, b"after")
+    assert stage.visible() == ["after"]  # no open transaction holds it back
+
+
+def test_a_task_without_rows_prepares_nothing(stage: Stage) -> None:
+    empty = stage.task("r1", 0)
+    assert (empty.prepared, empty.is_decided) == (None, False)
+    stage.commit(empty)
+    assert stage.visible() == []
+
+
+def test_a_query_writes_each_batch_once_over_restarts(
+    spark: SparkSession, stage: Stage, create_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    source = create_topic(partitions=2)
+    with Producer(stage.bootstrap) as producer:
+        for number in range(20):
+            producer.send(source, b"%d" % number)
+
+    def run() -> None:
+        stream = spark.readStream.format("stele").option("kafka.bootstrap.servers", stage.bootstrap)
+        stream = stream.options(subscribe=source, startingOffsets="earliest")
+        writer = (
+            stream.option("maxOffsetsPerTrigger", "12")
+            .load()
+            .selectExpr("key", "value")
+            .writeStream.format("stele")
+            .option("kafka.bootstrap.servers", stage.bootstrap)
+            .options(topic=stage.topic, checkpointLocation=str(tmp_path))
+        )
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run()
+    commits = tmp_path / "commits"
+    last = max(
+        (each for each in commits.iterdir() if each.name.isdigit()), key=lambda e: int(e.name)
+    )
+    last.unlink()  # the driver died after the decision, before Spark noted that the batch is done
+    run()
+    assert sorted(map(int, stage.visible())) == list(range(20))
