@@ -5,6 +5,11 @@ Spark is not needed to run a task or a driver's step, so most tests have none.
 
 from __future__ import annotations
 
+import asyncio
+import random
+import subprocess
+import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +19,13 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import StringType, StructType
 
+from chaos.process_cluster import ProcessCluster
 from stele import Producer
 from stele.spark.batch import SteleReader
 from stele.spark.exactly_once_sink import Attempt, ExactlyOnce, Target, TaskResult, WriteError
 from stele.spark.options import SinkOptions, SourceOptions
 from stele.spark.rows import RowError, RowShape
+from tests.support.spark_driver import everything
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -171,3 +178,39 @@ def test_a_query_writes_each_batch_once_over_restarts(
     last.unlink()  # the driver died after the decision, before Spark noted that the batch is done
     run()
     assert sorted(map(int, stage.visible())) == list(range(20))
+
+
+def test_killed_drivers_and_a_killed_broker_cost_and_double_nothing(
+    process_cluster: ProcessCluster, create_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Drivers are killed at random moments, and a broker with one of them."""
+    stage = Stage(process_cluster.bootstrap_servers, create_topic())
+    checkpoint, rng = tmp_path / "checkpoint", random.Random(16)
+    checkpoint.write_text("0")
+    batches, broker = 8, process_cluster.broker_ids[0]
+
+    def driver(seed: int) -> subprocess.Popen[bytes]:
+        arguments = [stage.bootstrap, stage.topic, stage.write, str(checkpoint), str(batches)]
+        command = [sys.executable, "-m", "tests.support.spark_driver", *arguments, str(seed)]
+        return subprocess.Popen(command)
+
+    def kill_a_driver(seed: int) -> None:
+        """Some time after it has done a batch."""
+        begun_at = checkpoint.read_text()
+        running = driver(seed)
+        while checkpoint.read_text() == begun_at and running.poll() is None:
+            time.sleep(0.02)
+        time.sleep(rng.uniform(0, 1))
+        running.kill()
+        running.wait()
+
+    kill_a_driver(1)
+    kill_a_driver(2)
+    process_cluster.kill(broker)
+    try:
+        kill_a_driver(3)
+    finally:
+        asyncio.run(process_cluster.restart(broker))
+    assert driver(4).wait(120) == 0
+    assert checkpoint.read_text() == str(batches)
+    assert sorted(stage.visible()) == sorted(everything(batches))
