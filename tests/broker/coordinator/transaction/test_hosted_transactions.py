@@ -1,0 +1,164 @@
+"""Transactions on a real shard: what the machine and its host make of each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.coordinator.shard import Shard
+from broker.coordinator.step import Now
+from broker.coordinator.transaction.config import TransactionConfig
+from broker.coordinator.transaction.machine import TransactionMachine
+from broker.coordinator.transaction.types import (
+    AddPartitionsRequest,
+    EndRequest,
+    InitRequest,
+    TransactionRef,
+)
+from broker.replication.deadlines import DeadlineWheel
+from stele.errors import ErrorCode
+from tests.support.coordinators import Heard, HeldLog
+from tests.support.timing import LoopClock, run_virtual, until
+from tests.support.transactions import partitions
+
+REF = TransactionRef("t", 7, 0)
+MARKED = REF._replace(producer_epoch=1)
+A0 = partitions("a0")
+
+
+class Hosted:
+    """A machine on a shard, whose log commits when the test says so."""
+
+    def __init__(self, log: HeldLog) -> None:
+        self.log = log
+        self.calls = 0
+        clock = LoopClock()
+        machine = TransactionMachine(TransactionConfig(), lambda: 2, self._on_due)
+        self.shard = Shard(
+            machine,
+            log,
+            clock=clock,
+            deadlines=DeadlineWheel(clock),
+            commit_timeout_ms=5_000,
+            on_broken=lambda: None,
+        )
+        self.shard.begin()
+        for loaded in log.loaded():
+            self.shard.replay(loaded)
+        self.shard.activate()
+
+    def _on_due(self) -> None:
+        self.calls += 1
+
+    def submit(self, event: Callable[[TransactionMachine, Heard, Now], Any]) -> Heard:
+        heard = Heard()
+        self.shard.submit(lambda machine, now: event(machine, heard, now), heard)
+        return heard
+
+    async def ask(self, event: Callable[[TransactionMachine, Heard, Now], Any]) -> Any:
+        heard = self.submit(event)
+        batches = len(self.log.batches)
+        await until(lambda: len(self.log.batches) > batches)
+        self.log.commit()
+        (answer,) = heard.told
+        assert answer.error is ErrorCode.NONE
+        return answer
+
+    async def begin(self, timeout_ms: int = 60_000) -> None:
+        init = InitRequest("t", timeout_ms, fresh_producer_id=7)
+        await self.ask(lambda machine, *rest: machine.init_producer_id(init, *rest))
+        add = AddPartitionsRequest(REF, A0, client_version=2)
+        await self.ask(lambda machine, *rest: machine.add_partitions(add, *rest))
+
+    def end(self) -> Heard:
+        end = EndRequest(REF, commit=True, client_version=2)
+        return self.submit(lambda machine, *rest: machine.end(end, *rest))
+
+    def state(self) -> str:
+        value = self.shard.machine.value_of("t")
+        return "" if value is None else value.state.label
+
+    def mark(self) -> None:
+        self.shard.inform(lambda machine, now: machine.markers_written(*MARKED, A0, now))
+
+
+async def _commit() -> None:
+    log = HeldLog()
+    hosted = Hosted(log)
+    await hosted.begin()
+    ended = hosted.end()
+    await until(lambda: hosted.state() == "PrepareCommit")
+    assert (hosted.calls, ended.told, hosted.shard.machine.due_markers()) == (0, [], [])
+    log.commit()
+    assert hosted.calls == 1
+    assert len(ended.told) == 1
+    ((ref, commit, due, version),) = hosted.shard.machine.due_markers()
+    assert (ref, commit, due, version) == (MARKED, True, A0, 2)
+    hosted.mark()
+    await until(lambda: hosted.state() == "CompleteCommit")
+    assert len(log.batches) == 4
+    hosted.shard.unload()
+
+
+def test_a_commit() -> None:
+    run_virtual(_commit())
+
+
+async def _next_coordinator() -> None:
+    log = HeldLog()
+    hosted = Hosted(log)
+    await hosted.begin()
+    hosted.end()
+    await until(lambda: hosted.state() == "PrepareCommit")
+    hosted.shard.unload()
+
+    successor = Hosted(log)
+    assert successor.calls == 0  # the decision is not known to be committed
+    log.commit()
+    await until(lambda: successor.calls == 1)
+    (due,) = successor.shard.machine.due_markers()
+    assert due.ref == MARKED
+    successor.mark()
+    await until(lambda: successor.state() == "CompleteCommit")
+    successor.shard.unload()
+
+
+def test_the_next_coordinator_goes_on_when_the_decision_is_committed() -> None:
+    run_virtual(_next_coordinator())
+
+
+async def _refused_end() -> None:
+    log = HeldLog()
+    hosted = Hosted(log)
+    await hosted.begin()
+    hosted.end()
+    await until(lambda: hosted.state() == "PrepareCommit")
+    log.commit()
+    log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
+    hosted.mark()
+    other = hosted.submit(lambda machine, *rest: machine.describe("t", *rest))
+    await until(lambda: bool(other.told))
+    assert hosted.state() == "PrepareCommit"
+    log.no_writes = ErrorCode.NONE
+    await until(lambda: hosted.state() == "CompleteCommit")
+    hosted.shard.unload()
+
+
+def test_an_end_that_the_log_refuses_is_recorded_later() -> None:
+    """Nobody tells the coordinator again that the markers are written."""
+    run_virtual(_refused_end())
+
+
+async def _time_is_over() -> None:
+    log = HeldLog()
+    hosted = Hosted(log)
+    await hosted.begin(timeout_ms=2_000)
+    await until(lambda: hosted.state() == "PrepareAbort")
+    log.commit()
+    (due,) = hosted.shard.machine.due_markers()
+    assert (due.ref, due.commit) == (MARKED, False)
+    hosted.shard.unload()
+
+
+def test_a_time_out() -> None:
+    run_virtual(_time_is_over())
