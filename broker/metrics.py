@@ -26,6 +26,10 @@ _TOTALS = (
     ("failed_produce_total", "Partitions refused in Produce (FailedProduceRequestsPerSec)."),
     ("isr_shrinks_total", "ISR members taken out by this leader (IsrShrinksPerSec)."),
     ("isr_expands_total", "ISR members taken in by this leader (IsrExpandsPerSec)."),
+    (
+        "transactions_cut_total",
+        "Transactions that lost records or a marker here by an unclean election.",
+    ),
 )
 _BY_TOPIC = (
     ("messages_in", "stele_topic_messages_in", "Records appended, by topic (MessagesInPerSec)."),
@@ -50,6 +54,7 @@ _NAMES = {
     "failed_produce_total": "stele_failed_produce_requests",
     "isr_shrinks_total": "stele_isr_shrinks",
     "isr_expands_total": "stele_isr_expands",
+    "transactions_cut_total": "stele_transactions_cut",
     "under_replicated": "stele_under_replicated_partitions",
     "under_min_isr": "stele_under_min_isr_partition_count",
     "at_min_isr": "stele_at_min_isr_partition_count",

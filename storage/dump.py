@@ -18,14 +18,16 @@ from stele.wire.batch import (
     decode,
     read_header,
 )
+from stele.wire.control_records import control_type, decode_end_marker
 from stele.world import Buffer
-from storage import offset_index, time_index
+from storage import offset_index, time_index, txn_index
 from storage.producer_state import SnapshotError, decode_snapshot
 from storage.segment_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
     parse_file_name,
 )
 
@@ -57,6 +59,8 @@ def dump_file(
         return dump_offset_index(data, base_offset)
     if suffix == TIME_INDEX_SUFFIX:
         return dump_time_index(data, base_offset)
+    if suffix == TXN_INDEX_SUFFIX:
+        return dump_txn_index(data)
     if suffix == SNAPSHOT_SUFFIX:
         return dump_snapshot(data)
     return dump_text(data)
@@ -79,7 +83,8 @@ def dump_segment(
         valid = check_crc(data, position, header)
         yield _batch_row(position, header, valid)
         if print_records and valid:
-            yield from _record_rows(data, position, decode_record)
+            decoded_by = _decode_control if header.is_control else decode_record
+            yield from _record_rows(data, position, decoded_by)
         position += header.size_bytes
     if position < len(data):
         yield {"position": position, "error": f"{len(data) - position} bytes of a torn batch"}
@@ -126,6 +131,16 @@ def _record_rows(data: Buffer, position: int, decode_record: DecodeRecord | None
         yield row | {"headers": dict(record.headers)}
 
 
+def _decode_control(record: Record) -> Row:
+    """What a control record says, and of the end of a transaction who says it."""
+    try:
+        kind, marker = control_type(record.key), decode_end_marker(record)
+    except BatchError as error:
+        raise ValueError(str(error)) from None
+    row: Row = {"controlType": "UNKNOWN" if kind is None else kind.name}
+    return row if marker is None else row | {"coordinatorEpoch": marker.coordinator_epoch}
+
+
 def dump_offset_index(data: Buffer, base_offset: int) -> Iterator[Row]:
     for offset, position in offset_index.decode_entries(bytes(data), base_offset):
         yield {"offset": offset, "position": position}
@@ -136,6 +151,18 @@ def dump_time_index(data: Buffer, base_offset: int) -> Iterator[Row]:
     for timestamp_ms, offset in time_index.decode_entries(bytes(data), base_offset):
         yield {"timestamp": timestamp_ms, "offset": offset}
     yield from _trailing(data, time_index.ENTRY_SIZE)
+
+
+def dump_txn_index(data: Buffer) -> Iterator[Row]:
+    for version, entry in txn_index.unpack_entries(data):
+        yield {
+            "version": version,
+            "producerId": entry.producer_id,
+            "firstOffset": entry.first_offset,
+            "lastOffset": entry.last_offset,
+            "lastStableOffset": entry.last_stable_offset,
+        }
+    yield from _trailing(data, txn_index.ENTRY_SIZE)
 
 
 def _trailing(data: Buffer, entry_size: int) -> Iterator[Row]:

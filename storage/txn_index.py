@@ -16,7 +16,7 @@ recovery point are right, and recovery makes those above it anew.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from stele.world import Buffer
@@ -46,14 +46,20 @@ def encode_aborted(entries: Iterable[AbortedTransaction]) -> bytes:
     return b"".join([_ENTRY.pack(_VERSION, *entry) for entry in entries])
 
 
+def unpack_entries(data: Buffer) -> Iterator[tuple[int, AbortedTransaction]]:
+    """Version and fields of every whole entry, whatever they are."""
+    for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
+        version, *fields = _ENTRY.unpack_from(data, at)
+        yield version, AbortedTransaction(*fields)
+
+
 def decode_aborted(data: Buffer) -> list[AbortedTransaction]:
     """Raises WrongTxnIndexError for a part of an entry, for another version, and for entries that
     cannot follow one another."""
     if len(data) % ENTRY_SIZE:
         raise WrongTxnIndexError(f"{len(data)} bytes are not whole entries")
     entries: list[AbortedTransaction] = []
-    for version, *fields in _ENTRY.iter_unpack(data):
-        entry = AbortedTransaction(*fields)
+    for version, entry in unpack_entries(data):
         if version != _VERSION:
             raise WrongTxnIndexError(f"version {version}")
         if not _follows(entry, entries):
@@ -120,9 +126,7 @@ class TxnIndex:
             return []
         data = disk.read_file(self.path)
         sound: list[AbortedTransaction] = []
-        for at in range(0, len(data) - ENTRY_SIZE + 1, ENTRY_SIZE):
-            version, *fields = _ENTRY.unpack_from(data, at)
-            entry = AbortedTransaction(*fields)
+        for version, entry in unpack_entries(data):
             if version != _VERSION or not _follows(entry, sound) or entry.last_offset >= below:
                 break
             sound.append(entry)

@@ -1,6 +1,6 @@
 """DescribeProducers (61), version 0: the producers that a replica of this broker knows (KIP-664).
 
-Deviations: there are no transactions, so no producer has one under way.
+Deviations: the time of the last append is that of this replica's clock, as in its snapshots.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class PeerFetcher:
         config: NodeConfig,
         connect: Connect,
         broker_epoch: Callable[[], int],
-        count_bytes: Callable[[int], None],
+        count: Callable[[Verdict], None],
         on_corrupt: ReportCorrupt,
         throttle: FollowerThrottle,
     ) -> None:
@@ -94,7 +94,7 @@ class PeerFetcher:
         self._config = config
         self._connect = connect
         self._broker_epoch = broker_epoch
-        self._count_bytes = count_bytes
+        self._count = count
         self._on_corrupt = on_corrupt
         self._following: dict[PartitionId, Following] = {}
         # What the next request has to say: partitions whose position or epoch the leader does
@@ -335,7 +335,7 @@ class PeerFetcher:
             self._rest(partition, verdict.rest_s)
         elif verdict.moved:
             written.append(following)
-            self._count_bytes(verdict.written_bytes)
+            self._count(verdict)
             self._throttle.fetched(following.replica, verdict.written_bytes)
 
     async def _make_durable(self, written: Sequence[Following]) -> None:
@@ -394,7 +394,7 @@ class Fetchers:
         config: NodeConfig,
         connect: Connect,
         broker_epoch: Callable[[], int],
-        count_bytes: Callable[[int], None],
+        count: Callable[[Verdict], None],
         on_corrupt: ReportCorrupt,
         throttle: FollowerThrottle,
     ) -> None:
@@ -403,7 +403,7 @@ class Fetchers:
         self._config = config
         self._connect = connect
         self._broker_epoch = broker_epoch
-        self._count_bytes = count_bytes
+        self._count = count
         self._on_corrupt = on_corrupt
         self._peers: dict[int, PeerFetcher] = {}
         self._leader_of: dict[PartitionId, int] = {}
@@ -423,7 +423,7 @@ class Fetchers:
                 config=self._config,
                 connect=self._connect,
                 broker_epoch=self._broker_epoch,
-                count_bytes=self._count_bytes,
+                count=self._count,
                 on_corrupt=self._on_corrupt,
                 throttle=self._throttle,
             )

@@ -38,6 +38,7 @@ class Verdict(NamedTuple):
     moved: bool = False  # the log changed: the leader has to be told the new position
     rest_s: float = 0.0  # leave the partition alone for so long
     written_bytes: int = 0
+    cut_transactions: int = 0  # those that an unclean election has cost records or the marker
 
 
 class Following:
@@ -185,9 +186,13 @@ class Following:
                 target,
                 replica.machine.high_watermark,
             )
+        is_unclean = target < replica.machine.high_watermark
+        open_before = dict(log.producers.open_transactions())
         replica.truncate_to(target)
         logger.info("%r: cut from %d to %d: epochs diverge", replica, before, log.end_offset)
-        return Verdict(moved=True)
+        return Verdict(
+            moved=True, cut_transactions=_cut_transactions(replica, open_before, is_unclean)
+        )
 
     def _begin_anew(self, data: wire.PartitionData) -> Verdict:
         """Begin anew: our end is below the leader's log start, so retention took what follows."""
@@ -203,6 +208,34 @@ class Following:
         replica.reset_to(data.log_start_offset)
         self._check_start(data)
         return Verdict(moved=True)
+
+
+def _cut_transactions(replica: Replica, open_before: dict[int, int], is_unclean: bool) -> int:
+    """Tell what an unclean election has done to transactions, and return their number.
+
+    A transaction that has lost its records here does not come back: a marker for it ends nothing.
+    One that has lost its marker is open again. Its coordinator takes it for ended. So it holds the
+    last stable offset back until the producer's next transaction, or until an administrator aborts
+    it.
+    """
+    if not is_unclean:
+        return 0
+    open_now = dict(replica.log.producers.open_transactions())
+    lost = [producer_id for producer_id in open_before if producer_id not in open_now]
+    reopened = [
+        producer_id
+        for producer_id, first_offset in open_now.items()
+        if open_before.get(producer_id) != first_offset
+    ]
+    if lost or reopened:
+        logger.warning(
+            "%r: an unclean election has cost the open transactions of producers %s, and the "
+            "markers of transactions of producers %s, which are open again",
+            replica,
+            lost,
+            reopened,
+        )
+    return len(lost) + len(reopened)
 
 
 def _one_buffer(records: object) -> Buffer:

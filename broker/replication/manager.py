@@ -24,6 +24,7 @@ from broker.replication.descriptions import (
 from broker.replication.fetch import FetchRequests
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetcher import Fetchers, LeaderConnection
+from broker.replication.follower import Verdict
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.hosted import HostedPartition
 from broker.replication.housekeeping import Housekeeping
@@ -172,7 +173,7 @@ class ReplicaManager:
             config=self._config,
             connect=self._connect,
             broker_epoch=self._broker_epoch,
-            count_bytes=self._count_replicated,
+            count=self._count_copied,
             on_corrupt=self._found_corrupt,
         )
 
@@ -460,8 +461,9 @@ class ReplicaManager:
             self._replicas.carry_out(replica, effects)
             replica.stir_followers()
 
-    def _count_replicated(self, size_bytes: int) -> None:
-        self._replicas.counters.replication_bytes_in += size_bytes
+    def _count_copied(self, verdict: Verdict) -> None:
+        self._replicas.counters.replication_bytes_in += verdict.written_bytes
+        self._replicas.counters.transactions_cut_total += verdict.cut_transactions
 
     def _count_throttled(self, size_bytes: int) -> None:
         self._replicas.counters.throttled_bytes_in += size_bytes

@@ -44,6 +44,7 @@ class ReplicaCounters:
     failed_produce_total: int = 0
     isr_shrinks_total: int = 0
     isr_expands_total: int = 0
+    transactions_cut_total: int = 0
     leader_count: int = 0
     partition_count: int = 0
     under_replicated: int = 0

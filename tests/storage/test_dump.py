@@ -2,10 +2,12 @@
 
 import struct
 
-from stele.wire.batch import compute_crc
+from stele.wire.batch import Record, compute_crc, encode, stamp
 from stele.wire.compression import Compression
+from stele.wire.control_records import end_marker_batch
 from storage.dump import dump_file
 from storage.producer_state import ProducerStates
+from storage.txn_index import AbortedTransaction, encode_aborted
 from tests.support.batches import header_of, make_batch
 
 SEGMENT = f"/d/t-0/{100:020d}"
@@ -54,6 +56,50 @@ def test_indexes_show_whole_offsets() -> None:
     ]
     rows = list(dump_file(f"{SEGMENT}.timeindex", struct.pack(">qi", 77, 4) + b"xx"))
     assert rows == [{"timestamp": 77, "offset": 104}, {"error": "2 bytes behind the last entry"}]
+
+
+def test_ends_of_transactions_are_shown() -> None:
+    data = make_batch(1, base_offset=100, producer=(5, 1, 0), is_transactional=True)
+    end = end_marker_batch(5, 2, commit=False, coordinator_epoch=9, timestamp_ms=4)
+    stamp(end, 0, base_offset=101, leader_epoch=3)
+    first, second = dump_file(f"{SEGMENT}.log", data + end)
+    assert (first["isTransactional"], first["isControl"]) == (True, False)
+    assert (second["isTransactional"], second["isControl"]) == (True, True)
+
+    def never(record: Record) -> dict[str, object]:
+        raise AssertionError("control records are no records of the topic")
+
+    rows = list(dump_file(f"{SEGMENT}.log", end, print_records=True, decode_record=never))
+    assert (rows[1]["controlType"], rows[1]["coordinatorEpoch"]) == ("ABORT", 9)
+    other = encode([Record(100, 1, b"\0\0\0\x63", b"x")], is_control=True)
+    rows = list(dump_file(f"{SEGMENT}.log", other, print_records=True))
+    assert rows[1]["controlType"] == "UNKNOWN"
+    assert "coordinatorEpoch" not in rows[1]
+    wrong = encode([Record(100, 1, b"\0", b"x")], is_control=True)
+    rows = list(dump_file(f"{SEGMENT}.log", wrong, print_records=True))
+    assert "key" in rows[1]["error"]
+
+
+def test_aborted_transactions_are_shown() -> None:
+    data = encode_aborted([AbortedTransaction(5, 100, 103, 104)])
+    rows = list(dump_file(f"{SEGMENT}.txnindex", data + b"xx"))
+    assert rows == [
+        {
+            "version": 0,
+            "producerId": 5,
+            "firstOffset": 100,
+            "lastOffset": 103,
+            "lastStableOffset": 104,
+        },
+        {"error": "2 bytes behind the last entry"},
+    ]
+
+
+def test_snapshots_show_open_transactions() -> None:
+    states = ProducerStates()
+    states.update(header_of(make_batch(producer=(5, 1, 0), is_transactional=True)), 100, 1)
+    (row,) = dump_file(f"{SEGMENT}.snapshot", states.encode())
+    assert (row["currentTxnFirstOffset"], row["coordinatorEpoch"]) == (100, -1)
 
 
 def test_snapshots_and_text() -> None:

@@ -11,6 +11,7 @@ from broker.replication.follower import REST_MAX_S, REST_MIN_S, Following, Verdi
 from broker.replication.replica import Replica, ReplicaState
 from stele.errors import ErrorCode
 from stele.wire.batch import stamp
+from stele.wire.control_records import end_marker_batch
 from stele.wire.kafka.messages.fetch import EpochEndOffset, PartitionData
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
@@ -220,3 +221,59 @@ def test_a_replica_without_log_rests() -> None:
         assert each.take(answer(records(0, 1))).rest_s == BACKOFF_S
 
     following(act)
+
+
+# -------------------------------------------------------------------------- transactions
+
+
+def test_what_an_unclean_election_has_cost_transactions_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def act(each: Following) -> None:
+        replica = each.replica
+        log = replica.log
+
+        def append(producer_id: int, *, ends: bool = False) -> None:
+            batch = (
+                end_marker_batch(producer_id, 1, commit=False, coordinator_epoch=0, timestamp_ms=0)
+                if ends
+                else make_batch(producer=(producer_id, 0, 0), is_transactional=True)
+            )
+            stamp(batch, 0, base_offset=log.end_offset, leader_epoch=0)
+            log.append_as_follower(batch)
+
+        append(1)
+        append(2)
+        append(2, ends=True)
+        append(3)
+        replica.machine.copied(replica.position, log.end_offset)  # all of it is committed
+        assert replica.machine.last_stable_offset == 0
+        each.position(1 << 20)
+        verdict = each.take(diverging(0, 2))
+        assert (verdict.moved, verdict.cut_transactions) == (True, 2)
+        assert log.producers.open_transactions() == [(1, 0), (2, 1)]
+        append(3, ends=True)  # it resurrects nothing
+        assert log.producers.open_transactions() == [(1, 0), (2, 1)]
+        assert log.transactions.aborted(0, log.end_offset) == []
+        replica.machine.copied(replica.position, log.end_offset)
+        append(1, ends=True)
+        replica.machine.copied(replica.position, log.end_offset)
+        assert replica.machine.last_stable_offset == 1
+
+    following(act)
+    told = next(each for each in caplog.messages if "has cost" in each)
+    assert "transactions of producers [3]" in told
+    assert "markers of transactions of producers [2]" in told
+
+
+def test_what_was_never_committed_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    def act(each: Following) -> None:
+        batch = make_batch(producer=(1, 0, 0), is_transactional=True)
+        stamp(batch, 0, base_offset=0, leader_epoch=0)
+        each.replica.log.append_as_follower(batch)
+        each.replica.machine.copied(each.replica.position, 0)
+        each.position(1 << 20)
+        assert each.take(diverging(0, 0)).cut_transactions == 0
+
+    following(act)
+    assert not [each for each in caplog.messages if "has cost" in each]

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from broker.replication.types import FetchResult, Marker, TransactionalWrite
+from broker.replication.verification import told_to_producer
 from stele.errors import ErrorCode
 from stele.ids import PartitionId, TopicPartition
 from stele.wire.batch import batches
@@ -47,10 +48,15 @@ class Coordinator:
         else:
             done(self.verdict)
 
-    def answer(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        waiting, self.waiting = self.waiting, []
-        for done in waiting:
-            done(error)
+    async def answer(self, node: Node, error: ErrorCode = ErrorCode.NONE) -> None:
+        """In the broker's process, whose sockets and files it leads to."""
+
+        async def inside() -> None:
+            waiting, self.waiting = self.waiting, []
+            for done in waiting:
+                done(error)
+
+        await node.process.run(inside())
 
 
 def batch(
@@ -129,5 +135,270 @@ def test_a_reader_of_committed_records_waits_for_the_marker() -> None:
         assert not reader.done()
         await leader.mark(marker())
         assert spans(await reader) == [0, 1, 2]
+
+    transactional(scenario)
+
+
+# --------------------------------------------------------------------------- verification
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        (ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NETWORK_EXCEPTION, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_what_the_coordinator_does_not_confirm_is_refused(
+    verdict: ErrorCode, told: ErrorCode
+) -> None:
+    assert told_to_producer(verdict) is told
+
+
+def test_a_refused_batch_is_not_in_the_log_and_may_come_again() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        for transaction in (OLD, NEW):
+            coordinator.verdict = ErrorCode.CONCURRENT_TRANSACTIONS
+            some = batch(0, producer_id=len(coordinator.asked))
+            refused = await leader.produce(some, transaction=transaction)
+            assert (refused.error, refused.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+            assert (
+                refused.message == "the transaction could not be verified: CONCURRENT_TRANSACTIONS"
+            )
+            coordinator.verdict = ErrorCode.NONE
+        assert leader.replica().log.end_offset == 0
+        assert (await leader.produce(batch(0), transaction=OLD)).error is ErrorCode.NONE
+        assert [asked[-1] for asked in coordinator.asked] == [False, True, False]
+
+    transactional(scenario)
+
+
+def test_a_batch_of_no_transactional_id_is_refused() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        refused = await cluster[1].produce(batch(0))
+        assert refused.error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        assert coordinator.asked == []
+
+    transactional(scenario)
+
+
+def test_later_batches_of_the_producer_wait_behind_the_first_and_others_do_not() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        coordinator.verdict = None
+        first, second = (
+            asyncio.ensure_future(leader.produce(batch(n), transaction=NEW)) for n in (0, 1)
+        )
+        await asyncio.sleep(0.1)
+        assert len(coordinator.asked) == 1
+        assert (await leader.produce()).base_offset == 0
+        other = batch(0, producer_id=8)
+        third = asyncio.ensure_future(leader.produce(other, transaction=NEW))
+        await asyncio.sleep(0.1)
+        assert len(coordinator.asked) == 2
+        await coordinator.answer(leader)
+        results = [await each for each in (first, second, third)]
+        assert [(each.error, each.base_offset) for each in results] == [
+            (ErrorCode.NONE, 1),
+            (ErrorCode.NONE, 2),
+            (ErrorCode.NONE, 3),
+        ]
+        assert len(coordinator.asked) == 2
+
+    transactional(scenario)
+
+
+def test_what_waits_behind_a_refused_batch_is_refused_with_it() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        coordinator.verdict = None
+        waiting = [asyncio.ensure_future(leader.produce(batch(n), transaction=OLD)) for n in (0, 1)]
+        await asyncio.sleep(0.1)
+        await coordinator.answer(leader, ErrorCode.NOT_COORDINATOR)
+        assert [(await each).error for each in waiting] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+        # The second cannot become the first, although the log does not know the producer.
+        coordinator.verdict = ErrorCode.NONE
+        early = await leader.produce(batch(1), transaction=OLD)
+        assert early.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert (await leader.produce(batch(1, epoch=6), transaction=OLD)).error is ErrorCode.NONE
+
+    transactional(scenario)
+
+
+def test_a_batch_that_has_timed_out_is_not_appended_by_a_late_verdict() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        coordinator.verdict = None
+        late = await leader.produce(batch(0), transaction=NEW, timeout_ms=100)
+        assert late.error is ErrorCode.REQUEST_TIMED_OUT
+        await coordinator.answer(leader)
+        await asyncio.sleep(0.1)
+        assert leader.replica().log.end_offset == 0
+
+    transactional(scenario)
+
+
+@pytest.mark.parametrize(
+    ("end", "told"),
+    [
+        (marker(epoch=5, version=1), ErrorCode.INVALID_TXN_STATE),
+        (marker(epoch=6, version=1), ErrorCode.INVALID_PRODUCER_EPOCH),  # the producer is fenced
+        (marker(epoch=6), ErrorCode.INVALID_PRODUCER_EPOCH),
+        (marker(epoch=5), ErrorCode.NONE),  # it ended the transaction of epoch 4
+    ],
+)
+def test_a_verdict_counts_for_nothing_once_the_transaction_is_ended(
+    end: Marker, told: ErrorCode
+) -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        before = 4 if end.transaction_version == 2 and end.producer_epoch == 5 else 5
+        await leader.produce(batch(0, epoch=before), transaction=NEW)
+        await leader.mark(marker(epoch=before + (before == 4), version=2 if before == 4 else 1))
+        if before == 4:  # the same marker again, as late as it may come
+            before_end = leader.replica().log.end_offset
+        coordinator.verdict = None
+        waiting = asyncio.ensure_future(
+            leader.produce(batch(1 if before == 5 else 0), transaction=OLD)
+        )
+        await asyncio.sleep(0.1)
+        assert await leader.mark(end) == [ErrorCode.NONE]
+        if before == 4:
+            assert leader.replica().log.end_offset == before_end
+        await coordinator.answer(leader)
+        assert (await waiting).error is told
+
+    transactional(scenario)
+
+
+def test_a_batch_that_is_there_already_is_not_asked_about() -> None:
+    """Also when its transaction has ended since: the answer was lost."""
+
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        await leader.produce(batch(0, 2), transaction=OLD)
+        await leader.mark(marker(epoch=5, version=1))
+        coordinator.verdict = ErrorCode.INVALID_TXN_STATE
+        again = await leader.produce(batch(0, 2), transaction=OLD)
+        assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
+        assert len(coordinator.asked) == 1
+        assert leader.replica().log.end_offset == 3
+
+    transactional(scenario)
+
+
+def test_a_verdict_for_an_earlier_leadership_is_asked_for_anew() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        coordinator.verdict = None
+        waiting = asyncio.ensure_future(leader.produce(batch(0), transaction=NEW))
+        await until(lambda: len(coordinator.asked) == 1)
+        for broker_id in (2, 1):
+            cluster.change(leader=broker_id)
+            node = cluster[broker_id]
+            await until(lambda node=node: node.replica().machine.is_leader)  # type: ignore[misc]
+        await coordinator.answer(leader)
+        await until(lambda: len(coordinator.asked) == 2)
+        await coordinator.answer(leader)
+        assert (await waiting).error is ErrorCode.NONE
+
+    transactional(scenario)
+
+
+# --------------------------------------------------------------------------- epochs
+
+
+def test_sequences_and_epochs_of_transactions() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+
+        async def sent(some: bytearray, transaction: TransactionalWrite | None = NEW) -> ErrorCode:
+            return (await leader.produce(some, transaction=transaction)).error
+
+        # Each transaction has its own epoch, and begins with sequence 0, whatever is known.
+        assert await sent(batch(3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert await sent(batch(0)) is ErrorCode.NONE
+        assert await sent(batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        outside = batch(1, open_=False)
+        assert await sent(outside, None) is ErrorCode.INVALID_TXN_STATE
+        assert await leader.mark(marker(epoch=5)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert await leader.mark(marker(epoch=4, version=1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert await leader.mark(marker(coordinator_epoch=3)) == [ErrorCode.NONE]
+        entry = leader.replica().log.producers.get(7)
+        assert entry is not None
+        assert (entry.epoch, entry.coordinator_epoch, entry.last_sequence) == (6, 3, -1)
+        assert await sent(batch(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+        assert await sent(batch(1, epoch=6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        assert await sent(batch(0, epoch=6)) is ErrorCode.NONE
+        late = marker(epoch=7, coordinator_epoch=2)
+        assert await leader.mark(late) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+        # The marker of the transaction before comes once more. It cannot end this one.
+        assert await leader.mark(marker(coordinator_epoch=3)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+        assert leader.replica().log.producers.is_open(7, 6)
+        assert await leader.mark(marker(epoch=7, coordinator_epoch=3)) == [ErrorCode.NONE]
+        assert await sent(batch(0, epoch=7, open_=False), None) is ErrorCode.NONE
+
+    transactional(scenario)
+
+
+def test_markers_are_answered_in_order_each_for_itself() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        await leader.produce(batch(0), transaction=NEW)
+        elsewhere = P0._replace(partition=9)
+        errors = await leader.mark(
+            marker(partition=elsewhere), marker(), marker(producer_id=8, epoch=0)
+        )
+        assert errors == [
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ErrorCode.NONE,
+            ErrorCode.NONE,  # of a producer without records here
+        ]
+        assert await cluster[2].mark(marker()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert await leader.mark() == []
+
+    transactional(scenario)
+
+
+def test_a_marker_waits_to_be_committed_and_decides_nothing_before() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        await leader.produce(batch(0), transaction=NEW)
+        for other in ("b2", "b3"):
+            cluster.simulation.fabric.cut("b1", other)
+            cluster.simulation.fabric.cut(other, "b1")
+        marking = asyncio.ensure_future(leader.mark(marker()))
+        await asyncio.sleep(0.2)
+        machine = leader.replica().machine
+        assert (machine.log.end_offset, machine.high_watermark) == (2, 1)
+        assert (machine.last_stable_offset, marking.done()) == (0, False)
+        cluster.simulation.fabric.heal()
+        assert await marking == [ErrorCode.NONE]
+        assert machine.last_stable_offset == 2
+
+    transactional(scenario)
+
+
+def test_followers_serve_readers_of_committed_records() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader, follower = cluster[1], cluster[2]
+        await leader.produce(batch(0), transaction=NEW)
+        await leader.produce()
+        await until(lambda: follower.replica().machine.high_watermark == 2)
+        asked = await follower.fetch(0, read_committed=True, any_replica=True)
+        assert (spans(asked), asked.last_stable_offset) == ([], 0)
+        await leader.mark(marker(commit=False))
+        await until(lambda: follower.replica().machine.high_watermark == 3)
+        asked = await follower.fetch(0, read_committed=True, any_replica=True)
+        assert (spans(asked), asked.last_stable_offset) == ([0, 1, 2], 3)
+        assert [each.first_offset for each in asked.aborted] == [0]
 
     transactional(scenario)

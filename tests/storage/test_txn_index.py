@@ -1,0 +1,127 @@
+"""The file of a segment's aborted transactions: Kafka's bytes, and what is not believed."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from storage.errors import CorruptLogError
+from storage.txn_index import (
+    ENTRY_SIZE,
+    AbortedTransaction,
+    TxnIndex,
+    WrongTxnIndexError,
+    decode_aborted,
+    encode_aborted,
+)
+from tests.support.storage import MemoryDisk
+
+PATH = "/d/00000000000000000000.txnindex"
+ONE = AbortedTransaction(7, 3, 9, 10)
+TWO = AbortedTransaction(8, 9, 10, 2)
+THREE = AbortedTransaction(7, 10, 15, 12)
+
+
+def on_disk(*entries: AbortedTransaction, tail: bytes = b"") -> tuple[MemoryDisk, TxnIndex]:
+    disk = MemoryDisk()
+    disk.make_directory("/d")
+    disk.open(PATH, create=True).append([encode_aborted(entries) + tail])
+    index = TxnIndex(PATH)
+    index.is_present = True
+    return disk, index
+
+
+def test_the_bytes_are_kafkas() -> None:
+    data = encode_aborted([ONE])
+    assert data == struct.pack(">hqqqq", 0, 7, 3, 9, 10)
+    assert len(data) == ENTRY_SIZE == 34
+    assert decode_aborted(data) == [ONE]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        encode_aborted([ONE])[:-1],
+        b"\0\1" + encode_aborted([ONE])[2:],
+        bytes(ENTRY_SIZE),  # sectors that were never written
+        encode_aborted([THREE, ONE]),
+        encode_aborted([ONE, ONE]),
+        encode_aborted([AbortedTransaction(7, 9, 9, 10)]),
+        encode_aborted([AbortedTransaction(7, -1, 9, 10)]),
+    ],
+    ids=["cut", "version", "zeroes", "order", "twice", "empty", "negative"],
+)
+def test_what_no_log_writes_is_wrong(data: bytes) -> None:
+    with pytest.raises(WrongTxnIndexError):
+        decode_aborted(data)
+
+
+def test_without_a_file_nothing_was_aborted() -> None:
+    disk, index = MemoryDisk(), TxnIndex(PATH)
+    assert index.entries(disk) == index.entries_now(disk) == ()
+    assert index.read_sound(disk, below=100) == []
+    assert not index.truncate_to(disk, 0)
+    assert not disk.exists(PATH)
+
+
+def test_entries_are_appended_to_what_the_file_has() -> None:
+    disk, index = on_disk(ONE)
+    index.append(disk, TWO)
+    assert index.entries(disk) == [ONE, TWO]
+    index.unload()
+    index.append(disk, THREE)
+    assert disk.read_file(PATH) == encode_aborted([ONE, TWO, THREE])
+    index.unload()
+    assert index.entries(disk) == [ONE, TWO, THREE]
+
+
+def test_the_first_entry_makes_the_file() -> None:
+    disk, index = MemoryDisk(), TxnIndex(PATH)
+    disk.make_directory("/d")
+    index.append(disk, ONE)
+    assert index.is_present
+    assert disk.read_file(PATH) == encode_aborted([ONE])
+
+
+def test_an_append_replaces_what_a_failed_one_has_left() -> None:
+    disk, index = on_disk(ONE)
+    assert index.entries(disk) == [ONE]
+    disk.open(PATH).append([b"half of an ent"])
+    index.append(disk, TWO)
+    assert disk.read_file(PATH) == encode_aborted([ONE, TWO])
+
+
+def test_a_wrong_file_is_corrupt() -> None:
+    disk, index = on_disk(ONE, tail=b"x")
+    with pytest.raises(CorruptLogError):
+        index.entries(disk)
+    with pytest.raises(CorruptLogError):
+        index.entries_now(disk)
+
+
+@pytest.mark.parametrize("tail", [b"", b"torn", bytes(ENTRY_SIZE), encode_aborted([ONE])])
+def test_what_follows_the_recovery_point_is_not_believed(tail: bytes) -> None:
+    disk, index = on_disk(ONE, TWO, THREE, tail=tail)
+    assert index.read_sound(disk, below=16) == [ONE, TWO, THREE]
+    assert index.read_sound(disk, below=15) == [ONE, TWO]
+    assert index.read_sound(disk, below=10) == [ONE]
+    assert index.read_sound(disk, below=9) == []
+
+
+def test_a_truncation_removes_markers_that_are_gone() -> None:
+    disk, index = on_disk(ONE, TWO, THREE)
+    assert not index.truncate_to(disk, 16)
+    assert index.truncate_to(disk, 15)
+    assert disk.read_file(PATH) == encode_aborted([ONE, TWO])
+    assert index.entries(disk) == [ONE, TWO]
+    assert index.truncate_to(disk, 0)
+    assert disk.read_file(PATH) == b""
+
+
+def test_what_is_not_in_memory_is_warmed_first() -> None:
+    disk, index = on_disk(ONE, TWO)
+    disk.cold = True
+    assert index.entries(disk) == 2 * ENTRY_SIZE
+    assert index.entries_now(disk) == [ONE, TWO]
+    assert index.entries(disk) == [ONE, TWO]
