@@ -144,12 +144,15 @@ def _consumer_member(value: MemberMetadata) -> dict[str, Any]:
         "rebalanceTimeoutMs": value.rebalance_timeout_ms,
         "serverAssignor": value.server_assignor,
     }
-    if value.classic_protocols is not None:
+    if value.classic is not None:
         protocols = [
             {"name": each.name, "metadata": _base64(each.metadata)}
-            for each in value.classic_protocols
+            for each in value.classic.protocols
         ]
-        named["classicMemberMetadata"] = {"supportedProtocols": protocols}
+        named["classicMemberMetadata"] = {
+            "sessionTimeoutMs": value.classic.session_timeout_ms,
+            "supportedProtocols": protocols,
+        }
     return named
 
 

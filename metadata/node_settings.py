@@ -222,6 +222,13 @@ class NodeSettings:
         allowed=("uniform", "range"),
         pattern=(".+", "at least one assignor"),
     )
+    group_consumer_migration_policy = string(
+        "bidirectional",
+        "Whether a group that has members changes its group protocol: from classic to consumer "
+        "when the first member of the consumer protocol joins (upgrade), from consumer to classic "
+        "when the last one leaves (downgrade), both, or neither.",
+        allowed=("disabled", "downgrade", "upgrade", "bidirectional"),
+    )
     group_consumer_session_timeout_ms = integer(
         45000,
         "How long a member of a group of the consumer protocol may be silent before it is removed.",

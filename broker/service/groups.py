@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from broker.coordinator.group.consumer.types import (
     ConsumerDescribeAnswer,
@@ -30,6 +30,7 @@ from broker.coordinator.step import Now, Step, Transaction, Waiter
 from broker.service import group_regexes
 from broker.service.context import BrokerContext
 from broker.service.coordinators import Answer
+from metadata.features import GROUP_VERSION, finalized_level
 from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
 from runtime.authorization.authorizer import (
     CLUSTER,
@@ -41,6 +42,8 @@ from runtime.authorization.authorizer import (
 )
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
+
+_CONSUMER_PROTOCOL_LEVEL: Final = 1
 
 Event = Callable[[GroupMachine, Waiter, Now], Step]
 """What a coordinator is asked: a method of its machine, with the request."""
@@ -136,7 +139,9 @@ async def leave(context: BrokerContext, caller: Caller, request: LeaveRequest) -
 async def consumer_heartbeat(
     context: BrokerContext, caller: Caller, request: ConsumerHeartbeatRequest
 ) -> ConsumerHeartbeatAnswer:
-    """Also raises ApiError TOPIC_AUTHORIZATION_FAILED, INVALID_REGULAR_EXPRESSION."""
+    """Also raises ApiError TOPIC_AUTHORIZATION_FAILED, INVALID_REGULAR_EXPRESSION, and
+    UNSUPPORTED_VERSION: the cluster has no consumer protocol."""
+    _check_version(context)
     for name in request.topic_names or ():
         why = refusal(context.authorizer, caller, Operation.DESCRIBE, topic_resource(name))
         if why is not None:
@@ -165,6 +170,16 @@ async def consumer_heartbeat(
             ),
         )
     return answer
+
+
+def _check_version(context: BrokerContext) -> None:
+    """Raises ApiError UNSUPPORTED_VERSION."""
+    if finalized_level(context.image(), GROUP_VERSION) < _CONSUMER_PROTOCOL_LEVEL:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the feature {GROUP_VERSION} is below level {_CONSUMER_PROTOCOL_LEVEL}, which has the "
+            "consumer protocol",
+        )
 
 
 # ------------------------------------------------------------------------------- administration
@@ -200,6 +215,7 @@ async def describe_consumers(
 
     async def one(group_id: str) -> ConsumerDescribeAnswer | ApiError:
         try:
+            _check_version(context)
             answer: ConsumerDescribeAnswer = await ask(
                 context,
                 caller,

@@ -15,14 +15,11 @@ from pathlib import Path
 import pytest
 
 from broker.api import SERVED
-from broker.coordinator.group.types import JoinAnswer
 from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
-from stele.errors import ApiError, ErrorCode
-from tests.support.consumer_protocol import ConsumerBench
-from tests.support.groups import told
+from stele.errors import ApiError
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -111,13 +108,6 @@ def refused_by_spark() -> None:
             writer(None, False)
 
 
-def refused_mixture() -> None:
-    bench = ConsumerBench()
-    bench.take(bench.machine.loaded(bench.now))
-    bench.consumer_join("m")
-    assert told(bench.join(), JoinAnswer).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-
-
 def refused_security() -> None:
     refused_at_start("listeners=SASL_SSL://127.0.0.1:9092")
     refused_at_start(
@@ -127,7 +117,6 @@ def refused_security() -> None:
 
 
 PROOFS: dict[str, Callable[[], None]] = {
-    "groups with members of both group protocols": refused_mixture,
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
     "TLS, SASL, access control": refused_security,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group.consumer.records import (
-    ClassicProtocol,
+    ClassicMember,
     CurrentAssignment,
     GroupValue,
     Kind,
@@ -36,6 +36,7 @@ from broker.coordinator.group.records import (
     group_record,
     offset_record,
 )
+from broker.coordinator.group.types import MemberProtocol
 from broker.coordinator.step import KeyValue
 from cli import main, output
 from cli.consume import _text
@@ -264,7 +265,7 @@ def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
     """With the names of Kafka's schemas."""
     topic_id = bytes(15) + b"\1"
     told = MemberMetadata("i", None, "c", "/h", ("a", "b"), "x.*", 7, "range")
-    classic = told._replace(classic_protocols=(ClassicProtocol("range", b"\0\1"),))
+    classic = told._replace(classic=ClassicMember(9, (MemberProtocol("range", b"\0\1"),)))
     current = CurrentAssignment(
         3, 2, MemberState.UNREVOKED_PARTITIONS, {topic_id: frozenset({1, 0})}, {}
     )
@@ -279,7 +280,10 @@ def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
         "rebalanceTimeoutMs": 7,
         "serverAssignor": "range",
     }
-    protocols = {"supportedProtocols": [{"name": "range", "metadata": "AAE="}]}
+    protocols = {
+        "sessionTimeoutMs": 9,
+        "supportedProtocols": [{"name": "range", "metadata": "AAE="}],
+    }
     of_group, of_member = {"groupId": "g"}, {"groupId": "g", "memberId": "m"}
     expected: list[tuple[KeyValue, str, dict[str, Any], dict[str, Any]]] = [
         (group_value_record("g", GroupValue(4, 5)), "3", of_group, {"epoch": 4, "metadataHash": 5}),

@@ -567,6 +567,10 @@ class Edges:
         self._offset += len(records)
         self.publisher.on_commit([batch], self._offset)
 
+    def finalize(self, feature: str, level: int) -> None:
+        record = pb.FeatureLevelRecord(name=feature, level=level)
+        self.commit(pb.MetadataRecord(feature_level=record))
+
     def register(self, broker_id: int, *, fenced: bool = False, is_old: bool = False) -> None:
         """``is_old``: a broker from before features were told."""
         host = f"b{broker_id}"

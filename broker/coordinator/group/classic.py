@@ -137,6 +137,14 @@ class ClassicGroup:
     def listed(self) -> ListedGroup:
         return ListedGroup(self.group_id, self.protocol_type or "", self.state, GroupType.CLASSIC)
 
+    def interrupt(self, step: Step) -> None:
+        """Have everybody who waits join again: the step's records put another group in the place
+        of this one."""
+        error = ErrorCode.REBALANCE_IN_PROGRESS
+        for member in self.members:
+            self.tell(member.join_waiter, JoinAnswer(error, member.member_id), step)
+            self.tell(member.sync_waiter, SyncAnswer(error), step)
+
     def waiters(self) -> list[Waiter]:
         both = ((each.join_waiter, each.sync_waiter) for each in self.members)
         return [waiter for pair in both for waiter in pair if waiter is not None]
@@ -209,7 +217,11 @@ class ClassicGroup:
             self._complete_join(now, step)
 
     def join_time_is_over(self, now: Now, step: Step) -> None:
-        """The rebalance timeout has passed, or the delay of the first rebalance."""
+        """The rebalance timeout has passed, or the delay of the first rebalance; or the group has
+        come from the consumer protocol, so that it has no leader yet."""
+        if self.state is GroupState.STABLE:
+            self._prepare_rebalance("it uses the classic protocol now", now, step)
+            return
         if self._is_first_rebalance and self._member_came and self._more_time_ms > 0:
             delay_ms = min(self._config.group_initial_rebalance_delay_ms, self._more_time_ms)
             self._member_came = False
@@ -240,7 +252,7 @@ class ClassicGroup:
         self._join_timer.cancel()
         self._is_first_rebalance = False
         self.generation += 1
-        self.protocol = elect_protocol(list(self.members))
+        self.protocol = elect_protocol([each.protocols for each in self.members])
         self.subscribed_topics = self._find_subscribed_topics()
         self.state = GroupState.COMPLETING_REBALANCE
         self._unsynced = {each.member_id for each in self.members}
@@ -525,7 +537,10 @@ class ClassicGroup:
         self.state_time_ms = value.state_time_ms
         self.subscribed_topics = self._find_subscribed_topics()
         self.recorded_end = end_offset
-        self._join_timer.cancel()
+        if members and value.leader is None:
+            self._join_timer.set(now.monotonic_ms)
+        else:
+            self._join_timer.cancel()
         self._unsynced = (self._unsynced & kept) - {value.leader or ""}
         if not self._unsynced:
             self._sync_timer.cancel()

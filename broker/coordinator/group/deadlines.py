@@ -13,7 +13,7 @@ class TimerKind(enum.Enum):
     SESSION = "session"  # the next heartbeat of a member
     JOIN = "join"  # the time in which members join the next generation
     SYNC = "sync"  # the time in which members fetch their assignments
-    REVOCATION = "revocation"  # the time in which a member revokes partitions
+    REBALANCE = "rebalance"  # the time in which a member revokes partitions, or joins and syncs
     EXPIRY = "expiry"  # the next check for expired offsets
     DELETED_TOPICS = "deleted topics"  # offsets of deleted topics have to be removed
 

@@ -91,7 +91,8 @@ class Joining:
         if group.state is GroupState.EMPTY:
             return bool(request.protocol_type) and len(request.protocols) > 0
         return request.protocol_type == group.protocol_type and any(
-            supported_by_all(group.members, each.name) for each in request.protocols
+            supported_by_all((each.protocols for each in group.members), own.name)
+            for own in request.protocols
         )
 
     # ------------------------------------------------------------------------- new members
@@ -171,7 +172,8 @@ class Joining:
         member.assignment = former.assignment
         members = [member if each is former else each for each in group.members]
         leader = member.member_id if group.leader == former.member_id else group.leader
-        if group.state is GroupState.STABLE and elect_protocol(members) == group.protocol:
+        elected = elect_protocol([each.protocols for each in members])
+        if group.state is GroupState.STABLE and elected == group.protocol:
             record = group.record(members, leader, group.generation, self.now)
             self.step.records.append(record)
             self.step.replies.append(Reply(self.waiter, self._taken_over(members, member, leader)))

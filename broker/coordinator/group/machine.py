@@ -18,8 +18,11 @@ from broker.coordinator.group.cleaning import (
 )
 from broker.coordinator.group.committing import CommitLimits, commit, delete, fetch
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.consumer import classic_members
+from broker.coordinator.group.consumer.classic_members import ClassicJoin
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check, remove, resolve
+from broker.coordinator.group.consumer.migration import upgraded
 from broker.coordinator.group.consumer.records import ConsumerKey, Kind, ResolvedRegex
 from broker.coordinator.group.consumer.types import (
     JOIN_EPOCH,
@@ -234,7 +237,7 @@ class GroupMachine:
     def _pass(self, timer: Timer, now: Now, step: Step) -> None:
         """Handle a deadline. It is moved or cancelled, either here or by the step's records."""
         match timer.kind:
-            case TimerKind.SESSION | TimerKind.REVOCATION | TimerKind.JOIN | TimerKind.SYNC:
+            case TimerKind.SESSION | TimerKind.REBALANCE | TimerKind.JOIN | TimerKind.SYNC:
                 self._pass_in_group(self._groups[timer.group_id], timer, now, step)
             case TimerKind.EXPIRY:
                 self._expire(now, step)
@@ -247,7 +250,7 @@ class GroupMachine:
                 "group %s: the %s time-out of %s has passed",
                 group.group_id, timer.kind.value, timer.member_id,
             )  # fmt: skip
-            remove(group, timer.member_id, step)
+            remove(group, timer.member_id, now, step)
         elif timer.kind is TimerKind.SESSION:
             group.session_is_over(timer.member_id, now, step)
         elif timer.kind is TimerKind.JOIN:
@@ -285,7 +288,7 @@ class GroupMachine:
                 waiter, JoinAnswer(ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
             )
         if isinstance(group, ConsumerGroup):
-            return self._join_other_protocol(group, request, waiter)
+            return self._join_consumers(group, request, waiter, now)
         step = Step()
         group = group or self._make_group(request.group_id)
         pending = len(group.pending)
@@ -312,16 +315,21 @@ class GroupMachine:
         if not has_records and not group.is_used:
             del self._groups[group_id]
 
-    def _join_other_protocol(
-        self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter
+    def _join_consumers(
+        self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter, now: Now
     ) -> Step:
-        """A member of the classic protocol may have a group that is empty. The group is removed,
-        and the client joins again."""
-        if not group.is_empty:
-            refused = JoinAnswer(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
-            return _say(waiter, refused, group.recorded_end)
-        again = JoinAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, request.member_id)
-        return Step(list(group.tombstones()), [Reply(waiter, again)])
+        """A client of the classic protocol joins a group of the consumer protocol. If that is
+        empty, it is removed, and the client joins again."""
+        if group.is_empty:
+            again = JoinAnswer(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, request.member_id)
+            return Step(list(group.tombstones()), [Reply(waiter, again)])
+        step = Step()
+        try:
+            answer = ClassicJoin(group, request, now, step, self._new_member_id).decide()
+        except ApiError as error:
+            answer = JoinAnswer(error.code, request.member_id)
+        step.replies.append(Reply(waiter, answer, group.recorded_end))
+        return step
 
     def _join_error(self, request: JoinRequest) -> ErrorCode:
         config = self._config
@@ -344,32 +352,41 @@ class GroupMachine:
     def sync(self, request: SyncRequest, waiter: Waiter, now: Now) -> Step:
         if not request.group_id:
             return _say(waiter, SyncAnswer(ErrorCode.INVALID_GROUP_ID))
-        group = self._classic(request.group_id)
+        group = self._groups.get(request.group_id)
         if group is None:
             return self._not_found(waiter, SyncAnswer(ErrorCode.UNKNOWN_MEMBER_ID))
         step = Step()
-        group.sync(request, waiter, now, step)
+        if isinstance(group, ConsumerGroup):
+            classic_members.sync(group, request, waiter, now, step)
+        else:
+            group.sync(request, waiter, now, step)
         return step
 
     def heartbeat(self, request: HeartbeatRequest, waiter: Waiter, now: Now) -> Step:
         if not request.group_id:
             return _say(waiter, ErrorCode.INVALID_GROUP_ID)
-        group = self._classic(request.group_id)
+        group = self._groups.get(request.group_id)
         if group is None:
             return self._not_found(waiter, ErrorCode.UNKNOWN_MEMBER_ID)
         step = Step()
-        group.heartbeat(request, waiter, now, step)
+        if isinstance(group, ConsumerGroup):
+            classic_members.heartbeat(group, request, waiter, now, step)
+        else:
+            group.heartbeat(request, waiter, now, step)
         return step
 
     def leave(self, request: LeaveRequest, waiter: Waiter, now: Now) -> Step:
         if not request.group_id:
             return _say(waiter, LeaveAnswer(ErrorCode.INVALID_GROUP_ID))
-        group = self._classic(request.group_id)
+        group = self._groups.get(request.group_id)
         if group is None:
             errors = (ErrorCode.UNKNOWN_MEMBER_ID,) * len(request.members)
             return self._not_found(waiter, LeaveAnswer(ErrorCode.NONE, errors))
         step = Step()
-        group.leave(request, waiter, now, step)
+        if isinstance(group, ConsumerGroup):
+            classic_members.leave(group, request, waiter, now, step)
+        else:
+            group.leave(request, waiter, now, step)
         return step
 
     def _classic(self, group_id: str) -> ClassicGroup | None:
@@ -386,32 +403,39 @@ class GroupMachine:
         former = self._groups.get(request.group_id)
         try:
             check(request, self._config.group_consumer_assignors)
-            group = self._consumer_group(former, request, step)
+            group = self._consumer_group(former, request, now, step)
             heartbeat = ConsumerHeartbeat(group, request, now, step, self._new_uuid)
             answer = heartbeat.decide()
         except ApiError as error:
             answer = ConsumerHeartbeatAnswer(error.code, error.message)
-            step.records.clear()
+            step = Step()
         after = self._removed_end if former is None else former.recorded_end
         step.replies.append(Reply(waiter, answer, after))
         return step
 
     def _consumer_group(
-        self, former: AnyGroup | None, request: ConsumerHeartbeatRequest, step: Step
+        self, former: AnyGroup | None, request: ConsumerHeartbeatRequest, now: Now, step: Step
     ) -> ConsumerGroup:
-        """The group of a heartbeat. Its first member makes it, also in the place of an empty group
-        of the classic protocol. Raises ApiError GROUP_ID_NOT_FOUND."""
+        """The group of a heartbeat. Its first member makes it, also in the place of a group of the
+        classic protocol. Raises ApiError GROUP_ID_NOT_FOUND."""
         if isinstance(former, ConsumerGroup):
             return former
         if request.member_epoch != JOIN_EPOCH:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such consumer group")
-        if former is not None:
-            if not former.is_empty:
-                raise ApiError(
-                    ErrorCode.GROUP_ID_NOT_FOUND, "the group has members of the classic protocol"
-                )
+        group = self._make_consumer_group(request.group_id)
+        if former is not None and former.is_empty:
             step.records += former.tombstones()
-        return self._make_consumer_group(request.group_id)
+        elif former is not None:
+            records = upgraded(former, self._config, self._metadata.topics)
+            # The group as the records will make it. It decides about the heartbeat, and is dropped.
+            group = ConsumerGroup(request.group_id, self._config, Deadlines(), self._metadata)
+            for record in records:
+                key = decode_key(record.key)
+                if isinstance(key, ConsumerKey):
+                    group.replay(key, record.value, -1, now)
+            step.records += records
+            former.interrupt(step)
+        return group
 
     def resolve_regex(
         self, group_id: str, regex: str, resolved: ResolvedRegex, waiter: Waiter, now: Now

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from broker.coordinator.group.deadlines import Timer
 from broker.coordinator.group.types import DescribedMember, MemberProtocol
 from broker.coordinator.step import Waiter
@@ -75,13 +73,6 @@ class Member:
 
     def restart_session(self, now_ms: float) -> None:
         self.session.set(now_ms + self.session_timeout_ms)
-
-    def supports(self, protocol: str) -> bool:
-        return any(each.name == protocol for each in self.protocols)
-
-    def vote(self, candidates: Collection[str]) -> str:
-        """The first of its protocols that all members support."""
-        return next(each.name for each in self.protocols if each.name in candidates)
 
     def metadata(self, protocol: str | None) -> bytes | None:
         """Its metadata for a protocol. None: it does not support the protocol."""

@@ -27,6 +27,11 @@ class ConsumerProtocolError(SteleError):
     """Bytes of another member that are no subscription or assignment."""
 
 
+def version_of(data: bytes) -> int:
+    """The version of a subscription or assignment. Raises ConsumerProtocolError."""
+    return _Reader(data).int16()
+
+
 @dataclass(frozen=True, slots=True)
 class Subscription:
     """What a member wants and has. ``generation``: in which it got ``owned``; -1 if it is not
@@ -73,9 +78,10 @@ class Assignment:
     partitions: tuple[TopicPartition, ...] = ()
     user_data: bytes | None = field(default=None)
 
-    def encode(self) -> bytes:
+    def encode(self, version: int = VERSION) -> bytes:
+        """All versions have the same fields."""
         return b"".join(
-            (_INT16.pack(VERSION), *_partitions(self.partitions), _bytes(self.user_data))
+            (_INT16.pack(version), *_partitions(self.partitions), _bytes(self.user_data))
         )
 
     @classmethod

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
 from runtime.authorization.authorizer import Operation, group_resource, topic_resource
 from stele.errors import ErrorCode
@@ -39,6 +40,7 @@ SESSION_MS = 10_000
 async def edges_with_groups(**settings: str) -> Edges:
     """This broker coordinates every group."""
     edges = Edges(group_initial_rebalance_delay_ms="0", **settings)
+    edges.finalize(GROUP_VERSION, 1)
     edges.add_topic("orders", [[1]] * 3)
     edges.add_topic(GROUP_TOPIC, [[1]])
     await until(lambda: len(edges.groups.active) == 1)
@@ -113,6 +115,22 @@ async def beat(client: Client, epoch: int, version: int = 1, **fields: Any) -> A
 async def consumer_join(client: Client, version: int = 1, **fields: Any) -> Any:
     wanted = {"subscribed_topic_names": ["orders"], "rebalance_timeout_ms": 1000}
     return await beat(client, 0, version, topic_partitions=[], **{**wanted, **fields})
+
+
+def test_without_the_feature_there_is_no_consumer_protocol() -> None:
+    async def scenario() -> None:
+        edges = await edges_with_groups()
+        edges.finalize(GROUP_VERSION, 0)
+        client = edges.client()
+        joined = await consumer_join(client)
+        assert joined.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert "group.version" in joined.error_message
+        request = consumer_group_describe.ConsumerGroupDescribeRequest([GROUP])
+        described = await client.call(consumer_group_describe.API, 1, request)
+        assert described.groups[0].error_code == ErrorCode.UNSUPPORTED_VERSION
+        await a_member(client)  # the classic protocol is there
+
+    run_virtual(scenario())
 
 
 def test_a_member_of_the_consumer_protocol_is_assigned_partitions_and_described() -> None:

@@ -11,6 +11,7 @@ from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.grpc.groups import GroupsService
 from broker.service import groups
 from broker.service.changes import NAMED_MAX
+from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC
 from runtime.authorization.authorizer import Operation, group_resource, topic_resource
 from runtime.authorization.caller import grpc_caller
@@ -27,6 +28,7 @@ GROUP = "readers"
 async def edges_with_groups() -> Edges:
     """This broker coordinates every group."""
     edges = Edges(group_initial_rebalance_delay_ms="0")
+    edges.finalize(GROUP_VERSION, 1)
     edges.add_topic("orders", [[1]] * 3)
     edges.add_topic(GROUP_TOPIC, [[1]])
     await until(lambda: len(edges.groups.active) == 1)
@@ -291,6 +293,7 @@ def test_another_coordinator_and_a_denial_are_told(
 ) -> None:
     async def main() -> None:
         edges = Edges()
+        edges.finalize(GROUP_VERSION, 1)
         edges.add_topic(GROUP_TOPIC, [[2]])
         answer = await ask(edges, method, request_type(group=GROUP), answer_type)
         assert (answer.error, bool(answer.message)) == (ErrorCode.NOT_COORDINATOR, True)

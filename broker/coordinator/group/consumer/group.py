@@ -11,12 +11,13 @@ Only ``replay`` changes what is here, except for sessions and for what is known 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.rebalancing import preferred_assignor
 from broker.coordinator.group.consumer.records import (
+    ClassicMember,
     ConsumerKey,
     CurrentAssignment,
     GroupValue,
@@ -44,8 +45,10 @@ from broker.coordinator.group.types import (
     GroupState,
     GroupType,
     ListedGroup,
+    MemberProtocol,
     OffsetCommitRequest,
 )
+from broker.coordinator.group.voting import supported_by_all
 from broker.coordinator.step import KeyValue, Now, Step, Waiter
 from metadata.topics import Topics
 from stele.errors import ErrorCode
@@ -54,17 +57,23 @@ from stele.errors import ErrorCode
 class ConsumerMember:
     """A member: what it has told, what it owns, and its time-outs."""
 
-    __slots__ = ("current", "member_id", "metadata", "revocation", "session")
+    __slots__ = ("current", "member_id", "metadata", "rebalance", "session")
 
-    def __init__(self, member_id: str, session: Timer, revocation: Timer) -> None:
+    def __init__(self, member_id: str, session: Timer, rebalance: Timer) -> None:
         self.member_id = member_id
         self.metadata = MemberMetadata()
         # Its epoch never goes back while it stays, except to that of a static member that left.
         self.current = CurrentAssignment()
         # Each heartbeat moves it.
         self.session = session
-        # Set exactly while the member has partitions to revoke.
-        self.revocation = revocation
+        # Set while the member has partitions to revoke. If it uses the classic protocol, it is also
+        # set from the time when it is told to join until it has fetched its assignment.
+        self.rebalance = rebalance
+
+    @property
+    def uses_classic(self) -> bool:
+        """Whether it is a member by JoinGroup, in the classic protocol."""
+        return self.metadata.classic is not None
 
 
 class ConsumerGroup:
@@ -148,6 +157,15 @@ class ConsumerGroup:
         """The member that owns a partition."""
         return self._owners.get(topic_id, {}).get(number)
 
+    def waits(self, member: ConsumerMember) -> bool:
+        """Whether others own partitions that a member should get."""
+        target = self.targets.get(member.member_id, NO_PARTITIONS)
+        return any(
+            self.owner(topic_id, number) not in (None, member.member_id)
+            for topic_id, numbers in target.items()
+            for number in numbers
+        )
+
     def subscribed_names(self) -> set[str]:
         """Those of all members."""
         return set(self._topic_users).union(
@@ -167,6 +185,25 @@ class ConsumerGroup:
             topic in names and regex in self._regex_users
             for regex, names in self._regex_names.items()
         )
+
+    def supports(self, protocol_type: str, protocols: Iterable[MemberProtocol]) -> bool:
+        """Whether a member with these protocols can join by the classic protocol. Members of that
+        protocol have one in common, so that they can go on without the others."""
+        ballots = [each.protocols for each in self.classic_members()]
+        return protocol_type == CONSUMER_PROTOCOL and any(
+            supported_by_all(ballots, each.name) for each in protocols
+        )
+
+    def classic_members(self) -> Iterator[ClassicMember]:
+        for member in self.members.values():
+            if member.metadata.classic is not None:
+                yield member.metadata.classic
+
+    def is_last_consumer(self, member_id: str) -> bool:
+        """Whether all other members use the classic protocol, and there are some."""
+        others = [each for each in self.members.values() if each.member_id != member_id]
+        is_consumer = not self.members[member_id].uses_classic
+        return is_consumer and bool(others) and all(each.uses_classic for each in others)
 
     def assignor(self) -> str:
         """The one that most members prefer."""
@@ -201,7 +238,7 @@ class ConsumerGroup:
             metadata.regex,
             member.current.assigned,
             self.targets.get(member.member_id, NO_PARTITIONS),
-            metadata.classic_protocols is not None,
+            member.uses_classic,
         )
 
     def listed(self) -> ListedGroup:
@@ -242,9 +279,10 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if member_epoch != member.current.member_epoch:
-            return ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.NONE
+        if member_epoch == member.current.member_epoch:
+            return ErrorCode.NONE
+        is_classic = member.uses_classic
+        return ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH
 
     # ------------------------------------------------------------------------- life
 
@@ -258,7 +296,7 @@ class ConsumerGroup:
         """Cancel all timers of a group that is removed."""
         for member in self.members.values():
             member.session.cancel()
-            member.revocation.cancel()
+            member.rebalance.cancel()
 
     def tombstones(self) -> Iterator[KeyValue]:
         """The end of a group without members."""
@@ -272,13 +310,27 @@ class ConsumerGroup:
         self._restart(self.members[member_id], now)
 
     def _restart(self, member: ConsumerMember, now: Now) -> None:
-        member.session.set(now.monotonic_ms + self.session_timeout_ms)
+        classic = member.metadata.classic
+        timeout_ms = self.session_timeout_ms if classic is None else classic.session_timeout_ms
+        member.session.set(now.monotonic_ms + timeout_ms)
 
-    def _watch_revocation(self, member: ConsumerMember, now: Now) -> None:
-        if member.current.state is MemberState.UNREVOKED_PARTITIONS:
-            member.revocation.set(now.monotonic_ms + member.metadata.rebalance_timeout_ms)
+    def _watch_rebalance(self, member: ConsumerMember, now: Now) -> None:
+        current = member.current
+        is_awaited = current.state is MemberState.UNREVOKED_PARTITIONS
+        if member.uses_classic:
+            # It joined by this record, so it has to sync now, unless the record is an old one or
+            # that of a group that has just changed its protocol.
+            has_joined = current.previous_epoch != current.member_epoch
+            is_awaited = self.is_loaded and (is_awaited or has_joined)
+        if is_awaited:
+            member.rebalance.set(now.monotonic_ms + member.metadata.rebalance_timeout_ms)
         else:
-            member.revocation.cancel()
+            member.rebalance.cancel()
+
+    def await_join(self, member: ConsumerMember, now: Now) -> None:
+        """A member of the classic protocol was told to join again."""
+        if member.rebalance.at_ms is None:
+            member.rebalance.set(now.monotonic_ms + member.metadata.rebalance_timeout_ms)
 
     # ------------------------------------------------------------------------- records
 
@@ -336,7 +388,7 @@ class ConsumerGroup:
             member = self.members[member_id] = ConsumerMember(
                 member_id,
                 Timer(self._deadlines, TimerKind.SESSION, self.group_id, member_id),
-                Timer(self._deadlines, TimerKind.REVOCATION, self.group_id, member_id),
+                Timer(self._deadlines, TimerKind.REBALANCE, self.group_id, member_id),
             )
             self._count(member.metadata, 1)
         return member
@@ -366,7 +418,7 @@ class ConsumerGroup:
         self._own(member, current)
         self._restart(member, now)
         if current != before:
-            self._watch_revocation(member, now)
+            self._watch_rebalance(member, now)
 
     def _own(self, member: ConsumerMember, current: CurrentAssignment) -> None:
         for partitions in (member.current.assigned, member.current.revoking):
@@ -395,4 +447,4 @@ class ConsumerGroup:
         if instance_id is not None and self._instances.get(instance_id) == member_id:
             del self._instances[instance_id]
         member.session.cancel()
-        member.revocation.cancel()
+        member.rebalance.cancel()

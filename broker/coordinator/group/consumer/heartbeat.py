@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS
 from broker.coordinator.group.consumer.draft import Draft
 from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
-from broker.coordinator.group.consumer.reconciliation import is_subset, reconcile
+from broker.coordinator.group.consumer.migration import downgraded, may_be_downgraded
+from broker.coordinator.group.consumer.progress import (
+    Known,
+    Progress,
+    check_instance,
+    check_room,
+    taking_over,
+)
+from broker.coordinator.group.consumer.reconciliation import is_subset
 from broker.coordinator.group.consumer.records import (
     CurrentAssignment,
     MemberMetadata,
@@ -69,16 +77,6 @@ def _mistakes(request: ConsumerHeartbeatRequest) -> Iterable[str]:
             yield "a member that joins has to tell that it owns no partitions"
 
 
-class _Known(NamedTuple):
-    """Who sends a heartbeat."""
-
-    member_id: str
-    metadata: MemberMetadata
-    current: CurrentAssignment
-    former_id: str | None = None
-    """The static member that it takes over from."""
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumerHeartbeat:
     """One heartbeat, which was checked. Its records are added to the step."""
@@ -93,39 +91,18 @@ class ConsumerHeartbeat:
         """Raises ApiError: the request is refused, and nothing changes."""
         if self.request.member_epoch < JOIN_EPOCH:
             return self._leave()
-        known = self._known()
-        draft = Draft(self.group)
-        if known.former_id is not None:
-            draft.replace_member(known.former_id, known.member_id)
+        known, request = self._known(), self.request
         metadata = self._updated(known.metadata)
-        if metadata.regex and self.request.resolved_regex is not None:
-            draft.set_regex(metadata.regex, self.request.resolved_regex)
-        draft.set_member(known.member_id, metadata)
-        draft.raise_epoch()
-        draft.assign()
-        current = self._reconciled(known, draft)
-        # A heartbeat that has records always has one of its member, which restarts the session.
-        if draft.records or current != known.current:
-            draft.records.append(current_record(self.group.group_id, known.member_id, current))
-            self.step.records += draft.records
+        progress = Progress(self.group, known, metadata, request.owned, request.resolved_regex)
+        if progress.has_changed:
+            self.step.records += progress.draft.records
         else:
             self.group.restart_session(known.member_id, self.now)
             self.group.compared_topics = self.group.metadata.topics
-        return self._answer(known, current, metadata.regex)
-
-    def _reconciled(self, known: _Known, draft: Draft) -> CurrentAssignment:
-        group = self.group
-        own_ids = (None, known.member_id)
-        return reconcile(
-            known.current,
-            draft.target_of(known.member_id),
-            draft.assignment_epoch,
-            self.request.owned,
-            lambda topic_id, number: group.owner(topic_id, number) in own_ids,
-        )
+        return self._answer(known, progress.current, metadata.regex)
 
     def _answer(
-        self, known: _Known, current: CurrentAssignment, regex: str | None
+        self, known: Known, current: CurrentAssignment, regex: str | None
     ) -> ConsumerHeartbeatAnswer:
         request = self.request
         is_full = request.rebalance_timeout_ms >= 0 and request.owned is not None
@@ -151,7 +128,7 @@ class ConsumerHeartbeat:
 
     # ------------------------------------------------------------------------- who it is
 
-    def _known(self) -> _Known:
+    def _known(self) -> Known:
         request, group = self.request, self.group
         is_join = request.member_epoch == JOIN_EPOCH
         member_id = request.member_id or self.new_id()
@@ -161,34 +138,27 @@ class ConsumerHeartbeat:
             if is_join and of_instance is not None and of_instance is not member:
                 return self._taking_over(of_instance, member_id)
             if not is_join:
-                check_instance(of_instance, request)
+                check_instance(of_instance, request.instance_id, member_id)
         if member is None:
             if not is_join:
                 raise ApiError(
                     ErrorCode.UNKNOWN_MEMBER_ID, f"{member_id} is no member of the group"
                 )
-            self._check_room()
-            return _Known(member_id, MemberMetadata(), CurrentAssignment())
+            check_room(group)
+            return Known(member_id, MemberMetadata(), CurrentAssignment())
         if not is_join:
             self._check_epoch(member.current)
-        return _Known(member_id, member.metadata, member.current)
+        return Known(member_id, member.metadata, member.current)
 
-    def _check_room(self) -> None:
-        most = self.group.config.group_consumer_max_size
-        if len(self.group.members) >= most:
-            raise ApiError(
-                ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {most} members, which is the most"
-            )
-
-    def _taking_over(self, former: ConsumerMember, member_id: str) -> _Known:
-        """A new process of a static member. The former one must have left."""
-        if former.current.member_epoch != STATIC_LEAVE_EPOCH:
+    def _taking_over(self, former: ConsumerMember, member_id: str) -> Known:
+        """A new process of a static member. The former one must have left, unless it uses the
+        classic protocol, in which it is replaced."""
+        if former.current.member_epoch != STATIC_LEAVE_EPOCH and not former.uses_classic:
             raise ApiError(
                 ErrorCode.UNRELEASED_INSTANCE_ID,
                 f"the instance id {former.metadata.instance_id} belongs to {former.member_id}",
             )
-        current = former.current._replace(member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
-        return _Known(member_id, former.metadata, current, former.member_id)
+        return taking_over(former, member_id)
 
     def _check_epoch(self, current: CurrentAssignment) -> None:
         """A member may have the epoch before, if the answer with the newest one was lost."""
@@ -229,13 +199,14 @@ class ConsumerHeartbeat:
         request, group = self.request, self.group
         member = group.members.get(request.member_id)
         if request.instance_id is not None:
-            check_instance(group.of_instance(request.instance_id), request)
+            former = group.of_instance(request.instance_id)
+            check_instance(former, request.instance_id, request.member_id)
         if member is None:
             raise ApiError(
                 ErrorCode.UNKNOWN_MEMBER_ID, f"{request.member_id} is no member of the group"
             )
         if request.member_epoch == LEAVE_EPOCH:
-            remove(group, member.member_id, self.step)
+            remove(group, member.member_id, self.now, self.step)
         else:
             # It has revoked all its partitions, and the next process gets those that were assigned.
             away = CurrentAssignment(
@@ -247,23 +218,14 @@ class ConsumerHeartbeat:
         )
 
 
-def check_instance(member: ConsumerMember | None, request: ConsumerHeartbeatRequest) -> None:
-    """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
-    if member is None:
-        raise ApiError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {request.instance_id}"
-        )
-    if member.member_id != request.member_id:
-        raise ApiError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"the instance id {request.instance_id} belongs to {member.member_id}",
-        )
-
-
-def remove(group: ConsumerGroup, member_id: str, step: Step) -> None:
-    """Remove a member. The next heartbeat of another one makes the new assignment."""
+def remove(group: ConsumerGroup, member_id: str, now: Now, step: Step) -> None:
+    """Remove a member. The next heartbeat of another one makes the new assignment. If all others
+    use the classic protocol, the group does so, too."""
     draft = Draft(group)
     draft.remove_member(member_id)
+    if group.is_last_consumer(member_id) and may_be_downgraded(group, len(draft.metadata)):
+        step.records += downgraded(group, draft, now)
+        return
     draft.raise_epoch()
     step.records += draft.records
 

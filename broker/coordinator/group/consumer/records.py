@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
+from broker.coordinator.group.types import MemberProtocol
 from broker.coordinator.layout import (
     VERSION,
     Reader,
@@ -74,9 +75,11 @@ class GroupValue(NamedTuple):
     """Of the subscribed topics. If it changes, there is a new assignment."""
 
 
-class ClassicProtocol(NamedTuple):
-    name: str
-    metadata: bytes
+class ClassicMember(NamedTuple):
+    """What a member that uses the classic protocol has told besides."""
+
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]  # the preferred one first
 
 
 class MemberMetadata(NamedTuple):
@@ -90,7 +93,7 @@ class MemberMetadata(NamedTuple):
     regex: str | None = None
     rebalance_timeout_ms: int = -1
     server_assignor: str | None = None
-    classic_protocols: tuple[ClassicProtocol, ...] | None = None
+    classic: ClassicMember | None = None
     """None: the member uses the consumer protocol."""
 
 
@@ -145,8 +148,8 @@ def group_value_record(group_id: str, value: GroupValue) -> KeyValue:
 
 def member_record(group_id: str, member_id: str, value: MemberMetadata) -> KeyValue:
     fields = {}
-    if value.classic_protocols is not None:
-        fields[_CLASSIC_TAG] = b"".join(_classic(value.classic_protocols))
+    if value.classic is not None:
+        fields[_CLASSIC_TAG] = b"".join(_classic(value.classic))
     data = b"".join(
         (
             _START,
@@ -164,11 +167,12 @@ def member_record(group_id: str, member_id: str, value: MemberMetadata) -> KeyVa
     return KeyValue(_key(Kind.MEMBER, group_id, member_id), data)
 
 
-def _classic(protocols: tuple[ClassicProtocol, ...]) -> Iterator[bytes]:
+def _classic(member: ClassicMember) -> Iterator[bytes]:
     # A nullable structure begins with 1 if it is there, also in a tagged field.
     yield _INT8.pack(1)
-    yield compact_length(len(protocols))
-    for each in protocols:
+    yield _INT32.pack(member.session_timeout_ms)
+    yield compact_length(len(member.protocols))
+    for each in member.protocols:
         yield compact_string(each.name)
         yield compact_bytes(each.metadata)
         yield _NO_TAGS
@@ -254,15 +258,16 @@ def decode_member(data: bytes) -> MemberMetadata:
     classic = reader.tags().get(_CLASSIC_TAG)
     if classic is None:
         return value
-    inner = _reader(_START + classic, "the protocols of a member")
+    inner = _reader(_START + classic, "a member that uses the classic protocol")
     if inner.int8() < 0:
         return value
+    session_timeout_ms = inner.int32()
     protocols = tuple(_read_protocol(inner) for _ in range(inner.array_length()))
-    return value._replace(classic_protocols=protocols)
+    return value._replace(classic=ClassicMember(session_timeout_ms, protocols))
 
 
-def _read_protocol(reader: Reader) -> ClassicProtocol:
-    protocol = ClassicProtocol(reader.string(), reader.binary())
+def _read_protocol(reader: Reader) -> MemberProtocol:
+    protocol = MemberProtocol(reader.string(), reader.binary())
     reader.tags()
     return protocol
 

@@ -551,13 +551,6 @@ def test_a_group_that_becomes_one_of_consumers_has_no_record_of_the_other_protoc
     assert made.listed(types=("consumer",)) == ["g"]
 
 
-def test_members_of_the_classic_protocol_cannot_join_consumers() -> None:
-    made = bench()
-    members(made, "a")
-    assert told(made.join(), JoinAnswer).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert made.heartbeat("a", 1) is ErrorCode.UNKNOWN_MEMBER_ID
-
-
 # ------------------------------------------------------------------------------- failover
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group.consumer.records import (
-    ClassicProtocol,
+    ClassicMember,
     ConsumerKey,
     CurrentAssignment,
     GroupValue,
@@ -31,6 +31,7 @@ from broker.coordinator.group.consumer.records import (
     tombstone,
 )
 from broker.coordinator.group.records import decode_key
+from broker.coordinator.group.types import MemberProtocol
 from broker.coordinator.step import KeyValue
 
 A, B = b"A" * 16, b"B" * 16
@@ -39,7 +40,7 @@ TWO_BYTES = (
     b"\x03" + A + b"\x03\0\0\0\x01\0\0\x01\x02\0" + B + b"\x02\0\0\0\0\0"
 )  # ascending, each with its tags
 MEMBER = MemberMetadata("i", None, "c", "/h", ("t", "u"), "x.*", 60_000, "uniform")
-CLASSIC = MEMBER._replace(classic_protocols=(ClassicProtocol("range", b"\1"),))
+CLASSIC = MEMBER._replace(classic=ClassicMember(10_000, (MemberProtocol("range", b"\1"),)))
 CURRENT = CurrentAssignment(7, 6, MemberState.UNREVOKED_PARTITIONS, TWO, {B: frozenset({3})})
 MEMBER_BYTES = b"\0\0\x02i\0\x02c\x03/h\x03\x02t\x02u\x04x.*\0\0\xea\x60\x08uniform"
 
@@ -71,7 +72,7 @@ CASES: list[tuple[KeyValue, bytes, bytes, ConsumerKey, Callable[[bytes], Any], A
     (
         member_record("g", "m", CLASSIC),
         b"\0\x05\0\x01g\0\x01m",
-        MEMBER_BYTES + b"\x01\0\x0c\x01\x02\x06range\x02\x01\0\0",
+        MEMBER_BYTES + b"\x01\0\x10\x01\0\0\x27\x10\x02\x06range\x02\x01\0\0",
         ConsumerKey(Kind.MEMBER, "g", "m"),
         decode_member,
         CLASSIC,

@@ -1,0 +1,449 @@
+"""Live migration: members of both group protocols in one group, one rule at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.coordinator.group.consumer.types import ConsumerHeartbeatAnswer
+from broker.coordinator.group.types import (
+    GroupState,
+    JoinAnswer,
+    LeavingMember,
+    MemberProtocol,
+    OffsetCommitAnswer,
+    OffsetToCommit,
+    SyncAnswer,
+)
+from stele.consumer.group.consumer_protocol import Assignment, Subscription
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+from tests.support.classic_clients import SESSION_MS, ClassicClient, act_all
+from tests.support.consumer_protocol import Cluster, Consumer, ConsumerBench
+from tests.support.groups import join_request, told
+
+NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
+UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
+AGAIN = ErrorCode.REBALANCE_IN_PROGRESS
+T = Cluster().id_of("t")
+
+
+def bench(**config: Any) -> ConsumerBench:
+    made = ConsumerBench(**{"group_initial_rebalance_delay_ms": 0, **config})
+    made.take(made.machine.loaded(made.now))
+    return made
+
+
+def check_shared(made: ConsumerBench, *found: ClassicClient | Consumer) -> None:
+    owned = [each.owned for each in found]
+    assert sum(map(len, owned)) == len(frozenset().union(*owned))
+    assert frozenset().union(*owned) == made.cluster.pairs_of({"t"})
+    assert all(owned)
+
+
+def of_type(made: ConsumerBench) -> str:
+    return "consumer" if made.listed(types=("consumer",)) else "classic"
+
+
+def settled(made: ConsumerBench, count: int = 2, **options: Any) -> list[ClassicClient]:
+    found = [ClassicClient(made, **options) for _ in range(count)]
+    act_all(*found)
+    check_shared(made, *found)
+    assert of_type(made) == "classic"
+    return found
+
+
+def mixed(made: ConsumerBench, **options: Any) -> tuple[list[ClassicClient], Consumer]:
+    """A settled group with two classic members and one of the consumer protocol."""
+    classic, consumer = settled(made, **options), Consumer(made, "new")
+    act_all(*classic, consumer)
+    check_shared(made, *classic, consumer)
+    assert of_type(made) == "consumer"
+    return classic, consumer
+
+
+# ------------------------------------------------------------------------------- upgrade
+
+
+@pytest.mark.parametrize("is_eager", [True, False])
+def test_the_first_consumer_upgrades_the_group_and_the_last_downgrades_it(is_eager: bool) -> None:
+    made = bench()
+    classic, consumer = mixed(made, is_eager=is_eager)
+    generations = [each.generation for each in classic]
+    state = made.described_consumers()
+    assert state.state is GroupState.STABLE
+    assert generations == [state.epoch] * 2 == [consumer.epoch] * 2
+    assert [each.is_classic for each in state.members] == [True, True, False]
+    consumer.leave()
+    assert of_type(made) == "classic"
+    act_all(*classic)
+    check_shared(made, *classic)
+    assert made.described().state is GroupState.STABLE
+    assert min(each.generation for each in classic) > state.epoch
+    # Nobody lost what it owned but by a rebalance that it was told of.
+    assert [each.errors for each in classic] == [[], []]
+
+
+def test_members_keep_what_the_last_assignment_gave_them() -> None:
+    made = bench()
+    one, other = settled(made, is_eager=False)
+    before = one.owned, other.owned
+    answer = made.consumer_join("new")
+    assert answer.error is ErrorCode.NONE
+    assert answer.assigned == {}, "others own everything"
+    state = made.described_consumers()
+    by_id = {each.member_id: each for each in state.members}
+    for each, owned in zip((one, other), before, strict=True):
+        assert by_id[each.member_id].assigned == {T: frozenset(n for _, n in owned)}
+    assert (one.owned, other.owned) == before
+    assert made.heartbeat(one.member_id, one.generation) is AGAIN
+    assert made.commit_error(one.member_id, one.generation) is ErrorCode.NONE
+
+
+def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
+    made = bench()
+    (one,) = settled(made, 1)
+    other = ClassicClient(made)
+    other.act()
+    other.act()
+    assert other.joining is not None
+    assert made.described().state is GroupState.PREPARING_REBALANCE
+    waiting = other.joining
+    made.consumer_join("new")
+    assert told(waiting, JoinAnswer).error is AGAIN
+    consumer = Consumer(made, "new")
+    act_all(one, other, consumer)
+    check_shared(made, one, other, consumer)
+
+
+def test_a_group_that_never_had_a_generation_is_upgraded_too() -> None:
+    made = ConsumerBench()  # with a first delay
+    made.take(made.machine.loaded(made.now))
+    client = ClassicClient(made)
+    client.act()
+    client.act()
+    consumer = Consumer(made, "new")
+    act_all(consumer, client)
+    check_shared(made, consumer, client)
+
+
+def assigned_by_hand(made: ConsumerBench, data: bytes, protocol_type: str = "consumer") -> None:
+    """Two members of a classic group, both with the same assignment."""
+    joins = [made.joined(protocol_type=protocol_type) for _ in range(2)]
+    made.pass_time(10_000)
+    ids = [each for each, _ in joins]
+    given = dict.fromkeys(ids, data)
+    heard = made.sync(ids[0], 1, given, protocol_type=protocol_type)
+    assert told(heard, SyncAnswer).error is ErrorCode.NONE
+    assert made.described().state is GroupState.STABLE
+
+
+def test_a_partition_that_two_were_assigned_has_one_owner() -> None:
+    made = bench(group_initial_rebalance_delay_ms=3_000)
+    assigned_by_hand(made, Assignment((TopicPartition("t", 0), TopicPartition("u", 0))).encode())
+    made.consumer_join("new")
+    assigned = [each.assigned for each in made.described_consumers().members]
+    assert [T in each and each[T] for each in assigned].count(frozenset({0})) == 1
+
+
+@pytest.mark.parametrize(
+    ("config", "protocol_type", "data", "why"),
+    [
+        ({"group_consumer_migration_policy": "disabled"}, "consumer", b"", "policy"),
+        ({"group_consumer_migration_policy": "downgrade"}, "consumer", b"", "policy"),
+        ({"group_consumer_max_size": 1}, "consumer", b"", "max.size"),
+        ({}, "connect", b"", "no consumers"),
+        ({}, "consumer", b"\0", "end within"),
+        ({}, "consumer", Assignment((), b"mine").encode(), "assignor of their own"),
+        ({}, "consumer", bytes(128 * 1024 + 1), "bytes of metadata"),
+    ],
+)
+def test_groups_that_are_not_upgraded(
+    config: dict[str, Any], protocol_type: str, data: bytes, why: str
+) -> None:
+    made = bench(group_initial_rebalance_delay_ms=3_000, **config)
+    assigned_by_hand(made, data, protocol_type)
+    before = made.described()
+    answer = made.consumer_join("new")
+    assert answer.error is NOT_FOUND
+    assert why in (answer.message or "")
+    assert made.described() == before
+
+
+# ------------------------------------------------------------------------------- classic members
+
+
+def test_a_member_that_has_to_revoke_joins_twice() -> None:
+    made = bench()
+    (one,) = settled(made, 1, is_eager=False)
+    consumer = Consumer(made, "new")
+    consumer.join()
+    owned = one.owned
+    assert len(owned) == 4
+    one.act()
+    assert one.has_to_join
+    one.act()  # it is told what it may keep
+    assert len(one.owned) == 2
+    assert one.owned < owned
+    epoch = one.generation
+    consumer.beat()
+    assert not consumer.wanted, "it has not told that it has revoked them"
+    assert made.heartbeat(one.member_id, one.generation) is AGAIN
+    one.act()
+    assert one.generation == epoch + 1
+    consumer.beat()
+    consumer.reconcile()
+    check_shared(made, one, consumer)
+
+
+def test_a_member_that_waits_for_partitions_is_told_when_they_are_free() -> None:
+    made = bench()
+    consumer = Consumer(made, "old")
+    act_all(consumer)
+    one = ClassicClient(made, is_eager=False)
+    for _ in range(2):
+        one.act()
+    assert one.owned == frozenset()
+    assert made.heartbeat(one.member_id, one.generation) is ErrorCode.NONE
+    for _ in range(2):
+        consumer.beat()
+        consumer.reconcile()
+    assert made.heartbeat(one.member_id, one.generation) is AGAIN
+    act_all(one, consumer)
+    check_shared(made, one, consumer)
+
+
+def test_new_partitions_reach_a_group_by_heartbeats_of_classic_members() -> None:
+    made = bench(group_consumer_migration_policy="upgrade")
+    classic, consumer = mixed(made)
+    consumer.leave()
+    act_all(*classic)
+    assert of_type(made) == "consumer", "it is not downgraded"
+    made.cluster.put("t", 6)
+    act_all(*classic)
+    check_shared(made, *classic)
+
+
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"member_id": "nobody"}, UNKNOWN),
+        ({"member_id": "new"}, UNKNOWN),  # of the consumer protocol
+        ({"generation": 1}, ErrorCode.ILLEGAL_GENERATION),
+        ({"instance": "i"}, UNKNOWN),
+    ],
+)
+def test_requests_of_those_that_are_no_such_members(
+    asked: dict[str, Any], error: ErrorCode
+) -> None:
+    made = bench()
+    (one, _), consumer = mixed(made)
+    who = {"member_id": one.member_id, "generation": one.generation, **asked}
+    member_id, generation = str(who.pop("member_id")), int(who.pop("generation"))
+    assert made.heartbeat(member_id, generation, **who) is error
+    heard = made.sync(member_id, generation, **who)
+    assert told(heard, SyncAnswer).error is error
+    if "generation" not in asked:
+        leaving = LeavingMember(member_id, who.get("instance"))
+        assert made.left(leaving) == (error,)
+    act_all(one, consumer)
+    assert one.errors == []
+
+
+@pytest.mark.parametrize("options", [{"protocol_type": "connect"}, {"protocol": "another"}])
+def test_a_sync_with_another_protocol(options: dict[str, Any]) -> None:
+    made = bench()
+    (one, _), _ = mixed(made)
+    heard = made.sync(one.member_id, one.generation, **options)
+    assert told(heard, SyncAnswer).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"protocol_type": "connect"},
+        {"protocols": ()},
+        {"protocols": (MemberProtocol("range", b"\0"),)},
+        {"protocols": (MemberProtocol("theirs", Subscription(("t",)).encode()),)},
+    ],
+)
+def test_joins_that_do_not_fit(options: dict[str, Any]) -> None:
+    made = bench()
+    classic, _ = mixed(made)
+    before = made.described_consumers()
+    heard = made.join(member_id=classic[0].member_id, **options)
+    assert told(heard, JoinAnswer).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert made.described_consumers() == before
+
+
+def test_a_full_group() -> None:
+    made = bench(group_consumer_max_size=3)
+    mixed(made)
+    assert told(made.join(), JoinAnswer).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert told(made.join(member_id="x"), JoinAnswer).error is ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_members_commit_in_their_generation() -> None:
+    made = bench()
+    (one, _), _ = mixed(made)
+    for generation, error in (
+        (one.generation, ErrorCode.NONE),
+        (one.generation - 1, ErrorCode.ILLEGAL_GENERATION),
+    ):
+        heard = made.ask_commit(
+            OffsetToCommit("t", 0, 5), member_id=one.member_id, generation=generation
+        )
+        assert told(heard, OffsetCommitAnswer).errors == (error,)
+
+
+def test_members_leave() -> None:
+    made = bench()
+    (one, other), consumer = mixed(made)
+    errors = made.left(one.member_id, one.member_id, "nobody")
+    assert errors == (ErrorCode.NONE, UNKNOWN, UNKNOWN)
+    act_all(other, consumer)
+    check_shared(made, other, consumer)
+    other.leave()
+    act_all(consumer)
+    check_shared(made, consumer)
+    assert of_type(made) == "consumer"
+
+
+# ------------------------------------------------------------------------------- time-outs
+
+
+def test_a_silent_member_is_removed_after_its_own_session() -> None:
+    made = bench()
+    (one, other), consumer = mixed(made)
+    for _ in range(4):
+        made.pass_time(SESSION_MS / 3)
+        other.act()
+        consumer.beat()
+    assert one.member_id not in {each.member_id for each in made.described_consumers().members}
+
+
+def test_a_member_that_does_not_join_in_time_is_removed() -> None:
+    """It sends heartbeats, but does not do what they are answered with."""
+    made = bench()
+    (one, other), consumer = mixed(made)
+    made.cluster.put("t", 6)
+    for _ in range(40):
+        made.pass_time(1_000)
+        made.heartbeat(one.member_id, one.generation)
+        other.act()
+        consumer.beat()
+        consumer.reconcile()
+    assert one.member_id not in {each.member_id for each in made.described_consumers().members}
+
+
+def test_a_member_that_does_not_sync_in_time_is_removed() -> None:
+    made = bench()
+    consumer = Consumer(made, "old")
+    act_all(consumer)
+    asked = told(made.join(), JoinAnswer)
+    joined = told(made.join(member_id=asked.member_id), JoinAnswer)
+    assert joined.error is ErrorCode.NONE
+    for _ in range(70):
+        made.pass_time(1_000)
+        consumer.beat()
+        made.ask_heartbeat(joined.member_id, joined.generation)
+    assert [each.member_id for each in made.described_consumers().members] == ["old"]
+
+
+def test_the_next_coordinator_expects_nothing_of_members_that_are_settled() -> None:
+    made = bench()
+    classic, consumer = mixed(made)
+    made.reload()
+    act_all(*classic, consumer, rounds=60)
+    check_shared(made, *classic, consumer)
+    assert [each.errors for each in classic] == [[], []]
+
+
+# ------------------------------------------------------------------------------- static members
+
+
+def test_a_static_member_changes_its_protocol_and_comes_back() -> None:
+    made = bench()
+    one = ClassicClient(made, "i")
+    other = ClassicClient(made, "j")
+    act_all(one, other)
+    consumer = Consumer(made, "new", "i")  # its process was stopped without leaving
+    act_all(consumer, other)
+    check_shared(made, consumer, other)
+    again = ClassicClient(made, "i")
+    act_all(again, other)
+    assert of_type(made) == "classic", "it was the last one of the consumer protocol"
+    check_shared(made, again, other)
+    assert isinstance(consumer.beat(), ConsumerHeartbeatAnswer)
+    assert consumer.owned == frozenset()
+
+
+def test_a_static_member_is_fenced_by_its_next_process() -> None:
+    made = bench()
+    consumer = Consumer(made, "old")
+    one = ClassicClient(made, "i")
+    act_all(consumer, one)
+    again = ClassicClient(made, "i")
+    again.act()
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+    assert made.heartbeat(one.member_id, one.generation, instance="i") is fenced
+    heard = made.join(member_id=one.member_id, instance="i")
+    assert told(heard, JoinAnswer).error is fenced
+    assert told(made.join(member_id="x", instance="j"), JoinAnswer).error is UNKNOWN
+    act_all(consumer, again)
+    check_shared(made, consumer, again)
+    assert made.left(LeavingMember("", "i")) == (ErrorCode.NONE,)
+    act_all(consumer)
+    check_shared(made, consumer)
+
+
+# ------------------------------------------------------------------------------- downgrade
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"group_consumer_migration_policy": "upgrade"},
+        {"group_max_size": 1},
+    ],
+)
+def test_groups_that_are_not_downgraded(config: dict[str, Any]) -> None:
+    made = bench()
+    classic, consumer = mixed(made)
+    made.config = type(made.config)(group_initial_rebalance_delay_ms=0, **config)
+    made.reload()
+    consumer.leave()
+    assert of_type(made) == "consumer"
+    act_all(*classic)
+    check_shared(made, *classic)
+
+
+def test_a_consumer_that_falls_silent_is_the_last_one_too() -> None:
+    made = bench()
+    classic, _ = mixed(made)
+    act_all(*classic, rounds=50)
+    assert of_type(made) == "classic"
+    check_shared(made, *classic)
+
+
+def test_what_is_refused_changes_nothing() -> None:
+    made = bench()
+    classic = settled(made)
+    refused = ErrorCode.NOT_ENOUGH_REPLICAS
+    made.refusal = refused
+    assert made.ask_join("new").told == [refused]
+    made.refusal = ErrorCode.NONE
+    assert of_type(made) == "classic"
+    act_all(*classic)
+    check_shared(made, *classic)
+    assert made.heartbeat(classic[0].member_id, classic[0].generation) is ErrorCode.NONE
+
+
+def test_a_request_to_join_again_needs_no_known_id() -> None:
+    made = bench()
+    consumer = Consumer(made, "old")
+    act_all(consumer)
+    request = join_request(known_id=False)
+    heard = made.ask(lambda machine, waiter, now: machine.join(request, waiter, now))
+    assert told(heard, JoinAnswer).error is ErrorCode.NONE
