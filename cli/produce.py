@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
@@ -14,7 +14,7 @@ import typer
 from cli.connection import check_topics, connect, milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, tell_wait
 from cli.output import CommandError, note, print_json
-from stele.errors import SteleError
+from stele.errors import SteleError, TransactionOutcomeUnknownError
 
 if TYPE_CHECKING:
     from stele.config import Acks, CompressionName
@@ -51,20 +51,29 @@ def produce(
     acks: Annotated[
         str, typer.Option("--acks", help="Who acknowledges: all in sync, 1 (the leader), 0 (none).")
     ] = "all",
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", help="Write all lines in one transaction, or none."),
+    ] = None,
+    transaction_timeout: Annotated[
+        float,
+        typer.Option("--transaction-timeout", min=0.1, help="Seconds for the whole transaction."),
+    ] = 60.0,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Write every line as a record; ends when all are acknowledged.
 
-    An interrupted run says how many lines were acknowledged; the lines after them complete it.
+    An interrupted run says how many lines were acknowledged; the lines after them complete it. With
+    --transactional-id it has written nothing.
     """
     from stele.sync import Producer
 
     parse = _parser(key_field, key_separator)
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, [topic], f" Create it with: stele topic create {topic}")
-    tally = Tally(told_of=acks != "0")
+    tally = Tally(acks != "0", transactional_id is not None)
     try:
         with (
             _lines(file) as lines,
@@ -74,9 +83,12 @@ def produce(
                 compression=cast("CompressionName", compression),
                 max_block_ms=milliseconds(timeout),
                 delivery_timeout_ms=milliseconds(timeout),
+                transactional_id=transactional_id,
+                transaction_timeout_ms=milliseconds(transaction_timeout),
                 on_wait=tell_wait,
             ) as producer,
             _progress(tally),
+            nullcontext() if transactional_id is None else producer.transaction(),
         ):
             for number, line in enumerate(lines):
                 if number < skip_lines:
@@ -90,7 +102,9 @@ def produce(
         note(f"stele: interrupted: {tally.unfinished()}")
         raise
     except (CommandError, SteleError) as error:
-        if not tally.records:
+        if not tally.records and transactional_id is None:
+            raise
+        if isinstance(error, TransactionOutcomeUnknownError):
             raise
         raise CommandError(f"{error}; {tally.unfinished()}") from error
     if as_json:
@@ -105,6 +119,7 @@ class Tally:
 
     told_of: bool
     """Whether brokers acknowledge: not with acks=0."""
+    is_transactional: bool = False
     taken: int = 0
     records: int = 0
     bytes: int = 0
@@ -115,6 +130,8 @@ class Tally:
 
     def unfinished(self) -> str:
         """A line that says how far the work has got when it ends."""
+        if self.is_transactional:
+            return "the transaction was not committed: no record counts"
         open_ = self.taken - self.records
         return f"{self.records} records, {self.bytes} bytes {self.done}" + (
             f"; of {open_} more it is not known" if open_ else ""

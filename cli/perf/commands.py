@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +39,8 @@ Timeout = Annotated[
     float, typer.Option("--timeout", min=0.1, help="Seconds without a record to give up after.")
 ]
 INTERVAL_MS = 5000
+TRANSACTION_MS = 3000
+"""How long transactions are, as in Kafka's tool."""
 EXIT_INCOMPLETE = 1
 
 
@@ -64,6 +67,18 @@ def produce(
     warmup_records: Annotated[
         int, typer.Option("--warmup-records", min=0, help="Left out of a second summary.")
     ] = 0,
+    transactional_id: Annotated[
+        str | None,
+        typer.Option("--transactional-id", help="Send in transactions with this id."),
+    ] = None,
+    transaction_duration_ms: Annotated[
+        int | None,
+        typer.Option(
+            "--transaction-duration-ms",
+            min=1,
+            help="Commit when a transaction is so old (default 3000); without an id a random one.",
+        ),
+    ] = None,
     properties: Annotated[
         list[str] | None,
         typer.Option(
@@ -96,8 +111,15 @@ def produce(
         raise CommandError("--warmup-records must be less than --num-records")
     per_s = _per_s(throughput)
     values = payload(record_size, payload_file, payload_delimiter, monotonic=payload_monotonic)
-    load = ProduceLoad(topic, num_records, values, per_s, warmup_records)
     servers, options = _client(ProducerConfig, config, properties, bootstrap, "producer")
+    if transactional_id is not None:
+        options["transactional_id"] = transactional_id
+    elif transaction_duration_ms is not None and "transactional_id" not in options:
+        options["transactional_id"] = f"stele-perf-{uuid.uuid4()}"
+    transaction_s = None
+    if "transactional_id" in options:
+        transaction_s = (transaction_duration_ms or TRANSACTION_MS) / 1000
+    load = ProduceLoad(topic, num_records, values, per_s, warmup_records, transaction_s)
     timeout_ms = milliseconds(timeout)
     options = {"max_block_ms": timeout_ms, "delivery_timeout_ms": timeout_ms, **options}
     return uvloop.run(_produce(servers, options, load, interval_ms / 1000, timeout, as_json))

@@ -26,6 +26,10 @@ class Producing(Protocol):
 
     async def flush(self) -> None: ...
 
+    async def begin_transaction(self) -> None: ...
+
+    async def commit_transaction(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class ProduceLoad:
@@ -37,6 +41,8 @@ class ProduceLoad:
     per_s: float | None = None  # None: as fast as the producer takes them
     warmup_records: int = 0
     """So many are left out of the second summary."""
+    transaction_s: float | None = None
+    """How long a transaction is; None: there are none."""
 
 
 class ProduceRun:
@@ -56,6 +62,7 @@ class ProduceRun:
         self.steady: SendStats | None = None
         self.failed = 0
         self.failure: BaseException | None = None  # the first one
+        self._transaction_began_s: float | None = None  # None: none is open
 
     async def run(self) -> None:
         """Returns when all records are acknowledged or have failed. Raises SteleError if one
@@ -68,6 +75,8 @@ class ProduceRun:
             await send_unpaced(self._send, load.records, self._clock)
         else:
             await send_paced(self._send, load.records, load.per_s, self._clock)
+        if self._transaction_began_s is not None:
+            await self._producer.commit_transaction()
         await self._flush()
 
     async def _flush(self) -> None:
@@ -84,8 +93,21 @@ class ProduceRun:
         if number and number == self._load.warmup_records:
             self.steady = SendStats(self._clock.monotonic(), is_steady=True)
         value = self._load.payload(number)
+        await self._change_transaction()
         delivery = await self._producer.send(self._load.topic, value)
         delivery.add_done_callback(partial(self._done, intended_s, len(value), self.steady))
+
+    async def _change_transaction(self) -> None:
+        """Commit the transaction if it is old enough, and begin one if none is open."""
+        if self._load.transaction_s is None:
+            return
+        began_s = self._transaction_began_s
+        if began_s is not None:
+            if self._clock.monotonic() - began_s < self._load.transaction_s:
+                return
+            await self._producer.commit_transaction()
+        await self._producer.begin_transaction()
+        self._transaction_began_s = self._clock.monotonic()
 
     def _done(
         self, intended_s: float, size: int, steady: SendStats | None, delivery: asyncio.Future[Any]

@@ -53,12 +53,15 @@ def client_options(config: type[ClientConfig], properties: Mapping[str, str]) ->
             raise CommandError(
                 f"our clients have no property {name!r}.{did_you_mean(name, fields)}"
             )
-        options[fields[name].name] = _value(name, text, fields[name].default)
+        options[fields[name].name] = _value(name, text, fields[name])
     return options
 
 
-def _value(name: str, text: str, default: object) -> object:
-    """``text`` as the type that ``default`` has. None stands for a choice of yes or no."""
+def _value(name: str, text: str, field: dataclasses.Field[Any]) -> object:
+    """``text`` as the type that the field has."""
+    default = field.default
+    if field.type == "str | None":
+        return text
     if isinstance(default, bool) or default is None:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"

@@ -113,6 +113,30 @@ def test_a_topic_grows_and_loses_its_oldest_records(
     )
 
 
+def test_lines_in_a_transaction(bootstrap: str, create_topic: CreateTopic) -> None:
+    topic = create_topic(partitions=1, **{"max.message.bytes": "400"})
+    transactional = ("produce", topic, "--transactional-id", "lines-of-a-file")
+
+    def committed() -> bytes:
+        done = stele("consume", topic, "--isolation-level", "read_committed", bootstrap=bootstrap)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout
+
+    done = stele(*transactional, bootstrap=bootstrap, stdin=b"one\ntwo\n")
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert committed() == b"one\ntwo\n"
+    done = stele(*transactional, bootstrap=bootstrap, stdin=b"three\n" + b"x" * 1000 + b"\n")
+    assert "the transaction was not committed: no record counts" in one_line(done)
+    assert committed() == b"one\ntwo\n"
+    done = stele(
+        "perf", "produce", "--topic", topic, "--num-records", "50", "--record-size", "10",
+        "--throughput", "-1", "--transaction-duration-ms", "100", "--json",
+        bootstrap=bootstrap,
+    )  # fmt: skip
+    assert json.loads(done.stdout)["all"]["records"] == 50
+    assert committed().count(b"\n") == 52
+
+
 def a_broker(bootstrap: str) -> str:
     described = stele("cluster", "describe", "--json", bootstrap=bootstrap)
     return str(json.loads(described.stdout)["brokers"][0]["broker_id"])

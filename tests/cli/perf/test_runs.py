@@ -32,6 +32,8 @@ class Cluster:
         self.sent: list[bytes] = []
         self.arrived: list[ConsumerRecord] = []
         self.polls = 0
+        self.transactions: list[int] = []  # how many records each has
+        self.committed = 0
         self._under_way: set[asyncio.Future[Any]] = set()
         self._finished = asyncio.Event()
         self._arrival = asyncio.Event()
@@ -43,6 +45,9 @@ class Cluster:
         await asyncio.sleep(max(self.blocked_until_s - loop.time(), 0))
         number = len(self.sent)
         self.sent.append(value)
+        if self.transactions:
+            assert self.committed < len(self.transactions)
+            self.transactions[-1] += 1
         delivery: asyncio.Future[Any] = loop.create_future()
         self._under_way.add(delivery)
         loop.call_later(self.delay_s, self._finish, delivery, number, value)
@@ -56,6 +61,14 @@ class Cluster:
         else:
             delivery.set_result(None)
             self.arrive(value)
+
+    async def begin_transaction(self) -> None:
+        assert self.committed == len(self.transactions)
+        self.transactions.append(0)
+
+    async def commit_transaction(self) -> None:
+        await self.flush()
+        self.committed += 1
 
     async def flush(self) -> None:
         while self._under_way:
@@ -114,14 +127,19 @@ class Cluster:
 
 
 def produced(
-    cluster: Cluster, records: int, per_s: float | None, *, warmup: int = 0
+    cluster: Cluster,
+    records: int,
+    per_s: float | None,
+    *,
+    warmup: int = 0,
+    transaction_s: float | None = None,
 ) -> tuple[ProduceRun, list[str], float]:
     """The run, its lines, and the time of its end."""
 
     async def main() -> tuple[ProduceRun, list[str], float]:
         clock = LoopClock()
         said: list[str] = []
-        load = ProduceLoad("t", records, lambda number: b"v" * 100, per_s, warmup)
+        load = ProduceLoad("t", records, lambda number: b"v" * 100, per_s, warmup, transaction_s)
         run = ProduceRun(cluster, load, clock, said.append, 5.0)
         await run.run()
         return run, said, clock.monotonic()
@@ -141,6 +159,15 @@ def test_the_lines_of_a_producer() -> None:
         "max latency, 10 ms 50th, 10 ms 95th, 10 ms 99th, 10 ms 99.9th."
     )
     assert run.stats.summary(end_s)["bytes"] == 120_000
+
+
+def test_transactions_are_committed_when_they_are_old_enough() -> None:
+    cluster = Cluster(0.001)
+    run, _, _ = produced(cluster, 100, 100, transaction_s=0.295)
+    assert cluster.transactions == [30, 30, 30, 10]
+    assert cluster.committed == 4, "the last one is committed at the end"
+    assert run.stats.summary(1.0)["records"] == 100
+    assert Cluster().transactions == []
 
 
 def test_a_stall_of_the_cluster_is_seen_by_all_whom_it_delays() -> None:
