@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.world.disk import Inode
-from stele.wire.batch import BatchError, BatchHeader, batches, check_crc
+from stele.wire.batch import BatchError, BatchHeader, Record, batches, check_crc, decode
 from storage.checkpoints import PARTITION_METADATA_FILE
+from storage.txn_index import AbortedTransaction, decode_aborted
 
 
 class Place(NamedTuple):
@@ -73,6 +74,18 @@ def whole_batches(data: bytes | bytearray, position: int = 0) -> Iterator[tuple[
         yield from batches(data, position)
     except BatchError:
         return
+
+
+def records_at(node: SimNode, partition: str, place: Place) -> list[Record]:
+    """The records of the batch at a place that ``batches_from`` has told."""
+    (inode,) = (inode for name, inode in _segments(node, partition) if name == place.segment)
+    return list(decode(bytes(inode.data[place.position :]), 0))
+
+
+def aborted_by_index(node: SimNode, partition: str) -> list[AbortedTransaction]:
+    """What the transaction indexes of a replica say, as processes see them."""
+    files = node.machine.disk.files(f"/data/{partition}", ".txnindex")
+    return [each for _, inode in files for each in decode_aborted(bytes(inode.data))]
 
 
 def first_base(node: SimNode, partition: str) -> int | None:

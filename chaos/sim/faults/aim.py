@@ -19,6 +19,7 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import newest_image, replica_of
 from chaos.sim.faults.damage import Damage
 from chaos.sim.faults.quorum_aims import QUORUM_NAMES, QuorumAims
+from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES, TransactionAims
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.wire import Said, Stage
 from metadata.effective import min_insync_replicas
@@ -52,7 +53,8 @@ NAMES = (
     "unclean_election",
     "rebuild_without_handles",
 )
-"""The aims; each is a method of ``Aims``."""
+"""The aims; each is a method of ``Aims``. Runs with transactions have more
+(``TRANSACTION_NAMES``)."""
 
 
 class Target(NamedTuple):
@@ -65,7 +67,7 @@ class Target(NamedTuple):
     state: PartitionState
 
 
-class Aims(QuorumAims):
+class Aims(QuorumAims, TransactionAims):
     """``next`` draws one aim and carries it out. It may be cancelled at any moment."""
 
     def __init__(
@@ -79,17 +81,19 @@ class Aims(QuorumAims):
         damage: Damage,
         counts: Counter[str],
         only: Collection[str] = (),
+        has_transactions: bool = False,
     ) -> None:
         """``kill``, ``cut_power`` and ``revive`` return False when there is nothing to do.
 
-        ``only``: draw only these of ``NAMES``; all of them if it is empty.
+        ``only``: draw only these; all of them if it is empty.
         """
         super().__init__(
             cluster, kill=kill, cut_power=cut_power, revive=revive, watch=watch, damage=damage
         )
         self._counts = counts
+        drawn = only or (*NAMES, *(TRANSACTION_NAMES if has_transactions else ()))
         self._aims: list[Callable[[], Awaitable[None]]] = [
-            getattr(self, f"_{name}") for name in NAMES if not only or name in only
+            getattr(self, f"_{name}") for name in (*NAMES, *TRANSACTION_NAMES) if name in drawn
         ]
         self._favourites = self._rng.sample(self._aims, min(_FAVOURITES, len(self._aims)))
 

@@ -19,6 +19,7 @@ from chaos.sim.faults.losses import FlipBit, LoseFile, SpoilSector, WipeDisk
 from chaos.sim.faults.network import Bridge, CutOneWay, Isolate
 from chaos.sim.faults.processes import CutAllPower, CutPower, Kill, Pause, Stop
 from chaos.sim.faults.roll import Roll
+from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES
 
 # The order decides what a seed draws. A new fault at the end changes the fewest runs.
 FAULTS: Final[tuple[type[Fault], ...]] = (
@@ -56,7 +57,7 @@ by operators (``operators``). ``aimed`` are several faults in the order in which
 (``aim``). ``conditions`` are bad networks, slow disks and torn pages all the time."""
 
 AIMED_AT: Final = "aimed:"
-ONE_AIM: Final = tuple(f"{AIMED_AT}{name}" for name in NAMES)
+ONE_AIM: Final = tuple(f"{AIMED_AT}{name}" for name in (*NAMES, *TRANSACTION_NAMES))
 """Further kinds, which no run draws by itself: only the named aims."""
 
 SEEN_AS: Final[dict[str, tuple[str, ...]]] = {

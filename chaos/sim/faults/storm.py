@@ -36,8 +36,10 @@ class Storm:
         pace_s: float = 2.0,
         kinds: Collection[str] = KINDS,
         limit: int | None = None,
+        has_transactions: bool = False,
     ) -> None:
         """``pace_s``: the mean time between two acts. ``kinds``: the acts and conditions in use.
+        ``has_transactions``: there is something for the aims at transactions.
 
         The storm ends after ``limit`` acts. The same seed with a lower limit gives the same run up
         to that act.
@@ -77,6 +79,7 @@ class Storm:
             damage=self.damage,
             counts=self.counts,
             only=[kind.removeprefix(AIMED_AT) for kind in kinds if kind.startswith(AIMED_AT)],
+            has_transactions=has_transactions,
         )
 
     def watch(self, node: SimNode) -> None:

@@ -13,6 +13,7 @@ from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.compacted_logs import CompactedLogsKeepTheLastValues
+from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
 from chaos.sim.laws.counted_commits import CommitsAreCounted
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
@@ -20,6 +21,7 @@ from chaos.sim.laws.durable_segments import DurableIsDurable
 from chaos.sim.laws.durable_starts import DurableStartsAreDurable
 from chaos.sim.laws.elections import LeadersAreElected
 from chaos.sim.laws.fenced_brokers import FencedBrokersAcknowledgeNothing
+from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
 from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.high_watermarks import HighWatermarksOnlyRise
@@ -29,6 +31,7 @@ from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.law import Law
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
 from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
@@ -43,7 +46,9 @@ from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.laws.room import LeadersHaveRoom
 from chaos.sim.laws.sessions import NothingGoesUnnoticed
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
+from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
 from chaos.sim.laws.told_votes import VotesAreKept
+from chaos.sim.laws.transactions import TransactionsAreAtomic
 from chaos.sim.laws.unreadable_replicas import UnreadableReplicasAreGivenUp
 from chaos.sim.laws.voter_changes import VotersChangeOneByOne
 from chaos.sim.laws.votes import OneVotePerEpoch
@@ -70,6 +75,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     # Partitions.
     OneLeaderPerPartitionEpoch,
     HighWatermarksOnlyRise,
+    LastStableOffsetsOnlyRise,
     LeadersGoByTheirMetadata,
     IsrHasTheHighWatermark,
     IsrProposalsAreFresh,
@@ -86,8 +92,13 @@ LAWS: Final[tuple[type[Law], ...]] = (
     CommittedOffsetsStay,
     PartitionsHaveOneOwner,
     MembersReconcile,
+    # Transactions.
+    TransactionsAreAtomic,
+    FencedProducersWriteNothing,
+    CoordinatorsReplayTheirLogs,
     # Logs and disks.
     LogsRememberWhatTheyHold,
+    LogsKnowTheirTransactions,
     RetentionTakesNoMore,
     CompactedLogsKeepTheLastValues,
     CheckpointsClaimWhatIsThere,

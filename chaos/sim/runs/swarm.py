@@ -27,6 +27,7 @@ from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.any_replica import AnyReplicaLoad
 from chaos.sim.work.compacted import CompactedLoad
 from chaos.sim.work.groups import GroupLoad
+from chaos.sim.work.transactions import TransactionLoad
 from chaos.sim.work.workload import Load, Wear, Workload
 from chaos.sim.world.rng import Rngs
 
@@ -148,6 +149,7 @@ class _Run:
                 groups=GroupLoad.draw(rngs.of("groups")),
                 compacted=CompactedLoad.draw(rngs.of("compacted topic")),
                 any_replica=AnyReplicaLoad.draw(rngs.of("any replica")),
+                transactions=TransactionLoad.draw(rngs.of("transactions")),
             )
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
@@ -155,7 +157,8 @@ class _Run:
         if "aimed" in kinds and rng.random() < 0.4:  # without acts, which might disturb the aims
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
-        for drawn in (self._load.wear, self._load.groups, self._load.compacted):
+        load = self._load
+        for drawn in (load.wear, load.groups, load.compacted, load.transactions):
             settings |= dict(drawn.settings)
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
@@ -167,7 +170,13 @@ class _Run:
             combined=shape.combined,
             keep_transcript=keep_transcript,
         )
-        self._storm = Storm(self._cluster, pace_s=pace_s, kinds=kinds, limit=plan.acts)
+        self._storm = Storm(
+            self._cluster,
+            pace_s=pace_s,
+            kinds=kinds,
+            limit=plan.acts,
+            has_transactions=self._load.transactions.is_there,
+        )
         self._workload = Workload(self._cluster, self._load)
         self._operators = Operators(
             self._cluster,
@@ -297,6 +306,8 @@ class _Run:
             cover.update(self._workload.groups.counts)
         if self._workload.compacted is not None:
             cover.update(self._workload.compacted.counts)
+        if self._workload.transactions is not None:
+            cover.update(self._workload.transactions.counts)
         compacted = invariants.law(CompactedLogsKeepTheLastValues)
         cover["compacted segments"] = compacted.rounds
         cover["tombstones gone"] = compacted.dropped

@@ -26,6 +26,7 @@ from chaos.sim.work.groups import GroupLoad, GroupWork
 from chaos.sim.work.habits import Impatient, Rude, Streamer
 from chaos.sim.work.readers import Reader
 from chaos.sim.work.remade import AGAIN, Remade
+from chaos.sim.work.transactions import TransactionLoad, TransactionWork
 from stele.admin.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
@@ -101,6 +102,7 @@ class Load:
     groups: GroupLoad = field(default_factory=GroupLoad)
     compacted: CompactedLoad = field(default_factory=CompactedLoad)
     any_replica: AnyReplicaLoad = field(default_factory=AnyReplicaLoad)
+    transactions: TransactionLoad = field(default_factory=TransactionLoad)
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
@@ -182,6 +184,7 @@ class Workload:
         self.remade = self._remade() if load.wear.remake_pause_s else None
         self.groups = self._group_work() if load.groups.is_there else None
         self.compacted = self._compacted_work() if load.compacted.is_there else None
+        self.transactions = self._transaction_work() if load.transactions.is_there else None
         self.any_replica_readers = [
             AnyReplicaReader(
                 self._client,
@@ -206,6 +209,16 @@ class Workload:
             topics=dict.fromkeys((PLAIN, EXACT), self._load.partitions),
             vanishing=() if self.remade is None else (AGAIN,),
             deliver=lambda place, offset, value: self._read((*place, offset), value),
+            report=self._violated,
+        )
+
+    def _transaction_work(self) -> TransactionWork:
+        return TransactionWork(
+            self._cluster,
+            self._load.transactions,
+            min_insync=self._load.min_insync,
+            is_calm=lambda: self._done or self._settling,
+            is_done=lambda: self._done,
             report=self._violated,
         )
 
@@ -271,12 +284,14 @@ class Workload:
 
     @property
     def replicated(self) -> list[tuple[str, int]]:
-        """``partitions``, those of the coordinators, and compacted ones."""
+        """``partitions``, those of the coordinators and of transactions, and compacted ones."""
         found = self.partitions
         if self.groups is not None:
             found += self.groups.coordinated
         if self.compacted is not None:
             found += self.compacted.partitions
+        if self.transactions is not None:
+            found += [each for each in self.transactions.partitions if each not in found]
         return found
 
     async def prepare(self) -> None:
@@ -299,6 +314,8 @@ class Workload:
             await self.groups.prepare()
         if self.compacted is not None:
             await self.compacted.prepare()
+        if self.transactions is not None:
+            await self.transactions.prepare()
 
     def start(self) -> None:
         load = self._load
@@ -323,6 +340,8 @@ class Workload:
             work += self._remade_work(self.remade)
         if self.compacted is not None:
             work += self.compacted.work(lambda: self._done)
+        if self.transactions is not None:
+            work += self.transactions.work(lambda: self._done)
         self._tasks = [asyncio.create_task(each) for each in work]
         if self.groups is not None:
             members = self.groups.work(lambda: self._done or self._settling)
@@ -359,6 +378,8 @@ class Workload:
         self._done = True
         async with asyncio.timeout(timeout_s):
             await asyncio.gather(*self._tasks)
+        if self.transactions is not None:
+            await self.transactions.finish()
         if self.groups is not None:
             await self.groups.finish(self._ends())
             await asyncio.gather(*self._group_tasks)
@@ -544,6 +565,8 @@ class Workload:
         ]
         if self.compacted is not None:
             await self.compacted.judge()
+        if self.transactions is not None:
+            await self.transactions.judge()
         again = None if self.remade is None else self._cluster.image.topic(AGAIN)
         remade = await self._client.read_back(AGAIN) if again is not None else []
         # Retention may have deleted more since the last look.

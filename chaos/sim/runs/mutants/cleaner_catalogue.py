@@ -15,6 +15,11 @@ def _bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -
     return Mutant(name, (Edit(path, function, old, new),), kinds=kinds)
 
 
+def _light_bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -> Mutant:
+    """The same. It shows under light load."""
+    return _bug(name, path, function, old, new, *kinds)._replace(light=True)
+
+
 CLEANER = [
     _bug(
         "cleaner: keep the first value of a key",
@@ -97,6 +102,14 @@ CLEANER = [
         "_Round._map_keys",
         "not header.is_control and not _put_all(offsets, read.data, header)",
         "not header.compression and not _put_all(offsets, read.data, header)",
+        "kill",
+    ),
+    _light_bug(
+        "cleaner: take a record for older than itself",
+        _REWRITING,
+        "_stays",
+        "header.base_offset + record.offset_delta < rules.offsets.get(record.key)",
+        "header.base_offset + record.offset_delta <= rules.offsets.get(record.key)",
         "kill",
     ),
 ]

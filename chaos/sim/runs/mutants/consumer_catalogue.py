@@ -118,4 +118,12 @@ CONSUMERS = [
         "group.restart_session(timer.member_id, now)",
         "kill",
     ),
+    _bug(
+        "consumers: end a revocation before the member has said so",
+        _RECONCILIATION,
+        "_owns_any",
+        "owned is None or bool(intersection(owned, revoking))",
+        "owned is not None and bool(intersection(owned, revoking))",
+        "kill",
+    ),
 ]

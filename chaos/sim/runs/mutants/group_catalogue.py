@@ -127,4 +127,18 @@ GROUPS = [
         "_INT32.pack(partition)",
         "_INT32.pack(partition // 2)",
     ),
+    _light_bug(
+        "offsets: tell the newest one at once to who requires stable ones",
+        _COMMITTING,
+        "fetch",
+        "offsets.end(request.group_id) if request.require_stable else -1",
+        "-1",
+    ),
+    _light_bug(
+        "offsets: take the first change of a partition for the last one",
+        _OFFSETS,
+        "OffsetStore.committed",
+        "untold.changes == 0",
+        "True",
+    ),
 ]

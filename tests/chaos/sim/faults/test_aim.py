@@ -3,7 +3,10 @@
 import pytest
 
 from chaos.sim.faults.aim import NAMES
+from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES
 from chaos.sim.runs.swarm import Plan, parse_faults, run, silent
+
+SEED_WITH_TRANSACTIONS = 3
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -15,6 +18,16 @@ def test_an_aim_is_taken_and_survived(name: str) -> None:
     aimed = {kind: count for kind, count in outcome.faults.items() if kind.startswith("aimed")}
     assert set(aimed) == {"aimed", f"aimed: {name}"}
     assert outcome.acts == aimed["aimed"] > 0
+
+
+@pytest.mark.parametrize("name", TRANSACTION_NAMES)
+def test_an_aim_at_transactions_is_taken_and_survived(name: str) -> None:
+    kind = f"aimed:{name}"
+    with silent():
+        outcome = run(Plan(SEED_WITH_TRANSACTIONS, 8.0, (kind,), light=True))
+    assert outcome.ok, outcome.violations
+    assert outcome.faults[f"aimed: {name}"] > 0
+    assert outcome.coverage["transactions committed"] > 0
 
 
 def test_one_aim_can_be_asked_for() -> None:

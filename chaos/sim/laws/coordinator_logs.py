@@ -1,0 +1,103 @@
+"""Compares the memory of transaction coordinators with their logs."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from broker.coordinator.step import KeyValue, Now
+from broker.coordinator.transaction.config import TransactionConfig
+from broker.coordinator.transaction.machine import TransactionMachine
+from broker.coordinator.transaction.types import DescribedTransaction, ListAnswer, ListRequest
+from broker.replication.replica import Replica
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.replica_logs import records_at, sound_batches_from
+from chaos.sim.cluster.view import online
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report
+from metadata.internal_topics import TRANSACTION_TOPIC
+from stele.errors import ErrorCode
+
+_START = Now(0.0, 0)
+
+
+class _Asker:
+    """Somebody who waits for nothing."""
+
+    def answer(self, answer: object) -> None: ...
+
+    def refuse(self, error: ErrorCode) -> None: ...
+
+
+class CoordinatorsReplayTheirLogs(Law):
+    """What a transaction coordinator says of its transactional ids is what a machine says that
+    replays its log, at any moment between two turns of its broker."""
+
+    name = "transaction coordinators replay their logs"
+    cadence = Cadence.SELDOM
+    proof = Proof.CAMPAIGN
+
+    def __init__(self) -> None:
+        self._compared: dict[str, int] = {}  # the end of each log at the last comparison
+
+    @classmethod
+    def of(cls, scene: object) -> Self:
+        return cls()
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        for node, replica in online(cluster):
+            if replica.topic != TRANSACTION_TOPIC or not replica.machine.is_leader:
+                continue
+            assert node.broker is not None
+            for number, epoch, machine in node.broker.transactions.each_active():
+                if (number, epoch) == (replica.id.partition, replica.machine.leader_epoch):
+                    self._compare(node, replica, machine, report)
+
+    def _compare(
+        self, node: SimNode, replica: Replica, machine: TransactionMachine, report: Report
+    ) -> None:
+        end_offset, key = replica.log.end_offset, f"{node.incarnation} {replica!r}"
+        if self._compared.get(key) == end_offset:
+            return
+        twin = _replayed(node, replica)
+        if twin is None:
+            return
+        self._compared[key] = end_offset
+        told, expected = _described(machine), _described(twin)
+        self.looked += bool(expected)
+        if told != expected:
+            report(
+                f"{replica!r} on broker {node.id} ends at {end_offset}: its coordinator has "
+                f"{sorted(told - expected)}, and its log {sorted(expected - told)}"
+            )
+
+
+def _replayed(node: SimNode, replica: Replica) -> TransactionMachine | None:
+    """A machine that has replayed the log. None: not all of the log can be read from outside."""
+    machine = TransactionMachine(TransactionConfig(), lambda: 2, lambda: None)
+    end_offset = 0
+    for at, header in sound_batches_from(node, repr(replica)):
+        if header.next_offset > replica.log.end_offset:
+            break
+        end_offset = header.next_offset
+        if not header.is_control:
+            for offset, _, key, value, _ in records_at(node, repr(replica), at):
+                assert key is not None
+                record = KeyValue(bytes(key), None if value is None else bytes(value))
+                machine.replay(offset, record, _START)
+    return machine if end_offset == replica.log.end_offset else None
+
+
+def _described(machine: TransactionMachine) -> set[tuple[str, int, int, str, str]]:
+    """Transactional id, producer id and epoch, state and partitions of each transactional id."""
+    found = set()
+    (reply,) = machine.list_transactions(ListRequest(), _Asker(), _START).replies
+    assert isinstance(reply.answer, ListAnswer)
+    for listed in reply.answer.transactions:
+        (reply,) = machine.describe(listed.transactional_id, _Asker(), _START).replies
+        told = reply.answer
+        assert isinstance(told, DescribedTransaction)
+        partitions = ",".join(f"{topic}-{number}" for topic, number in sorted(told.partitions))
+        identity = told.transactional_id, told.producer_id, told.producer_epoch
+        found.add((*identity, told.state.label, partitions))
+    return found

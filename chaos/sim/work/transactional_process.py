@@ -1,0 +1,144 @@
+"""One process of a transactional producer: it writes and ends one transaction after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
+from chaos.sim.laws.generations import Partition
+from chaos.sim.laws.transactions import Transaction, TransactionsAreAtomic
+from chaos.sim.work.transaction_client import NO_PRODUCER, ProducerEpoch, TransactionClient
+from stele.errors import ApiError, ErrorCode
+
+_RETRIED: Final = frozenset(
+    {
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    }
+)
+_RETRY_S: Final = 0.1
+
+
+class LostError(Exception):
+    """The process cannot go on with its transaction: another one has to begin."""
+
+
+@dataclass(slots=True)
+class Process:
+    """What one process of a transactional producer has in memory. A twin that was left behind by a
+    replaced process acts with it."""
+
+    number: int
+    client: TransactionClient
+    fencing: FencedProducersWriteNothing
+    atomic: TransactionsAreAtomic
+    counts: Counter[str]
+    is_done: Callable[[], bool]
+    producer: ProducerEpoch = NO_PRODUCER
+    transaction: Transaction | None = None
+    sequences: dict[Partition, int] = field(default_factory=dict)  # the next ones
+    added: set[object] = field(default_factory=set)  # to the transaction, as old clients do
+
+    @property
+    def transactional_id(self) -> str:
+        return self.client.transactional_id
+
+    def begin(self) -> Transaction:
+        self.transaction = self.atomic.begin(self.transactional_id)
+        self.added.clear()
+        return self.transaction
+
+    async def write(self, partition: Partition, texts: Sequence[str]) -> list[int]:
+        """Write a batch in the transaction, until it is acknowledged. Returns the offsets. Raises
+        LostError."""
+        transaction = self.transaction
+        assert transaction is not None
+        if self.client.is_old and partition not in self.added:
+            await self._ask("an added partition", lambda: self.client.add(self.producer, partition))
+            self.added.add(partition)
+        values = [transaction.value(text) for text in texts]
+        sequence = self.sequences.get(partition, 0)
+        first = -1
+
+        async def attempt() -> ErrorCode:
+            nonlocal first
+            error, first = await self.client.write(self.producer, partition, sequence, values)
+            return error
+
+        await self._ask("a batch", attempt)
+        self.sequences[partition] = sequence + len(values)
+        for number, value in enumerate(values):
+            self.atomic.wrote(transaction, value, partition, first + number)
+        self.counts["batches in transactions"] += 1
+        return list(range(first, first + len(values)))
+
+    async def commit_offsets(
+        self, group_id: str, offsets: Mapping[Partition, tuple[int, str]]
+    ) -> None:
+        """Make offsets a part of the transaction. Raises LostError."""
+        if self.client.is_old and group_id not in self.added:
+            await self._ask(
+                "an added group", lambda: self.client.add_offsets(self.producer, group_id)
+            )
+            self.added.add(group_id)
+        await self._ask(
+            "a commit of offsets",
+            lambda: self.client.commit_offsets(self.producer, group_id, offsets),
+        )
+        self.counts["offsets in transactions"] += 1
+
+    async def end(self, *, commit: bool) -> None:
+        """End the transaction. Raises LostError: the outcome may be unknown."""
+        transaction = self.transaction
+        assert transaction is not None
+        self.atomic.end_asked(transaction, commit=commit)
+        following = NO_PRODUCER
+
+        async def attempt() -> ErrorCode:
+            nonlocal following
+            answer = await self.client.end(self.producer, commit=commit)
+            if not self.client.is_old:
+                following = ProducerEpoch(answer.producer_id, answer.producer_epoch)
+            return ErrorCode(answer.error_code)
+
+        await self._ask("an end of a transaction", attempt)
+        self.atomic.ended(transaction, commit=commit)
+        self.transaction = None
+        self.counts[f"transactions {'committed' if commit else 'aborted'}"] += 1
+        if following.producer_id >= 0 and following != self.producer:
+            self.producer, self.sequences = following, {}
+
+    async def _ask(self, what: str, attempt: Callable[[], Awaitable[ErrorCode]]) -> None:
+        """Ask until there is an answer that decides. Raises LostError if it is a refusal."""
+        while not self.is_done():
+            was_fenced = self.fencing.is_fenced(self.transactional_id, self.number)
+            try:
+                error = await attempt()
+            except (ApiError, OSError):
+                self.counts["transactional requests without an answer"] += 1
+            else:
+                if error is ErrorCode.NONE:
+                    self.fencing.accepted(
+                        self.transactional_id, self.number, what, was_fenced=was_fenced
+                    )
+                    return
+                self.fencing.refused(was_fenced=was_fenced)
+                if error not in _RETRIED:
+                    self.counts[f"{what} refused: {error.name}"] += 1
+                    raise LostError(f"{what}: {error.name}")
+            await asyncio.sleep(_RETRY_S)
+        raise LostError("the run is over")

@@ -1,0 +1,241 @@
+"""The work of a run on transactions: who does it, and what must be true in the end."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from chaos.sim.cluster.connections import Connections
+from chaos.sim.cluster.view import replica_of
+from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
+from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
+from chaos.sim.laws.generations import Partition
+from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
+from chaos.sim.laws.transactions import TransactionsAreAtomic
+from chaos.sim.work.committed_reader import CommittedReader
+from chaos.sim.work.group_client import GroupClient
+from chaos.sim.work.transaction_client import TransactionClient
+from chaos.sim.work.transactor import Bench, Step, Transactor
+from chaos.sim.work.transfers import (
+    COPIED,
+    COPIERS,
+    COPIES,
+    TRANSFERS,
+    CommittedWatcher,
+    Copying,
+    Transfer,
+)
+from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from stele.ids import PartitionId
+
+_COORDINATED = {GROUP_TOPIC: 3, TRANSACTION_TOPIC: 2}  # with the number of their partitions
+_STABLE_S = 40.0  # behind the time-out of a transaction, in a cluster that is whole
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLoad:
+    """How much work there is with transactions."""
+
+    tellers: int = 0  # producers that make transfers
+    old_tellers: int = 0  # so many of them are clients of the old kind
+    two_phase_tellers: int = 0  # so many of the others
+    copiers: int = 0  # 0 or 1
+    watchers: int = 1
+    accounts: int = 3  # partitions
+    pause_s: float = 0.2
+    timeout_ms: int = 3000
+    segment_bytes: int = 4000
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> TransactionLoad:
+        """Four of ten runs have transactions."""
+        if rng.random() >= 0.4:
+            return cls()
+        tellers = rng.randint(1, 3)
+        old = rng.randint(0, tellers)
+        settings = {
+            "offsets.topic.num.partitions": str(_COORDINATED[GROUP_TOPIC]),
+            "transaction.state.log.num.partitions": str(_COORDINATED[TRANSACTION_TOPIC]),
+            "transaction.two.phase.commit.enable": "true",
+        }
+        return cls(
+            tellers=tellers,
+            old_tellers=old,
+            two_phase_tellers=rng.randint(0, tellers - old),
+            copiers=rng.choice([0, 1]),
+            watchers=rng.randint(1, 2),
+            accounts=rng.randint(2, 3),
+            pause_s=rng.choice([0.1, 0.3]),
+            timeout_ms=rng.choice([1500, 4000]),
+            segment_bytes=rng.choice([1500, 6000, 1 << 20]),
+            settings=tuple(settings.items()),
+        )
+
+    @property
+    def is_there(self) -> bool:
+        return self.tellers > 0
+
+
+class TransactionWork:
+    """Call ``prepare``, run ``work``, and when all of it has ended ``finish``."""
+
+    def __init__(
+        self,
+        cluster: JudgedCluster,
+        load: TransactionLoad,
+        *,
+        min_insync: int,
+        is_calm: Callable[[], bool],
+        is_done: Callable[[], bool],
+        report: Callable[[str], None],
+    ) -> None:
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._load = load
+        self._min_insync = min_insync
+        self._report = report
+        law = cluster.invariants.law
+        self._atomic = law(TransactionsAreAtomic)
+        self._offsets = law(CommittedOffsetsStay)
+        law(LogsKnowTheirTransactions).topics |= {TRANSFERS, COPIES[0]}
+        self._bench = Bench(
+            law(FencedProducersWriteNothing), self._atomic, report, self.counts, is_calm, is_done
+        )
+        self.accounts = [(TRANSFERS, number) for number in range(load.accounts)]
+        self.places: list[Partition] = [*self.accounts, COPIES]
+        self._transactors = [self._teller(number) for number in range(load.tellers)]
+        self._transactors += [self._copier() for _ in range(load.copiers)]
+        self._watchers = [self._watcher(number) for number in range(load.watchers)]
+
+    def _rng(self, name: str) -> random.Random:
+        return self._cluster.simulation.rngs.of(f"transactions {name}")
+
+    def _teller(self, number: int) -> Transactor:
+        load, name = self._load, f"teller {number}"
+        is_old = number < load.old_tellers
+        two_phase = not is_old and number < load.old_tellers + load.two_phase_tellers
+        transfer = Transfer(self.accounts, self._rng(name), 2 * load.timeout_ms / 1000)
+        return self._transactor(name, transfer.step, is_old=is_old, two_phase=two_phase)
+
+    def _copier(self) -> Transactor:
+        name = "copier"
+        rng = self._rng(name)
+        connections = Connections.of(self._cluster, name)
+        group = GroupClient(COPIERS, connections, rng)
+        copying = Copying(group, CommittedReader(connections, rng), rng, self._offsets)
+        return self._transactor(name, copying.step, is_old=self._load.old_tellers > 1)
+
+    def _transactor(
+        self, name: str, step: Step, *, is_old: bool, two_phase: bool = False
+    ) -> Transactor:
+        rng = self._rng(name)
+        transactional_id = name.replace(" ", "-")
+
+        def new_client() -> TransactionClient:
+            connections = Connections.of(self._cluster, name)
+            return TransactionClient(transactional_id, connections, rng, is_old)
+
+        return Transactor(
+            self._bench, new_client, rng, step, self.places, self._load.timeout_ms, two_phase
+        )
+
+    def _watcher(self, number: int) -> CommittedWatcher:
+        name = f"watcher {number}"
+        rng = self._rng(name)
+        reader = CommittedReader(
+            Connections.of(self._cluster, name), rng, any_replica=number % 2 == 1
+        )
+        return CommittedWatcher(reader, self.places, self._atomic, self._report, self.counts, rng)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Those that it writes to."""
+        return [
+            *self.places,
+            *((topic, n) for topic, count in _COORDINATED.items() for n in range(count)),
+        ]
+
+    async def prepare(self) -> None:
+        """Make the topics. Those of coordinators have small segments, which are soon compacted, and
+        may be there already."""
+        client = self._cluster.client
+        configs = {
+            "min.insync.replicas": str(self._min_insync),
+            "segment.bytes": str(self._load.segment_bytes),
+            "retention.ms": "-1",
+        }
+        await client.create_topic(TRANSFERS, partitions=self._load.accounts, configs=configs)
+        await client.create_topic(COPIES[0], partitions=1, configs=configs)
+        compacted = {
+            **configs,
+            "cleanup.policy": "compact",
+            "min.insync.replicas": "2",
+            "min.cleanable.dirty.ratio": "0.1",
+        }
+        for topic, count in _COORDINATED.items():
+            if self._cluster.image.topic(topic) is None:
+                await client.create_topic(topic, partitions=count, configs=compacted)
+        for topic, number in self.partitions:
+            await self._cluster.until_isr(topic, 3, number)
+
+    def work(self, is_done: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
+        work = [each.run(self._load.pause_s) for each in self._transactors]
+        return work + [each.run(0.1, is_done) for each in self._watchers]
+
+    async def finish(self) -> None:
+        """Wait until no transaction is open. Raises AssertionError after the timeout: one hangs."""
+        await self._cluster.until(
+            self._is_stable,
+            "all transactions end",
+            timeout_s=_STABLE_S + self._load.timeout_ms / 1000,
+        )
+
+    def _is_stable(self) -> bool:
+        return all(self._is_stable_at(*place) for place in self.places)
+
+    def _is_stable_at(self, topic: str, number: int) -> bool:
+        found = self._cluster.image.topic(topic)
+        assert found is not None
+        leader = self._cluster.brokers.get(found.partitions[number].leader)
+        if leader is None:
+            return False
+        replica = replica_of(leader, PartitionId(found.topic_id, number))
+        if replica is None or not replica.machine.is_leader:
+            return False
+        machine = replica.machine
+        return machine.last_stable_offset == machine.high_watermark == replica.log.end_offset
+
+    async def judge(self) -> int:
+        """Read all committed records and compare. Returns the number of committed transactions."""
+        found = {place: await self._read_back(place) for place in self.places}
+        committed = self._atomic.judge(found)
+        self.counts["transactions in the end"] = committed
+        total = sum(int(value.split()[1]) for place in self.accounts for _, value in found[place])
+        if total:
+            self._report(f"the sum of all transfers is {total}")
+        self._judge_copies(found)
+        return committed
+
+    async def _read_back(self, place: Partition) -> list[tuple[int, bytes]]:
+        rng = self._rng("judge")
+        reader = CommittedReader(Connections.of(self._cluster, "judge"), rng)
+        records: list[tuple[int, bytes]] = []
+        position = 0
+        while True:
+            read = await reader.read(place, position)
+            records += read.records
+            if read.next_offset == position:
+                return records
+            position = read.next_offset
+
+    def _judge_copies(self, found: dict[Partition, list[tuple[int, bytes]]]) -> None:
+        """Up to the last copy, each record was copied once, in order."""
+        copied = [int(value.split()[2]) for _, value in found[COPIES] if value.split()[1] == b"of"]
+        originals = [offset for offset, _ in found[COPIED]]
+        if copied != originals[: len(copied)]:
+            self._report(f"copied were {copied}, and committed {originals[: len(copied)]}")

@@ -1,0 +1,56 @@
+"""Transactional producers and readers of committed records in a cluster where little goes wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
+from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
+from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
+from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
+from chaos.sim.laws.transactions import TransactionsAreAtomic
+from chaos.sim.runs.swarm import Plan, run, silent
+from chaos.sim.work.transactions import TransactionLoad
+
+TRANSACTIONS = TransactionLoad(
+    tellers=3,
+    old_tellers=1,
+    two_phase_tellers=1,
+    copiers=1,
+    watchers=2,
+    pause_s=0.1,
+    timeout_ms=1500,
+    segment_bytes=1500,
+    settings=(
+        ("offsets.topic.num.partitions", "3"),
+        ("transaction.state.log.num.partitions", "2"),
+        ("transaction.two.phase.commit.enable", "true"),
+    ),
+)
+
+
+def test_transactional_producers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(TransactionLoad, "draw", lambda _: TRANSACTIONS)
+    with silent():
+        outcome = run(Plan(2, seconds=12, faults=("conditions",), light=True))
+    assert outcome.ok, outcome.violations
+    for what in (
+        "committed records seen",
+        "offsets in transactions",
+        "prepared transactions finished by others",
+        "transactional producers died",
+        "transactional producers stood still",
+        "transactions aborted",
+        "transactions committed",
+        "transactions in the end",
+        "twins refused",
+    ):
+        assert outcome.coverage.get(what, 0) > 0, what
+    for law in (
+        CoordinatorsReplayTheirLogs,
+        LastStableOffsetsOnlyRise,
+        LogsKnowTheirTransactions,
+        TransactionsAreAtomic,
+    ):
+        assert outcome.looks[law.name] > 100, law
+    assert outcome.looks[FencedProducersWriteNothing.name] > 3
