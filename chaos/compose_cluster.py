@@ -69,22 +69,34 @@ class _Cut:
 class ComposeCluster:
     """The cluster of a compose file, as a context: up on entry, down with its volumes on exit."""
 
-    def __init__(self, file: Path = COMPOSE_FILE, project: str = "stele-drill") -> None:
-        self._command = ["docker", "compose", "--file", str(file), "--project-name", project]
+    def __init__(
+        self,
+        file: Path = COMPOSE_FILE,
+        project: str = "stele-drill",
+        overrides: Iterable[Path] = (),
+    ) -> None:
+        """``overrides``: compose files that are merged into ``file``."""
+        files = [argument for each in (file, *overrides) for argument in ("--file", str(each))]
+        self._command = ["docker", "compose", *files, "--project-name", project]
         self._project = project
         self._docker = docker.from_env()
         self._cuts: set[_Cut] = set()
 
     def __enter__(self) -> ComposeCluster:
+        self.up()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.down()
+
+    def up(self) -> None:
+        """Build the image, start everything, wait until it is healthy. Raises ContainerError, and
+        then nothing is left."""
         try:
             self.compose("up", "--build", "--wait", "--quiet-pull")
         except BaseException:
             self.down()
             raise
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.down()
 
     def compose(self, *arguments: str) -> str:
         """Run ``docker compose`` on this cluster; return what it printed. Raises ContainerError."""

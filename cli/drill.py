@@ -12,6 +12,7 @@ from cli.options import Json
 from cli.output import CommandError, did_you_mean, note, print_json, print_table
 
 if TYPE_CHECKING:
+    from chaos.drills.campaign import OpenCluster
     from chaos.drills.drill import Drill
     from chaos.drills.history import History
     from chaos.drills.verdict import Verdict
@@ -23,6 +24,9 @@ app = typer.Typer(
 DEFAULT_DIRECTORY = Path("drill-results")
 Directory = Annotated[Path, typer.Option("--dir", help="Where histories and reports go.")]
 All = Annotated[bool, typer.Option("--all", help="Every drill, one after the other.")]
+Cluster = Annotated[
+    str, typer.Option("--cluster", help="process: processes here; compose: containers.")
+]
 Seed = Annotated[int, typer.Option("--seed", help="Chooses victims where there is a choice.")]
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="See drill list.")]
 
@@ -53,14 +57,15 @@ def run(
     names: Names = None,
     everything: All = False,
     times: Annotated[int, typer.Option("--times", min=1, help="So often each.")] = 1,
+    cluster: Cluster = "process",
     seed: Seed = 1,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: Json = False,
 ) -> int:
-    """Run drills, each on a new cluster of processes. Exit status 1: one of them was red."""
-    from chaos.drills.campaign import PAGE_FILE, perform, processes
+    """Run drills, each on a new cluster. Exit status 1: one of them was red."""
+    from chaos.drills.campaign import PAGE_FILE, perform
 
-    chosen = _chosen(names, everything)
+    chosen, opened = _chosen(names, everything), _opened(cluster)
 
     async def all_of_them() -> list[tuple[str, History, Verdict]]:
         done = []
@@ -68,7 +73,7 @@ def run(
             for number in range(times):
                 name = drill.name if times == 1 else f"{drill.name}-{number + 1}"
                 note(f"stele: {name}: {drill.what}")
-                outcome = await perform(drill, directory / name, seed + number, processes)
+                outcome = await perform(drill, directory / name, seed + number, opened)
                 done.append((name, outcome.history, outcome.verdict))
                 _tell(name, outcome.verdict, directory / name / PAGE_FILE)
         return done
@@ -115,20 +120,21 @@ def check(
 def self_test(
     names: Names = None,
     everything: All = False,
+    cluster: Cluster = "process",
     seed: Seed = 1,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: Json = False,
 ) -> int:
     """Run the negative controls, which must turn red. Exit status 1: one of them did not."""
-    from chaos.drills.campaign import processes, prove
+    from chaos.drills.campaign import prove
 
-    chosen = _chosen(names, everything)
+    chosen, opened = _chosen(names, everything), _opened(cluster)
 
     async def all_of_them() -> list[tuple[str, bool, str]]:
         done = []
         for drill in chosen:
             note(f"stele: {drill.name}: {_control_of(drill)}")
-            holds, told = await prove(drill, directory / f"{drill.name}-control", seed, processes)
+            holds, told = await prove(drill, directory / f"{drill.name}-control", seed, opened)
             note(f"stele: {drill.name}: {'proven' if holds else 'NOT PROVEN'}: {told}")
             done.append((drill.name, holds, told))
         return done
@@ -160,6 +166,17 @@ def _chosen(names: list[str] | None, everything: bool) -> list[Drill]:
         if name not in known:
             raise CommandError(f"there is no drill {name!r}.{did_you_mean(name, known)}")
     return [known[name] for name in names]
+
+
+def _opened(cluster: str) -> OpenCluster:
+    """Raises CommandError."""
+    from chaos.drills.campaign import processes
+    from chaos.drills.compose import containers
+
+    kinds: dict[str, OpenCluster] = {"process": processes, "compose": containers}
+    if cluster not in kinds:
+        raise CommandError(f"--cluster {cluster!r} is neither process nor compose")
+    return kinds[cluster]
 
 
 def _run(doing: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:

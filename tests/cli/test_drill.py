@@ -27,6 +27,7 @@ def test_the_list_names_every_drill(capsys: pytest.CaptureFixture[str]) -> None:
             "there is no drill 'leader-kiled'. Did you mean 'leader-killed'?",
         ),
         (["run", "leader-killed", "--all"], "give names of drills or --all, not both"),
+        (["run", "leader-killed", "--cluster", "k8s"], "'k8s' is neither process nor compose"),
         (["self-test", "nothing"], "there is no drill 'nothing'"),
         (["check", "missing.jsonl"], "missing.jsonl: No such file or directory"),
         (["report", "--dir", "nowhere"], "there is no history below nowhere"),

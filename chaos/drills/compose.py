@@ -1,0 +1,123 @@
+"""A cluster of containers as a drill needs it: the compose file of ``deploy/``, with a project and
+volumes of its own, which are removed at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+from chaos.compose_cluster import ComposeCluster, ContainerError, unavailable
+from chaos.drills.cluster import Address, DrillCluster
+from chaos.drills.drill import Drill
+from chaos.process_cluster import is_ready
+from stele.errors import SteleError
+
+_METRICS_PORT: Final = 9404
+_SERVICES: Final = {
+    1: "controller-1",
+    2: "controller-2",
+    3: "controller-3",
+    101: "broker-1",
+    102: "broker-2",
+    103: "broker-3",
+}
+_KAFKA_PORTS: Final = {101: 9092, 102: 9093, 103: 9094}
+
+
+class DrillContainers:
+    """Calls of the engine take a tenth of a second or more, so they run beside the event loop."""
+
+    kind = "compose"
+    bootstrap_servers = ",".join(f"127.0.0.1:{port}" for port in _KAFKA_PORTS.values())
+
+    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+        override = directory / "override.json"
+        override.write_text(json.dumps(_override(settings)))
+        self._cluster = ComposeCluster(overrides=[override])
+        self._metrics_ports: dict[int, int] = {}
+        self._paused: set[int] = set()
+
+    @property
+    def broker_ids(self) -> list[int]:
+        return list(_KAFKA_PORTS)
+
+    @property
+    def controller_ids(self) -> list[int]:
+        return [node for node in _SERVICES if node not in _KAFKA_PORTS]
+
+    def kafka_address(self, broker_id: int) -> Address:
+        return Address("127.0.0.1", _KAFKA_PORTS[broker_id])
+
+    async def kill(self, node_id: int) -> None:
+        await asyncio.to_thread(self._cluster.kill, _SERVICES[node_id])
+        self._paused.discard(node_id)
+
+    async def start(self, node_id: int) -> None:
+        await asyncio.to_thread(self._cluster.start, _SERVICES[node_id])
+
+    async def stop(self, node_id: int) -> None:
+        await asyncio.to_thread(self._cluster.stop, _SERVICES[node_id])
+
+    async def pause(self, node_id: int) -> None:
+        await asyncio.to_thread(self._cluster.pause, _SERVICES[node_id])
+        self._paused.add(node_id)
+
+    async def resume(self, node_id: int) -> None:
+        await asyncio.to_thread(self._cluster.unpause, _SERVICES[node_id])
+        self._paused.discard(node_id)
+
+    async def ready(self, node_id: int) -> bool:
+        if node_id in self._paused:  # it would not answer
+            return False
+        return await is_ready("127.0.0.1", self._metrics_ports[node_id])
+
+    async def open(self) -> None:
+        await asyncio.to_thread(self._up)
+
+    def _up(self) -> None:
+        self._cluster.up()
+        for node_id, service in _SERVICES.items():
+            self._metrics_ports[node_id] = self._cluster.published_port(service, _METRICS_PORT)
+
+    async def close(self) -> None:
+        await asyncio.shield(asyncio.to_thread(self._cluster.down))
+
+    def save_logs(self, directory: Path) -> None:
+        """What the containers have said."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for service in _SERVICES.values():
+            (directory / f"{service}.log").write_text(self._cluster.logs(service))
+
+
+def _override(settings: Mapping[str, str]) -> dict[str, object]:
+    """Settings of nodes as a compose file to be merged: environment variables of every service."""
+    environment = {
+        "STELE_" + key.upper().replace(".", "_"): value for key, value in settings.items()
+    }
+    return {"services": {name: {"environment": environment} for name in _SERVICES.values()}}
+
+
+@asynccontextmanager
+async def containers(drill: Drill, logs: Path) -> AsyncIterator[DrillCluster]:
+    """A cluster of containers. Its logs are kept in ``logs``. Raises SteleError."""
+    if reason := unavailable():
+        raise SteleError(f"{reason}; start one, or run the drill on processes")
+    _make(logs)
+    cluster = DrillContainers(logs, drill.settings)
+    try:
+        await cluster.open()
+        try:
+            yield cluster
+        finally:
+            await asyncio.to_thread(cluster.save_logs, logs)
+            await cluster.close()
+    except ContainerError as error:
+        raise SteleError(" ".join(str(error).split())) from error
+
+
+def _make(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)

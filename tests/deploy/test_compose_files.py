@@ -1,0 +1,60 @@
+"""The compose files: settings that nodes accept, files that are there. Without an engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from runtime.config.node import check_key, from_settings
+
+yaml = pytest.importorskip("yaml")
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+
+
+def services(name: str) -> dict[str, dict[str, Any]]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / name).read_text())
+    found: dict[str, dict[str, Any]] = loaded["services"]
+    return found
+
+
+@pytest.mark.parametrize(("name", "nodes"), [("compose.yaml", 6), ("compose.single.yaml", 1)])
+def test_nodes_accept_their_settings(name: str, nodes: int) -> None:
+    own = [each for each in services(name).values() if each["image"] == "stele:latest"]
+    assert len(own) == nodes
+    for service in own:
+        settings = {
+            key.removeprefix("STELE_").lower().replace("_", "."): str(value)
+            for key, value in service["environment"].items()
+            if key != "STELE_CLUSTER_ID"
+        } | {"log.dirs": "/var/lib/stele/data"}
+        for key in settings:
+            check_key(key)
+        from_settings(settings)
+        assert service["stop_grace_period"] == "30s"
+        assert service["healthcheck"]["interval"] == "5s"
+
+
+def test_ports_are_open_on_this_host_only() -> None:
+    for name in ("compose.yaml", "compose.single.yaml"):
+        for service in services(name).values():
+            assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_what_prometheus_and_grafana_mount_is_there() -> None:
+    observing = [each for each in services("compose.yaml").values() if "profiles" in each]
+    assert len(observing) == 2
+    for service in observing:
+        for volume in service["volumes"]:
+            source = volume.partition(":")[0]
+            assert not source.startswith("./") or (DEPLOY / source).is_dir(), volume
+
+
+def test_prometheus_scrapes_every_node() -> None:
+    loaded = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
+    (job,) = loaded["scrape_configs"]
+    (static,) = job["static_configs"]
+    nodes = [name for name, each in services("compose.yaml").items() if "profiles" not in each]
+    assert sorted(static["targets"]) == sorted(f"{name}:9404" for name in nodes)
