@@ -19,6 +19,7 @@ BENCHMARKS = (
     "groups",
     "failover",
     "sim",
+    "spark",
 )
 
 

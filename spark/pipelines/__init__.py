@@ -13,6 +13,7 @@ from typing import cast
 PIPELINES = {
     "orders": "order lines: checked by three rules, joined, revenue by country and hour",
     "logs": "log lines of many formats: one schema, error rates, alerts, archive, dead letters",
+    "table": "a compacted topic as a table, now or as of a time or offsets; its changes as a feed",
 }
 
 

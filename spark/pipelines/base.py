@@ -132,13 +132,14 @@ def stream_of(session: SparkSession, settings: Settings, *topics: str) -> DataFr
     )
 
 
-def batch_of(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
-    """The records that topics have now."""
+def batch_of(session: SparkSession, settings: Settings, *topics: str, **options: str) -> DataFrame:
+    """The records that topics have now. ``options``: further ones of the source."""
     return (
         session.read.format("stele")
         .option("kafka.bootstrap.servers", settings.bootstrap_servers)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(settings.topic(each) for each in topics))
+        .options(**options)
         .load()
     )
 

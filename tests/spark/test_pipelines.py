@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark.pipelines import base, logs, orders
+from spark.pipelines import base, logs, orders, table
 from stele import Producer
 
 if TYPE_CHECKING:
@@ -70,6 +70,22 @@ def test_orders_add_up_to_what_their_lines_say(
     }
     assert (found["lines"], found["failed"]) == (LINES, failed)
     assert failed > 0
+
+
+def test_a_topic_is_a_table_now_and_as_of_offsets(
+    spark: SparkSession, settings: Callable[[str], base.Settings], bootstrap: str
+) -> None:
+    these = settings("table-")
+    base.ensure_topics(these, compacted=["prices"])
+    with Producer(bootstrap) as producer:
+        for key, value in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"b", None)]:
+            producer.send(these.topic("prices"), value, key, partition=0)
+
+    def rows(ends: dict[str, str]) -> dict[str, str]:
+        return {row.key: row.value for row in table.as_of(spark, these, "prices", ends).collect()}
+
+    assert rows({}) == {"a": "3"}
+    assert rows({"endingOffsets": '{"table-prices": {"0": 2}}'}) == {"a": "1", "b": "2"}
 
 
 @pytest.mark.skipif(not LOGHUB.exists(), reason=f"{LOGHUB} is not here")
