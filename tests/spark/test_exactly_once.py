@@ -172,10 +172,10 @@ def test_a_query_writes_each_batch_once_over_restarts(
 
     run()
     commits = tmp_path / "commits"
-    last = max(
-        (each for each in commits.iterdir() if each.name.isdigit()), key=lambda e: int(e.name)
-    )
-    last.unlink()  # the driver died after the decision, before Spark noted that the batch is done
+    last = max(int(each.name) for each in commits.iterdir() if each.name.isdigit())
+    # The driver died after its decision, and before Spark noted that the batch is done.
+    for name in (f"{last}", f".{last}.crc"):
+        (commits / name).unlink()
     run()
     assert sorted(map(int, stage.visible())) == list(range(20))
 
