@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cli.output import CommandError, did_you_mean, print_table
+from cli.options import Json
+from cli.output import CommandError, did_you_mean, print_json, print_table
 
 app = typer.Typer(help="Run pipelines on Spark.", no_args_is_help=True)
 
@@ -15,11 +16,14 @@ _ANY_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_
 
 
 @app.command("list")
-def list_command() -> None:
+def list_command(as_json: Json = False) -> None:
     """List all pipelines."""
     _check_pyspark()
     from spark.pipelines import PIPELINES
 
+    if as_json:
+        print_json(PIPELINES)
+        return
     print_table(("NAME", "WHAT"), list(PIPELINES.items()))
 
 

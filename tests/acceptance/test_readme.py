@@ -98,16 +98,6 @@ def refused_at_start(setting: str) -> None:
         load("node.id=1\nprocess.roles=broker\nlog.dirs=/tmp/x\n", overrides=[setting])
 
 
-def refused_by_spark() -> None:
-    source = pytest.importorskip("stele.spark.source")
-    made = source.SteleDataSource({})
-    with pytest.raises(source.NotBuiltError):
-        made.streamReader(None).initialOffset()
-    for writer in (made.writer, made.streamWriter):
-        with pytest.raises(source.NotBuiltError):
-            writer(None, False)
-
-
 def refused_security() -> None:
     refused_at_start("listeners=SASL_SSL://127.0.0.1:9092")
     refused_at_start(
@@ -124,7 +114,6 @@ PROOFS: dict[str, Callable[[], None]] = {
     "moves between the directories of a broker": lambda: unadvertised(34),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "telemetry of clients (KIP-714)": refused_telemetry,
-    "Spark: streams, writes": refused_by_spark,
 }
 ROWS = re.findall(
     r"^\| ([^|]+?) \|", README.partition("## What is not built yet")[2].partition("\n## ")[0],

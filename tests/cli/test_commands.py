@@ -16,7 +16,7 @@ import typer
 from cli import main
 from cli.output import table_lines
 
-PRINTS_ITS_OWN_FORMAT = {"server", "dev", "demo", "consume", "reassign generate"}
+PRINTS_ITS_OWN_FORMAT = {"server", "dev", "demo", "consume", "reassign generate", "spark run"}
 """Commands without --json: they run in the foreground, or print records or a plan already."""
 
 PLAN = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
