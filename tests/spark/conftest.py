@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +17,42 @@ import pytest
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+GATEWAY_WITHIN_S = 120.0
+
+
+@contextmanager
+def gateway(directory: Path) -> Iterator[None]:
+    """Spark's JVM, for sessions of this process.
+
+    PySpark would fork to start it. That breaks gRPC, which tests may have used before. A process
+    that is started here does not run Python between fork and exec.
+    """
+    import pyspark
+
+    told = directory / "gateway"
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    options = ["--conf", "spark.ui.enabled=false", "--driver-memory", "700m", "pyspark-shell"]
+    environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    jvm = subprocess.Popen([submit, *options], stdin=subprocess.PIPE, env=environment)
+    try:
+        deadline = time.monotonic() + GATEWAY_WITHIN_S
+        while not told.exists():
+            assert jvm.poll() is None, "Spark's JVM has ended"
+            assert time.monotonic() < deadline, "Spark's JVM does not tell its port"
+            time.sleep(0.05)
+        told_bytes = told.read_bytes()
+        port, length = struct.unpack_from(">ii", told_bytes)
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = told_bytes[8 : 8 + length].decode()
+        yield
+    finally:
+        for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
+            os.environ.pop(name, None)
+        assert jvm.stdin is not None
+        jvm.stdin.close()  # it ends then
+        jvm.wait(60)
 
 
 @pytest.fixture(scope="session")
@@ -26,17 +66,16 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     warehouse: Path = tmp_path_factory.mktemp("warehouse")
     os.environ.update(SPARK_LOCAL_IP="127.0.0.1", PYSPARK_PYTHON=sys.executable)
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.sql.warehouse.dir", str(warehouse))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.driver.memory", "700m")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("OFF")
-    stele.spark.register(session)
-    yield session
-    session.stop()
+    with gateway(warehouse):
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("tests")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.warehouse.dir", str(warehouse))
+            .config("spark.sql.session.timeZone", "UTC")
+            .getOrCreate()
+        )
+        session.sparkContext.setLogLevel("OFF")
+        stele.spark.register(session)
+        yield session
+        session.stop()
