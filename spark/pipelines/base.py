@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkConf
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
@@ -22,6 +23,12 @@ from stele import Admin, NewTopic
 from stele.errors import BulkError, ErrorCode
 
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_DEFAULTS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.shuffle.partitions": "4",
+    "spark.sql.streaming.stateStore.providerClass": _ROCKS,
+}
 
 
 class PipelineError(Exception):
@@ -86,14 +93,11 @@ def session(name: str) -> SparkSession:
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         raise PipelineError("Spark needs Java 17: install it, or set JAVA_HOME")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    made = (
-        SparkSession.builder.appName(f"stele-{name}")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.sql.shuffle.partitions", "4")
-        .config("spark.sql.streaming.stateStore.providerClass", _ROCKS)
-        .getOrCreate()
-    )
+    builder, given = SparkSession.builder.appName(f"stele-{name}"), SparkConf()
+    for key, value in _DEFAULTS.items():
+        if not given.contains(key):
+            builder = builder.config(key, value)
+    made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     stele.spark.register(made)
     return made
