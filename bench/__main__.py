@@ -17,6 +17,7 @@ BENCHMARKS = (
     "partitions",
     "hostile",
     "groups",
+    "transactions",
     "failover",
     "sim",
     "spark",
