@@ -32,6 +32,7 @@ from cli import (
     sim,
     spark,
     topics,
+    transactions,
     whatif,
 )
 from cli.group import commands as group
@@ -67,6 +68,7 @@ app.add_typer(reassign.app, name="reassign")
 app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(group.app, name="group")
+app.add_typer(transactions.app, name="transaction")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")

@@ -78,6 +78,20 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
+def known_words(text: str, known: Sequence[str], option: str) -> list[str]:
+    """The values of a list with commas, whatever their case. Raises CommandError."""
+    by_lower = {each.lower(): each for each in known}
+    found = []
+    for each in filter(None, (part.strip() for part in text.split(","))):
+        if each.lower() not in by_lower:
+            raise CommandError(
+                f"{option} {each!r} is not known.{did_you_mean(each, known)} "
+                f"There are: {', '.join(known)}"
+            )
+        found.append(by_lower[each.lower()])
+    return found
+
+
 def key_values(items: Iterable[str], option: str) -> dict[str, str]:
     """``name=value`` items as a mapping. Raises CommandError."""
     found = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +9,14 @@ import typer
 from cli.connection import connect
 from cli.group.reset import reset_offsets
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
-from cli.output import CommandError, did_you_mean, note, print_json, print_table
+from cli.output import (
+    CommandError,
+    did_you_mean,
+    known_words,
+    note,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from stele.admin.group_lag import PartitionLag
@@ -49,7 +55,8 @@ def list_command(
     timeout: Timeout = 30.0,
 ) -> None:
     """List all groups."""
-    wanted_states, wanted_types = _known(states, STATES, "--state"), _known(types, TYPES, "--type")
+    wanted_states = known_words(states, STATES, "--state")
+    wanted_types = known_words(types, TYPES, "--type")
     with connect(bootstrap, timeout) as admin:
         groups = admin.list_groups(states=wanted_states, types=wanted_types)
     if as_json:
@@ -154,20 +161,6 @@ def delete_offsets(
 
 
 # ------------------------------------------------------------------------------------- helpers
-
-
-def _known(text: str, known: Sequence[str], option: str) -> list[str]:
-    """The values of a list with commas, whatever their case. Raises CommandError."""
-    by_lower = {each.lower(): each for each in known}
-    found = []
-    for each in filter(None, (part.strip() for part in text.split(","))):
-        if each.lower() not in by_lower:
-            raise CommandError(
-                f"{option} {each!r} is not known.{did_you_mean(each, known)} "
-                f"There are: {', '.join(known)}"
-            )
-        found.append(by_lower[each.lower()])
-    return found
 
 
 def _named(admin: Admin, names: list[str], everything: bool) -> list[str]:

@@ -60,6 +60,12 @@ ARGUMENTS = {
     "group delete": ["g"],
     "group delete-offsets": ["g", "--topic", "t"],
     "group reset-offsets": ["g", "--topic", "t", "--to-earliest"],
+    "transaction list": [],
+    "transaction describe": ["p"],
+    "transaction describe-producers": ["--topic", "t", "--partition", "0"],
+    "transaction find-hanging": [],
+    "transaction abort": ["--topic", "t", "--partition", "0", "--start-offset", "1"],
+    "transaction force-terminate": ["p"],
     "perf produce": [
         *("--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "1"),
     ],
