@@ -287,6 +287,11 @@ class BrokerMetrics:
             lambda: decided.aborts,
         )
         self._registry.total(
+            "stele_transaction_timeouts",
+            "Transactions that are aborted because their time was over.",
+            lambda: decided.timeouts,
+        )
+        self._registry.total(
             "stele_transactional_id_expirations",
             "Transactional ids that were forgotten because nobody used them.",
             lambda: decided.expirations,

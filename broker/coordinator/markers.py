@@ -74,7 +74,7 @@ class MarkerSender:
         self._broker_id = broker_id
         self._image = image
         self._deadlines = DeadlineWheel(clock)
-        self._batches: NodeBatches[_Item] = NodeBatches("markers", self._send)
+        self._batches: NodeBatches[_Item] = NodeBatches("markers", self._send, self._rest_all)
         self._is_scheduled = False
         self._is_stopped = False
         self._here: list[_Item] = []  # for replicas of this broker, in order
@@ -160,8 +160,7 @@ class MarkerSender:
             answer = await self._nodes.ask(broker_id, wire.API, _VERSION, _request(some))
         except SteleError as error:
             logger.info("markers for broker %d: %s", broker_id, error)
-            for item in some:
-                self._rest(item)
+            self._rest_all(some)
             return rest
         told = {
             (marker.producer_id, topic.name, each.partition_index): each.error_code
@@ -213,6 +212,10 @@ class MarkerSender:
         self._later.append(item)
         if self._retry is None and not self._is_stopped:
             self._retry = self._deadlines.add(RETRY_MS, self._try_again)
+
+    def _rest_all(self, items: Iterable[_Item]) -> None:
+        for item in items:
+            self._rest(item)
 
     def _try_again(self) -> None:
         if self._retry is not None:

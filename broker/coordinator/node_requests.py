@@ -84,11 +84,18 @@ class NodeConnections:
 class NodeBatches(Generic[T]):
     """Items on their way to brokers."""
 
-    def __init__(self, name: str, send: Callable[[int, list[T]], Awaitable[list[T]]]) -> None:
-        """``send`` sends items to a broker, in their order. It raises nothing, settles what was
-        sent, and returns the items that were not sent: they come first in the next batch."""
+    def __init__(
+        self,
+        name: str,
+        send: Callable[[int, list[T]], Awaitable[list[T]]],
+        failed: Callable[[list[T]], None],
+    ) -> None:
+        """``send`` sends items to a broker, in their order. It settles what was sent, and returns
+        the items that were not sent: they come first in the next batch. ``failed`` gets the items
+        of a batch whose sending raised, which is a bug."""
         self._name = name
         self._send = send
+        self._failed = failed
         self._waiting: dict[int, list[T]] = {}
         self._senders: dict[int, asyncio.Task[None]] = {}
 
@@ -102,7 +109,12 @@ class NodeBatches(Generic[T]):
     async def _run(self, broker_id: int) -> None:
         try:
             while items := self._waiting.pop(broker_id, None):
-                rest = await self._send(broker_id, items)
+                try:
+                    rest = await self._send(broker_id, items)
+                except Exception:
+                    logger.exception("%s for broker %d", self._name, broker_id)
+                    self._failed(items)
+                    rest = []
                 if rest:
                     self._waiting[broker_id] = rest + self._waiting.get(broker_id, [])
         finally:

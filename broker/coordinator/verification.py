@@ -76,7 +76,11 @@ class Verification:
         self._image = image
         self._clock = clock
         self._deadlines = DeadlineWheel(clock)
-        self._batches: NodeBatches[_Question] = NodeBatches("verification", self._send)
+        self._batches: NodeBatches[_Question] = NodeBatches(
+            "verification",
+            self._send,
+            lambda questions: _tell(questions, ErrorCode.NETWORK_EXCEPTION),
+        )
         self._here: list[tuple[int, _Question]] = []  # by partition of __transaction_state
 
     def verify(

@@ -17,5 +17,8 @@ class TransactionCounters:
 
     aborts: int = 0
 
+    timeouts: int = 0
+    """Of the aborted ones: those whose time was over."""
+
     expirations: int = 0
     """Transactional ids that were forgotten because nobody used them."""

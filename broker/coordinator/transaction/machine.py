@@ -116,6 +116,8 @@ class TransactionMachine:
         self._entries[transactional_id] = entry
         entry.value, entry.end, entry.unmarked = value, offset + 1, None
         if self._is_loaded:
+            if value.state is TransactionState.PREPARE_ABORT and _has_passed(entry, now):
+                self._counters.timeouts += 1
             self._attend(entry, now)
             self._counters.commits += value.state is TransactionState.COMPLETE_COMMIT
             self._counters.aborts += value.state is TransactionState.COMPLETE_ABORT
@@ -366,6 +368,11 @@ _UNUSED: Final = (
     TransactionState.COMPLETE_COMMIT,
     TransactionState.COMPLETE_ABORT,
 )
+
+
+def _has_passed(entry: _Entry, now: Now) -> bool:
+    """Whether the transaction has been open for its whole time."""
+    return entry.at_ms is not None and entry.at_ms <= now.monotonic_ms
 
 
 def _say(waiter: Waiter, answer: object, after: int = -1) -> Step:

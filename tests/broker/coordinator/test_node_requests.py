@@ -24,7 +24,7 @@ def test_what_comes_while_a_batch_is_under_way_is_the_next_one() -> None:
             await gates[broker_id].wait()
             return items[2:]
 
-        batches = NodeBatches("test", send)
+        batches = NodeBatches("test", send, _not_expected)
         batches.add(1, "a")
         await until(lambda: len(sent) == 1)
         for item in "bcd":
@@ -42,6 +42,33 @@ def test_what_comes_while_a_batch_is_under_way_is_the_next_one() -> None:
         await batches.stop()
 
     run_virtual(main())
+
+
+def _not_expected(items: list[str]) -> None:
+    raise AssertionError(items)
+
+
+def test_a_batch_that_cannot_be_sent_at_all_holds_nothing_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def main() -> None:
+        sent: list[list[str]] = []
+        failed: list[str] = []
+
+        async def send(broker_id: int, items: list[str]) -> list[str]:
+            sent.append(items)
+            if items == ["a"]:
+                raise KeyError("a bug")
+            return []
+
+        batches = NodeBatches("test", send, failed.extend)
+        batches.add(1, "a")
+        await until(lambda: failed == ["a"])
+        batches.add(1, "b")
+        await until(lambda: sent == [["a"], ["b"]])
+
+    run_virtual(main())
+    assert "test for broker 1" in caplog.text
 
 
 def test_a_broker_without_an_address_is_not_available() -> None:

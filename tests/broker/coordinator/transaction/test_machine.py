@@ -539,9 +539,12 @@ def test_counting() -> None:
         bench.add(ref, "a0")
         bench.end(ref, commit=commit)
         ref = after(ref, epochs=1)
+    bench.add(ref, "a0")
+    bench.pass_time(TIMEOUT_MS)
     bench.reload()
     counters = bench.counters
-    assert (counters.commits, counters.aborts, counters.expirations) == (2, 1, 0)
+    assert (counters.commits, counters.aborts, counters.expirations) == (2, 2, 0)
+    assert counters.timeouts == 1
 
 
 # ------------------------------------------------------------------------------- damage
