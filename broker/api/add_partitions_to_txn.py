@@ -25,6 +25,7 @@ from stele.wire.kafka.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTopicResult,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 _FENCED_FROM = 2
 _OF_BROKERS_FROM = 4
@@ -42,12 +43,12 @@ async def handle(
         request.v3_and_below_producer_id,
         request.v3_and_below_producer_epoch,
     )
-    partitions = _partitions(request.v3_and_below_topics)
+    partitions = await _partitions(request.v3_and_below_topics)
     errors = await transactions.add_partitions(context, request_context.caller, ref, partitions)
     knows_fenced = request_context.version >= _FENCED_FROM
     told = (fencing_error(each, knows_fenced=knows_fenced) for each in errors)
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=_results(request.v3_and_below_topics, told)
+        results_by_topic_v3_and_below=await _results(request.v3_and_below_topics, told)
     )
 
 
@@ -55,27 +56,25 @@ async def _of_broker(
     context: BrokerContext, request_context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse:
     transactions.check_node(context, request_context.caller)
-    answers = await transactions.verify(
-        context,
-        [
+    slices = Slices(SLICE_STEPS)
+    asked = []
+    for each in request.transactions:
+        ref = TransactionRef(each.transactional_id, each.producer_id, each.producer_epoch)
+        partitions = tuple(await _partitions(each.topics))
+        asked.append(
             AddPartitionsRequest(
-                TransactionRef(each.transactional_id, each.producer_id, each.producer_epoch),
-                _partitions(each.topics),
-                verify_only=each.verify_only,
-                client_version=_TRANSACTION_VERSION_OF_BROKERS,
+                ref, partitions, each.verify_only, client_version=_TRANSACTION_VERSION_OF_BROKERS
             )
-            for each in request.transactions
-        ],
-    )
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            AddPartitionsToTxnResult(
-                each.transactional_id,
-                _results(each.topics, (_error(request_context, error) for error in errors)),
-            )
-            for each, errors in zip(request.transactions, answers, strict=True)
-        ]
-    )
+        )
+        await slices.step()
+    answers = await transactions.verify(context, asked)
+    results = []
+    for each, errors in zip(request.transactions, answers, strict=True):
+        told = (_error(request_context, error) for error in errors)
+        topics = await _results(each.topics, told)
+        results.append(AddPartitionsToTxnResult(each.transactional_id, topics))
+        await slices.step()
+    return AddPartitionsToTxnResponse(results_by_transaction=results)
 
 
 def _error(request_context: RequestContext, error: ErrorCode) -> ErrorCode:
@@ -84,25 +83,31 @@ def _error(request_context: RequestContext, error: ErrorCode) -> ErrorCode:
     return error
 
 
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
-    return tuple(
-        TopicPartition(topic.name, number) for topic in topics for number in topic.partitions
-    )
+async def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[TopicPartition]:
+    found = []
+    slices = Slices(SLICE_STEPS)
+    for topic in topics:
+        for number in topic.partitions:
+            found.append(TopicPartition(topic.name, number))
+            await slices.step()
+        await slices.step()
+    return found
 
 
-def _results(
+async def _results(
     topics: Iterable[AddPartitionsToTxnTopic], errors: Iterator[ErrorCode]
 ) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            topic.name,
-            [
-                AddPartitionsToTxnPartitionResult(number, next(errors))
-                for number in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+    results = []
+    slices = Slices(SLICE_STEPS)
+    for topic in topics:
+        result = AddPartitionsToTxnTopicResult(topic.name)
+        results.append(result)
+        for number in topic.partitions:
+            told = AddPartitionsToTxnPartitionResult(number, next(errors))
+            result.results_by_partition.append(told)
+            await slices.step()
+        await slices.step()
+    return results
 
 
 def refuse(
@@ -111,9 +116,13 @@ def refuse(
     if request_context.version >= _OF_BROKERS_FROM:
         return AddPartitionsToTxnResponse(error_code=error)
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=_results(
-            request.v3_and_below_topics, iter(lambda: error, None)
-        )
+        results_by_topic_v3_and_below=[
+            AddPartitionsToTxnTopicResult(
+                topic.name,
+                [AddPartitionsToTxnPartitionResult(number, error) for number in topic.partitions],
+            )
+            for topic in request.v3_and_below_topics
+        ]
     )
 
 

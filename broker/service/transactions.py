@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from broker.coordinator.step import Now, Step, Waiter
 from broker.coordinator.transaction.machine import TransactionMachine
@@ -43,6 +43,10 @@ from runtime.authorization.authorizer import (
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
+from storage.turns import SLICE_STEPS, Slices, in_slices
+
+_MARKERS_A_TURN: Final = 200
+_DESCRIBED_AT_ONCE: Final = 100
 
 Event = Callable[[TransactionMachine, Waiter, Now], Step]
 """What a coordinator is asked: a method of its machine, with the request."""
@@ -116,10 +120,13 @@ async def add_partitions(
     one is refused before that, the others get OPERATION_NOT_ATTEMPTED."""
     check(context, caller, ref.transactional_id)
     topics = Topics(context, caller, Operation.WRITE)
-    errors = [_addable(topics, each) for each in partitions]
+    errors = await in_slices(lambda each: _addable(topics, each), partitions)
     if any(errors):
         return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
-    return list(await _add(context, AddPartitionsRequest(ref, tuple(partitions))))
+    each_once = tuple(dict.fromkeys(partitions))  # no more than there are
+    told = await _add(context, AddPartitionsRequest(ref, each_once))
+    error_of = dict(zip(each_once, told, strict=True))
+    return [error_of[each] for each in partitions]
 
 
 def _addable(topics: Topics, partition: TopicPartition) -> ErrorCode:
@@ -191,22 +198,35 @@ async def verify(
 
     async def one(request: AddPartitionsRequest) -> tuple[ErrorCode, ...]:
         unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        known = [image.named_partition(each) is not None for each in request.partitions]
-        if not all(known):
+        states = await in_slices(image.named_partition, request.partitions)
+        if None in states:
             other = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return tuple(other if each else unknown for each in known)
+            return tuple([unknown if each is None else other for each in states])
         try:
             return await _add(context, request)
         except ApiError as error:
             return (error.code,) * len(request.partitions)
 
-    return list(await asyncio.gather(*map(one, requests)))
+    slices = Slices(SLICE_STEPS)
+    asked = []
+    for request in requests:
+        asked.append(asyncio.ensure_future(one(request)))
+        await slices.step()
+    return [await each for each in asked]
 
 
 async def write_markers(context: BrokerContext, markers: Sequence[Marker]) -> list[ErrorCode]:
     """What became of each marker of a coordinator."""
-    if not markers:
-        return []
+    slices = Slices(_MARKERS_A_TURN)
+    parts = []
+    for start in range(0, len(markers), _MARKERS_A_TURN):
+        some = markers[start : start + _MARKERS_A_TURN]
+        parts.append(_written(context, some))
+        await slices.step(len(some))
+    return [error for part in parts for error in await part]
+
+
+def _written(context: BrokerContext, markers: Sequence[Marker]) -> asyncio.Future[list[ErrorCode]]:
     future: asyncio.Future[list[ErrorCode]] = asyncio.get_running_loop().create_future()
 
     def done(errors: list[ErrorCode]) -> None:
@@ -214,7 +234,7 @@ async def write_markers(context: BrokerContext, markers: Sequence[Marker]) -> li
             future.set_result(errors)
 
     context.replicas.write_markers(markers, done)
-    return await future
+    return future
 
 
 # ------------------------------------------------------------------------------- administration
@@ -243,7 +263,11 @@ async def describe(
         }
         return replace(answer, partitions=tuple(p for p in answer.partitions if seen[p.topic]))
 
-    return list(await asyncio.gather(*map(one, transactional_ids)))
+    found: list[DescribedTransaction] = []
+    for start in range(0, len(transactional_ids), _DESCRIBED_AT_ONCE):
+        some = transactional_ids[start : start + _DESCRIBED_AT_ONCE]
+        found += await asyncio.gather(*map(one, some))
+    return found
 
 
 async def list_transactions(

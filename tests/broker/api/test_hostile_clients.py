@@ -245,6 +245,8 @@ LARGEST = (
     "DescribeProducers",
     "DescribeTopicPartitions",
     "ListPartitionReassignments",
+    "DescribeTransactions",
+    "AddPartitionsToTxn",
 )
 
 
