@@ -520,7 +520,7 @@ class PartitionLog:
         self._rebuild_producers()
 
     def _rebuild_producers(self) -> None:
-        if len(self.producers) == 0:
+        if not len(self.producers) and self.transactions.last_marker_offset < self.end_offset:
             return  # no producer counted so far, so none does in what is left
         disk, now_ms = self._disk, self._clock.time_ms()
         steps = rebuild_producers(

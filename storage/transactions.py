@@ -34,7 +34,16 @@ class TransactionalLog(Protocol):
 class LogTransactions:
     """Keeps the transaction indexes of one log, and tells the log's user what a marker ended."""
 
-    __slots__ = ("_bases", "_disk", "_loaded", "_log", "first_open_offset", "on_ended", "undecided")
+    __slots__ = (
+        "_bases",
+        "_disk",
+        "_loaded",
+        "_log",
+        "first_open_offset",
+        "last_marker_offset",
+        "on_ended",
+        "undecided",
+    )
 
     def __init__(
         self, log: TransactionalLog, disk: Disk, undecided: list[EndedTransaction]
@@ -47,6 +56,9 @@ class LogTransactions:
         self._loaded: list[TxnIndex] = []  # the least recently used first
         self.first_open_offset = log.producers.first_open_offset
         """Where the oldest open transaction begins; ``NEVER`` if none is open."""
+        self.last_marker_offset = max((each.marker_offset for each in undecided), default=-1)
+        """The offset of the last marker that was appended since the start, or is not below the
+        checkpointed high watermark; -1 if there is none."""
         self.undecided = undecided
         """What recovery found: the ended transactions whose markers are not below the checkpointed
         high watermark. The log's user begins with them."""
@@ -70,6 +82,7 @@ class LogTransactions:
         transaction index is incomplete, and the log must go offline."""
         log = self._log
         ended = log.producers.end(header, marker, offset, now_ms)
+        self.last_marker_offset = offset
         self.first_open_offset = log.producers.first_open_offset
         if ended is None:
             return

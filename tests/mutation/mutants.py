@@ -50,7 +50,17 @@ ROOMS = (
     ),
     Room(
         "storage",
-        tuple(f"storage/{noun}.py" for noun in ("producer_state", "leader_epochs", "recovery")),
+        tuple(
+            f"storage/{noun}.py"
+            for noun in (
+                "producer_state",
+                "producer_recovery",
+                "transactions",
+                "txn_index",
+                "leader_epochs",
+                "recovery",
+            )
+        ),
         ("tests/storage",),
     ),
     Room("membership", ("broker/membership/*.py",), ("tests/broker/membership",)),

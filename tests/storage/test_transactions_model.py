@@ -174,6 +174,12 @@ class TransactionsMachine(RuleBasedStateMachine):
         while len(self.log.segment_bases) == segments:
             self.append(make_batch(3, size=60, producer=(9, 0, 0)), None, as_leader=False)
 
+    @rule()
+    def expire(self) -> None:
+        """All that have been silent, which are those without an open transaction."""
+        self.log.producers.expire(1 << 40, 1)
+        assert len(self.log.producers) == len(self.log.producers.open_transactions())
+
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         """Never below the checkpoints, which a log without an owner cannot lower."""

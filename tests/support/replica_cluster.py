@@ -410,6 +410,7 @@ class ReplicaCluster:
         *,
         leader: int | None = None,
         isr: Sequence[int] | None = None,
+        replicas: Sequence[int] | None = None,
         to: Sequence[int] | None = None,
         unclean: bool = False,
     ) -> None:
@@ -420,6 +421,8 @@ class ReplicaCluster:
             record.leader = leader
         if isr is not None:
             record.isr.ids.extend(isr)
+        if replicas is not None:
+            record.replicas.ids.extend(replicas)
         self.commit(pb.MetadataRecord(partition_change=record), to=to)
 
     def delete_topic(self) -> None:
