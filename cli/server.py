@@ -37,13 +37,13 @@ def server(
     level = logging.getLevelNamesMapping().get(log_level.upper())
     if level is None:
         raise CommandError(f"--log-level {log_level}: use DEBUG, INFO, WARNING or ERROR")
-    logging.basicConfig(
-        level=level,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    logging.basicConfig(level=level, handlers=[handler])
     node = load_config(config, settings)
     from node.run import run_node
+    from runtime.log_format import formatter
+
+    handler.setFormatter(formatter(node.logging_format, node.node_id))
 
     return run_node(node)
 

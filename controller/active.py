@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from controller.chain import ImageChain
+from controller.change_log import log_changes
 from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
+from metadata.explain.history import Decision
 from metadata.features import unsupported
 from metadata.image import MetadataImage
-from metadata.records import MetadataError, encode
+from metadata.records import MetadataError, decode, encode
 from metadata.snapshot import image_of
 from raft.api import CommittedBatch, MetadataQuorum, NotLeaderError
 from raft.membership import Refusal
@@ -86,10 +88,24 @@ class DecisionMaker:
         """As ``raft.api.QuorumListener.on_commit``."""
         try:
             for batch in batches:
+                before = self._chain.committed
                 self._chain.commit(batch)
+                if self.active:  # one controller tells it for all
+                    log_changes(self._decision(batch, before))
             self._chain.advance(end_offset)
         except MetadataError as error:
             self._fail(error)
+
+    def _decision(self, batch: CommittedBatch, before: MetadataImage) -> Decision:
+        records = tuple(decode(value) for value in batch.records)
+        return Decision(
+            batch.base_offset,
+            batch.epoch,
+            batch.timestamp_ms,
+            records,
+            before,
+            self._chain.committed,
+        )
 
     def reset(self, end_offset: int, values: Sequence[bytes]) -> None:
         """A snapshot replaces the committed image."""

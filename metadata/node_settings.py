@@ -35,6 +35,12 @@ class NodeSettings:
         "The cluster to which this node belongs. If it is set, a directory of another cluster is "
         "refused. Otherwise the directory's own id counts.",
     )
+    logging_format = string(
+        "text",
+        "How a node writes its log to standard error: text for people, or json: one object per "
+        "line with time (UTC), level, logger, node and message.",
+        allowed=("text", "json"),
+    )
     # Connections and requests.
     socket_request_max_bytes = integer(
         104857600,

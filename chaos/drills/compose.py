@@ -34,11 +34,12 @@ class DrillContainers:
     kind = "compose"
     bootstrap_servers = ",".join(f"127.0.0.1:{port}" for port in _KAFKA_PORTS.values())
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
-        override = directory / "override.json"
-        override.write_text(json.dumps(_override(settings)))
-        self._cluster = ComposeCluster(overrides=[override])
-        self._metrics_ports: dict[int, int] = {}
+    def __init__(self, cluster: ComposeCluster) -> None:
+        self._cluster = cluster
+        self._metrics_ports = {
+            node_id: cluster.published_port(service, _METRICS_PORT)
+            for node_id, service in _SERVICES.items()
+        }
         self._paused: set[int] = set()
 
     @property
@@ -76,12 +77,7 @@ class DrillContainers:
         return await is_ready("127.0.0.1", self._metrics_ports[node_id])
 
     async def open(self) -> None:
-        await asyncio.to_thread(self._up)
-
-    def _up(self) -> None:
-        self._cluster.up()
-        for node_id, service in _SERVICES.items():
-            self._metrics_ports[node_id] = self._cluster.published_port(service, _METRICS_PORT)
+        await asyncio.to_thread(self._cluster.up)
 
     async def close(self) -> None:
         await asyncio.shield(asyncio.to_thread(self._cluster.down))
@@ -106,9 +102,8 @@ async def containers(drill: Drill, logs: Path) -> AsyncIterator[DrillCluster]:
     """A cluster of containers. Its logs are kept in ``logs``. Raises SteleError."""
     if reason := unavailable():
         raise SteleError(f"{reason}; start one, or run the drill on processes")
-    _make(logs)
-    cluster = DrillContainers(logs, drill.settings)
     try:
+        cluster = await asyncio.to_thread(_prepare, logs, drill.settings)
         await cluster.open()
         try:
             yield cluster
@@ -119,5 +114,8 @@ async def containers(drill: Drill, logs: Path) -> AsyncIterator[DrillCluster]:
         raise SteleError(" ".join(str(error).split())) from error
 
 
-def _make(directory: Path) -> None:
+def _prepare(directory: Path, settings: Mapping[str, str]) -> DrillContainers:
     directory.mkdir(parents=True, exist_ok=True)
+    override = directory / "override.json"
+    override.write_text(json.dumps(_override(settings)))
+    return DrillContainers(ComposeCluster(overrides=[override]))

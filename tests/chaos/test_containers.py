@@ -1,18 +1,24 @@
-"""Drills on a compose cluster: a leader is killed, a leader is cut off, too few replicas are
-left."""
+"""Drills on a compose cluster, and what else only containers show: a leader is cut off, too few
+replicas are left."""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from chaos.compose_cluster import ComposeCluster, cutting_unavailable, unavailable
+from chaos.drills.compose import DrillContainers
+from chaos.drills.planted import plant_all
+from chaos.drills.registry import by_name
+from chaos.drills.run import run_drill
 from stele import Admin, ConfigResource, Consumer, NewTopic, Producer
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.records import RecordMetadata
@@ -86,24 +92,16 @@ def read_all(topic: str) -> list[int]:
     return read
 
 
-def test_a_killed_leader_loses_nothing(cluster: ComposeCluster, admin: Admin) -> None:
-    topic = create(admin, "killed-leader")
-    with Producer(BOOTSTRAP) as producer:
-        send(producer, topic, range(RECORDS))
-        victim = leader_of(admin, topic)
-        assert victim is not None
-        futures = [
-            producer.send(topic, b"%d" % number, partition=0)
-            for number in range(RECORDS, 2 * RECORDS)
-        ]
-        cluster.kill(SERVICES[victim])
-        for future in futures:
-            future.result(timeout_s=90)
-        assert leader_of(admin, topic) != victim
-        cluster.start(SERVICES[victim])
-        wait_until(lambda: len(isr_of(admin, topic)) == 3, "the ISR is whole again")
-        send(producer, topic, range(2 * RECORDS, 3 * RECORDS))
-    assert read_all(topic) == list(range(3 * RECORDS))
+@pytest.mark.parametrize("name", ["leader-killed", "controller-killed"])
+def test_a_drill_is_green_on_containers(cluster: ComposeCluster, name: str, tmp_path: Path) -> None:
+    drill = by_name()[name]
+    outcome = asyncio.run(
+        run_drill(drill, DrillContainers(cluster), tmp_path, seed=1, topic=f"drill-{name}")
+    )
+    assert [(check.name, check.told) for check in outcome.verdict.broken] == []
+    caught, missed = plant_all(outcome.history)
+    assert missed == []
+    assert "lose_one" in caught
 
 
 @pytest.mark.usefixtures("cutting")
