@@ -116,7 +116,7 @@ class ExactlyOnce:
     ) -> TaskResult:
         rows = 0
         with self._producer(name) as producer:
-            producer.begin_transaction()
+            _begin(producer)
             try:
                 batch: pa.RecordBatch | None = first
                 while batch is not None:
@@ -127,8 +127,8 @@ class ExactlyOnce:
                     rows += batch.num_rows
                     batch = next(rest, None)
                 state = producer.prepare_transaction()
-            except BaseException:
-                producer.abort_transaction()
+            except BaseException as error:
+                _abort(producer, error)
                 raise
         return TaskResult(target, rows, Prepared(name, str(state)), is_decided=False)
 
@@ -204,6 +204,29 @@ class ExactlyOnce:
         for name in to_abort(ledger.decisions, target.write, there, target.run):
             log.warning("transaction %s is aborted: no decision lists it", name)
             admin.fence_producer(name)
+
+
+def _begin(producer: Producer) -> None:
+    from stele.errors import ApiError, ErrorCode
+
+    try:
+        producer.begin_transaction()
+    except ApiError as error:
+        if error.code is not ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            raise
+        raise WriteError(
+            "the brokers refuse two-phase commits: set transaction.two.phase.commit.enable=true on "
+            "them, or the option exactlyOnce=false"
+        ) from error
+
+
+def _abort(producer: Producer, cause: BaseException) -> None:
+    from stele.errors import SteleError
+
+    try:
+        producer.abort_transaction()
+    except SteleError as error:
+        cause.add_note(f"the transaction was not aborted: {error}")
 
 
 def _prefix(write: str) -> str:
