@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from stele.records import GroupMetadata as GroupMetadata
     from stele.records import OffsetAndMetadata as OffsetAndMetadata
     from stele.records import OffsetAndTimestamp as OffsetAndTimestamp
+    from stele.records import ProducerRecord as ProducerRecord
     from stele.records import RecordMetadata as RecordMetadata
     from stele.sync import Admin as Admin
     from stele.sync import Consumer as Consumer
@@ -58,6 +59,7 @@ _HOMES = {
     "Producer": "stele.sync",
     "ProducerFencedError": "stele.errors",
     "RebalanceListener": "stele.consumer.group.listener",
+    "ProducerRecord": "stele.records",
     "RecordMetadata": "stele.records",
     "SteleError": "stele.errors",
     "TopicPartition": "stele.ids",

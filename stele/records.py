@@ -4,6 +4,7 @@ groups commit."""
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -14,6 +15,17 @@ class TimestampType(enum.IntEnum):
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
+
+
+class ProducerRecord(NamedTuple):
+    """A record for ``send_all``. ``timestamp_ms`` None: the time at which it is accepted."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None = None
+    headers: Sequence[tuple[str, bytes | None]] = ()
+    timestamp_ms: int | None = None
+    partition: int | None = None
 
 
 class RecordMetadata(NamedTuple):

@@ -30,12 +30,15 @@ from stele.producer.partitioner import StickyPartitioner, partition_of
 from stele.producer.sender import Sender
 from stele.producer.transactional import Transactional
 from stele.producer.transactions import PreparedTransaction, State
-from stele.records import GroupMetadata, OffsetAndMetadata, RecordMetadata
+from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
 from stele.wire.batch import Header
 
 log = logging.getLogger(__name__)
 
 HeadersArgument = Iterable[Header] | Mapping[str, bytes | None]
+
+_RECORDS_PER_TURN = 1_000
+"""``send_all`` lets other tasks run after so many."""
 
 _partition_of = lru_cache(maxsize=8192)(partition_of)
 
@@ -159,6 +162,19 @@ class Producer:
         if transaction != self._transaction_number():
             raise TransactionAbortedError("the transaction ended while the record waited for room")
         self._take(future, topic, value, key, header_list, timestamp_ms, partition, size)
+
+    async def send_all(self, records: Iterable[ProducerRecord]) -> None:
+        """Accept records one after the other, without a future for each: ``flush``, or the commit
+        of a transaction, tells whether all were delivered.
+
+        Waits and raises as ``send`` does. Records before the one that is refused were accepted.
+        """
+        nobody: Delivery = asyncio.get_running_loop().create_future()
+        nobody.cancel()  # it is done, so nothing is told to it
+        for number, (topic, value, key, headers, timestamp_ms, partition) in enumerate(records, 1):
+            await self.send_into(nobody, topic, value, key, headers, timestamp_ms, partition)
+            if number % _RECORDS_PER_TURN == 0:
+                await asyncio.sleep(0)
 
     def send_nowait(
         self,

@@ -120,10 +120,7 @@ class ExactlyOnce:
             try:
                 batch: pa.RecordBatch | None = first
                 while batch is not None:
-                    for each in self._shape.records(batch):
-                        producer.send(
-                            each.topic, each.value, each.key, each.headers, partition=each.partition
-                        )
+                    producer.send_all(self._shape.records(batch))
                     rows += batch.num_rows
                     batch = next(rest, None)
                 state = producer.prepare_transaction()

@@ -36,10 +36,7 @@ def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.Recor
     rows = 0
     with _producer(options) as producer:
         for batch in batches:
-            for each in shape.records(batch):
-                producer.send(
-                    each.topic, each.value, each.key, each.headers, partition=each.partition
-                )
+            producer.send_all(shape.records(batch))
             rows += batch.num_rows
         producer.flush()
     return Written(rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import (
@@ -16,6 +16,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from stele.records import ProducerRecord
 from stele.spark.options import OptionError
 from stele.wire.record import Header
 
@@ -26,14 +27,6 @@ _OF_THE_SOURCE = ("offset", "timestamp", "timestamptype")
 
 class RowError(ValueError):
     """A row cannot be a record."""
-
-
-class OutgoingRecord(NamedTuple):
-    topic: str
-    value: bytes | None
-    key: bytes | None
-    headers: list[Header]
-    partition: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +63,7 @@ class RowShape:
         columns = ("value", "key", "topic", "partition", "headers")
         return cls(default_topic, *(places.get(name, -1) for name in columns))
 
-    def records(self, batch: pa.RecordBatch) -> Iterator[OutgoingRecord]:
+    def records(self, batch: pa.RecordBatch) -> Iterator[ProducerRecord]:
         """Raises RowError."""
         count = batch.num_rows
 
@@ -95,7 +88,7 @@ class RowShape:
             if partition is not None and partition < 0:
                 raise RowError(f"a row has the partition {partition}")
             pairs = [_header(each) for each in headers or ()]
-            yield OutgoingRecord(name, value, key, pairs, partition)
+            yield ProducerRecord(name, value, key, pairs, None, partition)
 
 
 def _header(pair: dict[str, Any] | None) -> Header:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
@@ -16,7 +16,7 @@ from stele.errors import ClosedError, SteleError
 from stele.ids import TopicPartition
 from stele.producer.producer import HeadersArgument, Reader, check_reader
 from stele.producer.transactions import PreparedTransaction
-from stele.records import GroupMetadata, OffsetAndMetadata
+from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord
 from stele.sync.delivery import Delivery
 from stele.sync.face import Face
 
@@ -139,6 +139,15 @@ class Producer(Face):
     def why(self) -> dict[TopicPartition, str]:
         """As ``stele.aio.Producer.why``."""
         return self._do(self._producer.why)
+
+    def send_all(self, records: Iterable[ProducerRecord]) -> None:
+        """As ``stele.aio.Producer.send_all``. The records are taken from a list by the loop's
+        thread, so that they cost no change of threads each."""
+        self._run(self._move_and_send(list(records)))
+
+    async def _move_and_send(self, records: list[ProducerRecord]) -> None:
+        await self._move()
+        await self._producer.send_all(records)
 
     def flush(self) -> None:
         """Wait until everything sent before is delivered or has failed.

@@ -23,6 +23,7 @@ from stele.errors import (
 )
 from stele.producer.partitioner import partition_of
 from stele.producer.producer import Producer, TopicUnknownError
+from stele.records import ProducerRecord
 from tests.support.stele import FakeCluster, FakeTopic, Fault, Stage, play
 from tests.support.timing import until
 
@@ -46,6 +47,43 @@ def test_records_arrive_in_order_and_futures_tell_where() -> None:
         }
         assert stage.cluster.values() == NUMBERS
         assert len(stage.cluster.partition().batches) == 1, "one batch while it lingers"
+
+    play(scenario)
+
+
+def test_many_records_are_sent_without_futures_through_a_small_buffer() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t", 2)
+        values = [b"%d" % i + b"x" * 50 for i in range(3_000)]
+        records = [
+            ProducerRecord("t", value, b"k", [("h", b"1")], 7, number % 2)
+            for number, value in enumerate(values)
+        ]
+        small = {"batch_size": 2_000, "buffer_memory": 10_000, "max_request_size": 4_000}
+        async with stage.producer(**small) as producer:
+            await producer.send_all(records)
+            await producer.flush()
+        for partition in range(2):
+            assert stage.cluster.values("t", partition) == values[partition::2]
+
+    play(scenario)
+
+
+def test_records_without_futures_fail_the_flush_or_the_call() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        async with stage.producer(delivery_timeout_ms=500) as producer:
+            with pytest.raises(ApiError, match="has partitions 0 to 0, not 3"):
+                await producer.send_all(
+                    [ProducerRecord("t", b"a"), ProducerRecord("t", b"b", partition=3)]
+                )
+            await producer.flush()
+            assert stage.cluster.values() == [b"a"]
+            for broker in list(stage.cluster.alive):
+                stage.cluster.kill(broker)
+            await producer.send_all([ProducerRecord("t", b"c")])
+            with pytest.raises(DeliveryTimeoutError):
+                await producer.flush()
 
     play(scenario)
 
