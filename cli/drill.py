@@ -65,7 +65,7 @@ def run(
     """Run drills, each on a new cluster. Exit status 1: one of them was red."""
     from chaos.drills.campaign import PAGE_FILE, perform
 
-    chosen, opened = _chosen(names, everything), _opened(cluster)
+    chosen, opened = _chosen(names, everything, cluster), _opened(cluster)
 
     async def all_of_them() -> list[tuple[str, History, Verdict]]:
         done = []
@@ -128,7 +128,7 @@ def self_test(
     """Run the negative controls, which must turn red. Exit status 1: one of them did not."""
     from chaos.drills.campaign import prove
 
-    chosen, opened = _chosen(names, everything), _opened(cluster)
+    chosen, opened = _chosen(names, everything, cluster), _opened(cluster)
 
     async def all_of_them() -> list[tuple[str, bool, str]]:
         done = []
@@ -151,21 +151,28 @@ def self_test(
 # ------------------------------------------------------------------------------------ parts
 
 
-def _chosen(names: list[str] | None, everything: bool) -> list[Drill]:
-    """Raises CommandError."""
+def _chosen(names: list[str] | None, everything: bool, cluster: str) -> list[Drill]:
+    """Those named, or all that this kind of cluster can do. Raises CommandError."""
     from chaos.drills.registry import by_name
 
     known = by_name()
     if everything:
         if names:
             raise CommandError("give names of drills or --all, not both")
-        return list(known.values())
+        able = [each for each in known.values() if cluster == "compose" or not each.cuts_network]
+        if len(able) < len(known):
+            note(f"stele: {len(known) - len(able)} drills need --cluster compose and are left out")
+        return able
     if not names:
         raise CommandError("which drill? Name some, or give --all; stele drill list shows them")
     for name in names:
         if name not in known:
             raise CommandError(f"there is no drill {name!r}.{did_you_mean(name, known)}")
-    return [known[name] for name in names]
+    drills = [known[name] for name in names]
+    for drill in drills:
+        if drill.cuts_network and cluster != "compose":
+            raise CommandError(f"{drill.name} cuts the network, which needs --cluster compose")
+    return drills
 
 
 def _opened(cluster: str) -> OpenCluster:

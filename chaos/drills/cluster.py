@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from chaos.process_cluster import START_TIMEOUT_S, ProcessCluster, is_ready
+from stele.errors import SteleError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,15 @@ class DrillCluster(Protocol):
         ...
 
     async def resume(self, node_id: int) -> None: ...
+
+    async def cut(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        """Drop what some nodes send to others, without telling either. Clients reach all of them.
+        Raises SteleError where that cannot be done."""
+        ...
+
+    async def reconnect(self) -> None:
+        """Take all cuts back."""
+        ...
 
     async def ready(self, node_id: int) -> bool:
         """Whether the node says that it does its work (``/readyz``)."""
@@ -110,6 +120,15 @@ class DrillProcesses:
     async def resume(self, node_id: int) -> None:
         self._cluster.resume(node_id)
         self._paused.discard(node_id)
+
+    async def cut(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        raise SteleError(
+            "processes on one machine cannot be cut off from one another: run it with "
+            "--cluster compose"
+        )
+
+    async def reconnect(self) -> None:
+        """There are no cuts."""
 
     async def ready(self, node_id: int) -> bool:
         if node_id in self._paused:  # it would not answer

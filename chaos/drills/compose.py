@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-from chaos.compose_cluster import ComposeCluster, ContainerError, unavailable
+from chaos.compose_cluster import (
+    ComposeCluster,
+    ContainerError,
+    cutting_unavailable,
+    unavailable,
+)
 from chaos.drills.cluster import Address, DrillCluster
 from chaos.drills.drill import Drill
 from chaos.process_cluster import is_ready
@@ -71,6 +76,15 @@ class DrillContainers:
         await asyncio.to_thread(self._cluster.unpause, _SERVICES[node_id])
         self._paused.discard(node_id)
 
+    async def cut(self, sources: Sequence[int], targets: Sequence[int]) -> None:
+        if reason := cutting_unavailable():
+            raise SteleError(f"{reason}: nodes cannot be cut off from one another here")
+        named = [[_SERVICES[node] for node in nodes] for nodes in (sources, targets)]
+        await asyncio.to_thread(self._cluster.cut, *named)
+
+    async def reconnect(self) -> None:
+        await asyncio.to_thread(self._cluster.heal)
+
     async def ready(self, node_id: int) -> bool:
         if node_id in self._paused:  # it would not answer
             return False
@@ -111,7 +125,8 @@ async def containers(drill: Drill, logs: Path) -> AsyncIterator[DrillCluster]:
             await asyncio.to_thread(cluster.save_logs, logs)
             await cluster.close()
     except ContainerError as error:
-        raise SteleError(" ".join(str(error).split())) from error
+        # What compose says before its last line is progress.
+        raise SteleError(f"the containers fail: {str(error).splitlines()[-1].strip()}") from error
 
 
 def _prepare(directory: Path, settings: Mapping[str, str]) -> DrillContainers:

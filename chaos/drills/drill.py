@@ -53,3 +53,4 @@ class Drill:
     partitions: int = 3
     brokers: int = 3
     controllers: int = 3
+    cuts_network: bool = False  # only a cluster of containers can do it

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from chaos.drills import on_all, on_brokers, on_controllers, on_groups
+from chaos.drills import on_all, on_brokers, on_controllers, on_groups, on_network
 from chaos.drills.drill import Drill
 
 DRILLS: Final[tuple[Drill, ...]] = (
@@ -12,6 +12,7 @@ DRILLS: Final[tuple[Drill, ...]] = (
     *on_controllers.DRILLS,
     *on_all.DRILLS,
     *on_groups.DRILLS,
+    *on_network.DRILLS,
 )
 
 

@@ -54,6 +54,7 @@ def varied(drill: Drill, control: Control | None) -> Drill:
         else control.topic_configs,
         settings=drill.settings,
         partitions=drill.partitions,
+        cuts_network=drill.cuts_network,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from chaos.drills.cluster import DrillCluster
@@ -127,6 +127,15 @@ class Stage:
         for node in nodes:
             self.step("heal", f"let {self.name(node)} go on", node)
             await self.cluster.resume(node)
+
+    async def cut(self, sources: Sequence[int], targets: Sequence[int], text: str) -> None:
+        """Drop what some nodes send to others; the other direction stays as it is."""
+        self.step("fault", text, *sources)
+        await self.cluster.cut(sources, targets)
+
+    async def reconnect(self) -> None:
+        self.step("heal", "take all cuts of the network back")
+        await self.cluster.reconnect()
 
     async def probe(self) -> None:
         """Ask in each partition whether a write is taken now."""

@@ -28,6 +28,7 @@ def test_the_list_names_every_drill(capsys: pytest.CaptureFixture[str]) -> None:
         ),
         (["run", "leader-killed", "--all"], "give names of drills or --all, not both"),
         (["run", "leader-killed", "--cluster", "k8s"], "'k8s' is neither process nor compose"),
+        (["run", "cut-off-one-way"], "cuts the network, which needs --cluster compose"),
         (["self-test", "nothing"], "there is no drill 'nothing'"),
         (["check", "missing.jsonl"], "missing.jsonl: No such file or directory"),
         (["report", "--dir", "nowhere"], "there is no history below nowhere"),

@@ -1,0 +1,89 @@
+"""Drills on the network: a broker is cut off from controllers, from brokers, in one direction.
+
+Packets are dropped and nobody is told, as by a broken switch. Clients still reach every broker.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.drills.drill import Drill
+from chaos.drills.history import Expectations
+from chaos.drills.stage import Stage
+
+_SILENCE_MS: Final = 12_000
+"""A broker's session of 6 s, and what a busy machine of containers adds."""
+
+
+async def cut_off_from_controllers(stage: Stage) -> None:
+    leader = await stage.leader_of(0)
+    controllers = stage.cluster.controller_ids
+    requests = await stage.requests_for(leader)
+    led = await stage.led_by(leader)
+    await stage.steady()
+    await stage.cut([leader], controllers, f"broker {leader} reaches no controller")
+    await stage.cut(controllers, [leader], f"no controller reaches broker {leader}")
+    await stage.leads_nothing(leader)
+    requests.send(led)
+    await stage.acknowledging()
+    await requests.outcomes()
+    await stage.reconnect()
+    await stage.whole()
+
+
+async def cut_off_from_brokers(stage: Stage) -> None:
+    leader = await stage.leader_of(0)
+    others = [each for each in stage.cluster.broker_ids if each != leader]
+    await stage.steady()
+    await stage.cut([leader], others, f"broker {leader} reaches no other broker")
+    await stage.cut(others, [leader], f"no other broker reaches broker {leader}")
+    await stage.hold(12)
+    await stage.reconnect()
+    await stage.whole()
+
+
+async def cut_off_one_way(stage: Stage) -> None:
+    leader = await stage.leader_of(0)
+    others = [*stage.cluster.controller_ids, *stage.cluster.broker_ids]
+    others.remove(leader)
+    await stage.steady()
+    await stage.cut([leader], others, f"what broker {leader} sends reaches no other node")
+    await stage.leads_nothing(leader)
+    await stage.acknowledging()
+    await stage.hold(3)
+    await stage.reconnect()
+    await stage.whole()
+
+
+FROM_CONTROLLERS: Final = Drill(
+    name="cut-off-from-controllers",
+    title="A broker is cut off from the controllers",
+    what="A leader reaches brokers and clients, no controller. It gives way, and knows it.",
+    course=cut_off_from_controllers,
+    expectations=Expectations(
+        write_outage_ms=_SILENCE_MS, recovery_ms=30_000, elections=1, isr_least=2, zombie=True
+    ),
+    cuts_network=True,
+)
+
+FROM_BROKERS: Final = Drill(
+    name="cut-off-from-brokers",
+    title="A broker is cut off from the other brokers",
+    what="A leader reaches the controllers and clients, and no other broker. Nothing is lost.",
+    course=cut_off_from_brokers,
+    expectations=Expectations(recovery_ms=30_000, isr_least=2),
+    cuts_network=True,
+)
+
+ONE_WAY: Final = Drill(
+    name="cut-off-one-way",
+    title="What a broker sends is lost",
+    what="A leader hears the other nodes, and they do not hear it. Others take over.",
+    course=cut_off_one_way,
+    expectations=Expectations(
+        write_outage_ms=_SILENCE_MS, recovery_ms=30_000, elections=1, isr_least=2
+    ),
+    cuts_network=True,
+)
+
+DRILLS: Final = (FROM_CONTROLLERS, FROM_BROKERS, ONE_WAY)
