@@ -10,7 +10,12 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from broker.gateway.producers import Producers, Way
 from broker.gateway.publishers import Numbered, Publisher
 from broker.gateway.record_checks import RecordChecks, fault_of
-from broker.gateway.refusals import Refusal, bug, refusal_of
+from broker.gateway.refusals import Refusal, bug, refusal_of, stream_error
+from broker.gateway.stream_transactions import (
+    EndOfTransaction,
+    StreamTransactions,
+    TransactionEnded,
+)
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
 from stele.aio import Producer
@@ -53,12 +58,12 @@ class Outcome(NamedTuple):
 class Outlet(Protocol):
     """The client's side of a stream."""
 
-    async def receive(self) -> Iterable[ToPublish] | None:
+    async def receive(self) -> Iterable[ToPublish | EndOfTransaction] | None:
         """The next records, each of which is made when it is its turn. None if the client has
         ended its side, or ``close`` was called. Raises RpcError."""
         ...
 
-    async def send(self, outcomes: Sequence[Outcome]) -> None:
+    async def send(self, outcomes: Sequence[Outcome | TransactionEnded]) -> None:
         """Raises RpcError."""
         ...
 
@@ -90,11 +95,14 @@ class Publication:
         self._way = Way()
         self._producer: Producer | None = None
         self._publisher: Publisher | None = None
+        self._transactions: StreamTransactions | None = None
         self._count = 0  # the number of the next record
         # Records that were received, and whose outcome was not sent.
         self._held_records = 0
         self._held_bytes = 0
-        self._outcomes: deque[tuple[Outcome, int]] = deque()  # with the size of the record
+        self._outcomes: deque[tuple[Outcome | TransactionEnded, int]] = (
+            deque()
+        )  # with the size of the record
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._broken: RpcError | None = None
@@ -105,6 +113,20 @@ class Publication:
         self._way = way
         if publisher_id is not None:
             self._publisher = self._publishers(publisher_id, way.compression)
+
+    def write_in_transactions(
+        self, way: Way, transactional_id: str, transaction_timeout_ms: int
+    ) -> None:
+        """The producer of the transactional id is this stream. Before the first record. Raises
+        RpcError."""
+        why = self._checks.transactional_id(transactional_id)
+        if why is not None:
+            raise stream_error(why.code, why.message)
+        self._way = way
+        self._producer = self._producers.take_transactional(
+            way.compression, transactional_id, transaction_timeout_ms
+        )
+        self._transactions = StreamTransactions(self._producer)
 
     async def run(self) -> None:
         """Serve until the client has ended its side and has every outcome. Raises RpcError."""
@@ -118,7 +140,9 @@ class Publication:
         finally:
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
-            if self._producer is not None:
+            if self._transactions is not None and self._producer is not None:
+                self._producers.end_transactional(self._producer)
+            elif self._producer is not None:
                 self._producers.give_back(self._way, self._producer)
             if self._publisher is not None:
                 await self._publisher.close()
@@ -137,7 +161,7 @@ class Publication:
 
     # ------------------------------------------------------------------------ records
 
-    async def _take(self, records: Iterable[ToPublish]) -> None:
+    async def _take(self, records: Iterable[ToPublish | EndOfTransaction]) -> None:
         self._checks.begin()
         slices = Slices(_SLICE_RECORDS)
         for record in records:
@@ -145,8 +169,19 @@ class Publication:
                 await self._wait_for_room()
             if self._broken is not None:
                 return
-            await self._publish(record)
+            if isinstance(record, EndOfTransaction):
+                await self._end_transaction(record)
+            else:
+                await self._publish(record)
             await slices.step()
+
+    async def _end_transaction(self, end: EndOfTransaction) -> None:
+        if self._transactions is None:
+            raise stream_error(
+                ErrorCode.INVALID_REQUEST, "only a stream with a transactional_id has transactions"
+            )
+        self._held_records += 1
+        self.resolved(await self._transactions.end(end.is_commit), 0)
 
     async def _publish(self, record: ToPublish) -> None:
         number = self._count
@@ -157,7 +192,16 @@ class Publication:
         refusal = await self._refusal(record)
         receipt = _Receipt(self, number, size)
         if refusal is not None:
+            if self._transactions is not None:
+                self._transactions.lacks(refusal)
             receipt.refuse(refusal)
+            return
+        if self._transactions is not None:
+            refusal = await self._transactions.send(
+                lambda producer: self._send_by(producer, record, receipt)
+            )
+            if refusal is not None:
+                receipt.refuse(refusal)
             return
         try:
             await self._send(record, receipt)
@@ -235,8 +279,8 @@ class Publication:
 
     # ----------------------------------------------------------------------- outcomes
 
-    def resolved(self, outcome: Outcome, size: int) -> None:
-        """A record's outcome is known."""
+    def resolved(self, outcome: Outcome | TransactionEnded, size: int) -> None:
+        """The outcome of a record or a transaction is known."""
         self._outcomes.append((outcome, size))
         self._news.set()
 

@@ -14,7 +14,7 @@ from broker.service.topics import Topics
 from metadata.effective import effective_topic_config
 from metadata.topic_config import TopicConfig
 from metadata.topics import Topic
-from runtime.authorization.authorizer import Operation
+from runtime.authorization.authorizer import Operation, refusal, transactional_id_resource
 from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ErrorCode
@@ -45,6 +45,12 @@ class RecordChecks:
         """A message has come: look at the metadata and ask the authorizer anew."""
         self._look_again()
         self._found.clear()
+
+    def transactional_id(self, transactional_id: str) -> Refusal | None:
+        """Why the caller may not use it."""
+        resource = transactional_id_resource(transactional_id)
+        why = refusal(self._context.authorizer, self._caller, Operation.WRITE, resource)
+        return None if why is None else Refusal(why.code, explain(why.code, why.message))
 
     async def topic(self, name: str) -> _Writable | Refusal:
         """The topic, if the caller may write to it."""

@@ -14,6 +14,7 @@ from stele.errors import (
     DeliveryTimeoutError,
     ErrorCode,
     SteleError,
+    TransactionAbortedError,
     UnreachableError,
 )
 from stele.producer.sender import REFUSED_BEFORE_APPEND
@@ -31,6 +32,7 @@ _RPC_CODES: Final = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED: RpcCode.PERMISSION_DENIED,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: RpcCode.PERMISSION_DENIED,
     ErrorCode.GROUP_AUTHORIZATION_FAILED: RpcCode.PERMISSION_DENIED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: RpcCode.PERMISSION_DENIED,
     ErrorCode.OFFSET_OUT_OF_RANGE: RpcCode.OUT_OF_RANGE,
     ErrorCode.POLICY_VIOLATION: RpcCode.RESOURCE_EXHAUSTED,
 }
@@ -49,6 +51,8 @@ def refusal_of(error: BaseException, *, accepted: bool) -> Refusal:
     code, message = _meaning(error)
     if isinstance(error, DeliveryTimeoutError):
         return Refusal(code, message, error.maybe_written)
+    if isinstance(error, TransactionAbortedError):
+        return Refusal(ErrorCode.TRANSACTION_ABORTABLE, str(error))  # it counts for nothing
     return Refusal(code, message, accepted and code not in REFUSED_BEFORE_APPEND)
 
 

@@ -25,7 +25,7 @@ from runtime.authorization.authorizer import (
 )
 from runtime.authorization.caller import Caller
 from stele.aio import Consumer
-from stele.config import ClientWorld, OffsetReset
+from stele.config import ClientWorld, IsolationLevel, OffsetReset
 from stele.error_meanings import explain
 from stele.errors import ErrorCode, OffsetOutOfRangeError, SteleError
 from stele.ids import TopicPartition
@@ -63,6 +63,7 @@ class Start:
     reset: OffsetReset
     grant: Grant | None
     joining: Joining | None = None  # instead of partitions
+    isolation_level: IsolationLevel = "read_uncommitted"
 
 
 class Grant(NamedTuple):
@@ -204,6 +205,7 @@ class Subscription:
             enable_auto_commit=False,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             auto_offset_reset=start.reset,
+            isolation_level=start.isolation_level,
             fetch_max_wait_ms=_LONG_POLL_MS,
             fetch_max_bytes=PREFETCH_BYTES,
             max_partition_fetch_bytes=PREFETCH_BYTES // 4,

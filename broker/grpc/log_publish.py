@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 from broker.gateway.producers import Way
 from broker.gateway.publishing import Outcome, Publication, ToPublish
 from broker.gateway.refusals import Refusal, stream_error
+from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
 from broker.grpc.fields import TooManyFieldsError, fields
 from stele.config import Acks, CompressionName
 from stele.errors import ErrorCode
@@ -50,7 +51,7 @@ class PublishOutlet:
     def serves(self, publication: Publication) -> None:
         self._publication = publication
 
-    async def receive(self) -> Iterable[ToPublish] | None:
+    async def receive(self) -> Iterable[ToPublish | EndOfTransaction] | None:
         payload = await self._stream.receive()
         if payload is None:
             return None
@@ -60,15 +61,30 @@ class PublishOutlet:
         if request.HasField("options"):
             if self._has_begun:
                 raise _invalid("options belong to the first message of a stream")
-            options = request.options
-            publisher_id = options.publisher_id if options.HasField("publisher_id") else None
-            self._publication.write_by(_way(options), publisher_id)
+            self._take_options(request.options)
         self._has_begun = True
-        return (_record(_parsed(encoded), request.topic) for encoded in records)
+        return _all(records, request)
 
-    async def send(self, outcomes: Sequence[Outcome]) -> None:
+    def _take_options(self, options: pb.PublishOptions) -> None:
+        way = _way(options)
+        publisher_id = options.publisher_id if options.HasField("publisher_id") else None
+        if not options.transactional_id:
+            self._publication.write_by(way, publisher_id)
+        elif publisher_id is not None or way.acks != "all":
+            raise _invalid("transactions need ACKS_ALL, and no publisher_id")
+        else:
+            self._publication.write_in_transactions(
+                way, options.transactional_id, options.transaction_timeout_ms
+            )
+
+    async def send(self, outcomes: Sequence[Outcome | TransactionEnded]) -> None:
         response = pb.PublishResponse()
-        for number, written, is_duplicate in outcomes:
+        for outcome in outcomes:
+            if isinstance(outcome, TransactionEnded):
+                await self._send_ended(response, outcome)
+                response = pb.PublishResponse()
+                continue
+            number, written, is_duplicate = outcome
             if isinstance(written, Refusal):
                 result = response.results.add(number=number, partition=-1)
                 describe(result.error, written)
@@ -80,10 +96,33 @@ class PublishOutlet:
                     timestamp_ms=written.timestamp_ms,
                     is_duplicate=is_duplicate,
                 )
-        await self._stream.send(response.SerializeToString())
+        if response.results:
+            await self._stream.send(response.SerializeToString())
+
+    async def _send_ended(self, response: pb.PublishResponse, ended: TransactionEnded) -> None:
+        """After the results that came before it."""
+        if response.results:
+            await self._stream.send(response.SerializeToString())
+        told = pb.PublishResponse()
+        told.transaction_ended.is_committed = ended.is_committed
+        if ended.refusal is not None:
+            describe(told.transaction_ended.error, ended.refusal)
+        await self._stream.send(told.SerializeToString())
 
     async def close(self) -> None:
         await self._stream.close()
+
+
+def _all(
+    records: Iterable[memoryview], request: pb.PublishRequest
+) -> Iterator[ToPublish | EndOfTransaction]:
+    for encoded in records:
+        yield _record(_parsed(encoded), request.topic)
+    end = request.transaction_end
+    if end in (pb.PublishRequest.TRANSACTION_END_COMMIT, pb.PublishRequest.TRANSACTION_END_ABORT):
+        yield EndOfTransaction(end == pb.PublishRequest.TRANSACTION_END_COMMIT)
+    elif end:
+        raise _invalid(f"a transaction_end that this broker does not know: {end}")
 
 
 def _split(payload: bytes) -> tuple[pb.PublishRequest, list[memoryview]]:

@@ -11,7 +11,7 @@ from broker.gateway.start_offsets import Edge
 from broker.gateway.subscribing import From, Grant, Reading, Start
 from broker.grpc.log_publish import describe
 from broker.grpc.messages import parse
-from stele.config import OffsetReset
+from stele.config import IsolationLevel, OffsetReset
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndMetadata, TimestampType
@@ -23,6 +23,11 @@ _RESETS: Final[dict[int, OffsetReset]] = {
     pb.SubscribeStart.OFFSET_RESET_FAIL: "none",
     pb.SubscribeStart.OFFSET_RESET_EARLIEST: "earliest",
     pb.SubscribeStart.OFFSET_RESET_LATEST: "latest",
+}
+_ISOLATIONS: Final[dict[int, IsolationLevel]] = {
+    pb.SubscribeStart.ISOLATION_UNSPECIFIED: "read_uncommitted",
+    pb.SubscribeStart.ISOLATION_READ_UNCOMMITTED: "read_uncommitted",
+    pb.SubscribeStart.ISOLATION_READ_COMMITTED: "read_committed",
 }
 _EDGES: Final[dict[int, Edge]] = {
     pb.PartitionStart.EDGE_UNSPECIFIED: Edge.LATEST,
@@ -98,6 +103,9 @@ def _start(start: pb.SubscribeStart) -> Start:
     reset = _RESETS.get(start.offset_reset)
     if reset is None:
         raise _invalid(f"offset_reset {start.offset_reset} is not known to this broker")
+    isolation = _ISOLATIONS.get(start.isolation)
+    if isolation is None:
+        raise _invalid(f"isolation {start.isolation} is not known to this broker")
     grant = _grant(start.credit) if start.HasField("credit") else None
     joining = None
     if start.group:
@@ -105,7 +113,7 @@ def _start(start: pb.SubscribeStart) -> Start:
         joining = Joining(start.group, tuple(start.topics), start.client_id, instance_id)
     elif start.topics or start.group_instance_id:
         raise _invalid("topics and group_instance_id belong to a group")
-    return Start([_from(each) for each in start.partitions], reset, grant, joining)
+    return Start([_from(each) for each in start.partitions], reset, grant, joining, isolation)
 
 
 def _from(start: pb.PartitionStart) -> From:

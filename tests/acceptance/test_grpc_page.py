@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from chaos.process_cluster import ProcessCluster
+from stele import Consumer
 from tests.conftest import CreateTopic
 from tests.support.acceptance import grpc_port
 
@@ -50,17 +51,39 @@ def check(output: str) -> None:
     assert read == [(*place, f"line {number}") for number, place in enumerate(written)]
 
 
-def test_python(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
+def compile_for_python(directory: Path) -> None:
     protos = ["stele/v1/log.proto", "stele/v1/errors.proto"]
     outputs = ["--python_out=.", "--grpc_python_out=."]
     compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}"]
-    run(*compiler, *outputs, *protos, directory=tmp_path)
+    run(*compiler, *outputs, *protos, directory=directory)
     for package in ("stele", "stele/v1"):
         # Where the package `stele` of this repository is installed, only a package hides it.
-        (tmp_path / package / "__init__.py").touch()
+        (directory / package / "__init__.py").touch()
+
+
+def test_python(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
+    compile_for_python(tmp_path)
     (tmp_path / "thin.py").write_text(program("python"))
     address = f"127.0.0.1:{grpc_port(process_cluster, 101)}"
     check(run(sys.executable, "thin.py", address, create_topic(6), directory=tmp_path))
+
+
+def test_transactions(
+    process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    compile_for_python(tmp_path)
+    (tmp_path / "transactions.py").write_text(program("python transactions"))
+    address, topic = f"127.0.0.1:{grpc_port(process_cluster, 102)}", create_topic(3)
+    output = run(sys.executable, "transactions.py", address, topic, directory=tmp_path)
+    assert [line.strip() for line in output.splitlines()] == ["committed", "aborted"]
+    options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    with Consumer(process_cluster.bootstrap_servers, **options) as consumer:  # type: ignore[arg-type]
+        consumer.assign([(topic, each) for each in range(3)])
+        ends = consumer.end_offsets(consumer.assignment())
+        found: list[bytes | None] = []
+        while any(consumer.position(*place) < end for place, end in ends.items()):
+            found += [each.value for each in consumer.poll()]
+    assert sorted(each or b"" for each in found) == [b"line 0", b"line 1", b"line 2"]
 
 
 def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:

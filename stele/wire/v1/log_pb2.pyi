@@ -9,7 +9,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class PublishOptions(_message.Message):
-    __slots__ = ("acks", "compression", "publisher_id")
+    __slots__ = ("acks", "compression", "publisher_id", "transactional_id", "transaction_timeout_ms")
     class Acks(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         ACKS_UNSPECIFIED: _ClassVar[PublishOptions.Acks]
@@ -35,20 +35,34 @@ class PublishOptions(_message.Message):
     ACKS_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     PUBLISHER_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
     acks: PublishOptions.Acks
     compression: PublishOptions.Compression
     publisher_id: int
-    def __init__(self, acks: _Optional[_Union[PublishOptions.Acks, str]] = ..., compression: _Optional[_Union[PublishOptions.Compression, str]] = ..., publisher_id: _Optional[int] = ...) -> None: ...
+    transactional_id: str
+    transaction_timeout_ms: int
+    def __init__(self, acks: _Optional[_Union[PublishOptions.Acks, str]] = ..., compression: _Optional[_Union[PublishOptions.Compression, str]] = ..., publisher_id: _Optional[int] = ..., transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
-    __slots__ = ("options", "topic", "records")
+    __slots__ = ("options", "topic", "records", "transaction_end")
+    class TransactionEnd(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        TRANSACTION_END_UNSPECIFIED: _ClassVar[PublishRequest.TransactionEnd]
+        TRANSACTION_END_COMMIT: _ClassVar[PublishRequest.TransactionEnd]
+        TRANSACTION_END_ABORT: _ClassVar[PublishRequest.TransactionEnd]
+    TRANSACTION_END_UNSPECIFIED: PublishRequest.TransactionEnd
+    TRANSACTION_END_COMMIT: PublishRequest.TransactionEnd
+    TRANSACTION_END_ABORT: PublishRequest.TransactionEnd
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_END_FIELD_NUMBER: _ClassVar[int]
     options: PublishOptions
     topic: str
     records: _containers.RepeatedCompositeFieldContainer[PublishRecord]
-    def __init__(self, options: _Optional[_Union[PublishOptions, _Mapping]] = ..., topic: _Optional[str] = ..., records: _Optional[_Iterable[_Union[PublishRecord, _Mapping]]] = ...) -> None: ...
+    transaction_end: PublishRequest.TransactionEnd
+    def __init__(self, options: _Optional[_Union[PublishOptions, _Mapping]] = ..., topic: _Optional[str] = ..., records: _Optional[_Iterable[_Union[PublishRecord, _Mapping]]] = ..., transaction_end: _Optional[_Union[PublishRequest.TransactionEnd, str]] = ...) -> None: ...
 
 class PublishRecord(_message.Message):
     __slots__ = ("topic", "key", "value", "headers", "timestamp_ms", "partition", "sequence")
@@ -77,10 +91,20 @@ class RecordHeader(_message.Message):
     def __init__(self, name: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
 
 class PublishResponse(_message.Message):
-    __slots__ = ("results",)
+    __slots__ = ("results", "transaction_ended")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
+    TRANSACTION_ENDED_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[PublishResult]
-    def __init__(self, results: _Optional[_Iterable[_Union[PublishResult, _Mapping]]] = ...) -> None: ...
+    transaction_ended: TransactionEnded
+    def __init__(self, results: _Optional[_Iterable[_Union[PublishResult, _Mapping]]] = ..., transaction_ended: _Optional[_Union[TransactionEnded, _Mapping]] = ...) -> None: ...
+
+class TransactionEnded(_message.Message):
+    __slots__ = ("is_committed", "error")
+    IS_COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    is_committed: bool
+    error: RecordError
+    def __init__(self, is_committed: _Optional[bool] = ..., error: _Optional[_Union[RecordError, _Mapping]] = ...) -> None: ...
 
 class PublishResult(_message.Message):
     __slots__ = ("number", "error", "partition", "offset", "timestamp_ms", "is_duplicate")
@@ -149,7 +173,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ...) -> None: ...
 
 class SubscribeStart(_message.Message):
-    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id")
+    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id", "isolation")
     class OffsetReset(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OFFSET_RESET_UNSPECIFIED: _ClassVar[SubscribeStart.OffsetReset]
@@ -160,6 +184,14 @@ class SubscribeStart(_message.Message):
     OFFSET_RESET_FAIL: SubscribeStart.OffsetReset
     OFFSET_RESET_EARLIEST: SubscribeStart.OffsetReset
     OFFSET_RESET_LATEST: SubscribeStart.OffsetReset
+    class Isolation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        ISOLATION_UNSPECIFIED: _ClassVar[SubscribeStart.Isolation]
+        ISOLATION_READ_UNCOMMITTED: _ClassVar[SubscribeStart.Isolation]
+        ISOLATION_READ_COMMITTED: _ClassVar[SubscribeStart.Isolation]
+    ISOLATION_UNSPECIFIED: SubscribeStart.Isolation
+    ISOLATION_READ_UNCOMMITTED: SubscribeStart.Isolation
+    ISOLATION_READ_COMMITTED: SubscribeStart.Isolation
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_RESET_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -167,6 +199,7 @@ class SubscribeStart(_message.Message):
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    ISOLATION_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStart]
     offset_reset: SubscribeStart.OffsetReset
     credit: Credit
@@ -174,7 +207,8 @@ class SubscribeStart(_message.Message):
     topics: _containers.RepeatedScalarFieldContainer[str]
     client_id: str
     group_instance_id: str
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ...) -> None: ...
+    isolation: SubscribeStart.Isolation
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., isolation: _Optional[_Union[SubscribeStart.Isolation, str]] = ...) -> None: ...
 
 class PartitionStart(_message.Message):
     __slots__ = ("topic", "partition", "offset", "timestamp_ms", "edge")
