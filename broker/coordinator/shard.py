@@ -370,6 +370,8 @@ class Shard(Generic[M]):
                 return draft, refusal
             size = sum(record_size_bound(key, value, ()) for key, value in step.records)
             if HEADER_SIZE + size > self._log.max_batch_bytes:
+                if step.instead is not None:
+                    return self._take(step.instead(), draft, now)
                 return draft, step.too_large
             if not draft.has_room(step, size, self._log.max_batch_bytes):
                 self._append(draft)

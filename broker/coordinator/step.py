@@ -10,6 +10,7 @@ records may change what no record keeps: who waits, when a session ends.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, Protocol
 
@@ -92,6 +93,8 @@ class Step:
     replies: list[Reply] = field(default_factory=list)
     too_large: ErrorCode = ErrorCode.RECORD_LIST_TOO_LARGE
     """The refusal if no batch can hold the records."""
+    instead: Callable[[], Step] | None = None
+    """The step to take if no batch can hold the records. None: the request is only refused."""
     producer: Producer | None = None
     """The records are part of this producer's open transaction. If it has none in the log, and its
     coordinator has not confirmed one, the log refuses them."""

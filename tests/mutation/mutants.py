@@ -65,6 +65,21 @@ ROOMS = (
     ),
     Room("membership", ("broker/membership/*.py",), ("tests/broker/membership",)),
     Room(
+        "groups",
+        ("broker/coordinator/group/*.py", "broker/coordinator/group/consumer/*.py"),
+        ("tests/broker/coordinator/group",),
+    ),
+    Room(
+        "coordinator",
+        tuple(f"broker/coordinator/{noun}.py" for noun in ("shard", "runtime", "deadlines")),
+        (
+            "tests/broker/coordinator/test_shard.py",
+            "tests/broker/coordinator/test_shard_transactions.py",
+            "tests/broker/coordinator/test_runtime.py",
+        ),
+    ),
+    Room("compaction", ("storage/compaction/*.py",), ("tests/storage/compaction",)),
+    Room(
         "transaction",
         ("broker/coordinator/transaction/*.py",),
         ("tests/broker/coordinator/transaction",),

@@ -97,6 +97,7 @@ class GroupBench:
         self.now = Now(0.0, START_MS)
         self.refusal = ErrorCode.NONE
         """Why the log takes no records, if it takes none."""
+        self.batch_bytes_max = 1 << 30
         self.topic_ids: dict[str, bytes] | None = None
         """The topics that there are; None: they are not known."""
         self.commits_at_once = True
@@ -120,13 +121,16 @@ class GroupBench:
     # ------------------------------------------------------------------ hosting
 
     def take(self, step: Step, waiter: Waiter | None = None) -> None:
+        size = sum(len(key) + len(value or b"") for key, value in step.records)
+        if size > self.batch_bytes_max:
+            assert step.instead is not None
+            step = step.instead()
         if step.records and self.refusal is not ErrorCode.NONE:
             if waiter is not None:
                 waiter.refuse(self.refusal)
             return
         if step.records:
             self.batches += 1
-            size = sum(len(key) + len(value or b"") for key, value in step.records)
             self.largest_batch_bytes = max(self.largest_batch_bytes, size)
         for record in step.records:
             if step.producer is not None:

@@ -335,11 +335,25 @@ class ClassicGroup:
         """Record the leader's assignment, and tell it to the members that wait for it."""
         record = self.record(self.members, self.leader, self.generation, now, assignments)
         step.records.append(record)
+        step.instead = lambda: self._assignment_refused(waiter, now)
         for member in self.members:
             told = waiter if member.member_id == self.leader else member.sync_waiter
             if told is not None:
                 assignment = assignments.get(member.member_id, b"")
                 step.replies.append(Reply(told, self._assigned(assignment)))
+
+    def _assignment_refused(self, waiter: Waiter, now: Now) -> Step:
+        """No record can hold what the leader has assigned. It and all who wait for it are told, and
+        join again, as in Kafka."""
+        step = Step()
+        error = SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
+        self.say(step, waiter, error)
+        for member in self.members:
+            self.tell(member.sync_waiter, error, step)
+            member.sync_waiter = None
+            member.restart_session(now.monotonic_ms)
+        self._prepare_rebalance("no record can hold the assignment", now, step)
+        return step
 
     def _assigned(self, assignment: bytes) -> SyncAnswer:
         return SyncAnswer(ErrorCode.NONE, self.protocol_type, self.protocol, assignment)

@@ -420,7 +420,10 @@ class GroupMachine:
         classic protocol. Raises ApiError GROUP_ID_NOT_FOUND."""
         if isinstance(former, ConsumerGroup):
             return former
-        if request.member_epoch != JOIN_EPOCH:
+        if request.member_epoch > JOIN_EPOCH:
+            # It was removed since it was silent, and the group without it. It has to join again.
+            raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, "there is no such consumer group any more")
+        if request.member_epoch < JOIN_EPOCH:
             raise ApiError(ErrorCode.GROUP_ID_NOT_FOUND, "there is no such consumer group")
         group = self._make_consumer_group(request.group_id)
         if former is not None and former.is_empty:

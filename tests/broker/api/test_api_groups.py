@@ -174,7 +174,7 @@ def test_the_consumer_protocol_knows_its_errors() -> None:
         assert "o(: a group does not end" in regex.error_message
         wrong = await consumer_join(client, server_assignor="mine")
         assert wrong.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
-        assert (await beat(client, 1)).error_code == ErrorCode.GROUP_ID_NOT_FOUND
+        assert (await beat(client, 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID
         old = await consumer_join(client, version=0)
         assert (old.error_code, len(old.member_id)) == (0, 36)
         assert (await beat(client, 5)).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -151,3 +151,25 @@ def test_a_machine_that_fails_at_a_marker_is_loaded_anew() -> None:
         assert bench.shard.state is ShardState.UNLOADED
 
     run(scenario())
+
+
+# ------------------------------------------------------------------------------- too large
+
+
+def test_a_step_that_no_batch_holds_is_replaced_by_its_other_one() -> None:
+    async def scenario() -> None:
+        bench = await active(max_batch_bytes=200)
+        heard, other = Heard(), Heard()
+
+        def event(machine: Sums, now: Now) -> Step:
+            step = machine.add(b"a", 1, heard, size=1_000)
+            step.instead = lambda: machine.add(b"b", 2, other)
+            return step
+
+        bench.shard.submit(event, heard)
+        await turn()
+        bench.log.commit()
+        assert (heard.told, other.told) == ([], [2])
+        assert bench.machine.sums == {b"b": 2}
+
+    run(scenario())

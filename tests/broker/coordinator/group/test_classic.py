@@ -95,6 +95,23 @@ class TestSync:
         bench.sync(leader, 1, {follower: b"c"})
         assert told(waiting, SyncAnswer).assignment == b"c"
 
+    def test_an_assignment_that_no_record_holds_has_everybody_join_again(self) -> None:
+        bench = GroupBench()
+        leader, follower, absent = completing(bench, 3)
+        waiting = bench.sync(follower, 1)
+        bench.batch_bytes_max = 1_000
+        heard = bench.sync(leader, 1, {follower: bytes(2_000)})
+        for each in (heard, waiting):
+            assert told(each, SyncAnswer).error is ErrorCode.UNKNOWN_SERVER_ERROR
+        assert bench.log == []
+        assert bench.described().state is GroupState.PREPARING_REBALANCE
+        for member_id in (leader, follower, absent):
+            assert bench.heartbeat(member_id, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+        bench.batch_bytes_max = 1 << 30
+        joins = [bench.join(member_id=each) for each in (leader, follower, absent)]
+        generation = told(joins[0], JoinAnswer).generation
+        bench.settle([leader, follower, absent], generation)
+
     def test_an_assignment_is_told_when_it_is_certain(self) -> None:
         bench = GroupBench()
         leader, follower = completing(bench)

@@ -163,7 +163,9 @@ def test_a_full_group_takes_no_new_member() -> None:
 
 def test_a_group_that_is_not_there_has_no_members() -> None:
     made = bench()
-    assert made.beat("a", 1).error is ErrorCode.GROUP_ID_NOT_FOUND
+    assert made.beat("a", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+    for epoch, options in ((-1, {}), (-2, {"instance_id": "i"})):
+        assert made.beat("a", epoch, **options).error is ErrorCode.GROUP_ID_NOT_FOUND
     made.consumer_join("a")
     assert made.beat("b", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
 
