@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,16 @@ from tests.support.acceptance import grpc_port
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).resolve().parents[2]
+_ENVIRONMENT = (
+    "PATH",
+    "HOME",
+    "GOPROXY",
+    "GOFLAGS",
+    "GOCACHE",
+    "GOMODCACHE",
+    "GONOSUMDB",
+    "GOSUMDB",
+)
 NODE_PACKAGES = ("@grpc/grpc-js@1.14", "@grpc/proto-loader@0.8")
 
 
@@ -30,7 +41,7 @@ def program(language: str) -> str:
 
 
 def run(*command: str, directory: Path, timeout_s: float = 60) -> str:
-    environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     done = subprocess.run(
         command,
         cwd=directory,
@@ -98,3 +109,54 @@ def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_pa
     address = f"127.0.0.1:{grpc_port(process_cluster, 103)}"
     proto = str(ROOT / "proto")
     check(run("node", "thin.js", address, create_topic(6), proto, directory=tmp_path))
+
+
+GO_TOOLS = ("go", "protoc-gen-go", "protoc-gen-go-grpc")
+
+
+def test_go(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
+    missing = [each for each in GO_TOOLS if shutil.which(each) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    protos = ["stele/v1/log.proto", "stele/v1/errors.proto"]
+    options = ["--go_out=.", "--go_opt=module=thin", "--go-grpc_out=.", "--go-grpc_opt=module=thin"]
+    for proto in protos:
+        options += (f"--{each}_opt=M{proto}=thin/stelev1" for each in ("go", "go-grpc"))
+    compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}"]
+    run("go", "mod", "init", "thin", directory=tmp_path)
+    run(*compiler, *options, *protos, directory=tmp_path)
+    (tmp_path / "main.go").write_text(program("go"))
+    try:
+        run("go", "mod", "tidy", directory=tmp_path, timeout_s=120)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"go cannot fetch the modules of gRPC: {error}")
+    run("go", "build", "-o", "thin", ".", directory=tmp_path, timeout_s=300)
+    address = f"127.0.0.1:{grpc_port(process_cluster, 102)}"
+    check(run(str(tmp_path / "thin"), address, create_topic(6), directory=tmp_path))
+
+
+def calls(page: str) -> list[str]:
+    """Every call of grpcurl on the page."""
+    blocks = re.findall(r"^```sh\n(grpcurl .*?)^```$", page, re.MULTILINE | re.DOTALL)
+    return [each for block in blocks for each in re.split(r"\n(?=grpcurl )", block.strip())]
+
+
+def test_grpcurl(
+    process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path
+) -> None:
+    if shutil.which("grpcurl") is None:
+        pytest.skip("grpcurl is not installed")
+    topic = create_topic(6)
+    address = f"127.0.0.1:{grpc_port(process_cluster, 101)}"
+    publish, subscribe, member = (
+        each.replace('"orders"', f'"{topic}"').replace("127.0.0.1:9192", address)
+        for each in calls((ROOT / "docs/grpc.md").read_text())
+    )
+    written = json.loads(run("sh", "-c", publish, directory=tmp_path))
+    (result,) = written["results"]
+    assert "error" not in result
+    # Ten records were granted and one is there, so the time that the page gives ends the call.
+    for reading in (subscribe, member):
+        found = run("sh", "-c", f"{reading} || true", directory=tmp_path)
+        assert '"value": "aGVsbG8="' in found
+        assert '"key": "NTM2MzY1"' in found

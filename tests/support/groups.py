@@ -98,6 +98,8 @@ class GroupBench:
         self.refusal = ErrorCode.NONE
         """Why the log takes no records, if it takes none."""
         self.batch_bytes_max = 1 << 30
+        self.on_answered: Callable[[], None] = lambda: None
+        """Called whenever answers may have been given, at the time when they are."""
         self.topic_ids: dict[str, bytes] | None = None
         """The topics that there are; None: they are not known."""
         self.commits_at_once = True
@@ -154,6 +156,7 @@ class GroupBench:
         self._waiting = [each for each in self._waiting if each.after > self.high_watermark]
         for each in told:
             each.waiter.answer(each.answer)
+        self.on_answered()
 
     def pass_time(self, ms: float) -> None:
         """Time goes by, and what falls due is done when it does."""
