@@ -199,10 +199,7 @@ class _Round:
                     kept = rewritten(batch, header, rules, is_aborted=is_aborted)
                 # The end of the segment stays known by a batch, if need be by one without records.
                 is_end = kept is None and header.next_offset == span[1]
-                last = None
-                if is_end:
-                    has_records = header.record_count and not header.is_control
-                    last = emptied(header) if has_records else batch
+                last = (emptied(header) if header.record_count else batch) if is_end else None
                 changed = changed or (kept is not batch and last is not batch)
                 if kept is not None:
                     self._add(output, kept)

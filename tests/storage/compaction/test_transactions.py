@@ -150,6 +150,27 @@ def test_a_marker_goes_long_after_its_transaction(commit: bool) -> None:
     assert 3 in markers(log)  # the last one of the producer stays
 
 
+@pytest.mark.parametrize("plain_first", [True, False])
+def test_segments_with_and_without_an_index_become_one(plain_first: bool) -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    for is_plain in (plain_first, not plain_first):
+        write(log, b"a", b"1")
+        if not is_plain:
+            first = write(log, b"b", b"2", producer=(1, 0, 0))
+            last = end(log, 1, 1, commit=False)
+        roll(log)
+    indexed = [name for name in disk.list(DIRECTORY) if name.endswith(".txnindex")]
+    compact(log, disk)
+    assert log.segment_bases[0] == 0
+    assert len(log.segment_bases) == 2
+    assert aborted(log) == [(1, first, last)]
+    assert [f"{0:020d}.txnindex"] == [
+        name for name in disk.list(DIRECTORY) if name.endswith(".txnindex")
+    ]
+    assert (indexed == [f"{0:020d}.txnindex"]) is not plain_first
+
+
 def test_open_transactions_and_what_follows_are_not_compacted() -> None:
     """By the last stable offset, which the caller passes as the limit."""
     disk = MemoryDisk()
@@ -272,6 +293,8 @@ def test_readers_find_what_is_committed_and_the_log_knows_what_it_knew(
         if finished is not None:
             clean_end = finished.clean_end
         check(log, twin, known, seen_aborted)
+        clean = [each.key for each in read_committed(log).records if each.offset < clean_end]
+        assert len(set(clean)) == len(clean)
         if ending != "-":
             log.sync_now()
             end_offset = log.end_offset
