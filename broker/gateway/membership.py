@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.gateway.refusals import Refusal, refusal_of
 from stele.aio import Consumer
+from stele.config import GroupProtocol
 from stele.consumer.group.listener import RebalanceListener
 from stele.errors import SteleError
 from stele.ids import TopicPartition
@@ -28,6 +29,7 @@ class Joining(NamedTuple):
     topics: tuple[str, ...]
     client_id: str
     instance_id: str | None
+    protocol: GroupProtocol = "classic"
 
 
 class Offsets(NamedTuple):

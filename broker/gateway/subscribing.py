@@ -202,6 +202,7 @@ class Subscription:
             client_id=joining.client_id or "stele-gateway",
             group_id=joining.group or None,
             group_instance_id=joining.instance_id,
+            group_protocol=joining.protocol,
             enable_auto_commit=False,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             auto_offset_reset=start.reset,

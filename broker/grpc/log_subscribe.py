@@ -11,7 +11,7 @@ from broker.gateway.start_offsets import Edge
 from broker.gateway.subscribing import From, Grant, Reading, Start
 from broker.grpc.log_publish import describe
 from broker.grpc.messages import parse
-from stele.config import IsolationLevel, OffsetReset
+from stele.config import GroupProtocol, IsolationLevel, OffsetReset
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndMetadata, TimestampType
@@ -28,6 +28,11 @@ _ISOLATIONS: Final[dict[int, IsolationLevel]] = {
     pb.SubscribeStart.ISOLATION_UNSPECIFIED: "read_uncommitted",
     pb.SubscribeStart.ISOLATION_READ_UNCOMMITTED: "read_uncommitted",
     pb.SubscribeStart.ISOLATION_READ_COMMITTED: "read_committed",
+}
+_GROUP_PROTOCOLS: Final[dict[int, GroupProtocol]] = {
+    pb.SubscribeStart.GROUP_PROTOCOL_UNSPECIFIED: "classic",
+    pb.SubscribeStart.GROUP_PROTOCOL_CLASSIC: "classic",
+    pb.SubscribeStart.GROUP_PROTOCOL_CONSUMER: "consumer",
 }
 _EDGES: Final[dict[int, Edge]] = {
     pb.PartitionStart.EDGE_UNSPECIFIED: Edge.LATEST,
@@ -110,9 +115,12 @@ def _start(start: pb.SubscribeStart) -> Start:
     joining = None
     if start.group:
         instance_id = start.group_instance_id or None
-        joining = Joining(start.group, tuple(start.topics), start.client_id, instance_id)
-    elif start.topics or start.group_instance_id:
-        raise _invalid("topics and group_instance_id belong to a group")
+        protocol = _GROUP_PROTOCOLS.get(start.group_protocol)
+        if protocol is None:
+            raise _invalid(f"group_protocol {start.group_protocol} is not known to this broker")
+        joining = Joining(start.group, tuple(start.topics), start.client_id, instance_id, protocol)
+    elif start.topics or start.group_instance_id or start.group_protocol:
+        raise _invalid("topics, group_instance_id and group_protocol belong to a group")
     return Start([_from(each) for each in start.partitions], reset, grant, joining, isolation)
 
 

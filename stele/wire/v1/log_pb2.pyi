@@ -173,7 +173,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ...) -> None: ...
 
 class SubscribeStart(_message.Message):
-    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id", "isolation")
+    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id", "isolation", "group_protocol")
     class OffsetReset(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OFFSET_RESET_UNSPECIFIED: _ClassVar[SubscribeStart.OffsetReset]
@@ -192,6 +192,14 @@ class SubscribeStart(_message.Message):
     ISOLATION_UNSPECIFIED: SubscribeStart.Isolation
     ISOLATION_READ_UNCOMMITTED: SubscribeStart.Isolation
     ISOLATION_READ_COMMITTED: SubscribeStart.Isolation
+    class GroupProtocol(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        GROUP_PROTOCOL_UNSPECIFIED: _ClassVar[SubscribeStart.GroupProtocol]
+        GROUP_PROTOCOL_CLASSIC: _ClassVar[SubscribeStart.GroupProtocol]
+        GROUP_PROTOCOL_CONSUMER: _ClassVar[SubscribeStart.GroupProtocol]
+    GROUP_PROTOCOL_UNSPECIFIED: SubscribeStart.GroupProtocol
+    GROUP_PROTOCOL_CLASSIC: SubscribeStart.GroupProtocol
+    GROUP_PROTOCOL_CONSUMER: SubscribeStart.GroupProtocol
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     OFFSET_RESET_FIELD_NUMBER: _ClassVar[int]
     CREDIT_FIELD_NUMBER: _ClassVar[int]
@@ -200,6 +208,7 @@ class SubscribeStart(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_FIELD_NUMBER: _ClassVar[int]
+    GROUP_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStart]
     offset_reset: SubscribeStart.OffsetReset
     credit: Credit
@@ -208,7 +217,8 @@ class SubscribeStart(_message.Message):
     client_id: str
     group_instance_id: str
     isolation: SubscribeStart.Isolation
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., isolation: _Optional[_Union[SubscribeStart.Isolation, str]] = ...) -> None: ...
+    group_protocol: SubscribeStart.GroupProtocol
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., isolation: _Optional[_Union[SubscribeStart.Isolation, str]] = ..., group_protocol: _Optional[_Union[SubscribeStart.GroupProtocol, str]] = ...) -> None: ...
 
 class PartitionStart(_message.Message):
     __slots__ = ("topic", "partition", "offset", "timestamp_ms", "edge")

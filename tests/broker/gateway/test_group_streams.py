@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ async def fill(channel: Channel, first: int, count: int) -> None:
     )
 
 
-async def joined(channel: Channel, records: int = 1_000, **more: str) -> Member:
+async def joined(channel: Channel, records: int = 1_000, **more: Any) -> Member:
     member = Member(channel)
     await member.join("g", "t", records, **more)
     return member
@@ -60,6 +61,30 @@ def test_a_group_goes_on_where_it_has_committed() -> None:
         second = await joined(channel)
         await until(lambda: len(second.values) == 3, second)
         assert sorted(second.values) == [30, 34, 38]
+
+    on_a_node(questions, **SETTINGS)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+def test_members_of_the_consumer_protocol(mixed: bool) -> None:
+    """They share with one another, and with a member of the classic protocol."""
+
+    async def questions(world: World) -> None:
+        await create(world, partitions=PARTITIONS)
+        channel = world.network.channel(HOST, 9192)
+        consumer = {"group_protocol": pb.SubscribeStart.GROUP_PROTOCOL_CONSUMER}
+        first = await joined(channel, **({} if mixed else consumer))
+        await until(lambda: first.owned == {0, 1, 2, 3}, first)
+        second = await joined(channel, **consumer)
+        await until(lambda: len(first.owned) == len(second.owned) == 2, first, second)
+        assert first.owned | second.owned == {0, 1, 2, 3}
+        await fill(channel, 0, 8)
+        await until(lambda: len(first.values) == len(second.values) == 4, first, second)
+        await second.commit(dict.fromkeys(second.owned, 2))
+        await until(lambda: len(second.commits) == 1, second)
+        assert not second.commits[0].HasField("error")
+        await second.end()
+        await until(lambda: first.owned == {0, 1, 2, 3}, first)
 
     on_a_node(questions, **SETTINGS)
 
