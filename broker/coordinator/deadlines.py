@@ -59,3 +59,14 @@ class DeadlineHeap(Generic[T]):
                 if deadline.at_ms is not None:
                     deadline.set(deadline.at_ms)
         return None
+
+    @property
+    def first_ms(self) -> float | None:
+        """The earliest time; None: nothing is set."""
+        first = self.first()
+        return None if first is None else first.at_ms
+
+    def due(self, now_ms: float) -> T | None:
+        """The earliest one, if its time has come. It stays set."""
+        first_ms = self.first_ms
+        return None if first_ms is None or first_ms > now_ms else self.first()

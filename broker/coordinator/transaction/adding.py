@@ -15,16 +15,20 @@ from broker.coordinator.transaction.types import (
 )
 from stele.errors import ErrorCode
 
-PARTITION_BYTES_MAX: Final = 800_000
+PARTITION_BYTES_MAX: Final = 780_000
 """The names and numbers of all partitions of a transaction. The record that ends it is somewhat
 longer than the one that adds the last partition, and must fit into a batch, too."""
 
 
 def add(value: RecordedTransaction | None, request: AddPartitionsRequest, now_ms: int) -> Decision:
     """A request that adds, or one that only asks (``verify_only``)."""
+    if not request.ref.transactional_id:
+        return _refuse(request, ErrorCode.INVALID_REQUEST)
+    if value is None:
+        return _refuse(request, ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     error = _check(value, request)
-    if error is not ErrorCode.NONE or value is None:
-        return Decision(AddPartitionsAnswer(error, (error,) * len(request.partitions)))
+    if error is not ErrorCode.NONE:
+        return _refuse(request, error)
     is_open = value.state is TransactionState.ONGOING
     present = frozenset(value.partitions)
     if request.verify_only:
@@ -34,12 +38,11 @@ def add(value: RecordedTransaction | None, request: AddPartitionsRequest, now_ms
         )
         return Decision(AddPartitionsAnswer(ErrorCode.NONE, tuple(errors)))
     answer = AddPartitionsAnswer(ErrorCode.NONE, (ErrorCode.NONE,) * len(request.partitions))
-    if not request.partitions or (is_open and present.issuperset(request.partitions)):
+    if present.issuperset(request.partitions):
         return Decision(answer)
     partitions = tuple(sorted(present.union(request.partitions)))
     if sum(len(each.topic) + 12 for each in partitions) > PARTITION_BYTES_MAX:
-        error = ErrorCode.INVALID_REQUEST
-        return Decision(AddPartitionsAnswer(error, (error,) * len(request.partitions)))
+        return _refuse(request, ErrorCode.INVALID_REQUEST)
     added = value._replace(
         state=TransactionState.ONGOING,
         partitions=partitions,
@@ -50,11 +53,11 @@ def add(value: RecordedTransaction | None, request: AddPartitionsRequest, now_ms
     return Decision(answer, added)
 
 
-def _check(value: RecordedTransaction | None, request: AddPartitionsRequest) -> ErrorCode:
-    if not request.ref.transactional_id:
-        return ErrorCode.INVALID_REQUEST
-    if value is None:
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING
+def _refuse(request: AddPartitionsRequest, error: ErrorCode) -> Decision:
+    return Decision(AddPartitionsAnswer(error, (error,) * len(request.partitions)))
+
+
+def _check(value: RecordedTransaction, request: AddPartitionsRequest) -> ErrorCode:
     asked = Identity(request.ref.producer_id, request.ref.producer_epoch)
     if value.state is TransactionState.ONGOING and value.next_producer_id != NO_PRODUCER_ID:
         return _check_kept(value, asked)

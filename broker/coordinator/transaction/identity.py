@@ -60,4 +60,4 @@ def is_repeated(value: RecordedTransaction, asked: Identity) -> bool:
     current = identity_of(value)
     if asked.producer_id == current.producer_id:
         return asked.producer_epoch + 1 == current.producer_epoch
-    return asked.producer_epoch == LAST_EPOCH and current.producer_epoch == 0
+    return asked.producer_epoch == LAST_EPOCH  # the present producer id followed it

@@ -157,8 +157,6 @@ class TransactionMachine:
 
     def committed(self, high_watermark: int) -> None:
         self._high_watermark = high_watermark
-        if not self._is_loaded:
-            return
         had_due = bool(self._due)
         while self._uncommitted and self._uncommitted[0][0] <= high_watermark:
             record_end, entry = self._uncommitted.popleft()
@@ -181,14 +179,12 @@ class TransactionMachine:
 
     @property
     def deadline_ms(self) -> float | None:
-        entry = self._deadlines.first()
-        if entry is None or entry.at_ms is None:
-            return self._sweep_ms
-        return entry.at_ms if self._sweep_ms is None else min(entry.at_ms, self._sweep_ms)
+        times_ms = (self._deadlines.first_ms, self._sweep_ms)
+        return min((each for each in times_ms if each is not None), default=None)
 
     def tick(self, now: Now) -> Step:
-        entry = self._deadlines.first()
-        if entry is not None and entry.at_ms is not None and entry.at_ms <= now.monotonic_ms:
+        entry = self._deadlines.due(now.monotonic_ms)
+        if entry is not None:
             return self._pass(entry, now)
         if self._sweep_ms is not None and self._sweep_ms <= now.monotonic_ms:
             return self._expire(now)

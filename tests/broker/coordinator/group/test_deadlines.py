@@ -10,9 +10,13 @@ def test_the_earliest_comes_first() -> None:
     deadlines = Deadlines()
     one, two = (Timer(deadlines, TimerKind.JOIN, name) for name in "ab")
     assert deadlines.first() is None
+    assert deadlines.due(99) is None
     one.set(10)
     two.set(5)
     assert deadlines.first() is two
+    assert (deadlines.first_ms, Deadlines().first_ms) == (5, None)
+    assert deadlines.due(4.9) is None
+    assert deadlines.due(5) is two
     two.set(20)
     assert deadlines.first() is one
     two.set(1)
