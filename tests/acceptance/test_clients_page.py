@@ -7,12 +7,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from chaos.process_cluster import ProcessCluster
-from stele import Consumer, Producer
+from stele import Producer, TransactionAbortableError
 from tests.conftest import CreateTopic
+from tests.support.acceptance import committed
 
 pytestmark = pytest.mark.processes
 
@@ -49,12 +51,23 @@ def test_exactly_once(
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    with Consumer(
-        servers, isolation_level="read_committed", auto_offset_reset="earliest"
-    ) as consumer:
-        consumer.assign([(target, each) for each in consumer.partitions_for(target)])
-        ends = consumer.end_offsets(consumer.assignment())
-        found: list[bytes | None] = []
-        while any(consumer.position(*place) < end for place, end in ends.items()):
-            found += [record.value for record in consumer.poll()]
-    assert sorted(found) == sorted(b"ORDER %d" % each for each in range(COUNT))  # type: ignore[type-var]
+    found = committed(servers, target)
+    assert sorted(found) == sorted(b"ORDER %d" % each for each in range(COUNT))
+
+
+def test_a_record_that_cannot_be_sent_is_not_left_out_silently(
+    process_cluster: ProcessCluster, create_topic: CreateTopic
+) -> None:
+    """In the synchronous client only the delivery tells of it, which nobody may look at."""
+    servers, topic = process_cluster.bootstrap_servers, create_topic(1)
+    wrong: Any = "text, which is not bytes"
+    with Producer(servers, transactional_id="careless") as producer:
+        producer.begin_transaction()
+        producer.send(topic, b"lost")
+        producer.send(topic, wrong)
+        with pytest.raises(TransactionAbortableError, match="must be bytes"):
+            producer.commit_transaction()
+        producer.abort_transaction()
+        with producer.transaction():
+            producer.send(topic, b"kept")
+    assert committed(servers, topic) == [b"kept"]

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.acceptance import committed
+
 pytestmark = pytest.mark.processes
 
 STELE = [sys.executable, "-m", "cli.main"]
@@ -117,24 +119,25 @@ def test_lines_in_a_transaction(bootstrap: str, create_topic: CreateTopic) -> No
     topic = create_topic(partitions=1, **{"max.message.bytes": "400"})
     transactional = ("produce", topic, "--transactional-id", "lines-of-a-file")
 
-    def committed() -> bytes:
+    def read() -> bytes:
+        committed(bootstrap, topic)  # waits until no transaction is open any more
         done = stele("consume", topic, "--isolation-level", "read_committed", bootstrap=bootstrap)
         assert (done.returncode, done.stderr) == (0, b"")
         return done.stdout
 
     done = stele(*transactional, bootstrap=bootstrap, stdin=b"one\ntwo\n")
     assert (done.returncode, done.stdout) == (0, b"")
-    assert committed() == b"one\ntwo\n"
+    assert read() == b"one\ntwo\n"
     done = stele(*transactional, bootstrap=bootstrap, stdin=b"three\n" + b"x" * 1000 + b"\n")
     assert "the transaction was not committed: no record counts" in one_line(done)
-    assert committed() == b"one\ntwo\n"
+    assert read() == b"one\ntwo\n"
     done = stele(
         "perf", "produce", "--topic", topic, "--num-records", "50", "--record-size", "10",
         "--throughput", "-1", "--transaction-duration-ms", "100", "--json",
         bootstrap=bootstrap,
     )  # fmt: skip
     assert json.loads(done.stdout)["all"]["records"] == 50
-    assert committed().count(b"\n") == 52
+    assert read().count(b"\n") == 52
 
 
 def a_broker(bootstrap: str) -> str:

@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from chaos.process_cluster import ProcessCluster
-from stele import Consumer
 from tests.conftest import CreateTopic
-from tests.support.acceptance import grpc_port
+from tests.support.acceptance import committed, grpc_port
 
 pytestmark = pytest.mark.processes
 
@@ -87,14 +86,8 @@ def test_transactions(
     address, topic = f"127.0.0.1:{grpc_port(process_cluster, 102)}", create_topic(3)
     output = run(sys.executable, "transactions.py", address, topic, directory=tmp_path)
     assert [line.strip() for line in output.splitlines()] == ["committed", "aborted"]
-    options = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
-    with Consumer(process_cluster.bootstrap_servers, **options) as consumer:  # type: ignore[arg-type]
-        consumer.assign([(topic, each) for each in range(3)])
-        ends = consumer.end_offsets(consumer.assignment())
-        found: list[bytes | None] = []
-        while any(consumer.position(*place) < end for place, end in ends.items()):
-            found += [each.value for each in consumer.poll()]
-    assert sorted(each or b"" for each in found) == [b"line 0", b"line 1", b"line 2"]
+    found = committed(process_cluster.bootstrap_servers, topic)
+    assert sorted(found) == [b"line 0", b"line 1", b"line 2"]
 
 
 def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:

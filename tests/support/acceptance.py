@@ -11,6 +11,7 @@ from pathlib import Path
 from chaos.process_cluster import ProcessCluster
 from chaos.sim.cluster.client import SimClient
 from runtime.real.world import RealWorld
+from stele import Consumer
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.real import real_connector
 from stele.wire.batch import BatchBuilder
@@ -164,3 +165,19 @@ async def _knows(connection: KafkaConnection, topic: str, timeout_s: float) -> b
         each.error_code == 0 and all(part.error_code == 0 for part in each.partitions)
         for each in answer.topics
     )
+
+
+def committed(bootstrap: str, topic: str) -> list[bytes]:
+    """The values of all committed records, once no transaction is open any more: readers hear of
+    the end of a transaction a moment after its producer."""
+    with Consumer(bootstrap) as consumer:
+        places = [(topic, each) for each in consumer.partitions_for(topic)]
+        ends = consumer.end_offsets(places)
+    with Consumer(
+        bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign(places)
+        found: list[bytes] = []
+        while any(consumer.position(*place) < end for place, end in ends.items()):
+            found += [record.value or b"" for record in consumer.poll()]
+    return found
