@@ -195,7 +195,7 @@ class OffsetStore:
 
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction has an offset for the partition."""
-        return OffsetKey(group_id, partition) in self._pending
+        return self._pending.has(OffsetKey(group_id, partition))
 
     def pending_of_topic(
         self, group_id: str, topic: str

@@ -82,9 +82,9 @@ class PendingOffsets:
         topic, number = key.partition
         return list(self._producers.get(key.group_id, {}).get(topic, {}).get(number, ()))
 
-    def __contains__(self, key: object) -> bool:
+    def has(self, key: OffsetKey) -> bool:
         """Whether an open transaction has an offset for the group and partition."""
-        return isinstance(key, OffsetKey) and bool(self._found(key))
+        return bool(self._found(key))
 
     def topics(self, group_id: str) -> list[str]:
         """The topics with pending offsets of the group."""

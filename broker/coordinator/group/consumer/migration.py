@@ -207,7 +207,7 @@ def downgraded(group: ConsumerGroup, draft: Draft, now: Now) -> list[KeyValue]:
 
 def may_be_downgraded(group: ConsumerGroup, size: int) -> bool:
     """Whether the group may have the classic protocol, with so many members."""
-    return group.config.may_downgrade and 0 < size <= group.config.group_max_size
+    return group.config.may_downgrade and size <= group.config.group_max_size
 
 
 def _downgraded(group: ConsumerGroup, draft: Draft, now: Now) -> Iterator[KeyValue]:

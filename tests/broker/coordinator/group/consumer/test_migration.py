@@ -6,6 +6,12 @@ from typing import Any
 
 import pytest
 
+from broker.coordinator.group.consumer.migration import (
+    METADATA_BYTES_MAX,
+    assignment_bytes,
+    by_id,
+    subscription_of,
+)
 from broker.coordinator.group.consumer.types import ConsumerHeartbeatAnswer
 from broker.coordinator.group.types import (
     GroupState,
@@ -16,7 +22,11 @@ from broker.coordinator.group.types import (
     OffsetToCommit,
     SyncAnswer,
 )
-from stele.consumer.group.consumer_protocol import Assignment, Subscription
+from stele.consumer.group.consumer_protocol import (
+    Assignment,
+    ConsumerProtocolError,
+    Subscription,
+)
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from tests.support.classic_clients import SESSION_MS, ClassicClient, act_all
@@ -447,3 +457,54 @@ def test_a_request_to_join_again_needs_no_known_id() -> None:
     request = join_request(known_id=False)
     heard = made.ask(lambda machine, waiter, now: machine.join(request, waiter, now))
     assert told(heard, JoinAnswer).error is ErrorCode.NONE
+
+
+# ------------------------------------------------------------------------------- what clients say
+
+
+def test_metadata_are_read_up_to_a_size() -> None:
+    bare = len(Subscription(("t",), b"").encode())
+    largest = Subscription(("t",), bytes(METADATA_BYTES_MAX - bare)).encode()
+    assert len(largest) == METADATA_BYTES_MAX
+    assert subscription_of(largest).topics == ("t",)
+    with pytest.raises(ConsumerProtocolError, match="bytes of metadata"):
+        subscription_of(largest + b"\0")
+
+
+def test_only_partitions_that_are_there_are_owned() -> None:
+    asked = [TopicPartition("t", each) for each in (-1, 0, 3, 4)] + [TopicPartition("x", 0)]
+    assert by_id(asked, Cluster(t=4).topics) == {T: frozenset({0, 3})}
+
+
+@pytest.mark.parametrize(
+    ("subscription", "version"),
+    [(b"\0\0", 0), (b"\0\1", 1), (b"\0\3", 3), (b"\0\4", 3), (b"\xff\xff", 0), (b"\0", 0)],
+)
+def test_assignments_have_the_version_of_the_subscription(
+    subscription: bytes, version: int
+) -> None:
+    data = assignment_bytes(
+        {T: frozenset({1}), bytes(16): frozenset({0})}, Cluster(t=4).topics, subscription
+    )
+    assert data[:2] == bytes((0, version))
+    assert Assignment.decode(data).partitions == (TopicPartition("t", 1),)
+
+
+def test_a_group_as_large_as_it_may_be_changes_its_protocol() -> None:
+    made = bench(group_initial_rebalance_delay_ms=3_000, group_consumer_max_size=2)
+    assigned_by_hand(made, b"")
+    assert made.consumer_join("new").error is ErrorCode.GROUP_MAX_SIZE_REACHED
+    made = bench(group_max_size=2)
+    _, consumer = mixed(made)
+    consumer.leave()
+    assert of_type(made) == "classic"
+
+
+@pytest.mark.parametrize(("rack", "known"), [("r", "r"), ("", None), (None, None)])
+def test_the_rack_of_a_member(rack: str | None, known: str | None) -> None:
+    made = bench()
+    act_all(Consumer(made, "old"))
+    metadata = Subscription(("t",), rack=rack).encode()
+    made.join(member_id="x", protocols=(MemberProtocol("range", metadata),))
+    racks = {each.member_id: each.rack_id for each in made.described_consumers().members}
+    assert racks["x"] == known
