@@ -380,7 +380,7 @@ def _markers(entry: _Entry) -> MarkersDue:
     return MarkersDue(
         TransactionRef(entry.transactional_id, value.producer_id, value.producer_epoch),
         value.state is TransactionState.PREPARE_COMMIT,
-        tuple(sorted(entry.unmarked or ())),
+        value.partitions,
         value.client_version,
     )
 
