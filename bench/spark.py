@@ -115,7 +115,29 @@ def jobs(
     return found
 
 
-async def main() -> int:
+def measure(
+    spark: SparkSession,
+    servers: str,
+    options: argparse.Namespace,
+    has_kafka: bool,
+    report: Report,
+) -> None:
+    sizes = [int(each) for each in options.sizes.split(",")]
+    create(servers, [f"rows-{size}{kind}" for size in sizes for kind in ("", "-written")])
+    table: list[list[Cell]] = []
+    for size in sizes:
+        topic = f"rows-{size}"
+        fill(servers, topic, options.rows, size)
+        for job in jobs(spark, servers, topic, options.rows, size, has_kafka):
+            report.note(f"{job.name} {size} B by {job.by}")
+            took_s = median_s(job.run, options.repeat)
+            rate = options.rows / took_s
+            table.append([f"{job.name} {size} B", job.by, took_s, rate, rate / options.cores])
+    head = ["what", "by", "seconds", "rows/s", "rows/s per core"]
+    report.table(f"{options.rows:,} rows, {options.cores} cores", head, table)
+
+
+def main() -> int:
     parser = argparse.ArgumentParser(prog="bench spark")
     parser.add_argument("--rows", type=int, default=300_000)
     parser.add_argument("--sizes", default="100,1024", help="of a value, in bytes")
@@ -125,7 +147,6 @@ async def main() -> int:
     parser.add_argument("--no-kafka", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    sizes = [int(each) for each in options.sizes.split(",")]
     report = Report("spark", as_json=options.json)
     has_kafka = not options.no_kafka
     try:
@@ -135,29 +156,18 @@ async def main() -> int:
             raise
         report.note(f"without Spark's own source, {options.kafka} cannot be had: {error}")
         has_kafka, spark = False, session(options.cores, "")
-    settings = {"transaction.two.phase.commit.enable": "true"}
-    try:
-        async with fresh_cluster(settings) as cluster:
-            servers = cluster.bootstrap_servers
-            names = [f"rows-{size}{kind}" for size in sizes for kind in ("", "-written")]
-            await asyncio.to_thread(create, servers, names)
-            table: list[list[Cell]] = []
-            for size in sizes:
-                topic = f"rows-{size}"
-                await asyncio.to_thread(fill, servers, topic, options.rows, size)
-                for job in jobs(spark, servers, topic, options.rows, size, has_kafka):
-                    report.note(f"{job.name} {size} B by {job.by}")
-                    took_s = await asyncio.to_thread(median_s, job.run, options.repeat)
-                    rate = options.rows / took_s
-                    per_core = rate / options.cores
-                    table.append([f"{job.name} {size} B", job.by, took_s, rate, per_core])
-            head = ["what", "by", "seconds", "rows/s", "rows/s per core"]
-            report.table(f"{options.rows:,} rows, {options.cores} cores", head, table)
-    finally:
-        spark.stop()
+    # Spark finds its sources by the session of the calling thread, so only the cluster is apart.
+    with asyncio.Runner() as runner:
+        apart = fresh_cluster({"transaction.two.phase.commit.enable": "true"})
+        servers = runner.run(apart.__aenter__()).bootstrap_servers
+        try:
+            measure(spark, servers, options, has_kafka, report)
+        finally:
+            runner.run(apart.__aexit__(None, None, None))
+            spark.stop()
     report.finish()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(main())
