@@ -53,8 +53,8 @@ class TransactionLoad:
 
     @classmethod
     def draw(cls, rng: random.Random) -> TransactionLoad:
-        """Four of ten runs have transactions."""
-        if rng.random() >= 0.4:
+        """A third of the runs have transactions."""
+        if rng.random() >= 0.35:
             return cls()
         tellers = rng.randint(1, 3)
         old = rng.randint(0, tellers)

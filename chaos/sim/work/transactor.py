@@ -100,7 +100,7 @@ class Transactor:
     # ------------------------------------------------------------------------- beginning
 
     async def _begin(self) -> None:
-        """Take over the transactional id. Twins of former processes may act meanwhile."""
+        """Take over the transactional id. A twin of a former process may act meanwhile."""
         if self._ghosts and self.rng.random() < 0.5:
             both = self._init(), self._haunt(self._ghosts.pop())
             began, _ = await asyncio.gather(*both, return_exceptions=True)
@@ -108,8 +108,6 @@ class Transactor:
                 raise began
         else:
             await self._init()
-        while self._ghosts and self.process.producer.producer_id >= 0:
-            await self._haunt(self._ghosts.pop())
 
     async def _init(self) -> None:
         process = self.process
@@ -153,6 +151,8 @@ class Transactor:
         process = self.process
         process.begin()
         commit = await self.step(process)
+        if self._ghosts and self.rng.random() < 0.7:
+            await self._haunt(self._ghosts.pop())
         lot = 1.0 if self.bench.is_calm() else self.rng.random()
         if lot < 0.2:
             self._die()
@@ -170,15 +170,16 @@ class Transactor:
         self._be_new()
 
     async def _haunt(self, ghost: Process) -> None:
-        """Let a twin write once more, and perhaps end its transaction."""
-        try:
-            async with asyncio.timeout(_GHOST_S):
-                if self.rng.random() < 0.7:
-                    await ghost.write(self.rng.choice(self.places), ["+0"])
-                if self.rng.random() < 0.7:
-                    await ghost.end(commit=self.rng.random() < 0.7)
-        except LostError:
-            self.bench.counts["twins refused"] += 1
-        except OSError:
-            self.bench.counts["transactional requests without an answer"] += 1
+        """Let a twin write once more, or end its transaction, or both."""
+        for writes in self.rng.choice([[True], [False], [True, False]]):
+            try:
+                async with asyncio.timeout(_GHOST_S):
+                    if writes:
+                        await ghost.write(self.rng.choice(self.places), ["+0"])
+                    else:
+                        await ghost.end(commit=self.rng.random() < 0.6)
+            except LostError:
+                self.bench.counts["twins refused"] += 1
+            except OSError:
+                self.bench.counts["transactional requests without an answer"] += 1
         ghost.client.connections.close()

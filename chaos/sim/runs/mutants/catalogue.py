@@ -14,6 +14,7 @@ from chaos.sim.runs.mutants.isr_catalogue import ISR
 from chaos.sim.runs.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
 from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
+from chaos.sim.runs.mutants.transaction_catalogue import TRANSACTIONS
 
 RAFT = [
     bug(
@@ -595,5 +596,6 @@ MUTANTS = [
     *CONSUMERS,
     *CLEANER,
     *NEARBY,
+    *TRANSACTIONS,
     *CLIENT,
 ]

@@ -81,8 +81,8 @@ CLEANER = [
         "cleaner: put segments into place that are not on disk",
         _WORK,
         "_Round._rewrite_all",
-        "yield Sync((*output.finish(end), self._request.directory))",
-        "output.finish(end)",
+        "yield Sync((*output.finish(end, self._aborted), self._request.directory))",
+        "output.finish(end, self._aborted)",
         "cut_power",
         "cut_all_power",
     ),
@@ -100,8 +100,9 @@ CLEANER = [
         "cleaner: forget the keys of compressed batches",
         _WORK,
         "_Round._map_keys",
-        "not header.is_control and not _put_all(offsets, read.data, header)",
-        "not header.compression and not _put_all(offsets, read.data, header)",
+        "not transactions.read(header) and not _put_all(offsets, read.data, header)",
+        "not transactions.read(header) and not header.compression "
+        "and not _put_all(offsets, read.data, header)",
         "kill",
     ),
     _light_bug(
