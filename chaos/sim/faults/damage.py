@@ -399,16 +399,24 @@ class Damage:
         ]
         if not found:
             return False
-        last = found[-1][2]
-        noticed = [each for each in found if each[2] is not last or last.base_offset < floor]
-        if not noticed:
-            return False
-        path, position, header = self._rng.choice(noticed)
         # Recovery skips older segments, and all segments after a clean shutdown. Damage may stay
         # unnoticed there for long, and laws read the headers meanwhile: so headers stay whole.
         is_clean = self._disk(node).find(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}") is not None
-        start = _CRC_POSITION if path == paths[-1] and not is_clean else HEADER_SIZE
-        at = position + self._rng.randrange(start, header.size_bytes)
+        starts = dict.fromkeys(paths, HEADER_SIZE)
+        if not is_clean:
+            starts[paths[-1]] = _CRC_POSITION
+        last = found[-1][2]
+        noticed = [
+            (path, position, header)
+            for path, position, header in found
+            if (header is not last or header.base_offset < floor)
+            # Compaction leaves batches without records: nothing follows their header.
+            and starts[path] < header.size_bytes
+        ]
+        if not noticed:
+            return False
+        path, position, header = self._rng.choice(noticed)
+        at = position + self._rng.randrange(starts[path], header.size_bytes)
         self._disk(node).flip_bit(path, at, self._rng.randrange(8))
         return True
 
