@@ -23,6 +23,7 @@ BROKERS = {
     "stele.v1.Data",
     "stele.v1.Groups",
     "stele.v1.Log",
+    "stele.v1.Transactions",
 }
 CONTROLLERS = {"stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft"}
 STANDARD = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}

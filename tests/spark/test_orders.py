@@ -24,13 +24,15 @@ LINES = 5_000
 
 def run_job(bootstrap: str, topic: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "spark.orders", "--json", "--topic", topic]
+    # The job has a JVM of its own, and not that of the tests' session.
+    own = {name: value for name, value in os.environ.items() if "PYSPARK_GATEWAY" not in name}
     return subprocess.run(
         [*command, "--bootstrap-server", bootstrap, *arguments],
         capture_output=True,
         text=True,
         timeout=180,
         check=False,
-        env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
+        env={**own, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
     )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from chaos.sim.runs.mutants.administration_catalogue import ADMINISTRATION
-from chaos.sim.runs.mutants.answers_catalogue import ANSWERS
 from chaos.sim.runs.mutants.cleaner_catalogue import CLEANER
 from chaos.sim.runs.mutants.consumer_catalogue import CONSUMERS
 from chaos.sim.runs.mutants.deletion_catalogue import DELETION
@@ -589,7 +588,6 @@ MUTANTS = [
     *REPLICATION,
     *STORAGE,
     *DEVICE,
-    *ANSWERS,
     *IDENTITY,
     *DELETION,
     *GROUPS,
