@@ -16,6 +16,7 @@ from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.disk import Inode
 from stele.ids import PartitionId
 from stele.wire.batch import check_crc, decode
+from stele.wire.control_records import decode_end_marker
 from storage.compaction.rewriting import HAS_DELETE_HORIZON
 from storage.log import PartitionLog
 
@@ -38,6 +39,15 @@ class _Stored(NamedTuple):
     offset: int
     record: _Written
     horizon_ms: int | None  # when its batch's tombstones may go, as a cleaner has noted
+    producer_id: int = -1  # of its transaction; -1: it is in none
+
+
+class _End(NamedTuple):
+    """A marker on a disk."""
+
+    offset: int
+    producer_id: int
+    is_commit: bool
 
 
 @dataclass(slots=True)
@@ -58,6 +68,38 @@ class _History:
     latest: dict[bytes, int] = field(default_factory=dict)  # the last offset of each key
     # The least time that any broker's clock has shown since a tombstone was seen first.
     tombstones: dict[int, int] = field(default_factory=dict)
+    # By producer id: keys and offsets in transactions of which no marker was seen. They are values
+    # of their keys once a transaction commits. Aborted records are none, and compaction drops them.
+    pending: dict[int, list[tuple[bytes, int]]] = field(default_factory=dict)
+    ends: dict[int, _End] = field(default_factory=dict)  # by offset
+
+    def take(self, stored: _Stored) -> None:
+        """A record with a key was seen for the first time."""
+        key = stored.record.key
+        assert key is not None
+        if stored.producer_id < 0:
+            self._is_value(key, stored.offset)
+            return
+        later = (each for each in self.ends.values() if each.producer_id == stored.producer_id)
+        end = min((each for each in later if each.offset > stored.offset), default=None)
+        if end is None:
+            self.pending.setdefault(stored.producer_id, []).append((key, stored.offset))
+        elif end.is_commit:
+            self._is_value(key, stored.offset)
+
+    def _is_value(self, key: bytes, offset: int) -> None:
+        self.latest[key] = max(offset, self.latest.get(key, -1))
+
+    def end(self, end: _End) -> None:
+        """A marker was seen."""
+        if end.offset in self.ends:
+            return
+        self.ends[end.offset] = end
+        pending = self.pending.pop(end.producer_id, [])
+        self.pending[end.producer_id] = [each for each in pending if each[1] > end.offset]
+        for key, offset in pending:
+            if offset < end.offset and end.is_commit:
+                self._is_value(key, offset)
 
 
 @dataclass(slots=True)
@@ -74,8 +116,8 @@ class _View:
 class CompactedLogsKeepTheLastValues(Law):
     """A compacted log has the last committed record of every key, at its offset, with its value,
     timestamp and leader epoch. Its offsets rise. It has no record that was never committed. Below
-    the clean end no key comes twice. A tombstone stays for ``delete.retention.ms`` after it was
-    written, by the clocks of all brokers.
+    the clean end no key comes twice. A record of a transaction counts from its commit on. A
+    tombstone stays for ``delete.retention.ms`` after it was written, by the clocks of all brokers.
 
     Replicas are compacted at different times, and so differ in older records only.
     """
@@ -134,13 +176,16 @@ class CompactedLogsKeepTheLastValues(Law):
         view.committed, view.clean_end = committed, clean_end
         where = f"{replica!r} on broker {node.id}"
         for segment in view.segments:
-            for stored in self._read_on(segment, committed):
-                self._compare(where, stored, history, retention_ms, report)
+            for found in self._read_on(segment, committed):
+                if isinstance(found, _End):
+                    history.end(found)
+                else:
+                    self._compare(where, found, history, retention_ms, report)
         if not any(each.is_damaged for each in view.segments):
             self._judge(where, view, history, report)
 
-    def _read_on(self, segment: _Segment, committed: int) -> Iterator[_Stored]:
-        """The committed records that were not read before."""
+    def _read_on(self, segment: _Segment, committed: int) -> Iterator[_Stored | _End]:
+        """The committed records and markers that were not read before."""
         inode = segment.inode
         if segment.read_bytes >= len(inode.data):
             return
@@ -154,9 +199,15 @@ class CompactedLogsKeepTheLastValues(Law):
             horizon_ms = (
                 header.base_timestamp_ms if header.attributes & HAS_DELETE_HORIZON else None
             )
-            for each in () if header.is_control else decode(data, position, verify_crc=False):
+            producer_id = header.producer_id if header.is_transactional else -1
+            for each in decode(data, position, verify_crc=False):
+                if header.is_control:
+                    marker = decode_end_marker(each)
+                    if marker is not None:
+                        yield _End(each.offset, header.producer_id, marker.commit)
+                    continue
                 written = _Written(each.key, each.value, each.timestamp_ms, header.leader_epoch)
-                stored = _Stored(each.offset, written, horizon_ms)
+                stored = _Stored(each.offset, written, horizon_ms, producer_id)
                 segment.records.append(stored)
                 yield stored
             segment.read_bytes += header.size_bytes
@@ -166,11 +217,11 @@ class CompactedLogsKeepTheLastValues(Law):
     def _compare(
         self, where: str, stored: _Stored, history: _History, retention_ms: int, report: Report
     ) -> None:
-        offset, record, horizon_ms = stored
+        offset, record, horizon_ms, _ = stored
         self.looked += 1
         first = history.written.setdefault(offset, record)
         if first is record and record.key is not None:
-            history.latest[record.key] = max(offset, history.latest.get(record.key, -1))
+            history.take(stored)
             if record.value is None:
                 history.tombstones[offset] = self._least_ms - _SEEN_LATE_MS
         elif first != record:
@@ -189,7 +240,7 @@ class CompactedLogsKeepTheLastValues(Law):
         last = -1
         keys: dict[bytes, int] = {}
         for segment in view.segments:
-            for offset, record, _ in segment.records:
+            for offset, record, *_ in segment.records:
                 if offset <= last:
                     report(f"{where}: offset {offset} comes after {last}")
                 last = offset
