@@ -90,7 +90,7 @@ class ConsumerMember(GroupReader):
         self._subscribe(self.group.topics)
 
     def _have_nothing(self) -> None:
-        self.owners.gave_up(self.me, self.positions)
+        self.owners.gave_up(self.me, [*self.positions, *self._target])
         self.positions = {}
         self._target = []
         self._told_owned = None
@@ -134,7 +134,10 @@ class ConsumerMember(GroupReader):
             self._ghost = sent, dict(self.positions)
         self.me = self.me._replace(generation=answer.member_epoch)
         if answer.assignment is not None:
-            self._target = self._named(answer.assignment)
+            before, self._target = self._target, self._named(answer.assignment)
+            # What it has never taken over, it need not give up.
+            unused = [each for each in before if each not in {*self._target, *self.positions}]
+            self.owners.gave_up(self.me, unused)
             self.group.counts["assignments of consumers"] += 1
         self.owners.told(self.me, self._target)
         return True

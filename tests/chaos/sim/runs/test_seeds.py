@@ -94,6 +94,8 @@ SEEDS = [
     Plan(955307, seconds=30, light=True),
     # A broker that was starting found no file handles.
     Plan(940178, seconds=30, light=True),
+    # A consumer never took a partition over, and a law took it for the owner when it was back.
+    Plan(22, seconds=30),
 ]
 
 
