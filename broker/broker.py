@@ -506,7 +506,13 @@ class _Health(Mapping[str, bool]):
     """Clients are served while the broker is unfenced and heard by the controller; the controller
     is answered as long as there is anybody to answer."""
 
-    _CLIENTS = ("stele.v1.Admin", "stele.v1.Data", "stele.v1.Groups", "stele.v1.Log")
+    _CLIENTS = (
+        "stele.v1.Admin",
+        "stele.v1.Data",
+        "stele.v1.Groups",
+        "stele.v1.Log",
+        "stele.v1.Transactions",
+    )
     _NAMES = (*_CLIENTS, "stele.v1.BrokerControl")
 
     def __init__(self, serving: Callable[[], bool]) -> None:

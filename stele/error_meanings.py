@@ -74,6 +74,7 @@ MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.CONCURRENT_TRANSACTIONS: "an earlier transaction is still being ended: ask again",
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: "another coordinator has taken over",
     ErrorCode.PRODUCER_FENCED: "another producer uses the transactional id by now",
+    ErrorCode.UNSTABLE_OFFSET_COMMIT: "a transaction with these offsets is still open: ask again",
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: "there is no such transactional id",
     ErrorCode.TRANSACTION_ABORTABLE: "the transaction cannot be committed, and must be aborted",
     ErrorCode.OPERATION_NOT_ATTEMPTED: "it was not tried, because something before it failed",

@@ -84,6 +84,8 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.start = 0
         self.recovery_point = self.high_watermark = 0  # as they are on disk
         self.told: list[EndedTransaction] = []
+        # By producer: where the log ended when it was forgotten.
+        self.forgotten: dict[int, int] = {}
         # Also snapshots within segments, as in logs that are much longer.
         self.few = mock.patch.object(producer_files, "REPLAY_BATCHES", 3)
         self.few.start()
@@ -177,7 +179,10 @@ class TransactionsMachine(RuleBasedStateMachine):
     @rule()
     def expire(self) -> None:
         """All that have been silent, which are those without an open transaction."""
+        before = {each.producer_id for each in self.log.producers}
         self.log.producers.expire(1 << 40, 1)
+        gone = before - {each.producer_id for each in self.log.producers}
+        self.forgotten |= dict.fromkeys(gone, self.log.end_offset)
         assert len(self.log.producers) == len(self.log.producers.open_transactions())
 
     @rule(share=st.floats(0, 1))
@@ -187,10 +192,21 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.log.truncate_to(floor + round(share * (self.end - floor)))
         self.cut()
 
+    def is_forgotten(self, producer_id: int) -> bool:
+        """Whether it has written no records since it was forgotten."""
+        since = self.forgotten.get(producer_id)
+        return since is not None and not any(
+            each.header.producer_id == producer_id
+            and each.commit is None
+            and each.header.base_offset >= since
+            for each in self.batches
+        )
+
     def cut(self) -> None:
         end = self.log.end_offset
         self.batches = [each for each in self.batches if each.next_offset <= end]
         self.told[:] = [each for each in self.told if each.marker_offset < end]
+        self.forgotten = {each: min(since, end) for each, since in self.forgotten.items()}
 
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
@@ -284,7 +300,9 @@ class TransactionsMachine(RuleBasedStateMachine):
         assert self.log.transactions.first_open_offset == states.first_open_offset
         for entry in states:
             assert entry.epoch == twin.epochs[entry.producer_id]
-            assert entry.last_sequence == twin.sequences[entry.producer_id]
+            # A marker makes a producer known again, without its sequence.
+            if entry.last_sequence != -1 or not self.is_forgotten(entry.producer_id):
+                assert entry.last_sequence == twin.sequences[entry.producer_id]
 
     @invariant()
     def told_what_markers_above_the_high_watermark_have_ended(self) -> None:

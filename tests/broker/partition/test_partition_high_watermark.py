@@ -156,6 +156,15 @@ def test_a_checkpoint_above_the_log_is_lowered_and_one_below_its_start_raised() 
     assert bench.machine.high_watermark == 7
 
 
+def test_a_follower_lacks_what_is_in_the_log_and_not_on_its_disk() -> None:
+    bench = leading()
+    bench.append(10, durable=True)
+    bench.fetch(2, 7)
+    assert list(bench.machine.follower_lags()) == [(2, 3), (3, 10)]
+    bench.machine.started_at(position(10, start=4))  # what is deleted is lacked by nobody
+    assert list(bench.machine.follower_lags()) == [(2, 3), (3, 6)]
+
+
 # ------------------------------------------------------------------ produce requests
 
 
