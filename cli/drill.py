@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -189,14 +190,25 @@ def _opened(cluster: str) -> OpenCluster:
 def _run(doing: Callable[[], Coroutine[Any, Any, list[Any]]]) -> list[Any]:
     """Run it on a loop of its own. A signal ends it in good order: clusters are stopped."""
     import asyncio
-    import logging
 
     from cli.interruption import terminable
 
-    # What clients log of a fault is in the history.
-    logging.getLogger("stele").setLevel(logging.CRITICAL)
-    with terminable():
+    with terminable(), _quiet_clients():
         return asyncio.run(doing())
+
+
+@contextmanager
+def _quiet_clients() -> Iterator[None]:
+    """Clients log nothing meanwhile: what they would log of a fault is in the history."""
+    import logging
+
+    clients = logging.getLogger("stele")
+    before = clients.level
+    clients.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        clients.setLevel(before)
 
 
 def _tell(name: str, verdict: Verdict, page: Path) -> None:

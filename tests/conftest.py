@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import logging
 import signal
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +42,15 @@ def pytest_collection_finish() -> None:
     """Modules and tests stay to the end: no full collection has to look through them again."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def logging_as_found() -> Iterator[None]:
+    """No test leaves logging muted: one that reads the log would fail in the same process."""
+    clients = logging.getLogger("stele")
+    before = clients.level, logging.root.manager.disable
+    yield
+    assert (clients.level, logging.root.manager.disable) == before
 
 
 @pytest.fixture(scope="session", autouse=True)
