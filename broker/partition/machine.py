@@ -20,13 +20,13 @@ from broker.partition.effects import (
     IsrAnswer,
     Led,
     LogPosition,
-    Member,
     Proposed,
     Refused,
     Token,
 )
+from broker.partition.followers import Followers
 from broker.partition.maximal_isr import MaximalIsr
-from broker.partition.progress import NEVER, Attendance, FollowerProgress
+from broker.partition.progress import Attendance, FollowerProgress
 from broker.partition.stability import Undecided
 from broker.partition.waiters import OffsetWaiters
 from metadata.partitions import RECOVERING, PartitionState
@@ -73,7 +73,7 @@ class PartitionMachine:
         # Where the log ended when the present leader epoch began; meaningful while leading.
         self.epoch_start_offset = 0
         # Exactly the assigned replicas but this one, while leading; empty otherwise.
-        self._progress: dict[int, FollowerProgress] = {}
+        self._followers = Followers()
         # What the leader reckons with; empty while not leading.
         self._isr = MaximalIsr()
         # acks=all requests, by the high watermark they need; empty while under min ISR.
@@ -191,34 +191,17 @@ class PartitionMachine:
 
     def preferred_replica(self, offset: int, nearby: Collection[int]) -> int:
         """The replica among the brokers ``nearby`` that a consumer at ``offset`` should read from
-        instead of this leader (KIP-392); -1: none.
-
-        It is in the ISR and, by its own fetches, has everything below the offset on disk. So what
-        it lacks for the consumer is at most the news that records are committed. As in Kafka the
-        one that has most is preferred, then the one that was caught up last, then the highest id.
-        """
+        instead of this leader (KIP-392); -1: none."""
         if self.broker_id in nearby:
             return -1
-        return max(
-            (
-                (progress.end_offset, progress.caught_up_ms, broker_id)
-                for broker_id, progress in self._progress.items()
-                if broker_id in nearby
-                and broker_id in self._state.isr
-                and progress.eligible
-                and progress.start_offset <= offset <= progress.end_offset
-            ),
-            default=(-1, NEVER, -1),
-        )[2]
+        return self._followers.preferred(offset, nearby, self._state.isr)
 
     def follower_lags(self) -> Iterator[tuple[int, int]]:
         """(broker id, records that it lacks on disk) of each follower, while this leads."""
-        end_offset = self._log.end_offset
-        for broker_id, progress in sorted(self._progress.items()):
-            yield broker_id, max(0, end_offset - max(progress.end_offset, self._log.start_offset))
+        return self._followers.lags(self._log.start_offset, self._log.end_offset)
 
     def progress_of(self, broker_id: int) -> FollowerProgress | None:
-        return self._progress.get(broker_id)
+        return self._followers.get(broker_id)
 
     def fence(self, current_leader_epoch: int, *, any_replica: bool = False) -> ErrorCode:
         """Whether a request that believes in this epoch (-1: does not say) may be served here.
@@ -250,7 +233,7 @@ class PartitionMachine:
         error = self.fence(current_leader_epoch)
         if error is not ErrorCode.NONE:
             return error
-        if broker_id not in self._progress:
+        if broker_id not in self._followers:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE if broker_epoch == status.epoch else ErrorCode.STALE_BROKER_EPOCH
 
@@ -271,7 +254,7 @@ class PartitionMachine:
         if state.leader == self.broker_id:
             if not self.is_leader or state.leader_epoch > known.leader_epoch:
                 self._lead(effects, now_ms)
-            self._track_replicas(now_ms)
+            self._followers.track(state, self.broker_id, now_ms)
             self._isr.committed(known, state, now_ms)
             self._settle(effects, now_ms)
         elif self.role is not Role.FOLLOWER or state.leader_epoch > known.leader_epoch:
@@ -290,7 +273,7 @@ class PartitionMachine:
         committed = min(self.high_watermark, self._log.durable_offset)
         self.high_watermark = max(committed, self._log.start_offset)
         # Positions of an earlier epoch prove nothing in this one.
-        self._progress = {}
+        self._followers.clear()
         self._isr.begin()
         effects.append(Led(self._state.leader_epoch, self.epoch_start_offset))
         if self._state.leader_recovery_state == RECOVERING:
@@ -298,26 +281,12 @@ class PartitionMachine:
 
     def _follow(self, effects: list[Effect]) -> None:
         self.role = Role.FOLLOWER
-        self._progress = {}
+        self._followers.clear()
         self._isr.end()
         tokens = self._replicated.drain() + self._durable.drain() + self._deleted.drain()
         if tokens:
             effects.append(Refused(tokens, ErrorCode.NOT_LEADER_OR_FOLLOWER))
         effects.append(Followed(self._state.leader, self._state.leader_epoch))
-
-    def _track_replicas(self, now_ms: float) -> None:
-        """Members of the ISR begin with a grace of a whole lag; others have to catch up first."""
-        known = self._progress
-        self._progress = {}
-        for broker_id in self._state.replicas:
-            if broker_id == self.broker_id:
-                continue
-            progress = known.get(broker_id)
-            if progress is None:
-                progress = FollowerProgress()
-                if broker_id in self._state.isr:
-                    progress.caught_up_ms = now_ms
-            self._progress[broker_id] = progress
 
     def configured(self, min_insync_replicas: int, now_ms: float) -> list[Effect]:
         """``min.insync.replicas`` changed, and nothing else of the partition."""
@@ -328,7 +297,7 @@ class PartitionMachine:
 
     def broker_changed(self, broker_id: int, status: BrokerStatus, now_ms: float) -> list[Effect]:
         """A broker was registered, fenced, unfenced, or shuts down."""
-        progress = self._progress.get(broker_id)
+        progress = self._followers.get(broker_id)
         if progress is None:
             return []
         progress.eligible = status.eligible and progress.broker_epoch == status.epoch
@@ -340,8 +309,7 @@ class PartitionMachine:
 
     def _move_to(self, log: LogPosition) -> None:
         if log.end_offset != self._log.end_offset:
-            for progress in self._progress.values():
-                progress.roused()
+            self._followers.roused()
         self._log = log
 
     def appended(self, log: LogPosition, now_ms: float) -> list[Effect]:
@@ -442,12 +410,7 @@ class PartitionMachine:
         """The least log start of all replicas that may lead (the maximal ISR and the ELR) and of
         the living replicas that may join them."""
         may_lead = {*self._isr.members, *self._state.elr}
-        starts = [
-            progress.start_offset
-            for broker_id, progress in self._progress.items()
-            if broker_id in may_lead or progress.eligible
-        ]
-        return min(self._log.start_offset, *starts) if starts else self._log.start_offset
+        return min((self._log.start_offset, *self._followers.start_offsets(may_lead)))
 
     def withdraw(self, number: int, *, replicated: bool) -> None:
         """A request stopped waiting, by its time-out."""
@@ -476,7 +439,7 @@ class PartitionMachine:
         offset past the log's end counts for nothing. While the follower then ``rests`` here, what
         the session's later requests say of it stands in ``attendance``: they need not be told.
         """
-        progress = self._progress[broker_id]
+        progress = self._followers[broker_id]
         if offset > self._log.end_offset:
             return []
         is_member = broker_id in self._state.isr
@@ -505,7 +468,7 @@ class PartitionMachine:
 
         A follower outside of the ISR never rests: each of its fetches may have it proposed.
         """
-        progress = self._progress.get(broker_id)
+        progress = self._followers.get(broker_id)
         return (
             progress is not None
             and progress.rests_in is attendance
@@ -514,7 +477,7 @@ class PartitionMachine:
 
     def left(self, broker_id: int, attendance: Attendance) -> None:
         """A follower's session no longer covers this partition, or cannot be served from it."""
-        progress = self._progress.get(broker_id)
+        progress = self._followers.get(broker_id)
         if progress is not None and progress.rests_in is attendance:
             progress.roused()
 
@@ -535,12 +498,7 @@ class PartitionMachine:
     # ---------------------------------------------------------------------------- the ISR
 
     def _propose(self, effects: list[Effect], isr: Sequence[int]) -> None:
-        members = [Member(broker_id, self._epoch_of(broker_id)) for broker_id in sorted(isr)]
-        effects.append(self._isr.propose(self._state, members))
-
-    def _epoch_of(self, broker_id: int) -> int:
-        progress = self._progress.get(broker_id)
-        return -1 if progress is None else progress.broker_epoch
+        effects.append(self._isr.propose(self._state, self._followers.members(isr)))
 
     def answered(self, proposal: Proposed, answer: IsrAnswer, now_ms: float) -> list[Effect]:
         """The controller answered ``proposal``; an answer to one given up is dropped.
@@ -562,11 +520,9 @@ class PartitionMachine:
         """Whether time alone changes nothing: every replica is in the ISR and has everything."""
         if not self.is_leader:
             return True
-        end_offset, isr = self._log.end_offset, self._state.isr
-        return self._state.leader_recovery_state != RECOVERING and all(
-            progress.end_offset == end_offset and broker_id in isr
-            for broker_id, progress in self._progress.items()
-        )
+        if self._state.leader_recovery_state == RECOVERING:
+            return False
+        return self._followers.have_all(self._log.end_offset, self._state.isr)
 
     def ticked(self, now_ms: float) -> list[Effect]:
         """Time passed: members that lag for too long are to leave the ISR.
@@ -588,7 +544,7 @@ class PartitionMachine:
         return effects
 
     def _is_caught_up(self, broker_id: int, now_ms: float) -> bool:
-        return self._progress[broker_id].is_caught_up(
+        return self._followers[broker_id].is_caught_up(
             leader_end=self._log.end_offset, now_ms=now_ms, lag_max_ms=self.lag_max_ms
         )
 
@@ -620,7 +576,7 @@ class PartitionMachine:
         joins with its next fetch. Under steady load it never could if the high watermark ran ahead.
         """
         least = self._log.durable_offset
-        for broker_id, progress in self._progress.items():
+        for broker_id, progress in self._followers.items():
             if progress.end_offset < least and (
                 broker_id in self._isr.members
                 or (progress.eligible and self._is_caught_up(broker_id, now_ms))

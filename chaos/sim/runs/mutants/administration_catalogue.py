@@ -9,7 +9,7 @@ ADMINISTRATION = [
         "broker: answer a deletion that only the leader has made",
         "broker/partition/machine.py",
         "PartitionMachine.low_watermark",
-        "min(self._log.start_offset, *starts) if starts else self._log.start_offset",
+        "min((self._log.start_offset, *self._followers.start_offsets(may_lead)))",
         "self._log.start_offset",
     ),
     bug(
