@@ -30,6 +30,8 @@ class Transaction:
     fate: Fate = Fate.OPEN
     written: dict[bytes, tuple[Partition, int]] = field(default_factory=dict)
     """Partition and offset of each value whose writing was acknowledged."""
+    is_prepared: bool = False
+    """All that belongs to it was written."""
     end_asked: bool = False
     changes: list[Change] = field(default_factory=list)
     """Of committed offsets, which take effect with it."""

@@ -52,6 +52,8 @@ class Process:
     transaction: Transaction | None = None
     sequences: dict[Partition, int] = field(default_factory=dict)  # the next ones
     added: set[object] = field(default_factory=set)  # to the transaction, as old clients do
+    places: set[Partition] = field(default_factory=set)
+    """The partitions that may be part of the transaction."""
 
     @property
     def transactional_id(self) -> str:
@@ -60,6 +62,7 @@ class Process:
     def begin(self) -> Transaction:
         self.transaction = self.atomic.begin(self.transactional_id)
         self.added.clear()
+        self.places.clear()
         return self.transaction
 
     async def write(self, partition: Partition, texts: Sequence[str]) -> list[int]:
@@ -76,10 +79,12 @@ class Process:
 
         async def attempt() -> ErrorCode:
             nonlocal first
+            if not self._is_fenced(partition):
+                self.places.add(partition)
             error, first = await self.client.write(self.producer, partition, sequence, values)
             return error
 
-        await self._ask("a batch", attempt)
+        await self._ask("a batch", attempt, partition)
         self.sequences[partition] = sequence + len(values)
         for number, value in enumerate(values):
             self.atomic.wrote(transaction, value, partition, first + number)
@@ -122,10 +127,22 @@ class Process:
         if following.producer_id >= 0 and following != self.producer:
             self.producer, self.sequences = following, {}
 
-    async def _ask(self, what: str, attempt: Callable[[], Awaitable[ErrorCode]]) -> None:
+    def _is_fenced(self, partition: Partition | None) -> bool:
+        """Whether what it asks for now has to be refused. ``partition``: what it writes to."""
+        part_of = None
+        if self.transaction is not None and partition in self.places:
+            part_of = self.transaction.name
+        return self.fencing.is_fenced(self.transactional_id, self.number, part_of=part_of)
+
+    async def _ask(
+        self,
+        what: str,
+        attempt: Callable[[], Awaitable[ErrorCode]],
+        partition: Partition | None = None,
+    ) -> None:
         """Ask until there is an answer that decides. Raises LostError if it is a refusal."""
         while not self.is_done():
-            was_fenced = self.fencing.is_fenced(self.transactional_id, self.number)
+            was_fenced = self._is_fenced(partition)
             try:
                 error = await attempt()
             except (ApiError, OSError):

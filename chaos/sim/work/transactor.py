@@ -118,19 +118,21 @@ class Transactor:
         if error is not ErrorCode.NONE:
             self.bench.counts[f"InitProducerId refused: {error.name}"] += 1
             return
-        self.bench.fencing.began(self.transactional_id, process.number)
         self.bench.counts["processes of transactional producers"] += 1
         kept = self._kept() if answer.ongoing_txn_producer_id >= 0 else None
+        self.bench.fencing.began(
+            self.transactional_id, process.number, kept=None if kept is None else kept.name
+        )
         for each in self._open:
             if each is not kept:
                 self._was_not_kept(each)
         self._open.clear()
         process.producer = ProducerEpoch(answer.producer_id, answer.producer_epoch)
         if kept is not None:
-            # Somebody who knows only that it is prepared decides about it.
+            # Somebody who knows only whether it is prepared decides about it.
             self.bench.counts["prepared transactions finished by others"] += 1
             process.transaction = kept
-            await process.end(commit=self.rng.random() < 0.7)
+            await process.end(commit=self.rng.random() < 0.7 and kept.is_prepared)
 
     def _kept(self) -> Transaction | None:
         if not self._open:
@@ -149,8 +151,9 @@ class Transactor:
 
     async def _transact(self) -> None:
         process = self.process
-        process.begin()
+        transaction = process.begin()
         commit = await self.step(process)
+        transaction.is_prepared = True
         if self._ghosts and self.rng.random() < 0.7:
             await self._haunt(self._ghosts.pop())
         lot = 1.0 if self.bench.is_calm() else self.rng.random()

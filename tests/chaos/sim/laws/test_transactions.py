@@ -144,3 +144,16 @@ def test_nothing_is_taken_from_a_process_that_was_replaced(bench: Bench) -> None
     fencing.accepted("teller", 1, "a batch", was_fenced=True)
     assert len(bench.reported) == 1
     assert fencing.looked == 2
+
+
+def test_partitions_of_a_kept_transaction_do_not_know_of_the_next_process(bench: Bench) -> None:
+    fencing = bench.fencing
+    fencing.began("teller", 1)
+    fencing.began("teller", 2, kept="teller/7")
+    assert not fencing.is_fenced("teller", 1, part_of="teller/7")
+    assert fencing.is_fenced("teller", 1, part_of="teller/6")
+    assert fencing.is_fenced("teller", 1), "the coordinator knows"
+    fencing.began("teller", 1, kept="teller/6")  # the answer came late
+    assert not fencing.is_fenced("teller", 1, part_of="teller/7")
+    fencing.began("teller", 3)  # the transaction has ended
+    assert fencing.is_fenced("teller", 1, part_of="teller/7")

@@ -96,6 +96,8 @@ SEEDS = [
     Plan(940178, seconds=30, light=True),
     # A consumer never took a partition over, and a law took it for the owner when it was back.
     Plan(22, seconds=30),
+    # A process wrote into the prepared transaction that the next one had kept, and a law minded.
+    Plan(1040001, seconds=8, light=True),
 ]
 
 
