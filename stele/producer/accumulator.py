@@ -20,6 +20,7 @@ from stele.producer.idempotence import Entry, Lane
 from stele.records import RecordMetadata
 from stele.wire.batch import BatchBuilder, Header, compute_crc, decode, record_size_bound
 from stele.wire.compression import Compression
+from stele.wire.record import EncodedRecords
 
 Delivery = asyncio.Future[RecordMetadata]
 
@@ -56,6 +57,7 @@ class PendingBatch:
         self.memory = 0  # the bytes of buffer.memory that it uses
         self.is_closed = False  # it takes no more records
         self.is_sticky = False  # it has records that could have gone to any partition
+        # Of each record, or of none: for records that came encoded together nobody waits.
         self._futures: list[Delivery] = []
         self._timestamps_ms: list[int] = []
         self._encoded = bytearray()
@@ -71,13 +73,21 @@ class PendingBatch:
         value: bytes | None,
         timestamp_ms: int,
         headers: Sequence[Header],
-        future: Delivery,
+        future: Delivery | None,
     ) -> None:
         assert self.builder is not None
         self.builder.append(key, value, timestamp_ms=timestamp_ms, headers=headers)
-        self._futures.append(future)
-        self._timestamps_ms.append(timestamp_ms)
+        if future is not None:
+            self._futures.append(future)
+            self._timestamps_ms.append(timestamp_ms)
         self.record_count += 1
+
+    def fill(self, records: EncodedRecords) -> None:
+        """Make these the records of the batch, which takes no more."""
+        assert self.builder is not None
+        self.builder.fill(records)
+        self.record_count = records.record_count
+        self.is_closed = True
 
     def encoded(
         self, entry: Entry[PendingBatch], compression: Compression, *, is_transactional: bool
@@ -108,13 +118,8 @@ class PendingBatch:
         for number, record in enumerate(decode(self._encoded)):
             half = first if number < middle else second
             headers = list(record.headers)
-            half.append(
-                record.key,
-                record.value,
-                self._timestamps_ms[number],
-                headers,
-                self._futures[number],
-            )
+            future = self._futures[number] if self._futures else None
+            half.append(record.key, record.value, record.timestamp_ms, headers, future)
             half.memory += record_size_bound(record.key, record.value, headers)
         for half in (first, second):
             half.is_closed = True
@@ -204,14 +209,18 @@ class Accumulator:
         """The bytes that are counted for a record. Raises ApiError MESSAGE_TOO_LARGE if it can
         never be sent."""
         size = record_size_bound(key, value, headers)
+        self.check_size(size, "a record")
+        return size
+
+    def check_size(self, size: int, what: str) -> None:
+        """Raises ApiError MESSAGE_TOO_LARGE for what can never be sent."""
         limit = self.largest_record_bytes
         if size > limit:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"a record of about {size} bytes is more than max_request_size or buffer_memory "
+                f"{what} of about {size} bytes is more than max_request_size or buffer_memory "
                 f"allow ({limit})",
             )
-        return size
 
     @property
     def is_full(self) -> bool:
@@ -262,18 +271,33 @@ class Accumulator:
             batch = None
             news = True
         if batch is None:
-            batch = PendingBatch(queue.partition, now, self._next_serial)
+            batch = self._new_batch(queue, now)
             batch.append(key, value, timestamp_ms, headers, future)
-            self._next_serial += 1
-            self._incomplete[batch.serial] = [batch]
-            waiting.append(batch)
-            self.active.setdefault(queue.partition, queue)
             news = True
         else:
             batch.append(key, value, timestamp_ms, headers, future)
         batch.memory += size
         self._used_bytes += size
         return batch, news
+
+    def append_encoded(
+        self, queue: PartitionQueue, records: EncodedRecords, size: int, now: float
+    ) -> None:
+        """Add a batch of its own for these records, behind what was appended before."""
+        if queue.waiting:
+            queue.waiting[-1].is_closed = True
+        batch = self._new_batch(queue, now)
+        batch.fill(records)
+        batch.memory += size
+        self._used_bytes += size
+
+    def _new_batch(self, queue: PartitionQueue, now: float) -> PendingBatch:
+        batch = PendingBatch(queue.partition, now, self._next_serial)
+        self._next_serial += 1
+        self._incomplete[batch.serial] = [batch]
+        queue.waiting.append(batch)
+        self.active.setdefault(queue.partition, queue)
+        return batch
 
     def is_ready(self, batch: PendingBatch, now: float) -> bool:
         return (

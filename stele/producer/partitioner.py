@@ -13,23 +13,23 @@ from typing import Final
 
 from stele.world import Rng
 
-_SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
+MURMUR_SEED: Final = 0x9747B28C
+MURMUR_M: Final = 0x5BD1E995
 _MASK: Final = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
     """The unsigned 32-bit hash of ``data`` (Java's ``Utils.murmur2`` returns it signed)."""
     size = len(data)
-    value = _SEED ^ size
+    value = MURMUR_SEED ^ size
     words = size >> 2
     for word in struct.unpack_from(f"<{words}I", data):
-        word = word * _M & _MASK
-        word = (word ^ (word >> 24)) * _M & _MASK
-        value = (value * _M & _MASK) ^ word
+        word = word * MURMUR_M & _MASK
+        word = (word ^ (word >> 24)) * MURMUR_M & _MASK
+        value = (value * MURMUR_M & _MASK) ^ word
     if tail := data[words * 4 :]:
-        value = (value ^ int.from_bytes(tail, "little")) * _M & _MASK
-    value = (value ^ (value >> 13)) * _M & _MASK
+        value = (value ^ int.from_bytes(tail, "little")) * MURMUR_M & _MASK
+    value = (value ^ (value >> 13)) * MURMUR_M & _MASK
     return value ^ (value >> 15)
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
 from types import TracebackType
-from typing import Protocol, Self, Unpack
+from typing import Self, Unpack
 
 from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView, KnownTopic
@@ -25,17 +25,23 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.producer.accumulator import Accumulator, Delivery, PartitionQueue, PendingBatch
+from stele.producer.arguments import (
+    HeadersArgument,
+    Reader,
+    bytes_or_none,
+    check_reader,
+    headers_of,
+)
 from stele.producer.idempotence import Lane
 from stele.producer.partitioner import StickyPartitioner, partition_of
 from stele.producer.sender import Sender
 from stele.producer.transactional import Transactional
 from stele.producer.transactions import PreparedTransaction, State
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
-from stele.wire.batch import Header
+from stele.wire.batch import HEADER_SIZE, Header
+from stele.wire.record import EncodedRecords
 
 log = logging.getLogger(__name__)
-
-HeadersArgument = Iterable[Header] | Mapping[str, bytes | None]
 
 _RECORDS_PER_TURN = 1_000
 """``send_all`` lets other tasks run after so many."""
@@ -46,17 +52,6 @@ _partition_of = lru_cache(maxsize=8192)(partition_of)
 class TopicUnknownError(SteleError):
     """``send_nowait`` was called for a topic whose partitions are not known yet. Use ``send``
     first."""
-
-
-class Reader(Protocol):
-    """A consumer of a group, as far as a transaction needs it."""
-
-    @property
-    def commits_by_itself(self) -> bool: ...
-
-    def group_metadata(self) -> GroupMetadata: ...
-
-    def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]: ...
 
 
 class Producer:
@@ -152,10 +147,10 @@ class Producer:
         if self._view.topic(topic) is None:
             await self._wait_for_topic(topic)
         if type(value) is not bytes:
-            value = _bytes_or_none(value, "value")
+            value = bytes_or_none(value, "value")
         if key is not None:
-            key = _bytes_or_none(key, "key")
-        header_list = _header_list(headers)
+            key = bytes_or_none(key, "key")
+        header_list = headers_of(headers)
         size = self._accumulator.size_of(key, value, header_list)
         while not self._accumulator.has_room(size):
             await self._wait_for_room(size)
@@ -176,6 +171,30 @@ class Producer:
             if number % _RECORDS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
+    async def send_encoded(
+        self, topic: str, records: EncodedRecords, partition: int | None = None
+    ) -> None:
+        """Accept records that are encoded already (``stele.column_encoder``), as a batch of their
+        own. Without ``partition`` they go where records without keys go. ``flush``, or the commit
+        of a transaction, tells whether they were delivered.
+
+        Waits and raises as ``send`` does. Records whose body is no sound one are refused by the
+        broker.
+        """
+        self._check_open()
+        transaction = self._transaction_number()
+        if self._view.topic(topic) is None:
+            await self._wait_for_topic(topic)
+        size = len(records.body) + HEADER_SIZE
+        self._accumulator.check_size(size, f"{records.record_count} records")
+        while not self._accumulator.has_room(size):
+            await self._wait_for_room(size)
+        if transaction != self._transaction_number():
+            raise TransactionAbortedError("the transaction ended while the records waited for room")
+        queue = self._queue_for(topic, None, partition, size)
+        self._accumulator.append_encoded(queue, records, size, self._world.clock.monotonic())
+        self._started().wake()
+
     def send_nowait(
         self,
         topic: str,
@@ -187,8 +206,8 @@ class Producer:
     ) -> Delivery:
         """As ``send``, but without waiting. Raises BufferFullError, or TopicUnknownError for the
         first record of a topic."""
-        value, key = _bytes_or_none(value, "value"), _bytes_or_none(key, "key")
-        header_list = _header_list(headers)
+        value, key = bytes_or_none(value, "value"), bytes_or_none(key, "key")
+        header_list = headers_of(headers)
         size = self._accumulator.size_of(key, value, header_list)
         self._accumulator.check_room(size)
         future: Delivery = asyncio.get_running_loop().create_future()
@@ -209,19 +228,8 @@ class Producer:
         """Put a record into a batch. There is room for it."""
         self._check_open()
         self._transaction_number()
-        view = self._view.topic(topic)
-        if view is None or not view.partitions:
-            raise TopicUnknownError(f"the partitions of topic {topic!r} are not known yet")
+        queue = self._queue_for(topic, key, partition, size)
         is_sticky = partition is None and key is None
-        if partition is None:
-            partition = self._choose(view, key, size)
-        elif partition not in view.partitions:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}",
-            )
-        name = TopicPartition(topic, partition)
-        queue = self._queues.get(name) or self._new_queue(name)
         if timestamp_ms is None:
             timestamp_ms = self._world.clock.time_ms()
         batch, news = self._accumulator.append(
@@ -238,6 +246,23 @@ class Producer:
             batch.is_sticky = True
         if news:
             self._started().wake()
+
+    def _queue_for(
+        self, topic: str, key: bytes | None, partition: int | None, size: int
+    ) -> PartitionQueue:
+        """The queue of a partition, or of the one that is chosen for the key."""
+        view = self._view.topic(topic)
+        if view is None or not view.partitions:
+            raise TopicUnknownError(f"the partitions of topic {topic!r} are not known yet")
+        if partition is None:
+            partition = self._choose(view, key, size)
+        elif partition not in view.partitions:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}",
+            )
+        name = TopicPartition(topic, partition)
+        return self._queues.get(name) or self._new_queue(name)
 
     async def room(self) -> None:
         """Wait until there is room for any record that may be sent, so that ``send_nowait``
@@ -449,6 +474,11 @@ class Producer:
         return sorted(view.partitions) if view else []
 
     @property
+    def batch_size(self) -> int:
+        """The option: the bytes of a batch before compression."""
+        return self._config.batch_size
+
+    @property
     def has_failed(self) -> bool:
         """Whether it can never send again. The log and ``send`` say why."""
         return self._fatal is not None
@@ -565,39 +595,6 @@ class Producer:
             raise ClosedError(f"the producer has failed: {self._fatal}") from self._fatal
         if self._closed:
             raise ClosedError("the producer is closed")
-
-
-def check_reader(consumer: Reader) -> None:
-    """Raises ConfigError if its offsets would be committed with or without the transaction."""
-    if consumer.commits_by_itself:
-        raise ConfigError(
-            "a consumer whose offsets are sent in a transaction must not commit by itself: "
-            "Consumer(..., enable_auto_commit=False)"
-        )
-
-
-def _bytes_or_none(data: object, what: str) -> bytes | None:
-    """The data as immutable bytes. Raises ApiError INVALID_RECORD if it is not bytes."""
-    if data is None or isinstance(data, bytes):
-        return data
-    if isinstance(data, bytearray | memoryview):
-        return bytes(data)
-    raise ApiError(
-        ErrorCode.INVALID_RECORD,
-        f"a record's {what} must be bytes or None, not {type(data).__name__}: encode it first",
-    )
-
-
-def _header_list(headers: HeadersArgument) -> list[Header]:
-    if not headers:
-        return []
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
-    checked: list[Header] = []
-    for name, value in pairs:
-        if not isinstance(name, str):
-            raise ApiError(ErrorCode.INVALID_RECORD, f"a header's name must be text: {name!r}")
-        checked.append((name, _bytes_or_none(value, f"header {name!r}")))
-    return checked
 
 
 __all__ = ["Producer", "RecordMetadata", "TopicUnknownError"]

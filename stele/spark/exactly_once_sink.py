@@ -35,6 +35,7 @@ from stele.spark.decisions import Entry, Prepared, to_abort
 from stele.spark.ledger import Ledger, admin_of
 from stele.spark.options import SinkOptions
 from stele.spark.rows import RowShape
+from stele.spark.writing import write
 
 if TYPE_CHECKING:
     from stele import Admin, Producer
@@ -120,7 +121,7 @@ class ExactlyOnce:
             try:
                 batch: pa.RecordBatch | None = first
                 while batch is not None:
-                    producer.send_all(self._shape.records(batch))
+                    write(producer, self._shape, batch)
                     rows += batch.num_rows
                     batch = next(rest, None)
                 state = producer.prepare_transaction()

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import (
 
 from stele.spark.options import SinkOptions
 from stele.spark.rows import RowShape
+from stele.spark.writing import write
 
 if TYPE_CHECKING:
     from stele import Producer
@@ -36,7 +37,7 @@ def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.Recor
     rows = 0
     with _producer(options) as producer:
         for batch in batches:
-            producer.send_all(shape.records(batch))
+            write(producer, shape, batch)
             rows += batch.num_rows
         producer.flush()
     return Written(rows)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -16,9 +18,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from stele.records import ProducerRecord
+from stele.column_encoder import RecordColumns, partitions_of
+from stele.columns import SCHEMA
 from stele.spark.options import OptionError
-from stele.wire.record import Header
 
 _TEXT = (StringType, BinaryType)
 _OF_THE_SOURCE = ("offset", "timestamp", "timestamptype")
@@ -63,39 +65,59 @@ class RowShape:
         columns = ("value", "key", "topic", "partition", "headers")
         return cls(default_topic, *(places.get(name, -1) for name in columns))
 
-    def records(self, batch: pa.RecordBatch) -> Iterator[ProducerRecord]:
-        """Raises RowError."""
-        count = batch.num_rows
-
-        def column(place: int, kind: Any = None) -> list[Any]:
-            if place < 0:
-                return [None] * count
-            values = batch.column(place)
-            return (values if kind is None else values.cast(kind)).to_pylist()  # type: ignore[no-any-return]
-
-        binary = pa.binary()
-        for value, key, topic, partition, headers in zip(
-            column(self.value, binary),
-            column(self.key, binary),
-            column(self.topic),
-            column(self.partition),
-            column(self.headers),
-            strict=True,
-        ):
-            name = topic if topic is not None else self.default_topic
-            if not name:
-                raise RowError('a row has no topic, and there is no option "topic"')
-            if partition is not None and partition < 0:
-                raise RowError(f"a row has the partition {partition}")
-            pairs = [_header(each) for each in headers or ()]
-            yield ProducerRecord(name, value, key, pairs, None, partition)
+    def by_topic(self, batch: pa.RecordBatch) -> Iterator[TopicRows]:
+        """The rows of each topic, in their order. Raises RowError."""
+        values = batch.column(self.value).cast(pa.binary())
+        keys = pa.nulls(len(values), pa.binary())
+        if self.key >= 0:
+            keys = batch.column(self.key).cast(pa.binary())
+        headers = _headers(batch.column(self.headers)) if self.headers >= 0 else None
+        partitions = batch.column(self.partition) if self.partition >= 0 else None
+        if partitions is not None and pc.any(pc.less(partitions, 0)).as_py():
+            raise RowError(f"a row has the partition {pc.min(partitions).as_py()}")
+        everything = TopicRows(self.default_topic, RecordColumns(keys, values, headers), partitions)
+        if self.topic < 0:
+            yield everything
+            return
+        topics = batch.column(self.topic).fill_null(self.default_topic)
+        names = topics.unique().to_pylist()
+        if "" in names:
+            raise RowError('a row has no topic, and there is no option "topic"')
+        for name in names:
+            is_of_it = pc.equal(topics, name).to_numpy(zero_copy_only=False)
+            yield everything.of(name, np.flatnonzero(is_of_it))
 
 
-def _header(pair: dict[str, Any] | None) -> Header:
-    if pair is None or pair["key"] is None:
+class TopicRows(NamedTuple):
+    """Rows for one topic. ``partitions``: those that the rows name, null where the key decides;
+    None if there is no such column."""
+
+    topic: str
+    columns: RecordColumns
+    partitions: pa.Array | None
+
+    def of(self, topic: str, rows: Any) -> TopicRows:
+        if len(rows) == len(self.columns):
+            return self._replace(topic=topic)
+        partitions = None if self.partitions is None else self.partitions.take(pa.array(rows))
+        return TopicRows(topic, self.columns.take(rows), partitions)
+
+    def chosen(self, partition_count: int) -> Any:
+        """The partition of each row; -1 where neither the row nor its key says one."""
+        keys = self.columns.keys
+        if self.partitions is None:
+            return partitions_of(keys, partition_count)
+        if not self.partitions.null_count:
+            return self.partitions.to_numpy().astype(np.int64)
+        given = self.partitions.fill_null(-1).to_numpy().astype(np.int64)
+        return np.where(given >= 0, given, partitions_of(keys, partition_count))
+
+
+def _headers(column: pa.Array) -> pa.ListArray:
+    """Raises RowError."""
+    if pc.struct_field(column.flatten(), 0).null_count:
         raise RowError("a row has a header without a key")
-    value = pair["value"]
-    return pair["key"], value.encode() if isinstance(value, str) else value
+    return column.cast(SCHEMA.field("headers").type)
 
 
 def _check(

@@ -14,11 +14,12 @@ from stele import aio
 from stele.config import ClientWorld, ProducerOptions
 from stele.errors import ClosedError, SteleError
 from stele.ids import TopicPartition
-from stele.producer.producer import HeadersArgument, Reader, check_reader
+from stele.producer.arguments import HeadersArgument, Reader, check_reader
 from stele.producer.transactions import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord
 from stele.sync.delivery import Delivery
 from stele.sync.face import Face
+from stele.wire.record import EncodedRecords
 
 MAX_HANDED_OVER = 10_000
 """The most records on their way from the caller's thread to the loop. Beyond it the caller
@@ -136,6 +137,11 @@ class Producer(Face):
     def partitions_for(self, topic: str) -> list[int]:
         return self._run(self._producer.partitions_for(topic))
 
+    @property
+    def batch_size(self) -> int:
+        """As ``stele.aio.Producer.batch_size``."""
+        return self._producer.batch_size
+
     def why(self) -> dict[TopicPartition, str]:
         """As ``stele.aio.Producer.why``."""
         return self._do(self._producer.why)
@@ -148,6 +154,18 @@ class Producer(Face):
     async def _move_and_send(self, records: list[ProducerRecord]) -> None:
         await self._move()
         await self._producer.send_all(records)
+
+    def send_encoded(
+        self, topic: str, records: EncodedRecords, partition: int | None = None
+    ) -> None:
+        """As ``stele.aio.Producer.send_encoded``."""
+        self._run(self._move_and_send_encoded(topic, records, partition))
+
+    async def _move_and_send_encoded(
+        self, topic: str, records: EncodedRecords, partition: int | None
+    ) -> None:
+        await self._move()
+        await self._producer.send_encoded(topic, records, partition)
 
     def flush(self) -> None:
         """Wait until everything sent before is delivered or has failed.

@@ -37,6 +37,7 @@ from stele.wire.compression import (
 )
 from stele.wire.record import (
     VARINTS,
+    EncodedRecords,
     Header,
     Record,
     decode_records,
@@ -378,6 +379,14 @@ class BatchBuilder:
         self._last_delta = delta
         self.record_count += 1
         return delta
+
+    def fill(self, records: EncodedRecords) -> None:
+        """Have these records. The builder must be empty, and takes no more."""
+        self.record_count = records.record_count
+        self.size_bytes += len(records.body)
+        self._parts = [records.body]
+        self._last_delta = records.record_count - 1
+        self._base_timestamp_ms = self._max_timestamp_ms = records.timestamp_ms
 
     def append_record(self, record: Record) -> None:
         """Add a record at its own offset."""

@@ -26,6 +26,14 @@ class Record(NamedTuple):
     headers: tuple[Header, ...] = ()
 
 
+class EncodedRecords(NamedTuple):
+    """The records of a batch as its body holds them, not compressed. All have the same time."""
+
+    body: Buffer
+    record_count: int  # at least 1
+    timestamp_ms: int
+
+
 def _compute_varint(value: int) -> bytes:
     """A zigzag varint. The protocol's varint and varlong differ only in range."""
     value = (value << 1) ^ (value >> 63)
@@ -56,11 +64,15 @@ def encode_headers(headers: Sequence[Header]) -> bytes:
     return b"".join(parts)
 
 
+RECORD_OVERHEAD: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
+"""The most bytes of length, attributes, times, offset and three counts of a record."""
+
+
 def record_size_bound(
     key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
 ) -> int:
     """The most bytes that a record adds to a batch, some 30 above the true number."""
-    size = 5 + 1 + 10 + 5 + 5 + 5 + 5  # length, attributes, times, offset and three counts
+    size = RECORD_OVERHEAD
     size += 0 if key is None else len(key)
     size += 0 if value is None else len(value)
     for name, content in headers:
