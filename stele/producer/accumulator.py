@@ -218,8 +218,7 @@ class Accumulator:
         if size > limit:
             raise ApiError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"{what} of about {size} bytes is more than max_request_size or buffer_memory "
-                f"allow ({limit})",
+                f"{what} of about {size} bytes: max_request_size and buffer_memory allow {limit}",
             )
 
     @property

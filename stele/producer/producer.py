@@ -38,7 +38,7 @@ from stele.producer.sender import Sender
 from stele.producer.transactional import Transactional
 from stele.producer.transactions import PreparedTransaction, State
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
-from stele.wire.batch import HEADER_SIZE, Header
+from stele.wire.batch import Header
 from stele.wire.record import EncodedRecords
 
 log = logging.getLogger(__name__)
@@ -185,7 +185,7 @@ class Producer:
         transaction = self._transaction_number()
         if self._view.topic(topic) is None:
             await self._wait_for_topic(topic)
-        size = len(records.body) + HEADER_SIZE
+        size = len(records.body)
         self._accumulator.check_size(size, f"{records.record_count} records")
         while not self._accumulator.has_room(size):
             await self._wait_for_room(size)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stele.errors import ApiError, ErrorCode
-from stele.wire.batch import read_header
+from stele.wire.batch import HEADER_SIZE, BatchBuilder, read_header
+from stele.wire.record import EncodedRecords
 from tests.support.stele import Fault, Stage, play
 from tests.support.timing import until
 
@@ -41,6 +42,25 @@ def test_a_batch_that_is_too_large_is_sent_in_halves() -> None:
             assert {each.base_sequence for each in headers} == {
                 each.base_offset for each in headers
             }
+
+    play(scenario)
+
+
+def test_encoded_records_are_sent_in_halves_as_well() -> None:
+    values = [b"%d" % number * 100 for number in range(8)]
+
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        partition.max_batch_bytes = 300 + OVERHEAD
+        builder = BatchBuilder()
+        for value in values:
+            builder.append(b"k", value, timestamp_ms=9, headers=[("h", b"1")])
+        body = bytes(builder.build())[HEADER_SIZE:]
+        async with stage.producer() as producer:
+            await producer.send_encoded("t", EncodedRecords(body, len(values), 9))
+            await producer.flush()
+        assert stage.cluster.values() == values
+        assert {read_header(batch).max_timestamp_ms for batch in partition.batches} == {9}
 
     play(scenario)
 

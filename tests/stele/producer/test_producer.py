@@ -24,6 +24,8 @@ from stele.errors import (
 from stele.producer.partitioner import partition_of
 from stele.producer.producer import Producer, TopicUnknownError
 from stele.records import ProducerRecord
+from stele.wire.batch import HEADER_SIZE, BatchBuilder, read_header
+from stele.wire.record import EncodedRecords
 from tests.support.stele import FakeCluster, FakeTopic, Fault, Stage, play
 from tests.support.timing import until
 
@@ -65,6 +67,57 @@ def test_many_records_are_sent_without_futures_through_a_small_buffer() -> None:
             await producer.flush()
         for partition in range(2):
             assert stage.cluster.values("t", partition) == values[partition::2]
+
+    play(scenario)
+
+
+def encoded(*values: bytes) -> EncodedRecords:
+    builder = BatchBuilder()
+    for value in values:
+        builder.append(None, value, timestamp_ms=7)
+    return EncodedRecords(bytes(builder.build())[HEADER_SIZE:], len(values), 7)
+
+
+def test_encoded_records_are_batches_of_their_own_in_the_order_of_the_calls() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t", 2)
+        small = {"batch_size": 20_000, "buffer_memory": 140_000, "max_request_size": 100_000}
+        async with stage.producer(compression="lz4", **small) as producer:
+            await producer.send("t", b"before", partition=0)
+            await producer.send_encoded("t", encoded(b"1", b"2"), 0)
+            await producer.send("t", b"after", partition=0)
+            for _ in range(50):  # more than the buffer takes
+                await producer.send_encoded("t", encoded(bytes(9_000)), 1)
+            await producer.flush()
+            with pytest.raises(ApiError, match="has partitions 0 to 1, not 3"):
+                await producer.send_encoded("t", encoded(b"x"), 3)
+            with pytest.raises(ApiError, match="5 records of about 150") as caught:
+                await producer.send_encoded("t", encoded(*[bytes(30_000)] * 5), 0)
+            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+            await producer.send_encoded("t", encoded(b"anywhere"))
+        values = stage.cluster.values("t", 0)
+        assert values[:4] == [b"before", b"1", b"2", b"after"]
+        assert [read_header(each).record_count for each in stage.cluster.partition().batches][
+            :3
+        ] == [1, 2, 1]
+        both = values + stage.cluster.values("t", 1)
+        assert (len(both), both.count(b"anywhere")) == (55, 1)
+
+    play(scenario)
+
+
+def test_encoded_records_fail_the_flush() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t")
+        async with stage.producer(delivery_timeout_ms=500) as producer:
+            await producer.send_encoded("t", encoded(b"a"))
+            await producer.flush()
+            for broker in list(stage.cluster.alive):
+                stage.cluster.kill(broker)
+            await producer.send_encoded("t", encoded(b"b", b"c"))
+            with pytest.raises(DeliveryTimeoutError) as caught:
+                await producer.flush()
+        assert "2 records were not delivered since the last flush" in caught.value.__notes__
 
     play(scenario)
 
