@@ -79,7 +79,7 @@ class RowShape:
         if self.topic < 0:
             yield everything
             return
-        topics = batch.column(self.topic).fill_null(self.default_topic)
+        topics = batch.column(self.topic).cast(pa.string()).fill_null(self.default_topic)
         names = topics.unique().to_pylist()
         if "" in names:
             raise RowError('a row has no topic, and there is no option "topic"')
