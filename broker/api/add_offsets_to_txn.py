@@ -1,6 +1,6 @@
 """AddOffsetsToTxn (25), versions 0-4: make the offsets of a group part of a transaction.
 
-Deviations: none known.
+Deviations: a client's request waits for the markers of its last transaction, for 100 ms at most.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Producers send versions 0 to 3. Brokers send versions 4 and 5: for the producers of
 ``transaction.version`` 2, or only to ask whether partitions are part of a transaction (KIP-890).
-Deviations: none known.
+Deviations: a client's request waits for the markers of its last transaction, for 100 ms at most.
 """
 
 from __future__ import annotations

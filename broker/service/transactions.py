@@ -48,6 +48,11 @@ from storage.turns import SLICE_STEPS, Slices, in_slices
 _MARKERS_A_TURN: Final = 200
 _DESCRIBED_AT_ONCE: Final = 100
 
+PATIENCE_S: Final = 0.1
+"""How long a client's next transaction waits for the markers of its last one, before it is refused
+with CONCURRENT_TRANSACTIONS. The markers take one replication. A client that is refused pauses for
+longer than that: librdkafka for 20 ms or more, each time."""
+
 Event = Callable[[TransactionMachine, Waiter, Now], Step]
 """What a coordinator is asked: a method of its machine, with the request."""
 
@@ -124,7 +129,7 @@ async def add_partitions(
     if any(errors):
         return [error or ErrorCode.OPERATION_NOT_ATTEMPTED for error in errors]
     each_once = tuple(dict.fromkeys(partitions))  # no more than there are
-    told = await _add(context, AddPartitionsRequest(ref, each_once))
+    told = await _add_patiently(context, AddPartitionsRequest(ref, each_once))
     error_of = dict(zip(each_once, told, strict=True))
     return [error_of[each] for each in partitions]
 
@@ -158,8 +163,28 @@ async def add_offsets(
     topic = await made(context, group_topic(context.config))
     number = coordinating_partition(group_id, len(topic.partitions))
     partition = TopicPartition(topic.name, number)
-    (error,) = await _add(context, AddPartitionsRequest(ref, (partition,)))
+    (error,) = await _add_patiently(context, AddPartitionsRequest(ref, (partition,)))
     return error
+
+
+async def _add_patiently(
+    context: BrokerContext, request: AddPartitionsRequest
+) -> tuple[ErrorCode, ...]:
+    """``_add`` for a client. It asks again when the markers of the last transaction are written."""
+    errors = await _add(context, request)
+    if ErrorCode.CONCURRENT_TRANSACTIONS not in errors:
+        return errors
+    transactional_id = request.ref.transactional_id
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            await _ask(
+                context,
+                transactional_id,
+                lambda machine, waiter, now: machine.when_complete(transactional_id, waiter, now),
+            )
+    except TimeoutError:
+        return errors
+    return await _add(context, request)
 
 
 async def end(context: BrokerContext, caller: Caller, request: EndRequest) -> EndAnswer:

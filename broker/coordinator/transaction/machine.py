@@ -95,6 +95,10 @@ class TransactionMachine:
         # its record is committed, because a marker cannot be taken back.
         self._uncommitted: deque[tuple[int, _Entry]] = deque()
         self._due: dict[str, _Entry] = {}
+        # Who waits until the markers of a transaction are written, by its transactional id, and
+        # who need wait no more and is answered by the next tick.
+        self._patient: dict[str, list[Waiter]] = {}
+        self._ready: list[Waiter] = []
         # Those that the sweep for expired ones has still to look at, in steps, and when it begins.
         self._sweep: list[str] = []
         self._sweep_ms: float | None = None
@@ -115,6 +119,8 @@ class TransactionMachine:
         entry = former or _Entry(self._deadlines, transactional_id)
         self._entries[transactional_id] = entry
         entry.value, entry.end, entry.unmarked = value, offset + 1, None
+        if not value.state.is_prepared:
+            self._ready += self._patient.pop(transactional_id, ())
         if self._is_loaded:
             if value.state is TransactionState.PREPARE_ABORT and _has_passed(entry, now):
                 self._counters.timeouts += 1
@@ -173,16 +179,22 @@ class TransactionMachine:
             entry.set(_AT_ONCE)  # another server has written its record
 
     def unloaded(self) -> list[Waiter]:
-        return []
+        patient, self._patient = self._patient, {}
+        return self._ready + [waiter for each in patient.values() for waiter in each]
 
     # ------------------------------------------------------------------------- time
 
     @property
     def deadline_ms(self) -> float | None:
+        if self._ready:
+            return _AT_ONCE
         times_ms = (self._deadlines.first_ms, self._sweep_ms)
         return min((each for each in times_ms if each is not None), default=None)
 
     def tick(self, now: Now) -> Step:
+        if self._ready:
+            ready, self._ready = self._ready, []
+            return Step(replies=[Reply(waiter, None) for waiter in ready])
         entry = self._deadlines.due(now.monotonic_ms)
         if entry is not None:
             return self._pass(entry, now)
@@ -258,6 +270,15 @@ class TransactionMachine:
         transactional_id = request.ref.transactional_id
         decision = add(self.value_of(transactional_id), request, now.time_ms)
         return self._decided(transactional_id, decision, waiter, now)
+
+    def when_complete(self, transactional_id: str, waiter: Waiter, now: Now) -> Step:
+        """Answers None when no transaction of the transactional id has an outcome without having
+        all of its markers."""
+        value = self.value_of(transactional_id)
+        if value is None or not value.state.is_prepared:
+            return _say(waiter, None)
+        self._patient.setdefault(transactional_id, []).append(waiter)
+        return Step()
 
     def end(self, request: EndRequest, waiter: Waiter, now: Now) -> Step:
         """Answers an EndAnswer or NEEDS_PRODUCER_ID."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from broker.replication.types import Marker, ProduceEntry, TransactionalWrite
+from broker.service.transactions import PATIENCE_S
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from runtime.authorization.authorizer import (
     CLUSTER,
@@ -122,6 +124,58 @@ def test_a_transaction_from_its_producer_to_its_markers(level: int, commit: bool
             Marker(PartitionId(topic_id("orders"), number), *producer, commit, 0, 0)
             for number in (0, 2)
         ], "a client of an older version keeps its epoch"
+
+    run_virtual(main())
+
+
+async def with_late_markers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> tuple[Client, tuple[int, int], asyncio.Future[None]]:
+    """A producer whose transaction was committed. Setting the future lets markers be written."""
+    edges = await edges_with_transactions()
+    client, written = edges.client(), asyncio.get_running_loop().create_future()
+    write = edges.replicas.write_markers
+
+    def late(*arguments: Any) -> None:
+        written.add_done_callback(lambda _: write(*arguments))
+
+    monkeypatch.setattr(edges.replicas, "write_markers", late)
+    producer = await a_producer(client)
+    assert await add(client, producer, ("orders", 0)) == [0]
+    assert (await end(client, producer)).error_code == ErrorCode.NONE
+    return client, producer, written
+
+
+def test_the_next_transaction_waits_for_the_markers_of_the_last_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client that were refused would pause for longer than the markers take."""
+
+    async def main() -> None:
+        client, producer, written = await with_late_markers(monkeypatch)
+        adding = asyncio.ensure_future(add(client, producer, ("orders", 0)))
+        await asyncio.sleep(PATIENCE_S / 2)
+        assert not adding.done()
+        written.set_result(None)
+        assert await adding == [0]
+        assert (await described(client)).transaction_state == "Ongoing"
+
+    run_virtual(main())
+
+
+def test_the_next_transaction_is_refused_if_the_markers_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def main() -> None:
+        client, producer, written = await with_late_markers(monkeypatch)
+        began = asyncio.get_running_loop().time()
+        assert await add(client, producer, ("orders", 0)) == [ErrorCode.CONCURRENT_TRANSACTIONS]
+        took_s = asyncio.get_running_loop().time() - began
+        assert took_s == pytest.approx(PATIENCE_S, abs=0.01)
+        assert (await described(client)).transaction_state == "PrepareCommit"
+        written.set_result(None)
+        await in_state(client, "CompleteCommit")
+        assert await add(client, producer, ("orders", 0)) == [0]
 
     run_virtual(main())
 

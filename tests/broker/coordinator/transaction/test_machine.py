@@ -24,6 +24,7 @@ from broker.coordinator.transaction.types import (
     TransactionState,
 )
 from stele.errors import ErrorCode
+from tests.support.coordinators import Heard
 from tests.support.transactions import (
     FIRST_PRODUCER_ID,
     START_MS,
@@ -197,6 +198,39 @@ def test_an_answer_waits_for_what_it_rests_on() -> None:
     bench.commit()
     for heard in (added, again, asked, described, refused):
         assert len(heard.told) == 1
+
+
+def test_who_waits_for_the_end_of_a_transaction_hears_of_it_with_the_last_marker() -> None:
+    bench = TransactionBench()
+    ref = bench.producer()
+
+    def ask() -> Heard:
+        return bench.ask(lambda machine, *rest: machine.when_complete("t", *rest))
+
+    assert ask().told == [None]
+    bench.add(ref, "a0", "a1")
+    assert ask().told == [None], "a transaction that is open may go on"
+    bench.writes_markers = False
+    bench.end(ref)
+    waiting = [ask(), ask()]
+    bench.write_markers(partitions("a0"))
+    assert [each.told for each in waiting] == [[], []]
+    bench.write_markers()
+    assert [each.told for each in waiting] == [[None], [None]]
+    assert bench.machine.deadline_ms != float("-inf"), "nothing is left to do"
+
+
+def test_who_waits_for_the_end_is_refused_when_the_coordinator_moves() -> None:
+    bench = TransactionBench()
+    ref = bench.producer()
+    bench.add(ref, "a0")
+    bench.writes_markers = False
+    bench.end(ref)
+    waiting = bench.ask(lambda machine, *rest: machine.when_complete("t", *rest))
+    bench.reload()
+    assert waiting.told == [ErrorCode.NOT_COORDINATOR]
+    bench.write_markers()
+    assert len(waiting.told) == 1
 
 
 def test_what_needs_a_producer_id_is_asked_for_at_once() -> None:
