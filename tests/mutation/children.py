@@ -5,6 +5,7 @@ A child says what it has to say over a pipe. One that hangs is killed after a ti
 
 from __future__ import annotations
 
+import math
 import multiprocessing.connection
 import os
 import resource
@@ -17,6 +18,7 @@ from contextlib import closing, contextmanager
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
+_PATIENCE = 6  # a child that waits, or is kept waiting, has so many times its limit
 _MEMORY_BYTES = 4 << 30  # what allocates for ever is to fail, and not the machine
 
 
@@ -35,7 +37,7 @@ class Job(NamedTuple):
 
     key: Any
     work: Callable[[], Any]
-    limit_s: float
+    limit_s: float  # of processor time
 
 
 class _Child(NamedTuple):
@@ -91,7 +93,7 @@ def _fork(job: Job) -> _Child:
         hears.close()
         _live(job, says)
     says.close()
-    return _Child(job, process_id, hears, time.monotonic() + job.limit_s)
+    return _Child(job, process_id, hears, time.monotonic() + _PATIENCE * job.limit_s)
 
 
 def _live(job: Job, says: Connection) -> None:
@@ -100,6 +102,8 @@ def _live(job: Job, says: Connection) -> None:
     try:
         os.setpgid(0, 0)
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+        limit_s = math.ceil(job.limit_s)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s + 1))
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(nowhere, descriptor)

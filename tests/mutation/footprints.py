@@ -15,13 +15,13 @@ from tests.mutation.mutants import ROOT, Mutant, Room
 
 _T = TypeVar("_T")
 
-_TRACED_S = 5.0  # a test that takes longer counts as one that runs every line
+_TRACED_S = 5.0  # of processor time; a test that takes more counts as one that runs every line
 
 
 class Footprint(NamedTuple):
     """Of one test."""
 
-    seconds: float
+    seconds: float  # of processor time: those of a busy machine are no others
     lines: Mapping[str, frozenset[int]] | None  # by the path of the source; None: all there are
 
     def touches(self, mutant: Mutant) -> bool:
@@ -55,14 +55,14 @@ class Tracer:
         """What ``run`` returned, too."""
         for lines in self._lines.values():
             lines.clear()
-        started_s = time.monotonic()
+        started_s = time.process_time()
         self._until_s, self._gave_up = started_s + _TRACED_S, False
         sys.settrace(self._enter)
         try:
             returned = run()
         finally:
             sys.settrace(None)
-        seconds = round(time.monotonic() - started_s, 4)
+        seconds = round(time.process_time() - started_s, 4)
         if self._gave_up:
             return Footprint(seconds, None), returned
         found = {path: frozenset(lines) for path, lines in self._lines.items() if lines}
@@ -72,7 +72,7 @@ class Tracer:
         note = self._noting.get(frame.f_code.co_filename)
         if note is None:
             return None
-        if time.monotonic() > self._until_s:
+        if time.process_time() > self._until_s:
             self._gave_up = True
             sys.settrace(None)
             return None

@@ -71,7 +71,7 @@ class ClassicGroup:
         # Never goes back, except that a new coordinator does not know of a generation whose
         # assignment was not recorded.
         self.generation = 0
-        self.protocol_type: str | None = None
+        self.protocol_type = ""  # until a member joins
         self.protocol: str | None = None
         # A member, unless the group prepares a rebalance: then the leader may have left.
         self.leader: str | None = None
@@ -129,13 +129,13 @@ class ClassicGroup:
         return DescribeAnswer(
             self.group_id,
             self.state,
-            self.protocol_type or "",
+            self.protocol_type,
             protocol or "",
             tuple(each.described(protocol) for each in self.members),
         )
 
     def listed(self) -> ListedGroup:
-        return ListedGroup(self.group_id, self.protocol_type or "", self.state, GroupType.CLASSIC)
+        return ListedGroup(self.group_id, self.protocol_type, self.state, GroupType.CLASSIC)
 
     def interrupt(self, step: Step) -> None:
         """Have everybody who waits join again: the step's records put another group in the place
@@ -282,9 +282,8 @@ class ClassicGroup:
         topics: set[str] = set()
         named = 0
         for member in self.members:
-            metadata = member.metadata(self.protocol)
             try:
-                of_member = subscribed_topics(metadata or b"")
+                of_member = subscribed_topics(member.metadata(self.protocol))
                 topics |= of_member
                 named += len(of_member)
                 if named > TOPICS_READ_MAX:
@@ -487,9 +486,7 @@ class ClassicGroup:
 
     def told_to_leader(self, members: Iterable[Member]) -> tuple[JoinedMember, ...]:
         return tuple(
-            JoinedMember(
-                each.member_id, each.group_instance_id, each.metadata(self.protocol) or b""
-            )
+            JoinedMember(each.member_id, each.group_instance_id, each.metadata(self.protocol))
             for each in members
         )
 
@@ -520,13 +517,13 @@ class ClassicGroup:
                 each.client_host,
                 each.rebalance_timeout_ms,
                 each.session_timeout_ms,
-                each.metadata(self.protocol) or b"",
+                each.metadata(self.protocol),
                 each.assignment if assignments is None else assignments.get(each.member_id, b""),
             )
             for each in members
         )
         value = RecordedGroup(
-            self.protocol_type or "",
+            self.protocol_type,
             generation,
             self.protocol if recorded else None,
             leader,
@@ -545,7 +542,7 @@ class ClassicGroup:
         self.members.set(members)
         self.state = GroupState.STABLE if members else GroupState.EMPTY
         self.generation = value.generation
-        self.protocol_type = value.protocol_type or None
+        self.protocol_type = value.protocol_type
         self.protocol = value.protocol
         self.leader = value.leader
         self.state_time_ms = value.state_time_ms
@@ -577,9 +574,10 @@ class ClassicGroup:
             member.restart_session(now.monotonic_ms)  # it was stopped while the member waited
         member.rebalance_timeout_ms = recorded.rebalance_timeout_ms
         member.session_timeout_ms = recorded.session_timeout_ms
-        if member.metadata(group.protocol) != recorded.subscription:
+        chosen = MemberProtocol(group.protocol or "", recorded.subscription)
+        if chosen not in member.protocols:
             # The record does not have the metadata for other protocols.
-            member.protocols = (MemberProtocol(group.protocol or "", recorded.subscription),)
+            member.protocols = (chosen,)
         member.assignment = recorded.assignment
         member.sync_waiter = None
         return member

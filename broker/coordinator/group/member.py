@@ -74,9 +74,9 @@ class Member:
     def restart_session(self, now_ms: float) -> None:
         self.session.set(now_ms + self.session_timeout_ms)
 
-    def metadata(self, protocol: str | None) -> bytes | None:
-        """Its metadata for a protocol. None: it does not support the protocol."""
-        return next((each.metadata for each in self.protocols if each.name == protocol), None)
+    def metadata(self, protocol: str | None) -> bytes:
+        """Its metadata for a protocol. Empty: it does not support the protocol."""
+        return next((each.metadata for each in self.protocols if each.name == protocol), b"")
 
     def described(self, protocol: str | None) -> DescribedMember:
         return DescribedMember(
@@ -84,6 +84,6 @@ class Member:
             self.group_instance_id,
             self.client_id,
             self.client_host,
-            self.metadata(protocol) or b"",
+            self.metadata(protocol),
             self.assignment,
         )

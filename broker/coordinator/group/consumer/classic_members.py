@@ -156,7 +156,8 @@ def sync(group: ConsumerGroup, request: SyncRequest, waiter: Waiter, now: Now, s
 def _synced(group: ConsumerGroup, request: SyncRequest, now: Now) -> SyncAnswer:
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation)
-    first = _protocols(member).protocols[0]
+    assert member.metadata.classic is not None
+    first = member.metadata.classic.protocols[0]
     is_other_type = request.protocol_type not in (None, CONSUMER_PROTOCOL)
     if is_other_type or request.protocol not in (None, first.name):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -200,7 +201,7 @@ def heartbeat(
 
 def _has_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
     current = member.current
-    if current.member_epoch < group.epoch or _is_revoking(member):
+    if current.member_epoch < group.epoch:  # so it is while it has to revoke partitions
         return True
     return current.state is MemberState.UNRELEASED_PARTITIONS and not group.waits(member)
 
@@ -262,9 +263,3 @@ def _classic_member(
 def _check_generation(member: ConsumerMember, generation: int) -> None:
     if generation != member.current.member_epoch:
         raise ApiError(ErrorCode.ILLEGAL_GENERATION)
-
-
-def _protocols(member: ConsumerMember) -> ClassicMember:
-    if member.metadata.classic is None:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
-    return member.metadata.classic

@@ -152,8 +152,7 @@ def _upgraded(group: ClassicGroup, topics: Topics) -> Iterator[KeyValue]:
 
 def _metadata(member: Member, protocol: str | None) -> MemberMetadata:
     # Before the first generation there is no chosen protocol.
-    subscription = member.metadata(protocol)
-    told = subscription_of(member.protocols[0].metadata if subscription is None else subscription)
+    told = subscription_of(member.metadata(protocol or member.protocols[0].name))
     return classic_metadata(
         told,
         MemberMetadata(

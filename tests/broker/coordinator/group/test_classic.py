@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from broker.coordinator.group.types import (
     JoinAnswer,
     LeaveAnswer,
     LeavingMember,
+    MemberProtocol,
     SyncAnswer,
 )
 from stele.errors import ErrorCode
@@ -364,6 +366,14 @@ class TestLeave:
         bench.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
         assert bench.leave(member_id).told == [ErrorCode.NOT_ENOUGH_REPLICAS]
         assert bench.heartbeat(member_id, 1) is ErrorCode.NONE
+
+
+def test_only_what_consumers_say_is_read(caplog: pytest.LogCaptureFixture) -> None:
+    unreadable = [MemberProtocol("range", b"\0")]
+    completing(GroupBench(), protocol_type="connect", protocols=unreadable)
+    assert not [each for each in caplog.records if each.levelno >= logging.WARNING]
+    completing(GroupBench(), protocols=unreadable)
+    assert [each for each in caplog.records if each.levelno >= logging.WARNING]
 
 
 def test_what_is_described() -> None:

@@ -104,6 +104,7 @@ class TestCommit:
         bench = GroupBench()
         bench.left(*bench.stable())
         assert bench.commit_offset(5, **MEMBER) is UNKNOWN
+        assert bench.commit_offset(5, member_id="nobody", generation=0) is UNKNOWN
         assert bench.commit_offset(5) is ErrorCode.NONE
 
     def test_metadata_that_are_too_large(self) -> None:

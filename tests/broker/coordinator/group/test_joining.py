@@ -13,6 +13,7 @@ from broker.coordinator.group.types import (
     MemberProtocol,
     SyncAnswer,
 )
+from broker.coordinator.step import Now
 from stele.errors import ErrorCode
 from tests.support.groups import OTHER_RANGE, RANGE, REBALANCE_MS, SESSION_MS, GroupBench, told
 
@@ -118,6 +119,16 @@ def test_the_first_rebalance_goes_on_while_members_come() -> None:
     assert first.told == []
     bench.pass_time(1)
     assert len(told(first, JoinAnswer).members) == 4
+
+
+def test_the_first_rebalance_ends_with_its_time_whoever_has_come() -> None:
+    bench = GroupBench()
+    _, first = bench.joined(rebalance_ms=DELAY_MS)
+    bench.joined(rebalance_ms=DELAY_MS)
+    bench.pass_time(DELAY_MS - 1)
+    bench.now = Now(float(DELAY_MS), bench.now.time_ms + 1)
+    bench.take(bench.machine.tick(bench.now))
+    assert len(told(first, JoinAnswer).members) == 2
 
 
 def test_the_first_rebalance_ends_when_nobody_comes() -> None:

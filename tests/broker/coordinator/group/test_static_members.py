@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -166,6 +167,14 @@ def test_an_administrator_removes_by_instance_id() -> None:
     assert [each.group_instance_id for each in bench.described().members] == ["i"]
     assert bench.left(LeavingMember("", "j")) == (unknown,)
     assert bench.join(instance="j").told == []
+
+
+def test_the_log_names_who_leaves(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    bench = GroupBench()
+    first, _, _ = static(bench, "i", "j", "k")
+    bench.left(LeavingMember(first, "i", "done"), LeavingMember("", "j", "removed"))
+    assert f"leaving: {first} (done), j (removed)" in caplog.text
 
 
 def test_a_refused_record_leaves_the_former_process_in_its_place() -> None:

@@ -408,7 +408,75 @@ def test_a_static_member_is_fenced_by_its_next_process() -> None:
     check_shared(made, consumer)
 
 
+def test_new_members_are_named_after_their_instance_or_client() -> None:
+    made = bench()
+    act_all(Consumer(made, "old"))
+    static = told(made.join(instance="i"), JoinAnswer)
+    assert static.error is ErrorCode.NONE, "an instance id is enough to be known by"
+    assert static.member_id.startswith("i-")
+    dynamic = told(made.join(client_id="c"), JoinAnswer)
+    assert dynamic.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert dynamic.member_id.startswith("c-")
+
+
+def test_a_static_member_that_does_not_tell_its_instance_id_keeps_it() -> None:
+    made = bench()
+    act_all(Consumer(made, "old"))
+    one = told(made.join(instance="i"), JoinAnswer)
+    assert told(made.join(member_id=one.member_id), JoinAnswer).error is ErrorCode.NONE
+    instances = {each.member_id: each.instance_id for each in made.described_consumers().members}
+    assert instances == {"old": None, one.member_id: "i"}
+
+
+def test_who_is_named_by_both_ids_has_to_have_both_to_leave() -> None:
+    made = bench()
+    act_all(Consumer(made, "old"))
+    one = told(made.join(instance="i"), JoinAnswer)
+    errors = made.left(
+        LeavingMember("another", "i"), LeavingMember("", "j"), LeavingMember("", None)
+    )
+    assert errors == (ErrorCode.FENCED_INSTANCE_ID, UNKNOWN, UNKNOWN)
+    assert made.left(LeavingMember(one.member_id, "i")) == (ErrorCode.NONE,)
+
+
 # ------------------------------------------------------------------------------- downgrade
+
+
+def test_a_group_is_downgraded_for_a_static_member_only_if_it_may_be() -> None:
+    made = bench(group_consumer_migration_policy="upgrade")
+    one, consumer = ClassicClient(made, "i"), Consumer(made, "new", "j")
+    act_all(one, consumer)
+    again = ClassicClient(made, "j")
+    act_all(one, again)
+    assert of_type(made) == "consumer"
+    check_shared(made, one, again)
+
+
+def test_a_group_that_could_not_be_downgraded_stays_what_it_is() -> None:
+    """Also when it may be later, and a static member of the classic protocol comes back."""
+    made = bench(group_consumer_migration_policy="upgrade")
+    one, other, consumer = ClassicClient(made), ClassicClient(made, "i"), Consumer(made, "new")
+    act_all(one, other, consumer)
+    consumer.leave()
+    made.config = type(made.config)(group_initial_rebalance_delay_ms=0)
+    made.reload()
+    again = ClassicClient(made, "i")
+    act_all(one, again)
+    assert of_type(made) == "consumer"
+    check_shared(made, one, again)
+
+
+def test_until_a_downgraded_group_rebalances_nobody_leads_it() -> None:
+    made = bench()
+    (one, _), consumer = mixed(made)
+    before = one.generation
+    consumer.leave()
+    metadata = Subscription(("t",)).encode()
+    heard = made.join(member_id=one.member_id, protocols=(MemberProtocol("range", metadata),))
+    answer = told(heard, JoinAnswer)
+    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, before, "")
+    made.pass_time(0)
+    assert made.heartbeat(one.member_id, before) is AGAIN
 
 
 @pytest.mark.parametrize(
