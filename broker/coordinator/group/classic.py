@@ -552,7 +552,7 @@ class ClassicGroup:
             self._join_timer.set(now.monotonic_ms)
         else:
             self._join_timer.cancel()
-        self._unsynced = (self._unsynced & kept) - {value.leader or ""}
+        self._unsynced = (self._unsynced & kept) - {value.leader}
         if not self._unsynced:
             self._sync_timer.cancel()
 

@@ -254,6 +254,29 @@ class TestSessions:
         bench.pass_time(1)
         assert told(waiting, JoinAnswer).generation == 2
 
+    def test_begin_again_for_who_assigns_and_for_nobody_else(self) -> None:
+        bench = GroupBench()
+        leader, follower = completing(bench)
+        bench.pass_time(SESSION_MS - 1)
+        bench.sync(leader, 1)
+        bench.pass_time(1)
+        assert bench.heartbeat(follower, 1) is UNKNOWN
+        bench.pass_time(SESSION_MS - 2)
+        assert bench.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
+
+    def test_begin_again_for_who_has_waited_for_its_assignment(self) -> None:
+        bench = GroupBench()
+        leader, follower = completing(bench)
+        bench.sync(follower, 1)
+        for _ in range(2):
+            bench.pass_time(SESSION_MS - 1)
+            assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+        bench.sync(leader, 1)
+        bench.pass_time(SESSION_MS - 1)
+        assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+        bench.pass_time(1)
+        assert bench.heartbeat(follower, 1) is UNKNOWN
+
     def test_a_member_may_change_its_timeouts(self) -> None:
         bench = GroupBench()
         leader, follower = bench.stable(2)

@@ -158,6 +158,15 @@ def test_the_session_of_a_former_process_is_over() -> None:
         assert bench.heartbeat(new, 1, instance="i") is ErrorCode.NONE
 
 
+def test_the_new_process_of_one_keeps_no_other_alive() -> None:
+    bench = GroupBench()
+    leader, _ = static(bench, "i", "j")
+    bench.pass_time(SESSION_MS - 1)
+    bench.join(instance="j")
+    bench.pass_time(1)
+    assert bench.heartbeat(leader, 1, instance="i") is ErrorCode.UNKNOWN_MEMBER_ID
+
+
 def test_an_administrator_removes_by_instance_id() -> None:
     bench = GroupBench()
     static(bench, "i", "j")
