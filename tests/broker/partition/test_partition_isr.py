@@ -248,6 +248,17 @@ def moving(isr: tuple[int, ...], partition_epoch: int = 11) -> PartitionState:
     )
 
 
+@pytest.mark.parametrize(
+    ("isr", "is_under", "is_at"),
+    [((1, 2, 3), False, False), ((1, 2), False, True), ((1,), True, False)],
+)
+def test_a_partition_tells_how_many_replicas_it_may_lose(
+    isr: tuple[int, ...], is_under: bool, is_at: bool
+) -> None:
+    machine = leading(isr=isr, min_insync=2).machine
+    assert (machine.is_under_min_isr, machine.is_at_min_isr) == (is_under, is_at)
+
+
 def test_replicas_that_are_only_being_added_are_not_asked_for() -> None:
     bench = MachineBench(min_insync=2)
     bench.update(state(replicas=(1,), isr=(1,)))
