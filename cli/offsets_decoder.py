@@ -70,7 +70,9 @@ def _payload(key: OffsetKey | GroupKey | ConsumerKey, value: bytes) -> dict[str,
         case Kind.MEMBER:
             return _consumer_member(decode_member(value))
         case Kind.TARGET_EPOCH:
-            return {"assignmentEpoch": decode_target_epoch(value)}
+            target = decode_target_epoch(value)
+            named = {"assignmentEpoch": target.epoch}
+            return {**named, "assignmentTimestamp": target.time_ms} if target.time_ms else named
         case Kind.TARGET:
             return {"topicPartitions": _partitions(decode_target(value))}
         case Kind.CURRENT:

@@ -36,6 +36,13 @@ class GroupConfig:
         minimum=1,
         synonym="group.consumer.heartbeat.interval.ms",
     )
+    consumer_assignment_interval_ms = integer(
+        1000,
+        "How long after a target assignment the next one is made, at the earliest. Members that "
+        "join or leave meanwhile share it (KIP-1263). 0: each change is followed by an assignment.",
+        minimum=0,
+        synonym="group.consumer.assignment.interval.ms",
+    )
 
 
 _SETTINGS: Final = {
@@ -57,6 +64,11 @@ BOUNDED: Final[tuple[_Bounds, ...]] = (
         GroupConfig.consumer_heartbeat_interval_ms,
         NodeSettings.group_consumer_min_heartbeat_interval_ms,
         NodeSettings.group_consumer_max_heartbeat_interval_ms,
+    ),
+    (
+        GroupConfig.consumer_assignment_interval_ms,
+        NodeSettings.group_consumer_min_assignment_interval_ms,
+        NodeSettings.group_consumer_max_assignment_interval_ms,
     ),
 )
 """Keys of groups with the keys of nodes that say how low and how high their values may be."""

@@ -265,6 +265,22 @@ class NodeSettings:
         "The longest consumer.heartbeat.interval.ms of a group.",
         minimum=1,
     )
+    group_consumer_assignment_interval_ms = integer(
+        1000,
+        "How long after a target assignment of a group of the consumer protocol the next one is "
+        "made, at the earliest.",
+        minimum=0,
+    )
+    group_consumer_min_assignment_interval_ms = integer(
+        0,
+        "The shortest consumer.assignment.interval.ms of a group.",
+        minimum=0,
+    )
+    group_consumer_max_assignment_interval_ms = integer(
+        15000,
+        "The longest consumer.assignment.interval.ms of a group.",
+        minimum=0,
+    )
     # Transactions.
     transaction_state_log_num_partitions = integer(
         50,

@@ -48,6 +48,8 @@ class GroupMetadata:
                 self._settings.clear()
             config = effective_group_config(self._image, group_id, static=self._static)
             found = self._settings[group_id] = ConsumerSettings(
-                config.consumer_session_timeout_ms, config.consumer_heartbeat_interval_ms
+                config.consumer_session_timeout_ms,
+                config.consumer_heartbeat_interval_ms,
+                config.consumer_assignment_interval_ms,
             )
         return found

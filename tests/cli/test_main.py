@@ -20,6 +20,7 @@ from broker.coordinator.group.consumer.records import (
     MemberMetadata,
     MemberState,
     ResolvedRegex,
+    TargetEpoch,
     current_record,
     group_value_record,
     member_record,
@@ -294,7 +295,13 @@ def test_groups_of_the_consumer_protocol_are_decoded_too() -> None:
             of_member,
             member | {"classicMemberMetadata": protocols},
         ),
-        (target_epoch_record("g", 6), "6", of_group, {"assignmentEpoch": 6}),
+        (target_epoch_record("g", TargetEpoch(6)), "6", of_group, {"assignmentEpoch": 6}),
+        (
+            target_epoch_record("g", TargetEpoch(6, 7)),
+            "6",
+            of_group,
+            {"assignmentEpoch": 6, "assignmentTimestamp": 7},
+        ),
         (
             target_record("g", "m", {topic_id: frozenset({0, 1})}),
             "7",

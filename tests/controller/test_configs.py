@@ -270,7 +270,11 @@ def test_a_group_needs_no_more_than_a_name() -> None:
     assert described(machine, 32, "g") == {
         "consumer.session.timeout.ms": ("50000", "DYNAMIC_GROUP"),
         "consumer.heartbeat.interval.ms": ("5000", "DEFAULT"),
+        "consumer.assignment.interval.ms": ("1000", "DEFAULT"),
     }
+    said = alter(machine, 32, "g", consumer_assignment_interval_ms=15_001)
+    assert said.error == ErrorCode.INVALID_CONFIG
+    assert "group.consumer.max.assignment.interval.ms" in said.message
     assert described(machine, 32, "other")["consumer.session.timeout.ms"] == ("45000", "DEFAULT")
     assert alter(machine, 32, "g", consumer_session_timeout_ms=None).error == 0
     assert not machine.image.config(ConfigResource.group("g"))

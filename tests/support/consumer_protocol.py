@@ -57,6 +57,7 @@ class Cluster:
         self.incarnations: dict[str, int] = {}
         self.names_version = 0
         self.topics = Topics()
+        self.assignment_interval_ms = 0
         self._make()
 
     def _make(self) -> None:
@@ -85,7 +86,7 @@ class Cluster:
         return frozenset((self.id_of(name), n) for name in there for n in range(self.counts[name]))
 
     def settings(self, group_id: str) -> ConsumerSettings:
-        return ConsumerSettings(SESSION_MS, INTERVAL_MS)
+        return ConsumerSettings(SESSION_MS, INTERVAL_MS, self.assignment_interval_ms)
 
 
 class ConsumerBench(GroupBench):

@@ -80,6 +80,7 @@ class GroupLoad:
             "group.consumer.min.session.timeout.ms": "500",
             "group.consumer.heartbeat.interval.ms": "200",
             "group.consumer.min.heartbeat.interval.ms": "100",
+            "group.consumer.assignment.interval.ms": str(self.rebalance_timeout_ms // 4),
         }
         return replace(
             self,

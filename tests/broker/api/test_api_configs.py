@@ -20,6 +20,7 @@ from tests.support.timing import run_virtual
 
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
+ASSIGNMENT = "consumer.assignment.interval.ms"
 SESSION, INTERVAL = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
 
 Changes = dict[str, tuple[int, str | None]]
@@ -286,6 +287,7 @@ def test_a_group_has_a_configuration_of_its_own() -> None:
             ]
 
         assert await described(None) == [
+            (ASSIGNMENT, "1000", 5, [5]),
             (INTERVAL, "5000", 5, [5]),
             (SESSION, "46000", 4, [4, 5]),
         ], "of a group that does not exist"

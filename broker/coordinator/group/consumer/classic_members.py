@@ -1,9 +1,9 @@
 """Members of the classic protocol in a group of the consumer protocol (KIP-848, live migration).
 
 Their generation is their member epoch. The coordinator assigns, so nobody is told that it leads. A
-member is told to join again when the group has a later epoch, when it has to revoke partitions, and
-when partitions that it waited for are free. Members whose clients revoke everything before they
-join get along with this, too.
+member is told to join again for the target assignment of a later epoch, when it has to revoke
+partitions, and when partitions that it waited for are free. Members whose clients revoke everything
+before they join get along with this, too.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ClassicJoin:
             return JoinAnswer(ErrorCode.MEMBER_ID_REQUIRED, known.member_id)
         told = self._subscription()
         owned = by_id(told.owned, group.metadata.topics)
-        progress = Progress(group, known, self._metadata(known, told), owned)
+        progress = Progress(group, known, self._metadata(known, told), owned, self.now)
         if self._is_last_replaced(known) and may_be_downgraded(group, len(group.members)):
             self.step.records += downgraded(group, progress.draft, self.now)
             return self._answer(known.member_id, group.epoch)
@@ -162,7 +162,7 @@ def _synced(group: ConsumerGroup, request: SyncRequest, now: Now) -> SyncAnswer:
     if is_other_type or request.protocol not in (None, first.name):
         raise ApiError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     current = member.current
-    if group.epoch > current.member_epoch and not _is_revoking(member):
+    if _is_behind(group, member, now) and not _is_revoking(member):
         group.await_join(member, now)
         raise ApiError(ErrorCode.REBALANCE_IN_PROGRESS)
     if not _is_revoking(member):
@@ -189,21 +189,28 @@ def heartbeat(
             draft.raise_epoch()
             step.records += draft.records
         if step.records:  # only they may change the group; the next heartbeat goes on
-            error = ErrorCode.REBALANCE_IN_PROGRESS
+            if not group.assignment_wait_ms(now):
+                error = ErrorCode.REBALANCE_IN_PROGRESS
         else:
             group.compared_topics = group.metadata.topics
             group.restart_session(member.member_id, now)
-            if _has_to_join(group, member):
+            if _has_to_join(group, member, now):
                 group.await_join(member, now)
                 error = ErrorCode.REBALANCE_IN_PROGRESS
     step.replies.append(Reply(waiter, error, group.recorded_end))
 
 
-def _has_to_join(group: ConsumerGroup, member: ConsumerMember) -> bool:
+def _has_to_join(group: ConsumerGroup, member: ConsumerMember, now: Now) -> bool:
     current = member.current
-    if current.member_epoch < group.epoch:  # so it is while it has to revoke partitions
+    if _is_behind(group, member, now) or _is_revoking(member):
         return True
     return current.state is MemberState.UNRELEASED_PARTITIONS and not group.waits(member)
+
+
+def _is_behind(group: ConsumerGroup, member: ConsumerMember, now: Now) -> bool:
+    """Whether there is a target assignment of a later epoch, or its JoinGroup makes it."""
+    epoch = group.assignment_epoch if group.assignment_wait_ms(now) else group.epoch
+    return member.current.member_epoch < epoch
 
 
 def _is_revoking(member: ConsumerMember) -> bool:

@@ -1,7 +1,8 @@
 """A group as the records of one event will make it.
 
 The records are those of one step, so they change the group together: its epoch rises, and if the
-event is a heartbeat, the target assignment follows in the same step.
+event is a heartbeat, the target assignment follows in the same step, unless the last one was made
+so recently that it has to wait.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from broker.coordinator.group.consumer.records import (
     Kind,
     MemberMetadata,
     ResolvedRegex,
+    TargetEpoch,
     group_value_record,
     member_record,
     regex_record,
@@ -26,7 +28,7 @@ from broker.coordinator.group.consumer.records import (
     target_record,
     tombstone,
 )
-from broker.coordinator.step import KeyValue
+from broker.coordinator.step import KeyValue, Now
 
 
 class Draft:
@@ -113,11 +115,12 @@ class Draft:
             self.epoch = group.epoch + 1
             self.records.append(group_value_record(group.group_id, GroupValue(self.epoch, hashed)))
 
-    def assign(self) -> None:
-        """Make the target assignment of the newest epoch, if there is none yet."""
-        if self.assignment_epoch == self.epoch:
-            return
+    def assign(self, now: Now) -> None:
+        """Make the target assignment of the newest epoch, if there is none yet and it may be made.
+        Until then the group has the target of an earlier epoch."""
         group = self._group
+        if not self.lacks_assignment or group.assignment_wait_ms(now):
+            return
         assignor = preferred_assignor(self.metadata.values(), group.config.group_consumer_assignors)
         targets = new_targets(assignor, self.metadata, self.regexes, self.targets, self._topics)
         for member_id, target in targets.items():
@@ -126,7 +129,21 @@ class Draft:
                 self.records.append(target_record(group.group_id, member_id, target))
         self.targets = targets
         self.assignment_epoch = self.epoch
-        self.records.append(target_epoch_record(group.group_id, self.epoch))
+        value = TargetEpoch(self.epoch, now.time_ms)
+        self.records.append(target_epoch_record(group.group_id, value))
+
+    @property
+    def lacks_assignment(self) -> bool:
+        """Whether the target is that of an earlier epoch."""
+        return self.assignment_epoch < self.epoch
 
     def target_of(self, member_id: str) -> Partitions:
-        return self.targets.get(member_id, NO_PARTITIONS)
+        """What the member should own. The target of an earlier epoch may have topics that the
+        member does not subscribe to any more, or that are gone: it should not own these."""
+        target = self.targets.get(member_id, NO_PARTITIONS)
+        if not self.lacks_assignment:
+            return target
+        names = names_of(self.metadata[member_id], self.regexes)
+        topics = (self._topics.named(name) for name in names)
+        ids = {topic.topic_id for topic in topics if topic is not None}
+        return {topic_id: numbers for topic_id, numbers in target.items() if topic_id in ids}

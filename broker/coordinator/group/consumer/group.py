@@ -90,6 +90,8 @@ class ConsumerGroup:
         self.metadata_hash = 0
         # Of the target. At most `epoch`, and never goes back either.
         self.assignment_epoch = 0
+        # When the target was made, by the wall clock of its coordinator. 0: that is not known.
+        self.assignment_time_ms = 0
         self.members: dict[str, ConsumerMember] = {}
         # By member id. No partition is in two of them.
         self.targets: dict[str, Partitions] = {}
@@ -148,6 +150,14 @@ class ConsumerGroup:
     @property
     def session_timeout_ms(self) -> int:
         return self.metadata.settings(self.group_id).session_timeout_ms
+
+    def assignment_wait_ms(self, now: Now) -> int:
+        """How long the next target assignment has to wait for, so that it serves all changes until
+        then (KIP-1263). 0: it may be made now, also if the clock has been set back since."""
+        interval_ms = self.metadata.settings(self.group_id).assignment_interval_ms
+        elapsed_ms = now.time_ms - self.assignment_time_ms
+        is_early = self.assignment_time_ms > 0 and 0 <= elapsed_ms < interval_ms
+        return interval_ms - elapsed_ms if is_early else 0
 
     def of_instance(self, instance_id: str) -> ConsumerMember | None:
         member_id = self._instances.get(instance_id)
@@ -349,7 +359,7 @@ class ConsumerGroup:
             case Kind.MEMBER:
                 self._set_metadata(key.name, decode_member(value), now)
             case Kind.TARGET_EPOCH:
-                self.assignment_epoch = decode_target_epoch(value)
+                self.assignment_epoch, self.assignment_time_ms = decode_target_epoch(value)
             case Kind.TARGET:
                 self.targets[key.name] = decode_target(value)
             case Kind.CURRENT:
@@ -372,7 +382,7 @@ class ConsumerGroup:
                 if member is not None:
                     self._own(member, CurrentAssignment())
             case Kind.TARGET_EPOCH:
-                self.assignment_epoch = 0
+                self.assignment_epoch = self.assignment_time_ms = 0
             case Kind.REGEX:
                 self.regexes.pop(key.name, None)
                 self._regex_names.pop(key.name, None)

@@ -93,18 +93,20 @@ class ConsumerHeartbeat:
             return self._leave()
         known, request = self._known(), self.request
         metadata = self._updated(known.metadata)
-        progress = Progress(self.group, known, metadata, request.owned, request.resolved_regex)
+        progress = Progress(
+            self.group, known, metadata, request.owned, self.now, request.resolved_regex
+        )
         if progress.has_changed:
             self.step.records += progress.draft.records
         else:
             self.group.restart_session(known.member_id, self.now)
             self.group.compared_topics = self.group.metadata.topics
-        return self._answer(known, progress.current, metadata.regex)
+        return self._answer(known, progress, metadata.regex)
 
     def _answer(
-        self, known: Known, current: CurrentAssignment, regex: str | None
+        self, known: Known, progress: Progress, regex: str | None
     ) -> ConsumerHeartbeatAnswer:
-        request = self.request
+        request, current = self.request, progress.current
         is_full = request.rebalance_timeout_ms >= 0 and request.owned is not None
         tells_assignment = (
             is_full
@@ -116,10 +118,19 @@ class ConsumerHeartbeat:
             None,
             known.member_id,
             current.member_epoch,
-            self.group.metadata.settings(self.group.group_id).heartbeat_interval_ms,
+            self._next_heartbeat_ms(progress.draft),
             current.assigned if tells_assignment else None,
             regex if self._is_stale(regex) else None,
         )
+
+    def _next_heartbeat_ms(self, draft: Draft) -> int:
+        """When the member is to send the next heartbeat: also as soon as the target assignment that
+        it waits for may be made."""
+        group = self.group
+        interval_ms = group.metadata.settings(group.group_id).heartbeat_interval_ms
+        if not draft.lacks_assignment:
+            return interval_ms
+        return min(interval_ms, group.assignment_wait_ms(self.now))
 
     def _is_stale(self, regex: str | None) -> bool:
         if not regex or self.request.resolved_regex is not None:
@@ -219,7 +230,7 @@ class ConsumerHeartbeat:
 
 
 def remove(group: ConsumerGroup, member_id: str, now: Now, step: Step) -> None:
-    """Remove a member. The next heartbeat of another one makes the new assignment. If all others
+    """Remove a member. A later heartbeat of another one makes the new assignment. If all others
     use the classic protocol, the group does so, too."""
     draft = Draft(group)
     draft.remove_member(member_id)

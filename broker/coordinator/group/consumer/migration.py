@@ -21,6 +21,7 @@ from broker.coordinator.group.consumer.records import (
     GroupValue,
     Kind,
     MemberMetadata,
+    TargetEpoch,
     current_record,
     group_value_record,
     member_record,
@@ -144,7 +145,7 @@ def _upgraded(group: ClassicGroup, topics: Topics) -> Iterator[KeyValue]:
     yield group_value_record(group_id, GroupValue(epoch))
     for member_id, partitions in owned.items():
         yield target_record(group_id, member_id, partitions)
-    yield target_epoch_record(group_id, epoch)
+    yield target_epoch_record(group_id, TargetEpoch(epoch))
     for member_id, partitions in owned.items():
         current = CurrentAssignment(epoch, epoch, assigned=partitions)
         yield current_record(group_id, member_id, current)

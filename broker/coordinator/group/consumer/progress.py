@@ -15,6 +15,7 @@ from broker.coordinator.group.consumer.records import (
     current_record,
 )
 from broker.coordinator.group.consumer.types import JOIN_EPOCH
+from broker.coordinator.step import Now
 from stele.errors import ApiError, ErrorCode
 
 
@@ -64,6 +65,7 @@ class Progress:
         known: Known,
         metadata: MemberMetadata,
         owned: Partitions | None,
+        now: Now,
         resolved_regex: ResolvedRegex | None = None,
     ) -> None:
         """``metadata``: what the member tells by now. ``owned``: what it says that it owns, if it
@@ -75,7 +77,7 @@ class Progress:
             draft.set_regex(metadata.regex, resolved_regex)
         draft.set_member(known.member_id, metadata)
         draft.raise_epoch()
-        draft.assign()
+        draft.assign(now)
         own_ids = (None, known.member_id, known.former_id)
         self.current = reconcile(
             known.current,

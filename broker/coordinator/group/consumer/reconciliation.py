@@ -27,7 +27,9 @@ def reconcile(
     ``owned``: what the member says that it owns. None: it says nothing new.
     """
     match current.state:
-        case MemberState.STABLE if current.member_epoch == target_epoch:
+        case MemberState.STABLE if current.member_epoch == target_epoch and is_subset(
+            current.assigned, target
+        ):
             return current
         case MemberState.UNREVOKED_PARTITIONS if _owns_any(owned, current.revoking):
             return current

@@ -31,6 +31,7 @@ _ASSIGNMENT_HEAD: Final = struct.Struct(">iib")
 _START: Final = VERSION.pack(0)
 _NO_TAGS: Final = b"\0"
 _HASH_TAG: Final = 0
+_TIME_TAG: Final = 0
 _CLASSIC_TAG: Final = 0
 
 
@@ -73,6 +74,12 @@ class GroupValue(NamedTuple):
     epoch: int
     metadata_hash: int = 0
     """Of the subscribed topics. If it changes, there is a new assignment."""
+
+
+class TargetEpoch(NamedTuple):
+    epoch: int
+    time_ms: int = 0
+    """When the target assignment was made, by the wall clock (KIP-1263). 0: it is not known."""
 
 
 class ClassicMember(NamedTuple):
@@ -179,8 +186,10 @@ def _classic(member: ClassicMember) -> Iterator[bytes]:
     yield _NO_TAGS
 
 
-def target_epoch_record(group_id: str, epoch: int) -> KeyValue:
-    return KeyValue(_key(Kind.TARGET_EPOCH, group_id), _START + _INT32.pack(epoch) + _NO_TAGS)
+def target_epoch_record(group_id: str, value: TargetEpoch) -> KeyValue:
+    fields = {_TIME_TAG: _INT64.pack(value.time_ms)} if value.time_ms else {}
+    data = _START + _INT32.pack(value.epoch) + tagged(fields)
+    return KeyValue(_key(Kind.TARGET_EPOCH, group_id), data)
 
 
 def target_record(group_id: str, member_id: str, target: Partitions) -> KeyValue:
@@ -272,11 +281,13 @@ def _read_protocol(reader: Reader) -> MemberProtocol:
     return protocol
 
 
-def decode_target_epoch(data: bytes) -> int:
+def decode_target_epoch(data: bytes) -> TargetEpoch:
     reader = _reader(data, "the epoch of an assignment")
     epoch = reader.int32()
-    reader.tags()
-    return epoch
+    time_ms = reader.tags().get(_TIME_TAG, bytes(_INT64.size))
+    if len(time_ms) != _INT64.size:
+        raise ValueError("an assignment with a damaged time")
+    return TargetEpoch(epoch, _INT64.unpack(time_ms)[0])
 
 
 def decode_target(data: bytes) -> Partitions:

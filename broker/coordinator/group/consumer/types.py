@@ -89,6 +89,7 @@ class ConsumerSettings(NamedTuple):
 
     session_timeout_ms: int
     heartbeat_interval_ms: int
+    assignment_interval_ms: int
 
 
 class Metadata(Protocol):
@@ -112,7 +113,7 @@ class _NothingKnown:
     names_version = 0
 
     def settings(self, group_id: str) -> ConsumerSettings:
-        return ConsumerSettings(45_000, 5_000)
+        return ConsumerSettings(45_000, 5_000, 1_000)
 
 
 NOTHING_KNOWN: Final[Metadata] = _NothingKnown()

@@ -29,9 +29,14 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     """One group; members come and go, answers are lost, topics change, the coordinator fails, and
     its log refuses records."""
 
-    @initialize(assignor=st.sampled_from(("uniform", "range")), size=st.integers(0, 5))
-    def begin(self, assignor: str, size: int) -> None:
+    @initialize(
+        assignor=st.sampled_from(("uniform", "range")),
+        size=st.integers(0, 5),
+        interval_ms=st.sampled_from((0, 1_000, 15_000)),
+    )
+    def begin(self, assignor: str, size: int, interval_ms: int) -> None:
         self.cluster = Cluster(t=4, u=2)
+        self.cluster.assignment_interval_ms = self.interval_ms = interval_ms
         self.bench = StrictBench(cluster=self.cluster)
         self.bench.take(self.bench.machine.loaded(self.bench.now))
         instances = (None, None, None, "i", "j")
@@ -97,7 +102,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         if name in self.cluster.counts:
             self.cluster.delete(name)
 
-    @rule(ms=st.sampled_from((0, 5_000, 20_000, 50_000)))
+    @rule(ms=st.sampled_from((0, 400, 5_000, 20_000, 50_000)))
     def pass_time(self, ms: int) -> None:
         self.bench.pass_time(ms)
 
@@ -127,6 +132,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         self.catch_up()
         self.bench.pass_time(70_000)  # who is gone is removed
         for _ in range(14):
+            self.bench.pass_time(self.interval_ms)
             for client in self.clients:
                 client.beat()
                 client.reconcile()

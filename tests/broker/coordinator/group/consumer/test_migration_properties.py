@@ -29,9 +29,11 @@ class MixedGroupLife(RuleBasedStateMachine):
         is_eager=st.booleans(),
         kinds=st.lists(st.booleans(), min_size=COUNT, max_size=COUNT),
         policy=st.sampled_from(("bidirectional", "bidirectional", "upgrade")),
+        interval_ms=st.sampled_from((0, 1_000)),
     )
-    def begin(self, is_eager: bool, kinds: list[bool], policy: str) -> None:
+    def begin(self, is_eager: bool, kinds: list[bool], policy: str, interval_ms: int) -> None:
         self.cluster = Cluster(t=4, u=2)
+        self.cluster.assignment_interval_ms = self.interval_ms = interval_ms
         self.bench = StrictBench(
             cluster=self.cluster,
             group_initial_rebalance_delay_ms=1_000,
