@@ -14,6 +14,7 @@ from cli.output import CommandError, did_you_mean, note, print_json, print_table
 
 if TYPE_CHECKING:
     from chaos.drills.campaign import OpenCluster
+    from chaos.drills.chain.chain import ChainOptions
     from chaos.drills.drill import Drill
     from chaos.drills.history import History
     from chaos.drills.verdict import Verdict
@@ -29,6 +30,17 @@ Cluster = Annotated[
     str, typer.Option("--cluster", help="process: processes here; compose: containers.")
 ]
 Seed = Annotated[int, typer.Option("--seed", help="Chooses victims where there is a choice.")]
+Seconds = Annotated[
+    float | None,
+    typer.Option("--seconds", min=1, help="How long drills with a chain kill. Default 60."),
+]
+PerS = Annotated[
+    float | None,
+    typer.Option("--per-s", min=1, help="Records a second into the chain. Default 1000."),
+]
+Clients = Annotated[
+    str | None, typer.Option("--clients", help="What the hops of the chain are: stele, confluent.")
+]
 Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="See drill list.")]
 
 
@@ -60,6 +72,9 @@ def run(
     times: Annotated[int, typer.Option("--times", min=1, help="So often each.")] = 1,
     cluster: Cluster = "process",
     seed: Seed = 1,
+    seconds: Seconds = None,
+    per_s: PerS = None,
+    clients: Clients = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: Json = False,
 ) -> int:
@@ -67,6 +82,7 @@ def run(
     from chaos.drills.campaign import PAGE_FILE, perform
 
     chosen, opened = _chosen(names, everything, cluster), _opened(cluster)
+    chain = _chain(chosen, seconds, per_s, clients)
 
     async def all_of_them() -> list[tuple[str, History, Verdict]]:
         done = []
@@ -74,9 +90,10 @@ def run(
             for number in range(times):
                 name = drill.name if times == 1 else f"{drill.name}-{number + 1}"
                 note(f"stele: {name}: {drill.what}")
-                outcome = await perform(drill, directory / name, seed + number, opened)
+                place = directory / name
+                outcome = await perform(drill, place, seed + number, opened, chain=chain)
                 done.append((name, outcome.history, outcome.verdict))
-                _tell(name, outcome.verdict, directory / name / PAGE_FILE)
+                _tell(name, outcome.verdict, place / PAGE_FILE)
         return done
 
     return _summary(_run(all_of_them), as_json)
@@ -123,6 +140,9 @@ def self_test(
     everything: All = False,
     cluster: Cluster = "process",
     seed: Seed = 1,
+    seconds: Seconds = None,
+    per_s: PerS = None,
+    clients: Clients = None,
     directory: Directory = DEFAULT_DIRECTORY,
     as_json: Json = False,
 ) -> int:
@@ -130,12 +150,14 @@ def self_test(
     from chaos.drills.campaign import prove
 
     chosen, opened = _chosen(names, everything, cluster), _opened(cluster)
+    chain = _chain(chosen, seconds, per_s, clients)
 
     async def all_of_them() -> list[tuple[str, bool, str]]:
         done = []
         for drill in chosen:
             note(f"stele: {drill.name}: {_control_of(drill)}")
-            holds, told = await prove(drill, directory / f"{drill.name}-control", seed, opened)
+            place = directory / f"{drill.name}-control"
+            holds, told = await prove(drill, place, seed, opened, chain)
             note(f"stele: {drill.name}: {'proven' if holds else 'NOT PROVEN'}: {told}")
             done.append((drill.name, holds, told))
         return done
@@ -174,6 +196,22 @@ def _chosen(names: list[str] | None, everything: bool, cluster: str) -> list[Dri
         if drill.cuts_network and cluster != "compose":
             raise CommandError(f"{drill.name} cuts the network, which needs --cluster compose")
     return drills
+
+
+def _chain(
+    chosen: list[Drill], seconds: float | None, per_s: float | None, clients: str | None
+) -> ChainOptions:
+    """Raises CommandError."""
+    from chaos.drills.chain.chain import CLIENTS, ChainOptions
+
+    given = {"seconds": seconds, "per_s": per_s, "clients": clients}
+    fields = {name: value for name, value in given.items() if value is not None}
+    if fields and not any(drill.expectations.chain for drill in chosen):
+        names = ", ".join("--" + name.replace("_", "-") for name in fields)
+        raise CommandError(f"{names}: only for exactly-once-chain")
+    if clients is not None and clients not in CLIENTS:
+        raise CommandError(f"--clients {clients!r} is neither stele nor confluent")
+    return ChainOptions(**fields)  # type: ignore[arg-type]
 
 
 def _opened(cluster: str) -> OpenCluster:

@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from chaos.drills.chain.chain import ChainOptions
 from chaos.drills.cluster import DrillCluster, DrillProcesses
 from chaos.drills.drill import Control, Drill
 from chaos.drills.history import History, read_history
@@ -54,6 +55,7 @@ async def perform(
     seed: int,
     open_cluster: OpenCluster,
     control: Control | None = None,
+    chain: ChainOptions | None = None,
 ) -> Outcome:
     """Run one drill on a cluster that is opened for it, and write everything about it.
 
@@ -61,7 +63,9 @@ async def perform(
     """
     shutil.rmtree(directory, ignore_errors=True)
     async with open_cluster(drill, directory / LOGS) as cluster:
-        outcome = await run_drill(drill, cluster, directory, seed=seed, control=control)
+        outcome = await run_drill(
+            drill, cluster, directory, seed=seed, control=control, chain=chain
+        )
     write_reports(outcome.history, outcome.verdict, directory)
     if outcome.verdict.green:
         shutil.rmtree(directory / LOGS, ignore_errors=True)
@@ -88,14 +92,18 @@ def recorded(directory: Path) -> list[tuple[Path, History, Verdict]]:
 
 
 async def prove(
-    drill: Drill, directory: Path, seed: int, open_cluster: OpenCluster
+    drill: Drill,
+    directory: Path,
+    seed: int,
+    open_cluster: OpenCluster,
+    chain: ChainOptions | None = None,
 ) -> tuple[bool, str]:
     """Run a drill's negative control. Returns whether it turned red as it must, and what was seen.
 
     A drill without a control of its own must be green, and each planted fault must turn it red.
     """
     control = drill.control
-    outcome = await perform(drill, directory, seed, open_cluster, control)
+    outcome = await perform(drill, directory, seed, open_cluster, control, chain)
     broken = [check.name for check in outcome.verdict.broken]
     if control is not None:
         if any(control.breaks in name for name in broken):

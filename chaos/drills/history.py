@@ -58,6 +58,10 @@ class Expectations:
     """0: none may happen. Otherwise so many at least."""
     zombie: bool = False
     """Requests waited for a paused leader, and it must have acknowledged none of them."""
+    chain: bool = False
+    """Records went through a chain of transactions, and each must have come out once."""
+    drain_ms: float | None = None
+    """From the end of the writing until the last acknowledged record is out of the chain."""
     group_outage_ms: float | None = None
     """The longest time in which a group processed nothing of a partition that had records."""
 
@@ -189,7 +193,48 @@ class Zombie:
     outcome: str
 
 
-Event = Sent | Acked | Failed | Read | Committed | Step | Partition | QuorumState | Told | Zombie
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """Records of the chain of transactions with numbers that follow one another. ``stage``: sent,
+    acked or failed (maybe written) is what became of them at its beginning, out is its end.
+    ``latency_ms``: at its end, the age of the oldest."""
+
+    at_ms: float
+    stage: str
+    source: str
+    partition: int
+    first: int
+    count: int
+    latency_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class Hop:
+    """A hop of the chain has ended a transaction. ``outcome``: committed, aborted, or again: its
+    clients began anew."""
+
+    at_ms: float
+    hop: int
+    outcome: str
+    records: int
+    took_ms: float
+    why: str
+
+
+Event = (
+    Sent
+    | Acked
+    | Failed
+    | Read
+    | Committed
+    | Step
+    | Partition
+    | QuorumState
+    | Told
+    | Zombie
+    | Chained
+    | Hop
+)
 
 _KINDS: Final[dict[str, type[Event]]] = {
     "sent": Sent,
@@ -202,6 +247,8 @@ _KINDS: Final[dict[str, type[Event]]] = {
     "quorum": QuorumState,
     "told": Told,
     "zombie": Zombie,
+    "chained": Chained,
+    "hop": Hop,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 

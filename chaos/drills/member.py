@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
 import sys
-from typing import Final
+from typing import Any, Final
 
+from chaos.drills.child import Child
 from chaos.drills.history import Committed, Read
 from chaos.drills.recorder import Recorder
 from chaos.drills.workload import name_of
@@ -66,59 +66,28 @@ class MemberProcess:
     def __init__(self, number: int, recorder: Recorder) -> None:
         self.label = f"member-{number}"
         self._recorder = recorder
-        self._process: asyncio.subprocess.Process | None = None
-        self._taking: asyncio.Task[None] | None = None
+        self._child = Child("chaos.drills.member", self._take)
 
     async def start(self, bootstrap: str, group: str, topic: str) -> None:
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "chaos.drills.member",
-            bootstrap,
-            group,
-            topic,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            limit=1 << 20,
-            start_new_session=True,
-        )
-        self._taking = asyncio.create_task(self._take(self._process))
+        await self._child.start(bootstrap, group, topic)
 
     async def kill(self) -> None:
         """SIGKILL: it says nothing to its coordinator, but its connections end."""
-        await self._end(signal.SIGKILL)
+        await self._child.kill()
 
     async def stop(self) -> None:
         """SIGTERM: it leaves the group."""
-        await self._end(signal.SIGTERM)
+        await self._child.stop()
 
     def pause(self) -> None:
-        assert self._process is not None
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self._child.pause()
 
-    async def _end(self, number: signal.Signals) -> None:
-        if self._process is None or self._taking is None:
-            return
-        if self._process.returncode is None:
-            self._process.send_signal(number)
-            try:
-                await asyncio.wait_for(self._process.wait(), 10)
-            except TimeoutError:
-                self._process.kill()
-                await self._process.wait()
-        await self._taking
-
-    async def _take(self, process: asyncio.subprocess.Process) -> None:
-        assert process.stdout is not None
-        while line := await process.stdout.readline():
-            if not line.endswith(b"\n"):
-                return  # it was killed while it wrote
-            told = json.loads(line)
-            at_ms = self._recorder.at_ms(told["at"])
-            for partition, offset, producer, number in told.get("read", ()):
-                self._recorder.add(Read(at_ms, self.label, partition, offset, producer, number))
-            for partition, offset in told.get("committed", ()):
-                self._recorder.add(Committed(at_ms, self.label, partition, offset))
+    def _take(self, told: Any) -> None:
+        at_ms = self._recorder.at_ms(told["at"])
+        for partition, offset, producer, number in told.get("read", ()):
+            self._recorder.add(Read(at_ms, self.label, partition, offset, producer, number))
+        for partition, offset in told.get("committed", ()):
+            self._recorder.add(Committed(at_ms, self.label, partition, offset))
 
 
 def main() -> None:

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from chaos.drills import on_all, on_brokers, on_controllers, on_groups, on_network
+from chaos.drills import (
+    on_all,
+    on_brokers,
+    on_controllers,
+    on_groups,
+    on_network,
+    on_transactions,
+)
 from chaos.drills.drill import Drill
 
 DRILLS: Final[tuple[Drill, ...]] = (
@@ -13,6 +20,7 @@ DRILLS: Final[tuple[Drill, ...]] = (
     *on_all.DRILLS,
     *on_groups.DRILLS,
     *on_network.DRILLS,
+    *on_transactions.DRILLS,
 )
 
 

@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from chaos.drills.chain.findings import ChainFindings
 from chaos.drills.history import Header, History
 from chaos.drills.outages import Outage
 from chaos.drills.verdict import Verdict
@@ -27,6 +28,7 @@ def as_json(history: History, verdict: Verdict) -> dict[str, Any]:
             if field.name != "acknowledged"
         },
         "times": dataclasses.asdict(verdict.times),
+        "chain": None if verdict.chain is None else dataclasses.asdict(verdict.chain),
         "steps": [
             {"at_ms": step.at_ms, "phase": step.phase, "text": step.text}
             for step in history.steps(
@@ -76,6 +78,22 @@ def cost_rows(history: History, verdict: Verdict) -> Iterator[Row]:
     elections = f"{times.elections}, of which unclean: {times.unclean_elections}"
     yield "elections of partitions", elections
     yield "elections of controllers", str(times.quorum_elections)
+    if verdict.chain is not None:
+        yield from _chain_rows(verdict.chain)
+
+
+def _chain_rows(found: ChainFindings) -> Iterator[Row]:
+    yield "into the chain", f"{found.acknowledged} acknowledged, {found.in_per_s:.0f}/s"
+    yield "out of the chain", f"{found.out}, {found.out_per_s:.0f}/s"
+    within = (found.latency_p50_ms, found.latency_p99_ms, found.latency_max_ms)
+    half, most, longest_one = map(seconds, within)
+    yield "through the chain", f"half within {half}, 99 % within {most}, all within {longest_one}"
+    yield "last record out after", seconds(found.drained_ms)
+    for hop in found.hops:
+        took = f"half within {hop.took_p50_ms:.0f} ms, 99 % within {hop.took_p99_ms:.0f} ms"
+        trouble = f"{hop.aborted} aborted, {hop.began_anew} times begun anew"
+        told = f"{hop.committed} transactions of {hop.records} records, {took}; {trouble}"
+        yield f"hop {hop.hop}", told
 
 
 def setting_rows(header: Header) -> Iterator[Row]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import platform
 import random
 from collections.abc import Awaitable
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import IO, Final
 
 import stele
+from chaos.drills.chain.chain import ChainOptions
 from chaos.drills.cluster import DrillCluster
 from chaos.drills.drill import Control, Drill
 from chaos.drills.history import FINAL, LIVE, Header, History, HistoryWriter
@@ -42,19 +44,14 @@ def varied(drill: Drill, control: Control | None) -> Drill:
     """The drill, or what its negative control makes of it."""
     if control is None:
         return drill
-    return Drill(
-        name=drill.name,
-        title=drill.title,
-        what=drill.what,
+    return dataclasses.replace(
+        drill,
         course=control.course or drill.course,
-        expectations=drill.expectations,
+        control=None,
         load=control.load or drill.load,
         topic_configs=drill.topic_configs
         if control.topic_configs is None
         else control.topic_configs,
-        settings=drill.settings,
-        partitions=drill.partitions,
-        cuts_network=drill.cuts_network,
     )
 
 
@@ -66,13 +63,16 @@ async def run_drill(
     seed: int,
     topic: str = "drill",
     control: Control | None = None,
+    chain: ChainOptions | None = None,
 ) -> Outcome:
-    """Run a drill on an open cluster. ``directory`` gets the history, as it happens.
+    """Run a drill on an open cluster. ``directory`` gets the history, as it happens. ``chain`` is
+    for drills with a chain.
 
     Raises SteleError if the stage could not be opened. What fails later is in the history.
     """
     drill = varied(drill, control)
-    header = _header(drill, cluster, seed, control)
+    chain = chain or ChainOptions()
+    header = _header(drill, cluster, seed, control, chain)
     with _new_file(directory / HISTORY_FILE) as file:
         recorder = Recorder(RealClock(), header, HistoryWriter(file, header))
         async with Admin(
@@ -83,7 +83,7 @@ async def run_drill(
         ) as admin:
             new = NewTopic(topic, drill.partitions, 3, configs=drill.topic_configs)
             await admin.create_topics([new])
-            await _play(drill, cluster, topic, recorder, admin, seed)
+            await _play(drill, cluster, topic, recorder, admin, seed, chain)
     history = recorder.history()
     return Outcome(history, judge(history), directory)
 
@@ -93,7 +93,9 @@ def _new_file(path: Path) -> IO[str]:
     return path.open("w", encoding="utf-8")
 
 
-def _header(drill: Drill, cluster: DrillCluster, seed: int, control: Control | None) -> Header:
+def _header(
+    drill: Drill, cluster: DrillCluster, seed: int, control: Control | None, chain: ChainOptions
+) -> Header:
     return Header(
         drill=drill.name,
         title=drill.title,
@@ -111,6 +113,7 @@ def _header(drill: Drill, cluster: DrillCluster, seed: int, control: Control | N
             "acks": str(drill.load.acks),
             "per_s": drill.load.per_s,
             "delivery_timeout_ms": drill.load.delivery_timeout_ms,
+            **({"chain": dataclasses.asdict(chain)} if drill.expectations.chain else {}),
         },
         versions={"stele": stele.__version__, "python": platform.python_version()},
         began=datetime.now(UTC).isoformat(timespec="seconds"),
@@ -118,27 +121,31 @@ def _header(drill: Drill, cluster: DrillCluster, seed: int, control: Control | N
 
 
 async def _play(
-    drill: Drill, cluster: DrillCluster, topic: str, recorder: Recorder, admin: Admin, seed: int
+    drill: Drill,
+    cluster: DrillCluster,
+    topic: str,
+    recorder: Recorder,
+    admin: Admin,
+    seed: int,
+    chain: ChainOptions,
 ) -> None:
     bootstrap, partitions = cluster.bootstrap_servers, drill.partitions
     writer = Writer(bootstrap, topic, partitions, drill.load, recorder)
     reader = Reader(bootstrap, topic, partitions, LIVE, recorder)
     stage = Stage(
-        cluster, topic, partitions, writer, recorder, admin, random.Random(seed), RealClock()
+        cluster, topic, partitions, writer, recorder, admin, random.Random(seed), RealClock(), chain
     )
     writing = asyncio.create_task(writer.run())
     others = [asyncio.create_task(reader.run())]
     others.append(asyncio.create_task(Observer(bootstrap, topic, recorder).run()))
     try:
         await _noted(stage, drill.course(stage))
-        stage.step("end", "nothing more is written")
-        writer.stop()
+        stage.end_writing()
         await _noted(stage, _drained(writing))
         await _noted(stage, _read_back(stage, bootstrap, topic, partitions, recorder, reader))
     finally:
         reader.stop()
-        for member in stage.members:
-            await member.stop()
+        await stage.close()
         for task in (writing, *others):
             task.cancel()
         await asyncio.gather(writing, *others, return_exceptions=True)

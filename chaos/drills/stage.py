@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
+from chaos.drills.chain.chain import Chain, ChainOptions
 from chaos.drills.cluster import DrillCluster
 from chaos.drills.history import Phase, Step
 from chaos.drills.member import MemberProcess
@@ -41,6 +42,7 @@ class Stage:
         admin: Admin,
         rng: random.Random,
         clock: Clock,
+        chain: ChainOptions,
     ) -> None:
         self.cluster = cluster
         self.topic = topic
@@ -53,6 +55,9 @@ class Stage:
         self._clock = clock
         self._probes = 0
         self.members: list[MemberProcess] = []
+        self._chain_options = chain
+        self._chain: Chain | None = None
+        self._is_ended = False
 
     # ---------------------------------------------------------------------------- phases
 
@@ -162,6 +167,59 @@ class Stage:
     async def kill_member(self, member: MemberProcess) -> None:
         self.step("fault", f"kill -9 {member.label} of the group")
         await member.kill()
+
+    # ------------------------------------------------------------------------------ chain
+
+    async def start_chain(self, offsets: Literal["inside", "outside"]) -> Chain:
+        """A chain of transactions. ``offsets``: whether its hops commit theirs in them."""
+        bootstrap = self.cluster.bootstrap_servers
+        self._chain = Chain(bootstrap, self._chain_options, self._recorder, offsets)
+        await self._chain.start(self._admin)
+        return self._chain
+
+    async def broker_of_chain(self, role: str, hop: int) -> int:
+        """Which broker does this for a hop: ``leader``, ``transaction coordinator`` or ``group
+        coordinator``."""
+        assert self._chain is not None
+        chain, found = self._chain, list[int]()
+        number = self.rng.randrange(1 << 16)
+
+        async def led() -> bool:
+            match role:
+                case "leader":
+                    found.append(await chain.leader(self._admin, number))
+                case "transaction coordinator":
+                    found.append(await chain.transaction_coordinator(self._admin, hop))
+                case _:
+                    found.append(await chain.group_coordinator(self._admin, hop))
+            return True
+
+        await self.until(led, f"there is a {role} of the chain")
+        return found[0]
+
+    async def chain_is_replicated(self) -> None:
+        """Wait until all replicas of what the chain needs are in sync."""
+        assert self._chain is not None
+        chain = self._chain
+
+        async def replicated() -> bool:
+            return await self._is_whole() and await chain.is_replicated(self._admin)
+
+        await self.until(replicated, "all replicas of the chain are in sync")
+
+    def end_writing(self) -> None:
+        """Nobody sends any more. What is under way may still arrive. Idempotent."""
+        if not self._is_ended:
+            self._is_ended = True
+            self.step("end", "nothing more is written")
+            self._writer.stop()
+
+    async def close(self) -> None:
+        """End all processes of clients."""
+        for member in self.members:
+            await member.stop()
+        if self._chain is not None:
+            await self._chain.stop()
 
     # ----------------------------------------------------------------------- observations
 

@@ -12,7 +12,17 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, TypeVar
 
-from chaos.drills.history import LIVE, Acked, Failed, History, Partition, QuorumState, Read, Told
+from chaos.drills.history import (
+    LIVE,
+    Acked,
+    Chained,
+    Failed,
+    History,
+    Partition,
+    QuorumState,
+    Read,
+    Told,
+)
 
 _WIDTH: Final = 1000
 _HEIGHT: Final = 100
@@ -77,10 +87,22 @@ def draw(history: History) -> Timeline:
     members = [each.at_ms for each in history.of(Read) if each.reader.startswith("member-")]
     if members:
         lanes.insert(2, canvas.rate("Processed by the group", members, "#a05fb4"))
+    lanes += _chain(history, canvas)
     lanes += _partitions(history, canvas, colors)
     quorum = [(each.at_ms, each.leader, f"epoch {each.epoch}") for each in history.of(QuorumState)]
     lanes.append(canvas.bands("Active controller", quorum, colors))
     return Timeline(tuple(lanes), marks, end_ms, colors)
+
+
+def _chain(history: History, canvas: _Canvas) -> list[Lane]:
+    chained = list(history.of(Chained))
+    if not chained:
+        return []
+    lanes = []
+    for stage, title in (("acked", "Into the chain"), ("out", "Out of the chain")):
+        amounts = [(each.at_ms, each.count) for each in chained if each.stage == stage]
+        lanes.append(canvas.amounts(title, amounts, "#4aa3a2"))
+    return lanes
 
 
 def _partitions(history: History, canvas: _Canvas, colors: dict[int, str]) -> list[Lane]:
@@ -106,10 +128,14 @@ class _Canvas:
 
     def rate(self, title: str, moments: Iterable[float], color: str) -> Lane:
         """Bars: how many per second."""
+        return self.amounts(title, [(moment, 1) for moment in moments], color)
+
+    def amounts(self, title: str, amounts: Iterable[tuple[float, int]], color: str) -> Lane:
+        """The same, of so many at each moment."""
         counts = [0] * _BARS
-        for moment in moments:
+        for moment, amount in amounts:
             if 0 <= moment <= self._end_ms:
-                counts[min(int(moment / self._end_ms * _BARS), _BARS - 1)] += 1
+                counts[min(int(moment / self._end_ms * _BARS), _BARS - 1)] += amount
         most = max(counts)
         per_s = most / (self._end_ms / 1000 / _BARS)
         width = _WIDTH / _BARS

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from chaos.drills.findings import Findings, Named, find
+from chaos.drills.chain.findings import ChainFindings, find_chain
+from chaos.drills.findings import Findings, find
 from chaos.drills.history import FINAL, Acked, Failed, History, Read, Zombie
 from chaos.drills.outages import Outage, Times, measure
 
@@ -25,9 +26,12 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
+    """``chain``: None if the history has no chain of transactions."""
+
     checks: tuple[Check, ...]
     findings: Findings
     times: Times
+    chain: ChainFindings | None = None
 
     @property
     def green(self) -> bool:
@@ -40,14 +44,15 @@ class Verdict:
 
 def judge(history: History) -> Verdict:
     """Derive the verdict from the history alone."""
-    findings, times = find(history), measure(history)
+    findings, times, chain = find(history), measure(history), find_chain(history)
     checks = (
         *_course(history, times),
         *_records(history, findings),
+        *_chain(history, chain),
         *_reactions(history, times),
         *_budgets(history, times),
     )
-    return Verdict(checks, findings, times)
+    return Verdict(checks, findings, times, chain)
 
 
 def _course(history: History, times: Times) -> Iterator[Check]:
@@ -79,6 +84,27 @@ def _records(history: History, found: Findings) -> Iterator[Check]:
         yield _none("no record is out of order", found.reordered)
     yield _none("no record is there that nobody sent", found.unknown)
     yield _none("no record is there whose producer was told that it is not", found.denied)
+
+
+def _chain(history: History, found: ChainFindings | None) -> Iterator[Check]:
+    if not history.header.expectations.chain:
+        return
+    if found is None:
+        yield Check("records went through the chain", False, "none")
+        return
+    told = f"{found.acknowledged} acknowledged, {found.out} came out"
+    yield Check("records went through the chain", found.acknowledged > 0 < found.out, told)
+    yield _none("every acknowledged record came out of the chain", found.lost)
+    yield _none("no record came out of the chain twice", found.twice)
+    yield _none("no record came out of the chain behind a later one", found.reordered)
+    yield _none("no record came out of the chain that no source sent", found.unsent)
+    yield Check("every record passed each hop once", not found.unknown, f"{found.unknown} did not")
+    drain_ms = history.header.expectations.drain_ms
+    if drain_ms is not None:
+        drained = found.drained_ms
+        name = f"all records are out {drain_ms / 1000:g} s after the writing ended"
+        told = "some never came out" if drained is None else f"{drained:.0f} ms"
+        yield Check(name, drained is not None and drained <= drain_ms, told)
 
 
 def _reactions(history: History, times: Times) -> Iterator[Check]:
@@ -144,11 +170,11 @@ def _at_least(name: str, seen: int, least: int) -> Check:
     return Check(name, seen >= least, f"{seen}, at least {least} expected")
 
 
-def _none(name: str, found: Sequence[Named], of_what: str = "") -> Check:
+def _none(name: str, found: Sequence[object], of_what: str = "") -> Check:
     return Check(name, not found, f"{_names(found)} {of_what}".rstrip())
 
 
-def _names(found: Sequence[Named]) -> str:
+def _names(found: Sequence[object]) -> str:
     if not found:
         return "0"
     more = ", …" if len(found) > _SHOWN else ""
