@@ -206,4 +206,5 @@ class TopicDeletion:
     def _is_gone(self, topic: str, topic_id: bytes) -> bool:
         if self._deleted is not None:
             return not any(topic_id) or topic_id in self._deleted[topic]
-        return self._topic_ids is not None and is_gone(self._topic_ids, topic, topic_id)
+        assert self._topic_ids is not None  # else nobody looks all of them up
+        return is_gone(self._topic_ids, topic, topic_id)

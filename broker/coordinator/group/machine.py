@@ -94,7 +94,7 @@ class GroupMachine:
         self,
         config: GroupConfig,
         new_uuid: Callable[[], str],
-        counters: GroupCounters | None = None,
+        counters: GroupCounters,
         topic_id_of: TopicIds | None = None,
         metadata: Metadata = NOTHING_KNOWN,
     ) -> None:
@@ -103,7 +103,7 @@ class GroupMachine:
         the topics are not known. ``metadata`` is for groups of the consumer protocol."""
         self._metadata = metadata
         self._config = config
-        self._counters = counters or GroupCounters()
+        self._counters = counters
         self._is_loaded = False
         self._new_uuid = new_uuid
         self._deadlines = Deadlines()
@@ -224,13 +224,12 @@ class GroupMachine:
 
     @property
     def deadline_ms(self) -> float | None:
-        timer = self._deadlines.first()
-        return None if timer is None else timer.at_ms
+        return self._deadlines.first_ms
 
     def tick(self, now: Now) -> Step:
         step = Step()
-        timer = self._deadlines.first()
-        if timer is not None and timer.at_ms is not None and timer.at_ms <= now.monotonic_ms:
+        timer = self._deadlines.due(now.monotonic_ms)
+        if timer is not None:
             self._pass(timer, now, step)
         return step
 
@@ -310,8 +309,8 @@ class GroupMachine:
         if group is None or member_id not in group.pending:
             return  # it was used
         group.session_is_over(member_id, now, step)
-        has_offsets = self._offsets.end(group_id) >= 0 or self._offsets.has_any(group_id)
-        has_records = group.recorded_end >= 0 or has_offsets
+        has_offsets = self._offsets.end(group_id) != -1 or self._offsets.has_any(group_id)
+        has_records = group.recorded_end != -1 or has_offsets
         if not has_records and not group.is_used:
             del self._groups[group_id]
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.coordinator.group.cleaning import Sweep
+from broker.coordinator.group.cleaning import Sweep, some_of
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
 from broker.coordinator.group.types import (
@@ -17,7 +17,7 @@ from broker.coordinator.group.types import (
     JoinAnswer,
     OffsetToCommit,
 )
-from broker.coordinator.step import KeyValue, Now, Step
+from broker.coordinator.step import STEP_BYTES, KeyValue, Now, Step
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from tests.support.groups import GroupBench, told
@@ -45,6 +45,39 @@ class TestExpiry:
         assert bench.offsets() == ()
         assert bench.described().state is GroupState.DEAD
         assert bench.log[-1] == (b"\0\2\0\1g", None)
+
+    def test_is_due_when_the_retention_is_over(self) -> None:
+        bench = GroupBench(offsets_retention_minutes=CHECK_MS // 60_000)
+        bench.reload()
+        bench.commit_offset(5)
+        bench.commit_offset(6, partition=1, retention_ms=CHECK_MS)
+        bench.commit_offset(7, partition=2, retention_ms=CHECK_MS + 1)
+        bench.pass_time(CHECK_MS)
+        assert [each.partition for each in bench.offsets()] == [2]
+
+    def test_while_members_join_nobody_knows_what_they_will_use(self) -> None:
+        bench = GroupBench(offsets_retention_minutes=1)
+        bench.reload()
+        (member_id,) = bench.stable(session_ms=1_800_000)
+        bench.commit_offset(5, topic="u", member_id=member_id, generation=1)
+        bench.pass_time(CHECK_MS - 3_000 - 1)
+        bench.joined()
+        bench.pass_time(1)
+        assert bench.described().state is GroupState.PREPARING_REBALANCE
+        assert bench.offset("u") == 5
+
+    def test_of_a_group_that_is_deleted_meanwhile(self) -> None:
+        bench = GroupBench()
+        bench.reload()
+        bench.pass_time(CHECK_MS - 1)
+        for topic in "tu":
+            bench.ask_commit(*(OffsetToCommit(topic, each, 1) for each in range(30)))
+        bench.now = Now(float(CHECK_MS), bench.now.time_ms + 1)
+        for _ in range(2):  # it begins, and has looked at one of the topics
+            bench.take(bench.machine.tick(bench.now))
+        assert bench.delete() is ErrorCode.NONE
+        bench.pass_time(0)
+        assert bench.listed() == []
 
     def test_counts_from_the_last_member(self) -> None:
         bench = GroupBench()
@@ -169,6 +202,11 @@ def test_a_step_that_begins_a_sweep_has_no_records() -> None:
     assert [len(bench.machine.tick(due).records) for _ in range(4)] == [0, 0, 1, 1]
 
 
+def test_a_step_has_records_up_to_a_size() -> None:
+    half = KeyValue(bytes(STEP_BYTES // 2), None)
+    assert len(some_of(iter([half] * 4))) == 2
+
+
 class TestSweep:
     """Two topics of three groups, each with one offset."""
 
@@ -210,11 +248,19 @@ class TestSweep:
             offsets.replay(number, key, offset_record(key, COMMITTED).value)
         sweep = Sweep(offsets)
         sweep.begin("a")
-        steps = 0
+        looked_at: list[str] = []
+
+        def find(group_id: str, topic: str = "") -> Iterator[KeyValue]:
+            looked_at.append(topic)
+            return iter(())
+
+        sizes = []
         while not sweep.is_over:
-            self.go_on(sweep, set())
-            steps += 1
-        assert 4 <= steps <= 12
+            before = len(looked_at)
+            sweep.go_on(Step(), find, find)
+            sizes.append(len(looked_at) - before)
+        # A step looks 25 times: at the group, and at each topic and at its offset.
+        assert sizes == [12] + [13] * 6 + [11]
 
 
 class TestDeletedTopics:
@@ -252,6 +298,15 @@ class TestDeletedTopics:
         for group_id in "gh":
             found = [(each.topic, each.partition) for each in bench.offsets(group_id=group_id)]
             assert found == [("anew", 1), ("there", 0)]
+
+    def test_those_that_a_new_coordinator_finds_and_is_told_of(self) -> None:
+        bench = GroupBench()
+        for topic in ("gone", "deleted"):
+            bench.ask_commit(OffsetToCommit(topic, 0, 5, topic_id=TOPIC_ID))
+        bench.topic_ids = {}
+        bench.reload()
+        bench.delete_topics(DeletedTopic("deleted", TOPIC_ID))
+        assert bench.offsets() == ()
 
     def test_a_topic_deleted_while_others_are_removed(self) -> None:
         """It does not begin the sweep again, or the last groups would never get their turn."""

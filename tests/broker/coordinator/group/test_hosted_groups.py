@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.coordinator.group.config import GroupConfig
+from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
     JoinAnswer,
@@ -25,7 +26,7 @@ from tests.support.timing import LoopClock, run_virtual, until
 def host(log: HeldLog) -> Shard[GroupMachine]:
     clock = LoopClock()
     shard = Shard(
-        GroupMachine(GroupConfig(), lambda: "u"),
+        GroupMachine(GroupConfig(), lambda: "u", GroupCounters()),
         log,
         clock=clock,
         deadlines=DeadlineWheel(clock),

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+
 import pytest
 
+from broker.coordinator.group.consumer.records import Kind, ResolvedRegex, tombstone
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.types import GroupState, GroupType, ListedGroup, ListRequest
-from broker.coordinator.step import KeyValue, Machine, Now
+from broker.coordinator.step import KeyValue, Machine, Now, Step
 from stele.errors import ErrorCode
+from tests.support.consumer_protocol import ConsumerBench
+from tests.support.coordinators import Heard
 from tests.support.groups import SESSION_MS, GroupBench, told
 
 
@@ -81,6 +87,84 @@ def test_what_rests_on_uncommitted_records_waits_after_a_load() -> None:
     assert heard.told == []
     successor.commit()
     assert told(heard, ErrorCode) is ErrorCode.NONE
+
+
+def settles_at(bench: GroupBench, ask: Callable[[], Heard]) -> int:
+    """The high watermark at which an answer is given, that many records before the log's end."""
+    heard = ask()
+    for behind in range(len(bench.log) - bench.high_watermark - 1, -1, -1):
+        assert heard.told == []
+        bench.commit(len(bench.log) - behind)
+        if heard.told:
+            return behind
+    raise AssertionError("it is never told")
+
+
+def describing(bench: GroupBench) -> Callable[[], Heard]:
+    return lambda: bench.ask(lambda machine, waiter, now: machine.describe("g", waiter, now))
+
+
+def test_answers_about_a_group_wait_for_its_last_record() -> None:
+    bench = GroupBench()
+    ids = bench.stable()
+    bench.commits_at_once = False
+    bench.leave(*ids)
+    assert settles_at(bench, describing(bench)) == 0
+
+
+def test_that_there_is_no_group_is_told_when_its_tombstone_is_certain() -> None:
+    bench = GroupBench()
+    bench.left(*bench.stable())
+    bench.commits_at_once = False
+    bench.ask_deletion_of_group()
+    assert settles_at(bench, describing(bench)) == 0
+
+
+def test_answers_about_consumers_wait_for_their_last_record() -> None:
+    made = ConsumerBench()
+    made.commits_at_once = False
+    made.ask_join("a")
+    describe = functools.partial(
+        made.ask, lambda machine, waiter, now: machine.describe_consumers("g", waiter, now)
+    )
+    assert len(made.log) > 3
+    assert settles_at(made, describe) == 0
+    made.ask_beat("a", -1)
+    made.commit()
+    made.ask_deletion_of_group()
+    assert settles_at(made, describe) == 0
+    # Tombstones that compaction has left while the group's own has gone.
+    made.take(Step([tombstone(Kind.MEMBER, "g", "a")]))
+    assert settles_at(made, describe) == 0
+
+
+def test_rebalances_of_consumers_are_counted_once_and_not_at_a_load() -> None:
+    made = ConsumerBench()
+    made.take(made.machine.loaded(made.now))
+    made.consumer_join("a")
+    made.consumer_join("b")
+    made.reload()
+    assert made.counters.rebalances == 2
+    for each in "ab":
+        made.beat(each, -1)
+    assert made.delete() is ErrorCode.NONE
+    assert made.counters.rebalances == 2
+
+
+def test_a_regular_expression_is_resolved_for_groups_of_consumers_only() -> None:
+    bench = GroupBench()
+    bench.stable()
+    resolved = ResolvedRegex(("t",), 0, 0)
+    for group_id in ("g", "nothing"):
+        heard = bench.ask(
+            functools.partial(
+                lambda group_id, machine, waiter, now: machine.resolve_regex(
+                    group_id, "t", resolved, waiter, now
+                ),
+                group_id,
+            )
+        )
+        assert heard.told == [None]
 
 
 def test_a_tombstone_removes_a_group_while_loading() -> None:
