@@ -178,9 +178,7 @@ class ConsumerGroup:
 
     def subscribed_names(self) -> set[str]:
         """Those of all members."""
-        return set(self._topic_users).union(
-            *(names for regex, names in self._regex_names.items() if regex in self._regex_users)
-        )
+        return set(self._topic_users).union(*self._regex_names.values())
 
     def uses_regex(self, regex: str) -> bool:
         return regex in self._regex_users
@@ -192,8 +190,7 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members use the topic's offsets."""
         return topic in self._topic_users or any(
-            topic in names and regex in self._regex_users
-            for regex, names in self._regex_names.items()
+            topic in names for names in self._regex_names.values()
         )
 
     def supports(self, protocol_type: str, protocols: Iterable[MemberProtocol]) -> bool:

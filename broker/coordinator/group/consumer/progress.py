@@ -73,7 +73,8 @@ class Progress:
         draft = Draft(group)
         if known.former_id is not None:
             draft.replace_member(known.former_id, known.member_id)
-        if metadata.regex and resolved_regex is not None:
+        if resolved_regex is not None:
+            assert metadata.regex is not None  # it is what was resolved
             draft.set_regex(metadata.regex, resolved_regex)
         draft.set_member(known.member_id, metadata)
         draft.raise_epoch()

@@ -29,9 +29,9 @@ from stele.consumer.group.consumer_protocol import (
 )
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
-from tests.support.classic_clients import SESSION_MS, ClassicClient, act_all
+from tests.support.classic_clients import REBALANCE_MS, SESSION_MS, ClassicClient, act_all
 from tests.support.consumer_protocol import Cluster, Consumer, ConsumerBench
-from tests.support.groups import join_request, told
+from tests.support.groups import RANGE, join_request, told
 
 NOT_FOUND = ErrorCode.GROUP_ID_NOT_FOUND
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
@@ -125,6 +125,18 @@ def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
     consumer = Consumer(made, "new")
     act_all(one, other, consumer)
     check_shared(made, one, other, consumer)
+
+
+def test_what_members_subscribe_to_by_the_chosen_protocol_counts() -> None:
+    made = bench(group_initial_rebalance_delay_ms=3_000)
+    subscribed = [MemberProtocol("mine", Subscription(("u",)).encode()), *RANGE]
+    first, _ = made.joined(protocols=subscribed)
+    made.joined(protocols=RANGE)
+    made.pass_time(10_000)
+    made.sync(first, 1)
+    made.consumer_join("new")
+    told_topics = {each.member_id: each.topic_names for each in made.described_consumers().members}
+    assert told_topics[first] == ("t",)
 
 
 def test_a_group_that_never_had_a_generation_is_upgraded_too() -> None:
@@ -361,6 +373,21 @@ def test_a_member_that_does_not_sync_in_time_is_removed() -> None:
     assert [each.member_id for each in made.described_consumers().members] == ["old"]
 
 
+def test_the_time_to_revoke_and_join_again_begins_with_the_answer_that_says_so() -> None:
+    made = bench()
+    (one,) = settled(made, 1, is_eager=False)
+    consumer = Consumer(made, "new")
+    consumer.join()
+    one.act()
+    one.act()  # it is told what it may keep, and has to join again without the rest
+    for _ in range(REBALANCE_MS // 5_000):
+        assert one.member_id in {each.member_id for each in made.described_consumers().members}
+        made.pass_time(5_000)
+        made.ask_heartbeat(one.member_id, one.generation)
+        consumer.beat()
+    assert one.member_id not in {each.member_id for each in made.described_consumers().members}
+
+
 def test_the_next_coordinator_expects_nothing_of_members_that_are_settled() -> None:
     made = bench()
     classic, consumer = mixed(made)
@@ -464,6 +491,17 @@ def test_a_group_that_could_not_be_downgraded_stays_what_it_is() -> None:
     act_all(one, again)
     assert of_type(made) == "consumer"
     check_shared(made, one, again)
+
+
+def test_a_classic_member_that_falls_silent_was_not_the_last_consumer() -> None:
+    made = bench(group_consumer_migration_policy="upgrade")
+    (one, _), consumer = mixed(made)
+    consumer.leave()
+    made.config = type(made.config)(group_initial_rebalance_delay_ms=0)
+    made.reload()
+    act_all(one)
+    assert len(made.described_consumers().members) == 1
+    assert of_type(made) == "consumer"
 
 
 def test_until_a_downgraded_group_rebalances_nobody_leads_it() -> None:
