@@ -22,6 +22,9 @@ _PRINTABLE: Final = frozenset(map(chr, range(32, 127)))
 _OTHER: Final = "\ufffd"
 """Stands for all characters that neither the expression names nor ``_PRINTABLE`` has."""
 
+EXPRESSION_MAX: Final = 4_000
+"""Characters. Reading them all takes some 60 ms at most, in one turn of the event loop."""
+
 STATES_MAX: Final = 500
 """The size of an automaton, after repetitions like ``{3}`` were written out, as often as
 1,000 times in RE2."""
@@ -63,6 +66,8 @@ class NamePattern:
     def __init__(self, expression: str, *, of_topics: bool = True) -> None:
         """``of_topics``: it is for names of topics, otherwise for names of any characters. Raises
         PatternError."""
+        if len(expression) > EXPRESSION_MAX:
+            raise PatternError(f"it has more than {EXPRESSION_MAX} characters")
         self.alphabet: Final = (
             TOPIC_CHARS if of_topics else _PRINTABLE | frozenset(expression) | {_OTHER}
         )

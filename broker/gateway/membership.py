@@ -7,10 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.gateway.refusals import Refusal, refusal_of
+from broker.gateway.topic_pattern import TopicPattern
 from stele.aio import Consumer
 from stele.config import GroupProtocol
 from stele.consumer.group.listener import RebalanceListener
-from stele.errors import SteleError
+from stele.errors import ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndMetadata
 
@@ -20,6 +21,9 @@ OFFSETS_MAX: Final = 1_000
 """Of one commit."""
 SESSION_TIMEOUT_MS: Final = 10_000
 """Shorter than that of our own client: a broker sends heartbeats in time, or is gone."""
+_NO_MEMBER: Final = Refusal(
+    ErrorCode.UNKNOWN_MEMBER_ID, "the stream is no member of the group yet: no topic matches"
+)
 
 
 class Joining(NamedTuple):
@@ -30,6 +34,8 @@ class Joining(NamedTuple):
     client_id: str
     instance_id: str | None
     protocol: GroupProtocol = "classic"
+    pattern: str = ""
+    """A regular expression for the topics, in the place of their names."""
 
 
 class Offsets(NamedTuple):
@@ -65,15 +71,31 @@ class Membership:
         self._check = check
         self._forget = forget
         self._commits: asyncio.Queue[Offsets] = asyncio.Queue(COMMITS_MAX)
+        self._has_topics = asyncio.Event()
+        self._topics: Sequence[str] = ()
 
-    def join(self, topics: Sequence[str]) -> None:
-        """The next polls join the group."""
+    def subscribe(self, topics: Sequence[str]) -> None:
+        """The next polls join the group, or tell it that the member reads other topics."""
+        if not topics or topics == self._topics:
+            return  # a group has no member that reads nothing
+        self._topics = topics
+        self._has_topics.set()
         listener = RebalanceListener(
             on_partitions_assigned=self._outlet.took,
             on_partitions_revoked=self._giving_up(is_lost=False),
             on_partitions_lost=self._giving_up(is_lost=True),
         )
         self._consumer.subscribe(topics, listener=listener)
+
+    async def follow(self, pattern: TopicPattern) -> None:
+        """Subscribe to what the pattern stands for, until it is cancelled. Raises RpcError."""
+        while True:
+            await pattern.changed()
+            self.subscribe(await pattern.topics())
+
+    async def has_topics(self) -> None:
+        """Wait until there is a topic to read."""
+        await self._has_topics.wait()
 
     async def stay(self) -> Sequence[ConsumerRecord]:
         """Take part in the group while no record may be sent."""
@@ -88,7 +110,7 @@ class Membership:
         """Commit one after the other, until it is cancelled. Raises RpcError."""
         while True:
             offsets = await self._commits.get()
-            refusal = self._check(offsets)
+            refusal = self._check(offsets) if self._has_topics.is_set() else _NO_MEMBER
             if refusal is None:
                 try:
                     await self._consumer.commit(

@@ -14,6 +14,7 @@ from broker.gateway.credit import Credit
 from broker.gateway.membership import SESSION_TIMEOUT_MS, Joining, Membership, Offsets
 from broker.gateway.refusals import Refusal, bug, stream_error, stream_failure
 from broker.gateway.start_offsets import Edge, start_offsets
+from broker.gateway.topic_pattern import TOPICS_MAX, TopicPattern
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from metadata.topics import Topic
@@ -140,8 +141,14 @@ class Subscription:
             if start.joining is None:
                 await self._assign(consumer, partitions)
             else:
-                self._membership = self._joined(consumer, start.joining)
-                tasks.append(self._begin(self._membership.run_commits))
+                pattern = self._pattern(start.joining)
+                member = self._membership = self._member(consumer, start.joining)
+                if pattern is None:
+                    member.subscribe(start.joining.topics)
+                else:
+                    member.subscribe(await pattern.topics())
+                    tasks.append(self._begin(lambda: member.follow(pattern)))
+                tasks.append(self._begin(member.run_commits))
             if start.grant is not None:
                 self._grant(start.grant)
             pump = self._begin(lambda: self._pump(consumer))
@@ -219,8 +226,11 @@ class Subscription:
     async def _partitions(self, start: Start) -> dict[TopicPartition, From]:
         """What is read, by topic and number. Raises RpcError."""
         if start.joining is not None:
-            if start.partitions or not 0 < len(start.joining.topics) <= PARTITIONS_MAX:
-                raise _invalid(f"a group has 1 to {PARTITIONS_MAX} topics, and no partitions")
+            named = start.joining.topics
+            if start.partitions or bool(named) == bool(start.joining.pattern):
+                raise _invalid("a group has either topics or a topic_pattern, and no partitions")
+            if len(named) > TOPICS_MAX:
+                raise _invalid(f"a group has at most {TOPICS_MAX} topics")
             return {}
         if not start.partitions:
             raise _invalid("a subscription names at least one partition, or a group")
@@ -255,7 +265,13 @@ class Subscription:
             {"topic": each.topic, "partition": str(each.partition)},
         )
 
-    def _joined(self, consumer: Consumer, joining: Joining) -> Membership:
+    def _pattern(self, joining: Joining) -> TopicPattern | None:
+        if not joining.pattern:
+            return None
+        return TopicPattern(self._context, self._caller, joining.pattern)
+
+    def _member(self, consumer: Consumer, joining: Joining) -> Membership:
+        """Raises RpcError: it may not join this group, or read these topics."""
         why = refusal(
             self._context.authorizer,
             self._caller,
@@ -269,9 +285,7 @@ class Subscription:
             topic = topics.named(name)
             if isinstance(topic, ErrorCode):
                 raise stream_error(topic, metadata={"topic": name})
-        member = Membership(consumer, self._outlet, self._commit_refusal, self._forget)
-        member.join(joining.topics)
-        return member
+        return Membership(consumer, self._outlet, self._commit_refusal, self._forget)
 
     def _commit_refusal(self, commit: Offsets) -> Refusal | None:
         topics = Topics(self._context, self._caller, Operation.READ)
@@ -328,6 +342,8 @@ class Subscription:
     # ------------------------------------------------------------------------ records
 
     async def _pump(self, consumer: Consumer) -> None:
+        if self._membership is not None:
+            await self._membership.has_topics()
         while await self._has_credit():
             if not self._waiting:
                 consumer.resume()

@@ -118,9 +118,18 @@ def _start(start: pb.SubscribeStart) -> Start:
         protocol = _GROUP_PROTOCOLS.get(start.group_protocol)
         if protocol is None:
             raise _invalid(f"group_protocol {start.group_protocol} is not known to this broker")
-        joining = Joining(start.group, tuple(start.topics), start.client_id, instance_id, protocol)
-    elif start.topics or start.group_instance_id or start.group_protocol:
-        raise _invalid("topics, group_instance_id and group_protocol belong to a group")
+        joining = Joining(
+            start.group,
+            tuple(start.topics),
+            start.client_id,
+            instance_id,
+            protocol,
+            start.topic_pattern,
+        )
+    elif start.topics or start.topic_pattern or start.group_instance_id or start.group_protocol:
+        raise _invalid(
+            "topics, topic_pattern, group_instance_id and group_protocol belong to a group"
+        )
     return Start([_from(each) for each in start.partitions], reset, grant, joining, isolation)
 
 

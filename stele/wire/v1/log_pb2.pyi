@@ -173,7 +173,7 @@ class SubscribeRequest(_message.Message):
     def __init__(self, start: _Optional[_Union[SubscribeStart, _Mapping]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., commit: _Optional[_Union[Commit, _Mapping]] = ...) -> None: ...
 
 class SubscribeStart(_message.Message):
-    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id", "isolation", "group_protocol")
+    __slots__ = ("partitions", "offset_reset", "credit", "group", "topics", "client_id", "group_instance_id", "isolation", "group_protocol", "topic_pattern")
     class OffsetReset(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         OFFSET_RESET_UNSPECIFIED: _ClassVar[SubscribeStart.OffsetReset]
@@ -209,6 +209,7 @@ class SubscribeStart(_message.Message):
     GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     ISOLATION_FIELD_NUMBER: _ClassVar[int]
     GROUP_PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_PATTERN_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[PartitionStart]
     offset_reset: SubscribeStart.OffsetReset
     credit: Credit
@@ -218,7 +219,8 @@ class SubscribeStart(_message.Message):
     group_instance_id: str
     isolation: SubscribeStart.Isolation
     group_protocol: SubscribeStart.GroupProtocol
-    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., isolation: _Optional[_Union[SubscribeStart.Isolation, str]] = ..., group_protocol: _Optional[_Union[SubscribeStart.GroupProtocol, str]] = ...) -> None: ...
+    topic_pattern: str
+    def __init__(self, partitions: _Optional[_Iterable[_Union[PartitionStart, _Mapping]]] = ..., offset_reset: _Optional[_Union[SubscribeStart.OffsetReset, str]] = ..., credit: _Optional[_Union[Credit, _Mapping]] = ..., group: _Optional[str] = ..., topics: _Optional[_Iterable[str]] = ..., client_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., isolation: _Optional[_Union[SubscribeStart.Isolation, str]] = ..., group_protocol: _Optional[_Union[SubscribeStart.GroupProtocol, str]] = ..., topic_pattern: _Optional[str] = ...) -> None: ...
 
 class PartitionStart(_message.Message):
     __slots__ = ("topic", "partition", "offset", "timestamp_ms", "edge")

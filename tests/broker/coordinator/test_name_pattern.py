@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.coordinator.name_pattern import STATES_MAX, NamePattern, PatternError
+from broker.coordinator.name_pattern import EXPRESSION_MAX, STATES_MAX, NamePattern, PatternError
 
 NAMES = st.text("aAbB1._-", max_size=8)
 ATOMS = st.sampled_from(
@@ -123,6 +123,20 @@ def test_hostile_expressions_end_soon(expression: str) -> None:
         for name in names:
             pattern.matches(name)
     assert time.process_time() - began < 30
+
+
+@pytest.mark.parametrize(
+    "piece", ["{", "(?:)", "[[:alpha:]]", "[a-z]", "|", "a?", "()", "(?P<a>)", "a{1", "[^a]"]
+)
+def test_no_expression_takes_long_to_read(piece: str) -> None:
+    longest = piece * (EXPRESSION_MAX // len(piece))
+    began = time.process_time()
+    with contextlib.suppress(PatternError):
+        NamePattern(longest)
+    assert time.process_time() - began < 2
+    with pytest.raises(PatternError, match="characters"):
+        NamePattern(longest + "." * len(piece))
+    assert time.process_time() - began < 2
 
 
 def test_the_size_of_an_automaton_is_bounded() -> None:

@@ -1,0 +1,60 @@
+"""The topics of a subscription by a regular expression, as topics come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.gateway.refusals import stream_error
+from broker.service.context import BrokerContext
+from broker.service.group_regexes import matching_names
+from metadata.internal_topics import INTERNAL_TOPICS
+from runtime.authorization.authorizer import Operation, topic_resource
+from runtime.authorization.caller import Caller
+from stele.errors import ApiError, ErrorCode
+
+TOPICS_MAX: Final = 1_000
+"""Of one subscription."""
+_LOOK_S: Final = 3_600.0
+_TOLD_MAX: Final = 100
+"""Characters of an expression that errors repeat."""
+
+
+class TopicPattern:
+    """The topics whose whole name matches, of those that the caller may READ. Internal topics never
+    match."""
+
+    def __init__(self, context: BrokerContext, caller: Caller, expression: str) -> None:
+        self._context = context
+        self._caller = caller
+        self._expression = expression
+        self._seen: Mapping[str, bytes] | None = None  # all topics, when they were last looked at
+
+    async def topics(self) -> list[str]:
+        """Those of now, in the order of their names. Raises RpcError: the expression cannot be
+        read, it takes too long, or it stands for too many."""
+        self._seen = self._context.image().topics.ids
+        names = sorted(name for name in self._seen if name not in INTERNAL_TOPICS)
+        metadata = {"topic_pattern": self._expression[:_TOLD_MAX]}
+        try:
+            found = await matching_names(self._expression, names)
+        except ApiError as error:
+            raise stream_error(error.code, error.message, metadata) from error
+        may = self._context.authorizer.allows
+        topics = [name for name in found if may(self._caller, Operation.READ, topic_resource(name))]
+        if len(topics) > TOPICS_MAX:
+            raise stream_error(
+                ErrorCode.POLICY_VIOLATION,
+                f"the expression stands for {len(topics)} topics, and a stream reads {TOPICS_MAX} "
+                "at most",
+                metadata,
+            )
+        return topics
+
+    async def changed(self) -> None:
+        """Wait until topics were created or deleted since they were last looked at."""
+        seen = self._seen
+        while not await self._context.wait_until(
+            lambda image: image.topics.ids is not seen, _LOOK_S
+        ):
+            pass
