@@ -19,6 +19,7 @@ CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest", "none"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 GroupProtocol = Literal["classic", "consumer"]
+PlaneName = Literal["grpc", "kafka"]
 OnWait = Callable[[str], None]
 OnTruncation = Callable[[TopicPartition, int, int], None]
 """Takes the partition, the offset of the next record before, and the offset up to which the log is
@@ -62,6 +63,9 @@ class ClientConfig:
 
     bootstrap_servers: str = "127.0.0.1:9092"
     client_id: str = "stele"
+    plane: PlaneName = "grpc"
+    """The protocol in which brokers are asked: ``grpc``, or ``kafka`` for Kafka's, on the ports of
+    ``bootstrap_servers`` alone. Administration needs gRPC."""
     request_timeout_ms: int = 30_000
     """The time of one attempt of one request, without the long poll of a fetch."""
     default_api_timeout_ms: int = 60_000
@@ -80,6 +84,7 @@ class ClientConfig:
 
     def __post_init__(self) -> None:
         parse_bootstrap_servers(self.bootstrap_servers)
+        _one_of(self, "plane", ("grpc", "kafka"))
         _at_least(self, 1, "request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms")
         _at_least(self, 1000, "metadata_max_age_ms")
         if self.total_timeout_ms is not None:
@@ -255,6 +260,7 @@ class ConsumerConfig(ClientConfig):
 
 class ClientOptions(TypedDict, total=False):
     client_id: str
+    plane: PlaneName
     request_timeout_ms: int
     default_api_timeout_ms: int
     total_timeout_ms: int | None

@@ -6,8 +6,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from stele.cluster.broker_stream import BrokerStream, UnsentError
-from stele.cluster.view import ClusterView, Leader, error_code
+from stele.cluster.broker_stream import BrokerStream
+from stele.cluster.grpc_plane import call, channel_of
+from stele.cluster.plane import Leader, UnsentError, error_code
+from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientWorld
 from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
 from stele.ids import TopicPartition
@@ -29,6 +31,9 @@ _STALE: Final = frozenset(
 )
 
 
+ProduceStream = BrokerStream[data_pb2.ProduceResponse, data_pb2.ProduceResponse]
+
+
 class LeaderCalls:
     """Asks once. Whoever calls decides what a failure means, and when to try again."""
 
@@ -37,7 +42,7 @@ class LeaderCalls:
         self._world = world
         self._bootstrap_servers = bootstrap_servers
         self._made: ClusterView | None = None
-        self._streams: dict[int, BrokerStream[data_pb2.ProduceResponse]] = {}
+        self._streams: dict[int, ProduceStream] = {}
         self._closing: dict[asyncio.Task[None], None] = {}
         self._wanted: dict[str, int] = {}  # topics, and how many lanes write to each
 
@@ -66,9 +71,11 @@ class LeaderCalls:
         try:
             answer = await self._view.ask(
                 leader.broker_id,
-                "/stele.v1.Data/DescribeProducer",
-                request,
-                data_pb2.DescribeProducerResponse.FromString,
+                call(
+                    "/stele.v1.Data/DescribeProducer",
+                    request,
+                    data_pb2.DescribeProducerResponse.FromString,
+                ),
                 timeout_s=ATTEMPT_S,
             )
         except RpcError:
@@ -141,24 +148,25 @@ class LeaderCalls:
             raise ApiError(code, f"{name} has no leader that is known")
         return leader, topic.topic_id
 
-    def _stream(self, broker_id: int) -> BrokerStream[data_pb2.ProduceResponse]:
+    def _stream(self, broker_id: int) -> ProduceStream:
         stream = self._streams.get(broker_id)
         if stream is None or stream.is_broken:
             if stream is not None:
                 self._leave(broker_id, stream)
             try:
-                channel = self._view.channel(broker_id)
+                channel = channel_of(self._view.link(broker_id))
             except RpcError as error:
                 raise UnsentError(error.code, error.detail) from None
             stream = self._streams[broker_id] = BrokerStream(
                 channel,
                 "/stele.v1.Data/Produce",
                 data_pb2.ProduceResponse.FromString,
+                lambda response: response,
                 f"broker {broker_id}",
             )
         return stream
 
-    def _leave(self, broker_id: int, stream: BrokerStream[data_pb2.ProduceResponse]) -> None:
+    def _leave(self, broker_id: int, stream: ProduceStream) -> None:
         if self._streams.get(broker_id) is stream:
             del self._streams[broker_id]
         task = asyncio.get_running_loop().create_task(stream.close())

@@ -19,7 +19,7 @@ from broker.gateway.publisher_lane import (
 )
 from broker.gateway.refusals import Refusal
 from stele.backoff import Backoff
-from stele.cluster.broker_stream import UnsentError
+from stele.cluster.plane import UnsentError
 from stele.config import ClientWorld
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition

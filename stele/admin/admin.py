@@ -27,7 +27,7 @@ from stele.admin.transactions import TransactionAdmin
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.consumer.offset_lookup import OffsetLookup
-from stele.errors import ApiError
+from stele.errors import ApiError, ConfigError
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import admin_pb2
@@ -177,6 +177,10 @@ class Admin(TransactionAdmin):
         **options: Unpack[ClientOptions],
     ) -> None:
         self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
+        if self._config.plane != "grpc":
+            raise ConfigError(
+                f"plane={self._config.plane!r}: administration is only built over gRPC"
+            )
         super().__init__(ClusterView(self._config, world or real_world()))
         self._requests = AdminRequests(self._view, self._config)
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)

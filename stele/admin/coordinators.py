@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from stele.cluster.view import ClusterView, Message, error_code
+from stele.cluster.grpc_plane import Message, call
+from stele.cluster.plane import error_code
+from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.wire.v1 import groups_pb2, transactions_pb2
@@ -69,18 +71,22 @@ class Kind(NamedTuple):
 
 async def _find_groups(view: ClusterView, groups: Sequence[str]) -> Iterable[Located]:
     response = await view.ask_any(
-        "/stele.v1.Groups/FindCoordinator",
-        groups_pb2.FindCoordinatorRequest(groups=groups),
-        groups_pb2.FindCoordinatorResponse.FromString,
+        call(
+            "/stele.v1.Groups/FindCoordinator",
+            groups_pb2.FindCoordinatorRequest(groups=groups),
+            groups_pb2.FindCoordinatorResponse.FromString,
+        )
     )
     return response.coordinators
 
 
 async def _find_transactions(view: ClusterView, ids: Sequence[str]) -> Iterable[Located]:
     response = await view.ask_any(
-        "/stele.v1.Transactions/FindTransactionCoordinators",
-        transactions_pb2.FindTransactionCoordinatorsRequest(transactional_ids=ids),
-        transactions_pb2.FindTransactionCoordinatorsResponse.FromString,
+        call(
+            "/stele.v1.Transactions/FindTransactionCoordinators",
+            transactions_pb2.FindTransactionCoordinatorsRequest(transactional_ids=ids),
+            transactions_pb2.FindTransactionCoordinatorsResponse.FromString,
+        )
     )
     return response.coordinators
 
@@ -190,9 +196,7 @@ class Coordinators:
             for broker_id in self._view.broker_ids():
                 answer = await self._view.ask(
                     broker_id,
-                    self._kind.service + method,
-                    request,
-                    parse,
+                    call(self._kind.service + method, request, parse),
                     timeout_s=self._view.attempt_s,
                 )
                 error = refusal(answer, method, f"broker {broker_id}")
@@ -218,9 +222,7 @@ class Coordinators:
         try:
             return await self._view.ask(
                 coordinator.broker_id,
-                self._kind.service + method,
-                request,
-                parse,
+                call(self._kind.service + method, request, parse),
                 timeout_s=self._view.attempt_s,
             )
         except RpcError as error:

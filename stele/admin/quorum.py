@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from stele.admin.requests import REQUEST_ID_BYTES
-from stele.cluster.view import ClusterView, Message, error_code
+from stele.cluster.grpc_plane import Message, call
+from stele.cluster.plane import error_code
+from stele.cluster.view import ClusterView
 from stele.config import ClientConfig
 from stele.errors import ApiError, ErrorCode
 from stele.ids import decode_uuid, encode_uuid
@@ -123,9 +125,7 @@ class QuorumAdmin:
             attempts += 1
             request.request_id = request_id
             answer = await self._view.ask_any(
-                f"/stele.v1.Admin/{name}",
-                request,
-                raft_pb2.VoterChangeResponse.FromString,
+                call(f"/stele.v1.Admin/{name}", request, raft_pb2.VoterChangeResponse.FromString),
                 timeout_s=self._config.default_api_timeout_ms / 1000,
             )
             if answer.error == ErrorCode.NOT_CONTROLLER:

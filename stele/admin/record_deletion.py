@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from stele.cluster.grpc_plane import call
 from stele.cluster.leader_questions import Answer, LeaderQuestions
-from stele.cluster.view import Leader, error_code
+from stele.cluster.plane import Leader, error_code
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import data_pb2
@@ -34,9 +35,11 @@ class RecordDeletion(LeaderQuestions):
             request.partitions.add(topic=name.topic, partition=name.partition, offset=wanted[name])
         response = await self._view.ask(
             broker_id,
-            "/stele.v1.Data/DeleteRecords",
-            request,
-            data_pb2.DeleteRecordsResponse.FromString,
+            call(
+                "/stele.v1.Data/DeleteRecords",
+                request,
+                data_pb2.DeleteRecordsResponse.FromString,
+            ),
             timeout_s=timeout_s,
         )
         return [

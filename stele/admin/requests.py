@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stele.cluster.view import ClusterView, Message, error_code
+from stele.cluster.grpc_plane import Message, call
+from stele.cluster.plane import error_code
+from stele.cluster.view import ClusterView
 from stele.config import ClientConfig
 from stele.errors import ApiError, ConfigError, ErrorCode, OutcomeUnknownError, UnreachableError
 from stele.world import RpcError
@@ -68,7 +70,7 @@ class AdminRequests:
 
         async def attempt() -> Answer:
             answer = await self._view.ask_any(
-                f"/stele.v1.Admin/{method}", request, parse, on_lost=lost
+                call(f"/stele.v1.Admin/{method}", request, parse), on_lost=lost
             )
             code = error_code(getattr(answer, "error", 0))
             if code is not ErrorCode.NONE:

@@ -8,7 +8,9 @@ from typing import Final, TypeVar
 
 from stele.admin.coordinators import TRANSACTIONS, Coordinators
 from stele.admin.items import all_or_raise
-from stele.cluster.view import ClusterView, Message, error_code
+from stele.cluster.grpc_plane import Message, call
+from stele.cluster.plane import error_code
+from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
@@ -275,7 +277,7 @@ class TransactionAdmin:
     ) -> AnswerT:
         """Raises RpcError."""
         return await self._view.ask(
-            broker_id, SERVICE + method, request, parse, timeout_s=self._view.attempt_s
+            broker_id, call(SERVICE + method, request, parse), timeout_s=self._view.attempt_s
         )
 
 

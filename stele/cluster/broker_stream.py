@@ -10,6 +10,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
+from stele.cluster.plane import UnsentError
 from stele.world import Channel, RpcCode, RpcError, Stream
 
 log = logging.getLogger(__name__)
@@ -20,10 +21,7 @@ class Correlated(Protocol):
 
 
 Response = TypeVar("Response", bound=Correlated)
-
-
-class UnsentError(RpcError):
-    """The stream broke before the request was handed to it. The request surely took no effect."""
+Answer = TypeVar("Answer")
 
 
 class _Outgoing(NamedTuple):
@@ -32,7 +30,7 @@ class _Outgoing(NamedTuple):
     handed_over: asyncio.Future[None] | None
 
 
-class BrokerStream(Generic[Response]):
+class BrokerStream(Generic[Response, Answer]):
     """A stream that the first request opens. Once it is broken it stays so, and its owner opens
     another.
 
@@ -41,14 +39,21 @@ class BrokerStream(Generic[Response]):
     """
 
     def __init__(
-        self, channel: Channel, method: str, parse: Callable[[bytes], Response], name: str
+        self,
+        channel: Channel,
+        method: str,
+        parse: Callable[[bytes], Response],
+        decode: Callable[[Response], Answer],
+        name: str,
     ) -> None:
+        """``decode`` makes of a response what the waiting future gets."""
         self._stream: Stream = channel.stream(method)
         self._parse = parse
+        self._decode = decode
         self._name = name
         self._outgoing: deque[_Outgoing] = deque()  # requests not handed to the stream yet
         self._wake = asyncio.Event()
-        self._pending: dict[int, asyncio.Future[Response]] = {}
+        self._pending: dict[int, asyncio.Future[Answer]] = {}
         self._next_id = 0
         self._broken: RpcError | None = None
         loop = asyncio.get_running_loop()
@@ -63,10 +68,10 @@ class BrokerStream(Generic[Response]):
         self._next_id = (self._next_id + 1) & 0x7FFFFFFF
         return self._next_id
 
-    def request(self, correlation_id: int, message: bytes) -> asyncio.Future[Response]:
+    def request(self, correlation_id: int, message: bytes) -> asyncio.Future[Answer]:
         """Queue a request. The future gets the answer or an RpcError (UnsentError if it never
         left)."""
-        future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         if self._broken is not None:
             future.set_exception(UnsentError(self._broken.code, self._broken.detail))
             return future
@@ -120,7 +125,7 @@ class BrokerStream(Generic[Response]):
                 response = self._parse(message)
                 future = self._pending.pop(response.correlation_id, None)
                 if future is not None and not future.done():
-                    future.set_result(response)
+                    future.set_result(self._decode(response))
             self._fail(RpcError(RpcCode.UNAVAILABLE, "the broker ended the stream"))
         except RpcError as error:
             self._fail(error)

@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, TypeVar
+import asyncio
+from collections.abc import Callable
+from typing import Final, TypeVar
 
-from stele.cluster.view import ClusterView, Message, error_code
+from stele.cluster.plane import CoordinatorKind, Question
+from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.world import RpcError
 
 MOVED: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""Errors after which the coordinator is looked up again."""
 
 AnswerT = TypeVar("AnswerT")
 
 
-class Found(NamedTuple):
-    """What a broker answers to the question who coordinates."""
-
-    error: int
-    message: str
-    broker_id: int
-
-
 class MovingCoordinator:
-    """``name`` says whose coordinator it is, in words. ``find`` asks any broker."""
+    """``key`` is the group or the transactional id, and ``name`` says in words whose coordinator it
+    is."""
 
-    def __init__(
-        self, view: ClusterView, name: str, find: Callable[[ClusterView], Awaitable[Found]]
-    ) -> None:
+    def __init__(self, view: ClusterView, kind: CoordinatorKind, key: str, name: str) -> None:
         self._view = view
+        self._kind = kind
+        self._key = key
         self._name = name
-        self._find = find
         self._broker_id: int | None = None
         self._why_unknown = "it was not looked up yet"
+        self._turn = asyncio.Lock()  # all who ask share one look-up
 
     @property
     def where(self) -> str:
@@ -44,47 +40,64 @@ class MovingCoordinator:
 
     async def ask(
         self,
-        method: str,
-        request: Message,
-        parse: Callable[[bytes], AnswerT],
+        question: Question[AnswerT],
         *,
+        timeout_s: float | None = None,
         on_sending: Callable[[], None] = lambda: None,
     ) -> AnswerT:
-        """Ask it once. ``on_sending`` is called before the request leaves.
+        """Ask it once. ``on_sending`` is called before the request leaves. ``timeout_s``: None: as
+        long as an attempt may take.
 
-        Raises UnreachableError without an answer, ApiError where no broker names a coordinator.
-        Tell ``note`` the error in the answer.
+        Raises UnreachableError without an answer, ApiError where no broker names a coordinator, or
+        it cannot be asked this. Tell ``note`` the errors in the answer.
         """
-        broker_id = self._broker_id
-        if broker_id is None:
-            broker_id = self._broker_id = await self._look_up()
+        broker_id = await self._find()
         on_sending()
         try:
             return await self._view.ask(
-                broker_id, method, request, parse, timeout_s=self._view.attempt_s
+                broker_id, question, timeout_s=timeout_s or self._view.attempt_s
             )
         except RpcError as error:
-            self._lost(f"broker {broker_id}: {error}")
+            self._lost(broker_id, f"broker {broker_id}: {error}")
             raise UnreachableError(
                 f"the coordinator of {self._name}, broker {broker_id}: {error}"
             ) from error
 
     def note(self, code: ErrorCode) -> None:
         """Look it up again before the next question, if the error says that it has moved."""
-        if code in MOVED:
-            self._lost(f"broker {self._broker_id} answers {code.name}")
+        if code in MOVED and self._broker_id is not None:
+            self._lost(self._broker_id, f"broker {self._broker_id} answers {code.name}")
 
-    def _lost(self, why: str) -> None:
-        self._broker_id = None
-        self._why_unknown = why
+    def _lost(self, broker_id: int, why: str) -> None:
+        if self._broker_id == broker_id:
+            self._broker_id = None
+            self._why_unknown = why
+
+    async def _find(self) -> int:
+        async with self._turn:
+            if self._broker_id is None:
+                self._broker_id = await self._look_up()
+            return self._broker_id
 
     async def _look_up(self) -> int:
-        found = await self._find(self._view)
-        code = error_code(found.error)
+        view = self._view
+        code, message, broker_id = await view.ask_any(
+            view.plane.find_coordinator(self._kind, self._key)
+        )
         if code is not ErrorCode.NONE:
-            self._why_unknown = found.message or explain(code)
-            self._view.ask_another_first()  # that broker may be cut off from the controllers
+            self._why_unknown = message or explain(code)
+            view.ask_another_first()  # that broker may be cut off from the controllers
             raise ApiError(code, f"{self._name}: {self._why_unknown}")
-        if not self._view.knows(found.broker_id):
-            await self._view.refresh()
-        return found.broker_id
+        if not view.knows(broker_id):
+            await view.refresh()
+        return broker_id
+
+
+def group_coordinator(view: ClusterView, group_id: str) -> MovingCoordinator:
+    return MovingCoordinator(view, CoordinatorKind.GROUP, group_id, f"group {group_id!r}")
+
+
+def transaction_coordinator(view: ClusterView, transactional_id: str) -> MovingCoordinator:
+    return MovingCoordinator(
+        view, CoordinatorKind.TRANSACTION, transactional_id, repr(transactional_id)
+    )

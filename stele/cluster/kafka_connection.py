@@ -75,6 +75,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.client_id = client_id
         self.broker_versions: dict[int, tuple[int, int]] = {}
         """By API key: the (least, greatest) version of the broker. Empty before ``negotiate``."""
+        self.finalized_features: dict[str, int] = {}
+        """The levels of the cluster's features, as of ``negotiate``."""
         self._transport: asyncio.Transport | None = None
         self._reader = FrameReader(max_response_bytes)
         self._next_correlation_id = 0
@@ -82,6 +84,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._reason = "it is closed"  # why there is no transport
+        self._is_full = False  # the peer takes bytes more slowly than they are written
+        self._on_room: list[asyncio.Future[None]] = []  # those who wait until it has caught up
         # Set to the earliest deadline or before it. It need not be exact, as nearly all requests
         # are answered before.
         self._timer: asyncio.TimerHandle | None = None
@@ -159,6 +163,28 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.writelines(buffers)
         return answer
 
+    def post(
+        self, api: kafka.Api[Request, Response], version: int, message: Request
+    ) -> asyncio.Future[None]:
+        """Send a request that gets no answer (acks=0). The future is done when the connection has
+        room for more, so that its waiter does not pile up bytes in memory.
+
+        Raises ConnectionLostError. The future may raise it, too.
+        """
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionLostError(f"{self.name}: {self._reason}")
+        correlation_id = self._next_correlation_id
+        self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._transport.writelines(
+            kafka.encode_request(api, version, correlation_id, self.client_id, message)
+        )
+        room: asyncio.Future[None] = self._loop.create_future()
+        if self._is_full:
+            self._on_room.append(room)
+        else:
+            room.set_result(None)
+        return room
+
     def _arm(self, deadline: float) -> None:
         """Set the timer for this deadline. If it is early, it finds nothing overdue and is set
         again."""
@@ -198,6 +224,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.broker_versions = {
             each.api_key: (each.min_version, each.max_version) for each in response.api_keys
         }
+        self.finalized_features = {
+            each.name: each.max_version_level for each in response.finalized_features
+        }
 
     def version_of(self, api: kafka.Api[Any, Any], at_most: int | None = None) -> int:
         """The newest version that both sides support. Raises ApiError UNSUPPORTED_VERSION if there
@@ -225,6 +254,16 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._fail_pending()
         if not self._lost.done():
             self._lost.set_result(None)
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        waiting, self._on_room = self._on_room, []
+        for room in waiting:
+            if not room.done():
+                room.set_result(None)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._reader.get_buffer()
@@ -273,6 +312,10 @@ class KafkaConnection(asyncio.BufferedProtocol):
             answer = self._pending.popleft().answer
             if not answer.done():
                 answer.set_exception(ConnectionLostError(f"{self.name}: {self._reason}"))
+        waiting, self._on_room = self._on_room, []
+        for room in waiting:
+            if not room.done():
+                room.set_exception(ConnectionLostError(f"{self.name}: {self._reason}"))
 
 
 def _error_code(number: int) -> ErrorCode:

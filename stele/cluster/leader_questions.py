@@ -7,7 +7,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from stele.cluster.view import ClusterView, Leader
+from stele.cluster.plane import Leader
+from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.ids import TopicPartition
@@ -133,6 +134,10 @@ class LeaderQuestions(ABC):
                 for name, _ in names:
                     text = f"{name}: broker {broker_id}: {error}"
                     causes[name] = ApiError(ErrorCode.NETWORK_EXCEPTION, text)
+            except ApiError as error:  # that broker cannot be asked this
+                for name, _ in names:
+                    del missing[name]
+                    take(name, error)
             else:
                 causes.update(_take_answers(broker_id, answers, missing, take))
         for name in missing:

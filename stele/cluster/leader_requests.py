@@ -8,14 +8,14 @@ finds out when no answer will come: the stream broke, the broker is silent, or a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from stele.backoff import Backoff
-from stele.cluster.broker_stream import BrokerStream, UnsentError
-from stele.cluster.view import ClusterView, Leader
+from stele.cluster.plane import Leader, LeaderStream, Link, UnsentError
+from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.ids import TopicPartition
 
@@ -73,35 +73,21 @@ class Item(Protocol):
         """Whether the answer still counts."""
 
 
-class Request(Protocol):
-    correlation_id: int
-
-    def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
-
-
 class Part(Protocol):
     """The part of an answer for one partition."""
 
     topic_id: bytes
     topic: str  # set if the request named no topic id
     partition: int
-    leader: int
-    leader_epoch: int
+    leader: Leader
 
 
+RequestT = TypeVar("RequestT")
 PartT = TypeVar("PartT", bound=Part)
-PartT_co = TypeVar("PartT_co", bound=Part, covariant=True)
 PartT_contra = TypeVar("PartT_contra", bound=Part, contravariant=True)
 ItemT = TypeVar("ItemT", bound=Item)
 ItemT_contra = TypeVar("ItemT_contra", bound=Item, contravariant=True)
 Result = TypeVar("Result")
-
-
-class Response(Protocol[PartT_co]):
-    correlation_id: int
-
-    @property
-    def partitions(self) -> Iterable[PartT_co]: ...
 
 
 class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
@@ -121,7 +107,7 @@ class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
         """One of these methods raised. All sending has stopped."""
 
 
-class BrokerConnection(Generic[PartT]):
+class BrokerConnection(Generic[RequestT, PartT]):
     """The connection to one broker. ``stream`` is opened when there is something to send."""
 
     __slots__ = ("backoff", "broker_id", "in_flight", "retry_at", "stream")
@@ -131,39 +117,40 @@ class BrokerConnection(Generic[PartT]):
         self.backoff = backoff
         self.in_flight = 0  # the number of requests without an answer
         self.retry_at = 0.0  # it is not opened before this time
-        self.stream: BrokerStream[Response[PartT]] | None = None
+        self.stream: LeaderStream[RequestT, PartT] | None = None
 
 
 @dataclass(slots=True, eq=False)
-class Sent(Generic[ItemT, PartT]):
-    connection: BrokerConnection[PartT]
-    stream: BrokerStream[Response[PartT]]
+class Sent(Generic[RequestT, ItemT, PartT]):
+    connection: BrokerConnection[RequestT, PartT]
+    stream: LeaderStream[RequestT, PartT]
     items: Sequence[ItemT]
     sent_at: float
     deadline: float  # the whole stream is given up then
 
 
-class LeaderRequests(Generic[ItemT, PartT]):
+class LeaderRequests(Generic[RequestT, ItemT, PartT]):
     """One client's requests of one kind."""
 
     def __init__(
         self,
         view: ClusterView,
-        method: str,
-        parse: Callable[[bytes], Response[PartT]],
+        open_stream: Callable[[Link, str], LeaderStream[RequestT, PartT]],
         client: LeaderClient[ItemT, PartT],
         *,
         max_in_flight: int | None = None,
     ) -> None:
-        """``max_in_flight``: the most unanswered requests to one broker."""
+        """``open_stream`` is the plane's. ``max_in_flight``: the most unanswered requests to one
+        broker."""
         self._view = view
         self._clock = view.world.clock
-        self._method = method
-        self._parse = parse
+        self._open_stream = open_stream
         self._client = client
         self._max_in_flight = max_in_flight
-        self._connections: dict[int, BrokerConnection[PartT]] = {}
-        self._sent: dict[Sent[ItemT, PartT], None] = {}  # in the order in which they were sent
+        self._connections: dict[int, BrokerConnection[RequestT, PartT]] = {}
+        self._sent: dict[
+            Sent[RequestT, ItemT, PartT], None
+        ] = {}  # in the order in which they were sent
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._background: dict[asyncio.Task[None], None] = {}
@@ -230,48 +217,45 @@ class LeaderRequests(Generic[ItemT, PartT]):
         return connection.retry_at
 
     def ask(
-        self, broker_id: int, request: Request, items: Sequence[ItemT], deadline: float
+        self, broker_id: int, request: RequestT, items: Sequence[ItemT], deadline: float
     ) -> None:
-        """Send a request. Sets its correlation id."""
-        sent = self._open(broker_id, request, items, deadline)
-        future = sent.stream.request(request.correlation_id, request.SerializeToString())
+        """Send a request. ``items`` are its partitions."""
+        sent = self._open(broker_id, items, deadline)
+        future = sent.stream.request(request)
         future.add_done_callback(partial(self._on_done, sent, self._answered))
 
     def post(
         self,
         broker_id: int,
-        request: Request,
+        request: RequestT,
         items: Sequence[ItemT],
         deadline: float,
         on_handed_over: Callable[[ItemT], None],
     ) -> None:
         """Send a request that has no answer. ``on_handed_over`` is called for each item instead."""
 
-        def handed_over(sent: Sent[ItemT, PartT], _: None) -> None:
+        def handed_over(sent: Sent[RequestT, ItemT, PartT], _: None) -> None:
             for item in sent.items:
                 if item.is_current:
                     on_handed_over(item)
 
-        sent = self._open(broker_id, request, items, deadline)
-        future = sent.stream.post(request.SerializeToString())
+        sent = self._open(broker_id, items, deadline)
+        future = sent.stream.post(request)
         future.add_done_callback(partial(self._on_done, sent, handed_over))
 
     def _open(
-        self, broker_id: int, request: Request, items: Sequence[ItemT], deadline: float
-    ) -> Sent[ItemT, PartT]:
+        self, broker_id: int, items: Sequence[ItemT], deadline: float
+    ) -> Sent[RequestT, ItemT, PartT]:
         connection = self._connection(broker_id)
         if connection.stream is None:
-            channel = self._view.channel(broker_id)
-            connection.stream = BrokerStream(
-                channel, self._method, self._parse, f"broker {broker_id}"
-            )
-        request.correlation_id = connection.stream.next_correlation_id()
+            link = self._view.link(broker_id)
+            connection.stream = self._open_stream(link, f"broker {broker_id}")
         sent = Sent(connection, connection.stream, items, self._clock.monotonic(), deadline)
         self._sent[sent] = None
         connection.in_flight += 1
         return sent
 
-    def _connection(self, broker_id: int) -> BrokerConnection[PartT]:
+    def _connection(self, broker_id: int) -> BrokerConnection[RequestT, PartT]:
         connection = self._connections.get(broker_id)
         if connection is None:
             connection = BrokerConnection(
@@ -284,13 +268,12 @@ class LeaderRequests(Generic[ItemT, PartT]):
 
     def take_hint(self, item: ItemT, part: PartT) -> bool:
         """Take the leader that an answer names. True if it is news and can be used at once."""
-        leader = Leader(part.leader, part.leader_epoch)
-        return self._view.hint(item.partition, item.topic_id, leader)
+        return self._view.hint(item.partition, item.topic_id, part.leader)
 
     def _on_done(
         self,
-        sent: Sent[ItemT, PartT],
-        take: Callable[[Sent[ItemT, PartT], Result], None],
+        sent: Sent[RequestT, ItemT, PartT],
+        take: Callable[[Sent[RequestT, ItemT, PartT], Result], None],
         future: asyncio.Future[Result],
     ) -> None:
         """A request has ended, with an answer or without."""
@@ -308,10 +291,10 @@ class LeaderRequests(Generic[ItemT, PartT]):
         except Exception as problem:
             self._fail(problem)
 
-    def _answered(self, sent: Sent[ItemT, PartT], response: Response[PartT]) -> None:
+    def _answered(self, sent: Sent[RequestT, ItemT, PartT], answers: Sequence[PartT]) -> None:
         sent.connection.backoff.reset()
         parts: dict[tuple[bytes | str, int], PartT] = {}
-        for part in response.partitions:
+        for part in answers:
             parts[part.topic_id or part.topic, part.partition] = part
         for item in sent.items:
             if not item.is_current:
@@ -325,7 +308,7 @@ class LeaderRequests(Generic[ItemT, PartT]):
 
     # ---------------------------------------------------------------------- no answer
 
-    def _broken(self, sent: Sent[ItemT, PartT], error: BaseException) -> None:
+    def _broken(self, sent: Sent[RequestT, ItemT, PartT], error: BaseException) -> None:
         """The stream broke before the answer."""
         connection = sent.connection
         if connection.stream is sent.stream:
@@ -367,7 +350,12 @@ class LeaderRequests(Generic[ItemT, PartT]):
         return any_is_silent
 
     def _lose(
-        self, item: ItemT, sent: Sent[ItemT, PartT], problem: str, *, maybe_taken: bool = True
+        self,
+        item: ItemT,
+        sent: Sent[RequestT, ItemT, PartT],
+        problem: str,
+        *,
+        maybe_taken: bool = True,
     ) -> None:
         if item.is_current:
             reason = f"{item.partition}: broker {sent.connection.broker_id} {problem}"

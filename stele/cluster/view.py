@@ -1,7 +1,6 @@
 """A client's view of the cluster: brokers, topics and leaders, and how it is refreshed.
 
-It starts at any broker's Kafka port: DescribeCluster with endpoint type 3 answers the gRPC address
-of every broker. Everything after that goes over gRPC.
+It starts at any broker's Kafka port, and asks in the protocol of its plane.
 """
 
 from __future__ import annotations
@@ -10,40 +9,29 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
-from google.protobuf.message import DecodeError
-
-from stele.cluster.kafka_connection import KafkaConnection
+from stele.cluster.grpc_plane import GrpcPlane
+from stele.cluster.kafka_plane import KafkaPlane
+from stele.cluster.plane import (
+    BrokerAddress,
+    ClusterNews,
+    Leader,
+    Link,
+    Plane,
+    Question,
+    TopicNews,
+)
 from stele.cluster.waiting import WaitReporter, client_backoff
 from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
 from stele.errors import ApiError, ClosedError, ErrorCode, SteleError, UnreachableError
 from stele.ids import TopicPartition
-from stele.wire.kafka.messages import describe_cluster
-from stele.wire.v1 import data_pb2
-from stele.world import Channel, RpcCode, RpcError
+from stele.world import RpcCode, RpcError
 
 log = logging.getLogger(__name__)
 
-GRPC_ENDPOINTS = 3
-"""The endpoint type of a DescribeCluster to which Stele's brokers answer with gRPC addresses."""
-
 BOOTSTRAP_ATTEMPT_S = 5.0
 MIN_ATTEMPT_S = 0.1
-
-
-class BrokerAddress(NamedTuple):
-    host: str
-    port: int
-
-
-class Leader(NamedTuple):
-    broker_id: int
-    epoch: int
-
-
-class Message(Protocol):
-    def SerializeToString(self) -> bytes: ...  # noqa: N802 - protobuf's name
 
 
 Answer = TypeVar("Answer")
@@ -65,16 +53,14 @@ class _Identity(NamedTuple):
     """The topic id that belongs to a name, as of this offset of the cluster's metadata."""
 
     topic_id: bytes
-    metadata_offset: int
+    metadata_offset: int  # -1: the plane does not tell it
 
 
-def error_code(number: int) -> ErrorCode:
-    """The error code of a number. One that this client does not know becomes
-    UNKNOWN_SERVER_ERROR."""
-    try:
-        return ErrorCode(number)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
+def plane_of(config: ClientConfig, world: ClientWorld) -> Plane:
+    """The plane that is configured."""
+    if config.plane == "kafka":
+        return KafkaPlane(world.connector, config.client_id, config.request_timeout_ms / 1000)
+    return GrpcPlane(world.connector, config.client_id)
 
 
 class ClusterView:
@@ -83,6 +69,7 @@ class ClusterView:
     def __init__(self, config: ClientConfig, world: ClientWorld) -> None:
         self.config = config
         self.world = world
+        self.plane = plane_of(config, world)
         self.waiting = WaitReporter(config.on_wait, world.clock)
         self.cluster_id = ""
         self.controller_id = -1
@@ -93,10 +80,12 @@ class ClusterView:
         self._topics: dict[str, KnownTopic] = {}
         # The newest known identity of each name. It is kept while the topic is missing.
         self._identities: dict[str, _Identity] = {}
+        # Another id of a name, told by the last refresh and not believed yet.
+        self._rumours: dict[str, bytes] = {}
         self._topic_errors: dict[str, ErrorCode] = {}  # according to the last refresh
         # Topics that refreshes ask for, in the order in which they were wanted.
         self._wanted: dict[str, None] = {}
-        self._channels: dict[BrokerAddress, Channel] = {}
+        self._links: dict[BrokerAddress, Link] = {}
         self._next_broker = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = world.clock.monotonic()
@@ -151,17 +140,16 @@ class ClusterView:
         self._tell()
         return leader.broker_id in self._brokers
 
-    def channel(self, broker_id: int) -> Channel:
-        """The channel to a known broker, one for each address. Raises RpcError if the broker is not
+    def link(self, broker_id: int) -> Link:
+        """The link to a known broker, one for each address. Raises RpcError if the broker is not
         known any more."""
         address = self._brokers.get(broker_id)
         if address is None:
             raise RpcError(RpcCode.UNAVAILABLE, f"broker {broker_id} is not in the cluster now")
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self.world.connector.channel(address.host, address.port)
-            self._channels[address] = channel
-        return channel
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = self.plane.link(address)
+        return link
 
     # ---------------------------------------------------------------------- learning
 
@@ -232,36 +220,29 @@ class ClusterView:
             return
 
     async def _refresh(self) -> None:
-        request = data_pb2.MetadataRequest(topics=list(self._wanted))
-        response = await self.ask_any(
-            "/stele.v1.Data/Metadata", request, data_pb2.MetadataResponse.FromString
-        )
+        news = await self.ask_any(self.plane.metadata(list(self._wanted)))
         # A broker that is cut off from the controllers would give the same old view for ever.
         self.ask_another_first()
         if not self._closed:
-            self._apply(response)
+            self._apply(news)
 
-    def _apply(self, response: data_pb2.MetadataResponse) -> None:
-        self.cluster_id = response.cluster_id
-        self.controller_id = response.controller_id
-        if response.brokers:
-            self._brokers = {
-                each.broker_id: BrokerAddress(each.grpc_host, each.grpc_port)
-                for each in response.brokers
-            }
-        for each in response.topics:
-            code = error_code(each.error)
-            if code is ErrorCode.NONE:
+    def _apply(self, news: ClusterNews) -> None:
+        self.cluster_id = news.cluster_id
+        self.controller_id = news.controller_id
+        if news.brokers:
+            self._brokers = dict(news.brokers)
+        for each in news.topics:
+            if each.code is ErrorCode.NONE:
                 self._topic_errors.pop(each.name, None)
-                self._take_topic(each, response.metadata_offset)
+                self._take_topic(each, news.metadata_offset)
             else:
-                self._topic_errors[each.name] = code
-                if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                self._topic_errors[each.name] = each.code
+                if each.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                     self._topics.pop(each.name, None)
         self._refreshed_at = self.world.clock.monotonic()
         self._tell()
 
-    def _take_topic(self, news: data_pb2.MetadataResponse.Topic, metadata_offset: int) -> None:
+    def _take_topic(self, news: TopicNews, metadata_offset: int) -> None:
         """Take a broker's description of a topic, except for parts that are older than what is
         known.
 
@@ -271,19 +252,34 @@ class ClusterView:
         """
         identity = self._identities.get(news.name)
         if identity is not None and identity.topic_id != news.topic_id:
-            if metadata_offset < identity.metadata_offset:
+            if not self._is_later_topic(news, metadata_offset, identity):
                 return
             self._topics.pop(news.name, None)
             identity = None
+        self._rumours.pop(news.name, None)
         newest_offset = max(metadata_offset, identity.metadata_offset if identity else -1)
         self._identities[news.name] = _Identity(news.topic_id, newest_offset)
         known = self._topics.get(news.name)
         if known is None:
             known = self._topics[news.name] = KnownTopic(news.name, news.topic_id)
-        for each in news.partitions:
-            old = known.partitions.get(each.partition)
-            if old is None or each.leader_epoch >= old.epoch:
-                known.set_leader(each.partition, Leader(each.leader, each.leader_epoch))
+        for partition, leader in news.partitions:
+            old = known.partitions.get(partition)
+            if old is None or leader.epoch >= old.epoch:
+                known.set_leader(partition, leader)
+
+    def _is_later_topic(self, news: TopicNews, metadata_offset: int, identity: _Identity) -> bool:
+        """Whether a topic with another id has replaced the known one, and is not an earlier one.
+
+        A plane without metadata offsets cannot tell. There another id is believed when two
+        refreshes in a row tell it. They ask two brokers, if there are two.
+        """
+        if metadata_offset >= 0:
+            return metadata_offset >= identity.metadata_offset
+        if self._rumours.get(news.name) == news.topic_id:
+            return True
+        self._rumours[news.name] = news.topic_id
+        asyncio.get_running_loop().call_soon(self.refresh_soon)
+        return False
 
     def _tell(self) -> None:
         for listener in self.on_change:
@@ -294,32 +290,23 @@ class ClusterView:
     async def ask(
         self,
         broker_id: int,
-        method: str,
-        request: Message,
-        parse: Callable[[bytes], Answer],
+        question: Question[Answer],
         *,
         timeout_s: float | None = None,
     ) -> Answer:
-        """Ask one broker once. Raises RpcError."""
+        """Ask one broker once. Raises RpcError, ApiError as a question does."""
         timeout_s = timeout_s or self.config.request_timeout_ms / 1000
-        answer = await self.channel(broker_id).call(
-            method, request.SerializeToString(), timeout_s=timeout_s
-        )
-        try:
-            return parse(answer)
-        except DecodeError as error:
-            raise RpcError(RpcCode.INTERNAL, f"an answer that cannot be read: {error}") from error
+        return await question.ask(self.link(broker_id), timeout_s)
 
     async def ask_any(
         self,
-        method: str,
-        request: Message,
-        parse: Callable[[bytes], Answer],
+        question: Question[Answer],
         *,
         timeout_s: float | None = None,
         on_lost: Callable[[RpcError], None] = lambda error: None,
     ) -> Answer:
-        """Ask each known broker once, until one answers. Raises UnreachableError.
+        """Ask each known broker once, until one answers. Raises UnreachableError, ApiError as a
+        question does.
 
         ``timeout_s``: the time of one attempt, if an answer takes long. ``on_lost`` is called for
         each attempt without an answer, since it may have been carried out. It bootstraps first if
@@ -335,7 +322,7 @@ class ClusterView:
                     continue  # another task has found out meanwhile that the broker is gone
                 try:
                     answer = await self.ask(
-                        broker_id, method, request, parse, timeout_s=timeout_s or self.attempt_s
+                        broker_id, question, timeout_s=timeout_s or self.attempt_s
                     )
                 except RpcError as error:
                     self._check_open()
@@ -349,7 +336,7 @@ class ClusterView:
                 self._next_broker = broker_id
                 return answer
         reasons = "; ".join(causes.values()) or "none known"
-        raise UnreachableError(f"no broker answers {method}: {reasons}")
+        raise UnreachableError(f"no broker answers {question.what}: {reasons}")
 
     def ask_another_first(self) -> None:
         """The next request goes first to the broker after the one that answered last."""
@@ -381,43 +368,21 @@ class ClusterView:
         for host, port in self._bootstrap:
             try:
                 async with asyncio.timeout(self.attempt_s):
-                    response = await self._describe_cluster(host, port)
+                    news = await self.plane.find_brokers(host, port, self.attempt_s)
             except (OSError, SteleError) as error:
                 reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
                 causes.append(f"{host}:{port}: {reason}")
                 continue
-            if response.error_code != ErrorCode.NONE:
-                code = error_code(response.error_code)
-                causes.append(f"{host}:{port}: {code.name} {response.error_message or ''}".rstrip())
-                continue
-            if not response.brokers:
+            if not news.brokers:
                 causes.append(f"{host}:{port}: it knows of no broker that is in service yet")
                 continue
-            self.cluster_id = response.cluster_id
-            self._brokers = {
-                each.broker_id: BrokerAddress(each.host, each.port) for each in response.brokers
-            }
+            self.cluster_id = news.cluster_id
+            self._brokers = dict(news.brokers)
             return
         raise UnreachableError(
             f"cannot reach the cluster: {'; '.join(causes)}. Are these the Kafka ports of running "
             "brokers?"
         )
-
-    async def _describe_cluster(
-        self, host: str, port: int
-    ) -> describe_cluster.DescribeClusterResponse:
-        connection = await KafkaConnection.open(
-            self.world.connector, host, port, self.config.client_id
-        )
-        try:
-            return await connection.request(
-                describe_cluster.API,
-                1,
-                describe_cluster.DescribeClusterRequest(endpoint_type=GRPC_ENDPOINTS),
-                timeout_s=self.attempt_s,
-            )
-        finally:
-            connection.close()
 
     async def keep_asking(
         self, attempt: Callable[[], Awaitable[Answer]], what: str, timeout_s: float
@@ -462,9 +427,9 @@ class ClusterView:
         if self._refreshing is not None:
             self._refreshing.cancel()
             await asyncio.gather(self._refreshing, return_exceptions=True)
-        channels, self._channels = self._channels, {}
-        for channel in channels.values():
-            await channel.close()
+        links, self._links = self._links, {}
+        for link in links.values():
+            await link.close()
 
 
 def _unknown_topic(name: str, code: ErrorCode) -> str:

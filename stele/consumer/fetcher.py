@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from stele.cluster.leader_questions import gone, is_gone
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
-from stele.cluster.view import ClusterView, Leader, error_code
+from stele.cluster.plane import FetchAnswer, FetchedPart, FetchRequest, Leader
+from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition
@@ -25,12 +26,8 @@ from stele.errors import (
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.batch import BatchError
-from stele.wire.v1 import data_pb2
 
 log = logging.getLogger(__name__)
-
-Answer = data_pb2.FetchResponse.Partition
-
 
 OVERDUE_S = 1.0
 """So long after the end of its wait a Fetch is overdue, and the metadata are asked who leads."""
@@ -80,8 +77,8 @@ class Fetcher:
         self._view = view
         self._clock = view.world.clock
         self._positions = positions
-        self._requests: LeaderRequests[Item, Answer] = LeaderRequests(
-            view, "/stele.v1.Data/Fetch", data_pb2.FetchResponse.FromString, self
+        self._requests: LeaderRequests[FetchRequest, Item, FetchAnswer] = LeaderRequests(
+            view, view.plane.fetch, self
         )
         self._answer_due_s = config.fetch_max_wait_ms / 1000 + OVERDUE_S
         self._asked_about_overdue_at = 0.0
@@ -213,12 +210,13 @@ class Fetcher:
         room: int,
         now: float,
     ) -> None:
-        request = data_pb2.FetchRequest(
+        request = FetchRequest(
             max_wait_ms=self._config.fetch_max_wait_ms,
             min_bytes=self._config.fetch_min_bytes,
             max_bytes=min(self._config.fetch_max_bytes, room),
             rack=asked.rack,
-            isolation_level=int(self._config.reads_committed),
+            is_committed=self._config.reads_committed,
+            partitions=[],
         )
         broker_id = asked.broker_id
         items = []
@@ -234,14 +232,16 @@ class Fetcher:
             items.append(
                 Item(position, position.generation, asked_as, topic_id, last_epoch, is_nearby)
             )
-            request.partitions.add(
-                topic_id=topic_id,
-                topic="" if topic_id else name.topic,
-                partition=name.partition,
-                fetch_offset=position.fetch_offset,
-                current_leader_epoch=leader.epoch,
-                last_fetched_epoch=last_epoch,
-                max_bytes=self._config.max_partition_fetch_bytes,
+            request.partitions.append(
+                FetchedPart(
+                    name.topic,
+                    topic_id,
+                    name.partition,
+                    fetch_offset=position.fetch_offset,
+                    current_leader_epoch=leader.epoch,
+                    last_fetched_epoch=last_epoch,
+                    max_bytes=self._config.max_partition_fetch_bytes,
+                )
             )
         patience_ms = self._config.request_timeout_ms + self._config.fetch_max_wait_ms
         self._requests.ask(broker_id, request, items, now + patience_ms / 1000)
@@ -264,10 +264,10 @@ class Fetcher:
 
     # ------------------------------------------------------------------------ answers
 
-    def on_answer(self, item: Item, answer: Answer) -> None:
+    def on_answer(self, item: Item, answer: FetchAnswer) -> None:
         position = item.position
         position.in_flight = False
-        code = error_code(answer.error)
+        code = answer.code
         if code is ErrorCode.NONE:
             self._take(item, answer)
         elif item.is_nearby and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -283,7 +283,7 @@ class Fetcher:
         else:
             self._fail(position, ApiError(code, f"{position.partition}: the fetch was refused"))
 
-    def _take(self, item: Item, answer: Answer) -> None:
+    def _take(self, item: Item, answer: FetchAnswer) -> None:
         position = item.position
         if answer.diverging_epoch >= 0 and item.last_epoch >= 0:
             if item.is_nearby:  # it may follow late: the leader has to say it
@@ -296,13 +296,13 @@ class Fetcher:
         position.last_stable_offset = answer.last_stable_offset
         if position.truncated_from is not None and not self._tell_truncation(position):
             return
-        if answer.HasField("preferred_read_replica") and self._config.client_rack:
+        if answer.preferred_read_replica >= 0 and self._config.client_rack:
             now = self._clock.monotonic()
             position.source.prefer(answer.preferred_read_replica, item.leader, now)
         if answer.records:
             self._take_records(position, answer)
 
-    def _leave_replica(self, item: Item, answer: Answer, code: ErrorCode) -> None:
+    def _leave_replica(self, item: Item, answer: FetchAnswer, code: ErrorCode) -> None:
         """Go back to the leader. Whatever a follower refuses, the leader may have."""
         log.info(
             "%s: broker %d answers %s: reading from the leader again",
@@ -312,7 +312,7 @@ class Fetcher:
         if not self._requests.take_hint(item, answer):
             self._view.refresh_soon()
 
-    def _diverged(self, position: PartitionPosition, answer: Answer) -> None:
+    def _diverged(self, position: PartitionPosition, answer: FetchAnswer) -> None:
         """Handle a leader that has another history than what was fetched (KIP-320). If only records
         diverge that nobody has polled yet, they are fetched again."""
         offset = position.offset
@@ -346,7 +346,7 @@ class Fetcher:
         self._config.on_truncation(position.partition, offset, agreed)
         return True
 
-    def _take_records(self, position: PartitionPosition, answer: Answer) -> None:
+    def _take_records(self, position: PartitionPosition, answer: FetchAnswer) -> None:
         aborted = answer.aborted_transactions if self._config.reads_committed else ()
         try:
             position.take_fetched(answer.records, aborted)
@@ -355,7 +355,7 @@ class Fetcher:
         if position.has_buffer:
             self._news.set()
 
-    def _out_of_range(self, position: PartitionPosition, answer: Answer) -> None:
+    def _out_of_range(self, position: PartitionPosition, answer: FetchAnswer) -> None:
         """Handle OFFSET_OUT_OF_RANGE by ``auto_offset_reset``, but not before all records that were
         fetched earlier, which are still good, were polled. Until then fetch again later."""
         if position.has_buffer:

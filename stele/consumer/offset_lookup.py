@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stele.cluster.leader_questions import Answer, LeaderQuestions
-from stele.cluster.view import ClusterView, Leader, error_code
+from stele.cluster.plane import Leader, OffsetQuestion
+from stele.cluster.view import ClusterView
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
-from stele.wire.v1 import data_pb2
 
 
 class OffsetLookup(LeaderQuestions):
@@ -30,26 +30,12 @@ class OffsetLookup(LeaderQuestions):
         names: Sequence[tuple[TopicPartition, Leader]],
         wanted: Mapping[TopicPartition, int],
     ) -> list[Answer]:
-        request = data_pb2.ListOffsetsRequest(isolation_level=int(self._is_committed))
-        for name, leader in names:
-            request.partitions.add(
-                topic=name.topic,
-                partition=name.partition,
-                current_leader_epoch=leader.epoch,
-                timestamp_ms=wanted[name],
-            )
-        response = await self._view.ask(
-            broker_id,
-            "/stele.v1.Data/ListOffsets",
-            request,
-            data_pb2.ListOffsetsResponse.FromString,
-            timeout_s=self._view.attempt_s,
+        question = self._view.plane.list_offsets(
+            [OffsetQuestion(name, leader.epoch, wanted[name]) for name, leader in names],
+            is_committed=self._is_committed,
         )
+        found = await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
         return [
-            Answer(
-                TopicPartition(part.topic, part.partition),
-                error_code(part.error),
-                OffsetAndTimestamp(part.offset, part.timestamp_ms, part.leader_epoch),
-            )
-            for part in response.partitions
+            Answer(name, code, OffsetAndTimestamp(offset, timestamp_ms, leader_epoch))
+            for name, code, offset, timestamp_ms, leader_epoch in found
         ]

@@ -14,13 +14,14 @@ from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, TimestampType
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
+from stele.world import Buffer
 
 EARLIEST = -2
 LATEST = -1
 
 
 class FetchedBatch(NamedTuple):
-    data: bytes  # all batches of the answer, which share these bytes
+    data: Buffer  # all batches of the answer, which share these bytes
     start: int
     header: BatchHeader
     is_left_out: bool  # it has nothing to return: a control batch, or of an aborted transaction
@@ -34,7 +35,7 @@ class RawBatch(NamedTuple):
     """
 
     partition: TopicPartition
-    data: bytes
+    data: Buffer
     position: int
     header: BatchHeader
     first_offset: int
@@ -149,7 +150,7 @@ class PartitionPosition:
     def has_buffer(self) -> bool:
         return bool(self._records or self._batches)
 
-    def take_fetched(self, data: bytes, aborted: Iterable[AbortedTransaction] = ()) -> None:
+    def take_fetched(self, data: Buffer, aborted: Iterable[AbortedTransaction] = ()) -> None:
         """Add the batches of an answer, without the records of its aborted transactions. Raises
         BatchError unless the bytes are whole batches."""
         end = 0

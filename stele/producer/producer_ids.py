@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from stele.cluster.view import ClusterView, error_code
+from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
 from stele.producer.idempotence import Identity
-from stele.wire.v1 import data_pb2
 
 
 class ProducerIds:
@@ -43,17 +42,17 @@ class ProducerIds:
         backoff = client_backoff(self._view.config, self._view.world)
         while True:
             try:
-                response = await self._view.ask_any(
-                    "/stele.v1.Data/InitProducerId",
-                    data_pb2.InitProducerIdRequest(),
-                    data_pb2.InitProducerIdResponse.FromString,
+                code, producer_id, epoch = await self._view.ask_any(
+                    self._view.plane.init_producer_id()
                 )
             except UnreachableError as error:
                 self.reason = f"no producer id yet: {error}"
+            except ApiError as error:
+                self._on_refused(error)
+                return
             else:
-                code = error_code(response.error)
                 if code is ErrorCode.NONE:
-                    self.newest = Identity(response.producer_id, response.producer_epoch)
+                    self.newest = Identity(producer_id, epoch)
                     self.reason = ""
                     self._on_news()
                     return

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
-from stele.cluster.view import ClusterView, Leader, error_code
+from stele.cluster.plane import Leader, ProduceAnswer, ProducedPart, ProduceRequest
+from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.errors import (
     ApiError,
@@ -28,7 +29,6 @@ from stele.producer.producer_ids import ProducerIds
 from stele.producer.reasons import Surroundings, why_waiting
 from stele.producer.transactional import Transactional
 from stele.wire.compression import Compression
-from stele.wire.v1 import data_pb2
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +81,6 @@ _TOPIC_GONE = frozenset(
     }
 )
 
-Answer = data_pb2.ProduceResponse.Partition
-
 
 @dataclass(slots=True)
 class Item:
@@ -124,12 +122,8 @@ class Sender:
         self._on_fatal = on_fatal
         self._on_drained = on_drained
         self._compression = Compression.of(config.compression)
-        self._requests: LeaderRequests[Item, Answer] = LeaderRequests(
-            view,
-            "/stele.v1.Data/Produce",
-            data_pb2.ProduceResponse.FromString,
-            self,
-            max_in_flight=config.max_in_flight,
+        self._requests: LeaderRequests[ProduceRequest, Item, ProduceAnswer] = LeaderRequests(
+            view, view.plane.produce, self, max_in_flight=config.max_in_flight
         )
         self._producer_ids = ProducerIds(
             view, on_news=self.wake, on_refused=self._on_no_producer_id
@@ -305,8 +299,8 @@ class Sender:
     def _send(
         self, broker_id: int, queues: list[tuple[PartitionQueue, Leader]], now: float
     ) -> None:
-        request = data_pb2.ProduceRequest(
-            acks=self._config.acks_number, timeout_ms=self._config.request_timeout_ms
+        request = ProduceRequest(
+            self._config.acks_number, self._config.request_timeout_ms, None, []
         )
         if self._transactional is not None:
             request.transactional_id = self._transactional.machine.transactional_id
@@ -319,18 +313,11 @@ class Sender:
             attempt = queue.lane.sending(entry)
             queue.sent_at, queue.sent_to = now, broker_id
             items.append(Item(queue, entry, attempt, leader, queue.topic_id))
-            part = request.partitions.add(
-                partition=queue.partition.partition,
-                records=entry.batch.encoded(
-                    entry,
-                    self._compression,
-                    is_transactional=self._transactional is not None,
-                ),
+            topic, number = queue.partition
+            records = entry.batch.encoded(
+                entry, self._compression, is_transactional=self._transactional is not None
             )
-            if queue.topic_id:
-                part.topic_id = queue.topic_id
-            else:
-                part.topic = queue.partition.topic
+            request.partitions.append(ProducedPart(topic, queue.topic_id, number, records))
             # The partition was served and moves behind the others, so that none of them starves.
             self._accumulator.active[queue.partition] = self._accumulator.active.pop(
                 queue.partition
@@ -353,8 +340,8 @@ class Sender:
         """The batch was handed to the stream, and there will be no answer (acks=0)."""
         self._written(item, -1, -1)
 
-    def on_answer(self, item: Item, answer: Answer) -> None:
-        code = error_code(answer.error)
+    def on_answer(self, item: Item, answer: ProduceAnswer) -> None:
+        code = answer.code
         lane, entry, name = item.queue.lane, item.entry, item.queue.partition
         if code in (ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             # The view may be old. The producer must not go back to a leader of an earlier epoch:
@@ -415,7 +402,7 @@ class Sender:
         log.info("%s: its %d records are sent in two batches", reason, entry.record_count)
         self._note(queue.lane.split(entry, [(half, half.record_count) for half in halves]))
 
-    def _retry(self, item: Item, code: ErrorCode, answer: Answer, reason: str) -> None:
+    def _retry(self, item: Item, code: ErrorCode, answer: ProduceAnswer, reason: str) -> None:
         self.on_lost(item, reason, maybe_taken=code not in REFUSED_BEFORE_APPEND)
         if code in REFUSED_BEFORE_APPEND or code is ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
             return

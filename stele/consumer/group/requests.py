@@ -5,12 +5,12 @@ Fields have the same meaning as in Kafka's protocol.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
-from stele.ids import TopicPartition
+from stele.ids import PartitionId, TopicPartition
 from stele.records import OffsetAndMetadata
 
 NO_MEMBER_ID: Final = ""
@@ -68,3 +68,11 @@ class CommittedOffset(NamedTuple):
     partition: TopicPartition
     error: ErrorCode
     committed: OffsetAndMetadata | None = None
+
+
+def partitions_by_topic(partitions: Iterable[PartitionId]) -> dict[bytes, list[int]]:
+    """The partitions of each topic id, in order."""
+    found: dict[bytes, list[int]] = {}
+    for topic_id, number in sorted(partitions):
+        found.setdefault(topic_id, []).append(number)
+    return found

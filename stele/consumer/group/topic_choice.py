@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 from stele.cluster.view import ClusterView
-from stele.wire.v1 import data_pb2
 
 INTERNAL_PREFIX = "__"
 
@@ -32,11 +31,7 @@ class TopicChoice:
         """The topics that match now. Raises UnreachableError."""
         if self._pattern is None:
             return self.names or frozenset()
-        answer = await self._view.ask_any(
-            "/stele.v1.Data/Metadata",
-            data_pb2.MetadataRequest(),
-            data_pb2.MetadataResponse.FromString,
-        )
+        news = await self._view.ask_any(self._view.plane.metadata(None))
         self._looked_at = self._view.world.clock.monotonic()
-        names = (each.name for each in answer.topics if not each.name.startswith(INTERNAL_PREFIX))
+        names = (each.name for each in news.topics if not each.name.startswith(INTERNAL_PREFIX))
         return frozenset(each for each in names if self._pattern.fullmatch(each))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests, PartitionRetry
-from stele.cluster.view import ClusterView, Leader
+from stele.cluster.plane import FetchAnswer, FetchedPart, FetchRequest, Leader
+from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientWorld
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -21,6 +22,15 @@ from tests.support.stele import LOST, FakeChannel, FakeCluster, Stage, play
 Part = data_pb2.FetchResponse.Partition
 
 PATIENCE_S = 5.0
+
+
+def fetch_request() -> FetchRequest:
+    return FetchRequest(500, 1, 1 << 20, "", False, [])
+
+
+def hint(broker_id: int, epoch: int) -> FetchAnswer:
+    leader = Leader(broker_id, epoch)
+    return FetchAnswer("", b"", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, 0, b"", leader)
 
 
 class HandStream:
@@ -103,7 +113,7 @@ class Recorder:
         self.turns.append(now)
         return now + LONGEST_PAUSE_S
 
-    def on_answer(self, item: Item, part: Part) -> None:
+    def on_answer(self, item: Item, part: FetchAnswer) -> None:
         item.is_current = False
         if self.to_raise:
             raise self.to_raise.popleft()
@@ -130,12 +140,8 @@ class Bench:
         )
         self.view = ClusterView(config, world)
         self.client = Recorder()
-        self.requests: LeaderRequests[Item, Part] = LeaderRequests(
-            self.view,
-            "/stele.v1.Data/Fetch",
-            data_pb2.FetchResponse.FromString,
-            self.client,
-            max_in_flight=max_in_flight,
+        self.requests: LeaderRequests[FetchRequest, Item, FetchAnswer] = LeaderRequests(
+            self.view, self.view.plane.fetch, self.client, max_in_flight=max_in_flight
         )
 
     @property
@@ -160,9 +166,11 @@ class Bench:
     async def ask(self, *partitions: int, broker: int = 1) -> list[Item]:
         """Send one request to this broker, whoever leads, and wait until it is handed over."""
         items = [self.item(each) for each in partitions]
-        request = data_pb2.FetchRequest()
+        request = fetch_request()
         for each in items:
-            request.partitions.add(topic_id=each.topic_id, partition=each.partition.partition)
+            request.partitions.append(
+                FetchedPart("t", each.topic_id, each.partition.partition, 0, -1, -1, 1 << 20)
+            )
         self.requests.ask(broker, request, items, self.now + PATIENCE_S)
         await asyncio.sleep(0.001)
         return items
@@ -280,7 +288,7 @@ def test_what_never_left_was_surely_not_taken() -> None:
         bench.hand.is_dead = True
         for partition in (0, 1):  # both before the stream is found to be dead
             item = bench.item(partition)
-            bench.requests.ask(1, data_pb2.FetchRequest(), [item], bench.now + PATIENCE_S)
+            bench.requests.ask(1, fetch_request(), [item], bench.now + PATIENCE_S)
         await asyncio.sleep(0.001)
         assert [maybe_taken for _, maybe_taken in bench.client.lost] == [True, False]
 
@@ -329,11 +337,11 @@ def test_a_leader_that_was_replaced_is_not_waited_for() -> None:
 def test_a_hint_counts_for_the_topic_that_was_asked_for() -> None:
     async def scenario(bench: Bench) -> None:
         item = bench.item(0)
-        assert bench.requests.take_hint(item, Part(leader=2, leader_epoch=5))
+        assert bench.requests.take_hint(item, hint(2, 5))
         assert bench.view.leader(item.partition) == (2, 5)
-        assert not bench.requests.take_hint(item, Part(leader=3, leader_epoch=5))
+        assert not bench.requests.take_hint(item, hint(3, 5))
         item.topic_id = b"another"
-        assert not bench.requests.take_hint(item, Part(leader=3, leader_epoch=6))
+        assert not bench.requests.take_hint(item, hint(3, 6))
         assert bench.view.leader(item.partition) == (2, 5)
 
     bench(scenario)
@@ -360,7 +368,7 @@ def test_what_is_posted_is_over_once_it_is_handed_over() -> None:
         items[1].is_current = False
         bench.requests.post(
             1,
-            data_pb2.FetchRequest(),
+            fetch_request(),
             items,
             bench.now + PATIENCE_S,
             lambda item: handed.append(item.partition.partition),

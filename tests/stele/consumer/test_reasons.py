@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from stele.cluster.leader_requests import PartitionRetry
-from stele.cluster.view import ClusterView, Leader
+from stele.cluster.plane import Leader
+from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.positions import EARLIEST, PartitionPosition
 from stele.consumer.reasons import Surroundings, why_idle

@@ -1,0 +1,156 @@
+"""The Kafka connections to one broker, for questions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
+from stele.cluster.plane import BrokerAddress, Link, Question
+from stele.errors import ApiError, ConfigError, ErrorCode
+from stele.wire import kafka
+from stele.world import Connector, RpcCode, RpcError
+
+Request = TypeVar("Request", bound=kafka.Struct)
+Response = TypeVar("Response", bound=kafka.Struct)
+
+
+class KafkaLink:
+    """Connections are opened when they are needed, and again after a loss.
+
+    A connection answers in the order of its requests. So questions whose answer waits for other
+    clients (``waits``) have a connection of their own, and delay no heartbeat.
+    """
+
+    def __init__(
+        self, address: BrokerAddress, connector: Connector, client_id: str, open_s: float
+    ) -> None:
+        """``open_s``: how long a connection may take to open."""
+        self._address = address
+        self._connector = connector
+        self._client_id = client_id
+        self._open_s = open_s
+        self._lanes = (_Lane(), _Lane())
+        self._is_closed = False
+
+    async def ask(
+        self,
+        api: kafka.Api[Request, Response],
+        make: Callable[[int], Request],
+        *,
+        timeout_s: float,
+        at_most: int | None = None,
+        waits: bool = False,
+    ) -> Response:
+        """Ask once, in the newest version that both sides speak, which ``make`` is given.
+
+        Raises RpcError, ApiError UNSUPPORTED_VERSION if there is no common version up to
+        ``at_most``, and what ``make`` raises.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        connection = await self._connected(self._lanes[waits], timeout_s)
+        version = connection.version_of(api, at_most)
+        message = make(version)
+        left_s = max(deadline - loop.time(), 0.001)
+        try:
+            return await connection.request(api, version, message, timeout_s=left_s)
+        except (ConnectionLostError, ApiError) as error:
+            raise unanswered(error) from error
+
+    async def level_of(self, feature: str, *, timeout_s: float) -> int:
+        """The level of a feature that the cluster has finalized; 0 if it has none. Raises
+        RpcError."""
+        connection = await self._connected(self._lanes[0], timeout_s)
+        return connection.finalized_features.get(feature, 0)
+
+    async def open(self) -> KafkaConnection:
+        """Another connection, which belongs to the caller. Raises RpcError."""
+        try:
+            async with asyncio.timeout(self._open_s):
+                return await self._open()
+        except TimeoutError:
+            raise self._silent(self._open_s) from None
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for lane in self._lanes:
+            if lane.connection is not None:
+                lane.connection.close()
+
+    async def _connected(self, lane: _Lane, timeout_s: float) -> KafkaConnection:
+        timeout_s = min(timeout_s, self._open_s)
+        try:
+            async with asyncio.timeout(timeout_s), lane.opening:
+                if lane.connection is None or lane.connection.is_closed:
+                    lane.connection = await self._open()
+                return lane.connection
+        except TimeoutError:
+            raise self._silent(timeout_s) from None
+
+    async def _open(self) -> KafkaConnection:
+        host, port = self._address
+        self._check_open()
+        try:
+            connection = await KafkaConnection.open(self._connector, host, port, self._client_id)
+        except OSError as error:
+            raise RpcError(RpcCode.UNAVAILABLE, f"{host}:{port}: {error}") from error
+        try:
+            await connection.negotiate(timeout_s=self._open_s)
+            self._check_open()
+        except BaseException as error:
+            connection.close()
+            if isinstance(error, ApiError):
+                raise unanswered(error) from error
+            raise
+        return connection
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RpcError(RpcCode.CANCELLED, "the client is closed")
+
+    def _silent(self, timeout_s: float) -> RpcError:
+        host, port = self._address
+        return RpcError(
+            RpcCode.DEADLINE_EXCEEDED, f"{host}:{port} did not answer within {timeout_s:g} s"
+        )
+
+
+class _Lane:
+    __slots__ = ("connection", "opening")
+
+    def __init__(self) -> None:
+        self.connection: KafkaConnection | None = None
+        self.opening = asyncio.Lock()  # all who ask share one connection
+
+
+def link_of(link: Link) -> KafkaLink:
+    """Raises ConfigError for a link of another plane."""
+    if not isinstance(link, KafkaLink):
+        raise ConfigError("this can only be asked over Kafka's protocol: plane='kafka'")
+    return link
+
+
+def question(
+    api: kafka.Api[Request, Response],
+    make: Callable[[int], Request],
+    *,
+    at_most: int | None = None,
+    waits: bool = False,
+) -> Question[Response]:
+    """As ``KafkaLink.ask`` asks it."""
+
+    async def ask(link: Link, timeout_s: float) -> Response:
+        return await link_of(link).ask(api, make, timeout_s=timeout_s, at_most=at_most, waits=waits)
+
+    return Question(api.key.name, ask)
+
+
+def unanswered(error: ApiError) -> RpcError:
+    """The failure of a connection as that of a question."""
+    if error.code is ErrorCode.REQUEST_TIMED_OUT:
+        return RpcError(RpcCode.DEADLINE_EXCEEDED, error.message)
+    if isinstance(error, ConnectionLostError):
+        return RpcError(RpcCode.UNAVAILABLE, error.message)
+    return RpcError(RpcCode.INTERNAL, error.message)

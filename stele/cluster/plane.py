@@ -1,0 +1,274 @@
+"""What producer and consumer need of a cluster, whichever protocol its brokers are asked in.
+
+A :class:`Plane` is one protocol: gRPC (``grpc_plane``) or Kafka's (``kafka_plane``). Its messages
+are the values of this file. These rules hold for both:
+
+- A question has one answer, or fails with RpcError if there is none. Only the answer tells what a
+  broker has decided. ApiError is raised if the question cannot be asked at all, because the broker
+  does not speak a version that can express it.
+- A link connects by itself and again after a loss. It never repeats a question. Callers pause
+  between attempts.
+- The requests of a ``LeaderStream`` reach the broker in the order of the calls, and a failed
+  request says whether it can have taken effect. A stream of Fetches need not keep their order.
+- Records are handed over as buffers. Nobody changes them afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+from stele.world import Buffer, RpcError
+
+
+class UnsentError(RpcError):
+    """The stream broke before the request was handed to it. The request surely took no effect."""
+
+
+class BrokerAddress(NamedTuple):
+    host: str
+    port: int
+
+
+class Leader(NamedTuple):
+    broker_id: int  # -1: none
+    epoch: int
+
+
+NO_LEADER = Leader(-1, -1)
+
+
+def error_code(number: int) -> ErrorCode:
+    """The error code of a number. One that this client does not know becomes
+    UNKNOWN_SERVER_ERROR."""
+    try:
+        return ErrorCode(number)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+# -------------------------------------------------------------------------------- metadata
+
+
+@dataclass(slots=True)
+class TopicNews:
+    """What a broker tells of a topic. Without an error it has an id, if the cluster has topic ids,
+    and all partitions."""
+
+    name: str
+    code: ErrorCode
+    topic_id: bytes = b""
+    partitions: list[tuple[int, Leader]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ClusterNews:
+    cluster_id: str
+    controller_id: int
+    brokers: dict[int, BrokerAddress]
+    topics: list[TopicNews] = field(default_factory=list)
+    metadata_offset: int = -1
+    """Of two answers the one with the higher offset is newer; -1: the protocol does not say it."""
+
+
+# ----------------------------------------------------------------------- single questions
+
+
+class Link(Protocol):
+    """The way to one broker."""
+
+    async def close(self) -> None: ...
+
+
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Question(Generic[AnswerT_co]):
+    """``ask`` takes a link of the same plane, and the seconds until the question is given up.
+    Raises RpcError, ApiError UNSUPPORTED_VERSION."""
+
+    what: str
+    """Its name in messages."""
+    ask: Callable[[Link, float], Awaitable[AnswerT_co]]
+
+
+class OffsetQuestion(NamedTuple):
+    """The first offset at or after a time, or the earliest (-2) or latest (-1) one."""
+
+    name: TopicPartition
+    leader_epoch: int
+    timestamp_ms: int
+
+
+class FoundOffset(NamedTuple):
+    name: TopicPartition
+    code: ErrorCode
+    offset: int  # -1: none
+    timestamp_ms: int
+    leader_epoch: int
+
+
+class NewProducerId(NamedTuple):
+    code: ErrorCode
+    producer_id: int
+    producer_epoch: int
+
+
+class CoordinatorKind(enum.IntEnum):
+    """What is coordinated, with Kafka's numbers."""
+
+    GROUP = 0
+    TRANSACTION = 1
+
+
+class FoundCoordinator(NamedTuple):
+    code: ErrorCode
+    message: str
+    broker_id: int
+
+
+# ----------------------------------------------------------------------- leaders' requests
+
+
+@dataclass(slots=True)
+class ProducedPart:
+    """One batch of a produce request."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    records: Buffer
+
+
+@dataclass(slots=True)
+class ProduceRequest:
+    acks: int
+    timeout_ms: int
+    transactional_id: str | None
+    partitions: list[ProducedPart]
+
+
+@dataclass(slots=True)
+class ProduceAnswer:
+    """The answer for one batch. ``leader`` is who acknowledges, or a hint after a refusal."""
+
+    topic: str  # empty if it is named by id
+    topic_id: bytes
+    partition: int
+    code: ErrorCode
+    message: str
+    base_offset: int
+    log_append_time_ms: int  # -1: CreateTime
+    leader: Leader
+
+
+@dataclass(slots=True)
+class FetchedPart:
+    """One partition of a fetch request."""
+
+    topic: str
+    topic_id: bytes
+    partition: int
+    fetch_offset: int
+    current_leader_epoch: int  # -1: not checked
+    last_fetched_epoch: int  # -1: not known
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class FetchRequest:
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    rack: str
+    is_committed: bool
+    """Only what is below the last stable offset."""
+    partitions: list[FetchedPart]
+
+
+class AbortedTransaction(NamedTuple):
+    producer_id: int
+    first_offset: int
+
+
+@dataclass(slots=True)
+class FetchAnswer:
+    """The answer for one partition."""
+
+    topic: str  # empty if it is named by id
+    topic_id: bytes
+    partition: int
+    code: ErrorCode
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    records: Buffer
+    leader: Leader
+    diverging_epoch: int = -1  # -1: it does not diverge
+    diverging_end_offset: int = -1
+    preferred_read_replica: int = -1  # -1: go on here
+    aborted_transactions: Sequence[AbortedTransaction] = ()
+
+
+RequestT_contra = TypeVar("RequestT_contra", contravariant=True)
+PartT = TypeVar("PartT")
+
+
+class LeaderStream(Protocol[RequestT_contra, PartT]):
+    """Requests to one broker. The first one opens it. Once it is broken it stays so, and its owner
+    opens another. No method waits but ``close``."""
+
+    def request(self, request: RequestT_contra) -> asyncio.Future[Sequence[PartT]]:
+        """The future gets the answers for the partitions, or RpcError (UnsentError if the request
+        never left)."""
+        ...
+
+    def post(self, request: RequestT_contra) -> asyncio.Future[None]:
+        """Send a request that has no answer. The future is done once the request was handed
+        over."""
+        ...
+
+    def break_off(self, reason: str) -> None:
+        """Give the stream up. Unanswered requests fail. The caller must still await ``close``."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Plane(Protocol):
+    """One protocol, with all that producer and consumer ask in it but for coordinators, who are
+    asked by ``stele.consumer.group`` and ``stele.producer``."""
+
+    def link(self, address: BrokerAddress) -> Link: ...
+
+    async def find_brokers(self, host: str, port: int, timeout_s: float) -> ClusterNews:
+        """Ask a bootstrap server for the brokers. Raises OSError, SteleError."""
+        ...
+
+    def metadata(self, topics: Sequence[str] | None) -> Question[ClusterNews]:
+        """Of these topics and of all brokers. None: of all topics."""
+        ...
+
+    def list_offsets(
+        self, wanted: Sequence[OffsetQuestion], *, is_committed: bool
+    ) -> Question[list[FoundOffset]]:
+        """Asked of the leader. ``is_committed``: only below the last stable offset."""
+        ...
+
+    def init_producer_id(self) -> Question[NewProducerId]:
+        """For an idempotent producer without transactions."""
+        ...
+
+    def find_coordinator(self, kind: CoordinatorKind, key: str) -> Question[FoundCoordinator]: ...
+
+    def produce(self, link: Link, name: str) -> LeaderStream[ProduceRequest, ProduceAnswer]:
+        """``name`` is the broker's, for messages."""
+        ...
+
+    def fetch(self, link: Link, name: str) -> LeaderStream[FetchRequest, FetchAnswer]: ...
