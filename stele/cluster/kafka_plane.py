@@ -8,7 +8,7 @@ acknowledgement does not name the leader and its epoch.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.cluster.kafka_link import KafkaLink, link_of, question
@@ -62,6 +62,8 @@ _SEVERAL_KEYS: Final = 4
 
 class KafkaPlane:
     """Produce has one connection to a broker, on which requests are pipelined, Fetch a few."""
+
+    names_acknowledging_leader: ClassVar = False
 
     def __init__(self, connector: Connector, client_id: str, open_s: float) -> None:
         self._connector = connector

@@ -19,7 +19,7 @@ import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -244,6 +244,10 @@ class LeaderStream(Protocol[RequestT_contra, PartT]):
 class Plane(Protocol):
     """One protocol, with all that producer and consumer ask in it but for coordinators, who are
     asked by ``stele.consumer.group`` and ``stele.producer``."""
+
+    names_acknowledging_leader: ClassVar[bool]
+    """Whether an acknowledgement names the leader and its epoch. Otherwise a producer may go back
+    to a leader of an earlier epoch, which lacks what was acknowledged."""
 
     def link(self, address: BrokerAddress) -> Link: ...
 

@@ -151,6 +151,7 @@ class PartitionQueue:
 
     __slots__ = (
         "batch_size",
+        "gaps",
         "lane",
         "last_identity",
         "partition",
@@ -170,6 +171,7 @@ class PartitionQueue:
     ) -> None:
         self.batch_size = batch_size  # lowered when the broker finds a batch too large
         self.partition = partition
+        self.gaps = 0  # how often brokers missed earlier batches since the last acknowledgement
         self.lane = lane
         self.retry = retry
         self.waiting: deque[PendingBatch] = deque()  # only the last one may take more records

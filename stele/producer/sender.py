@@ -32,6 +32,10 @@ from stele.wire.compression import Compression
 
 log = logging.getLogger(__name__)
 
+GAPS_FROM_DEPOSED = 5
+"""So often a broker that misses acknowledged records may have been deposed. After that the records
+are lost."""
+
 SLOW_ANSWER_S = 1.0
 """If an answer takes longer, the sender asks whether the leader still leads."""
 
@@ -354,7 +358,10 @@ class Sender:
         reason = f"{name}: broker {item.leader.broker_id} answers {code.name}" + (
             f" ({answer.message})" if answer.message else ""
         )
-        if self._transactional is not None and self._ends_transaction(code, entry):
+        if code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and self._may_be_deposed(item):
+            self.on_lost(item, reason, maybe_taken=False)
+            self._view.refresh_soon()
+        elif self._transactional is not None and self._ends_transaction(code, entry):
             self._end_transaction(item, ApiError(code, f"{name}: {said}"))
         elif code in _FENCED:
             raise SequenceError(code, f"{name}: another instance uses this producer id ({said})")
@@ -370,6 +377,14 @@ class Sender:
         else:
             entry.maybe_written |= code not in REFUSED_BEFORE_APPEND
             self._note(lane.rejected(entry, ApiError(code, _advice(code, entry, str(name), said))))
+
+    def _may_be_deposed(self, item: Item) -> bool:
+        """Whether a broker that misses earlier batches may be a leader of an earlier epoch than the
+        one that has them. Then the metadata soon tell of the later one."""
+        if self._view.plane.names_acknowledging_leader or not item.entry.sent_as_head:
+            return False
+        item.queue.gaps += 1
+        return item.queue.gaps < GAPS_FROM_DEPOSED
 
     def _ends_transaction(self, code: ErrorCode, entry: Entry[PendingBatch]) -> bool:
         is_gap = code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and entry.sent_as_head
@@ -420,6 +435,7 @@ class Sender:
     def _written(self, item: Item, base_offset: int, log_append_time_ms: int) -> None:
         queue = item.queue
         queue.retry.succeed()
+        queue.gaps = 0
         batch = item.entry.batch
         self._note(queue.lane.written(item.entry))
         batch.succeed(base_offset, log_append_time_ms)

@@ -18,12 +18,10 @@ from chaos.sim.world.loop import Scheduler
 from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
 from stele.errors import ErrorCode
-from stele.wire import kafka
 from stele.wire.batch import decode, read_header, stamp
-from stele.wire.kafka.frames import FrameReader
-from stele.wire.kafka.messages import describe_cluster
 from stele.wire.v1 import admin_pb2, data_pb2
 from stele.world import Channel, Clock, RpcCode, RpcError, Stream
+from tests.support.stele_kafka import FakeTransport
 from tests.support.timing import run_virtual
 
 T = TypeVar("T")
@@ -99,6 +97,7 @@ class FakeCluster:
         # The metadata offset and topics of a broker that lags. It answers with them once.
         self.outdated: tuple[int, dict[str, FakeTopic]] | None = None
         self.streams: list[FakeStream] = []
+        self.connections: list[FakeTransport] = []  # to the Kafka ports
         self.next_producer_id = 1000
         self.metadata_requests = 0
         self.created: list[admin_pb2.NewTopic] = []
@@ -140,6 +139,9 @@ class FakeCluster:
         for stream in self.streams:
             if stream.broker == broker:
                 stream.break_off()
+        for connection in self.connections:
+            if connection.broker == broker:
+                connection.abort()
 
     def values(self, topic: str = "t", partition: int = 0) -> list[bytes | None]:
         """The values in the log, in order."""
@@ -153,7 +155,7 @@ class FakeCluster:
     ) -> asyncio.Transport:
         if not self.alive.get(port - 9000):
             raise ConnectionRefusedError(111, f"connection refused by {host}:{port}")
-        return FakeTransport(self, cast(asyncio.BufferedProtocol, factory()))
+        return FakeTransport(self, port - 9000, cast(asyncio.BufferedProtocol, factory()))
 
     def channel(self, host: str, port: int) -> Channel:
         return FakeChannel(self, port - 9100)
@@ -486,49 +488,10 @@ class FakeStream:
             task.cancel()
 
 
-class FakeTransport(asyncio.Transport):
-    """A Kafka port that supports only DescribeCluster."""
+class Plane:
+    """The plane of the clients on a stage. The fixture ``either_plane`` sets it."""
 
-    def __init__(self, cluster: FakeCluster, protocol: asyncio.BufferedProtocol) -> None:
-        super().__init__()
-        self._cluster = cluster
-        self._protocol = protocol
-        self._reader = FrameReader(1 << 20)
-        self._closed = False
-        protocol.connection_made(self)
-
-    def writelines(self, buffers: Any) -> None:
-        data = b"".join(buffers)
-        self._reader.get_buffer()[: len(data)] = data
-        self._reader.received(len(data))
-        while (frame := self._reader.next_frame()) is not None:
-            header, _ = kafka.decode_request(frame)
-            brokers = [
-                describe_cluster.DescribeClusterBroker(each, "127.0.0.1", 9100 + each)
-                for each, alive in self._cluster.alive.items()
-                if alive
-            ]
-            answer = describe_cluster.DescribeClusterResponse(
-                endpoint_type=3, cluster_id="fake", controller_id=1, brokers=brokers
-            )
-            encoded = kafka.encode_response(
-                header.api_key, header.api_version, header.correlation_id, answer
-            )
-            asyncio.get_running_loop().call_soon(self._deliver, b"".join(encoded))
-
-    def _deliver(self, data: bytes) -> None:
-        if not self._closed:
-            cast(Any, self._protocol.get_buffer(-1))[: len(data)] = data
-            self._protocol.buffer_updated(len(data))
-
-    def is_closing(self) -> bool:
-        return self._closed
-
-    def abort(self) -> None:
-        self._closed = True
-        asyncio.get_running_loop().call_soon(self._protocol.connection_lost, None)
-
-    close = abort
+    now = "grpc"
 
 
 @dataclass
@@ -543,12 +506,15 @@ class Stage:
     def options(self) -> dict[str, Any]:
         return {"world": self.world, "on_wait": self.waits.append}
 
+    def client_options(self) -> dict[str, Any]:
+        return {**self.options(), "plane": Plane.now}
+
     def producer(self, **options: Any) -> Producer:
-        return Producer(self.cluster.bootstrap_servers, **{**self.options(), **options})
+        return Producer(self.cluster.bootstrap_servers, **{**self.client_options(), **options})
 
     def consumer(self, **options: Any) -> Consumer:
         options.setdefault("auto_offset_reset", "earliest")
-        return Consumer(self.cluster.bootstrap_servers, **{**self.options(), **options})
+        return Consumer(self.cluster.bootstrap_servers, **{**self.client_options(), **options})
 
     def admin(self, **options: Any) -> Admin:
         return Admin(self.cluster.bootstrap_servers, **{**self.options(), **options})

@@ -9,6 +9,8 @@ from stele.errors import ConfigError
 from stele.wire.batch import BatchBuilder, decode, stamp
 from tests.support.stele import FakePartition, Stage, play
 
+pytestmark = pytest.mark.usefixtures("either_plane")
+
 
 def append(partition: FakePartition, *values: bytes, is_control: bool = False) -> None:
     builder = BatchBuilder()

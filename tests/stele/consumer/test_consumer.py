@@ -29,6 +29,8 @@ from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
 from tests.support.stele import FakeChannel, FakePartition, Stage, play
 
+pytestmark = pytest.mark.usefixtures("either_plane")
+
 
 def append(
     partition: FakePartition,

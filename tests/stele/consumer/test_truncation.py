@@ -14,6 +14,8 @@ from stele.wire.batch import BatchBuilder, stamp
 from stele.wire.compression import Compression
 from tests.support.stele import FakePartition, Stage, play
 
+pytestmark = pytest.mark.usefixtures("either_plane")
+
 T0 = TopicPartition("t", 0)
 
 

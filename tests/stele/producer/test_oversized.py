@@ -14,6 +14,8 @@ from stele.wire.record import EncodedRecords
 from tests.support.stele import Fault, Stage, play
 from tests.support.timing import until
 
+pytestmark = pytest.mark.usefixtures("either_plane")
+
 OVERHEAD = 100
 """More than a batch of one record takes besides its value."""
 

@@ -20,6 +20,8 @@ from stele.wire.batch import BatchBuilder, stamp
 from stele.wire.compression import Compression
 from tests.support.stele import FakeCluster, FakePartition, Stage, play
 
+pytestmark = pytest.mark.usefixtures("either_plane")
+
 
 def append(
     partition: FakePartition,
