@@ -87,7 +87,6 @@ class ClientConfig:
         _one_of(self, "plane", ("grpc", "kafka"))
         _at_least(self, 1, "request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms")
         _at_least(self, 1000, "metadata_max_age_ms")
-        self._check_plane()
         if self.total_timeout_ms is not None:
             _at_least(self, 1, "total_timeout_ms")
         if self.retry_backoff_max_ms < self.retry_backoff_ms:
@@ -95,11 +94,6 @@ class ClientConfig:
                 f"retry_backoff_max_ms={self.retry_backoff_max_ms} must be at least "
                 f"retry_backoff_ms={self.retry_backoff_ms}"
             )
-
-    def _check_plane(self) -> None:
-        for name in ("group_id", "transactional_id"):
-            if self.plane == "kafka" and getattr(self, name, None) is not None:
-                raise ConfigError(f"{name} is only built for plane='grpc'")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

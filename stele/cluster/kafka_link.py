@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.cluster.plane import BrokerAddress, Link, Question
@@ -154,3 +154,20 @@ def unanswered(error: ApiError) -> RpcError:
     if isinstance(error, ConnectionLostError):
         return RpcError(RpcCode.UNAVAILABLE, error.message)
     return RpcError(RpcCode.INTERNAL, error.message)
+
+
+def needs(
+    api: kafka.Api[Request, Any], at_least: int, message: Request
+) -> Callable[[int], Request]:
+    """Makes the same message for all versions from ``at_least`` on. Older ones cannot express
+    it."""
+
+    def make(version: int) -> Request:
+        if version < at_least:
+            raise ApiError(
+                ErrorCode.UNSUPPORTED_VERSION,
+                f"the brokers speak {api.key.name} up to version {version}, not {at_least}",
+            )
+        return message
+
+    return make

@@ -20,6 +20,7 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.producer.grpc_transactions import GrpcTransactionCoordinator
+from stele.producer.kafka_transactions import KafkaTransactionCoordinator
 from stele.producer.transaction_coordinator import TransactionCoordinator
 from stele.producer.transactions import (
     Answer,
@@ -56,6 +57,8 @@ class Records(Protocol):
 def _coordinator(
     config: ProducerConfig, view: ClusterView, transactional_id: str
 ) -> TransactionCoordinator:
+    if config.plane == "kafka":
+        return KafkaTransactionCoordinator(config, view, transactional_id)
     return GrpcTransactionCoordinator(config, view, transactional_id)
 
 

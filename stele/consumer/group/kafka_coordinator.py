@@ -1,0 +1,278 @@
+"""The coordinator of a group over Kafka's protocol (brokers as of Kafka 3.0).
+
+JoinGroup and SyncGroup wait for other members. They have a connection of their own, on which they
+delay neither heartbeats nor commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeVar
+
+from stele.cluster.coordinator import group_coordinator
+from stele.cluster.kafka_link import needs, question
+from stele.cluster.plane import error_code
+from stele.cluster.view import ClusterView
+from stele.config import ConsumerConfig
+from stele.consumer.group.consumer_protocol import PROTOCOL_TYPE
+from stele.consumer.group.coordinator import consumer_heartbeat_s, heartbeat_s, rebalance_s
+from stele.consumer.group.reconciling import Heartbeat, HeartbeatAnswer
+from stele.consumer.group.requests import (
+    CommittedOffset,
+    JoinAnswer,
+    JoinRequest,
+    Standing,
+    SyncAnswer,
+    SyncRequest,
+    partitions_by_topic,
+)
+from stele.error_meanings import explain
+from stele.errors import ApiError, ErrorCode
+from stele.ids import PartitionId, TopicPartition
+from stele.records import OffsetAndMetadata
+from stele.wire import kafka
+from stele.wire.kafka.messages import (
+    consumer_group_heartbeat,
+    heartbeat,
+    join_group,
+    leave_group,
+    offset_commit,
+    offset_fetch,
+    sync_group,
+)
+
+_TOPICS_BY_NAME: Final = 9
+_SEVERAL_GROUPS: Final = 8
+_SEVERAL_MEMBERS: Final = 3
+_STATIC_COMMITS: Final = 7
+_STATIC_MEMBERS: Final = 5
+_CLIENT_MAKES_MEMBER_ID: Final = 1
+_UNCHANGED: Final = -1
+
+Request = TypeVar("Request", bound=kafka.Struct)
+Response = TypeVar("Response", bound=kafka.Struct)
+
+
+class KafkaCoordinator:
+    def __init__(self, config: ConsumerConfig, view: ClusterView, group_id: str) -> None:
+        self._config = config
+        self._view = view
+        self._group_id = group_id
+        self._coordinator = group_coordinator(view, group_id)
+
+    @property
+    def where(self) -> str:
+        return self._coordinator.where
+
+    # ------------------------------------------------------------------ membership
+
+    async def join(self, request: JoinRequest) -> JoinAnswer:
+        standing = request.standing
+        answer = await self._ask(
+            join_group.API,
+            join_group.JoinGroupRequest(
+                group_id=self._group_id,
+                session_timeout_ms=self._config.session_timeout_ms,
+                rebalance_timeout_ms=self._config.max_poll_interval_ms,
+                member_id=standing.member_id,
+                group_instance_id=standing.instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocols=[
+                    join_group.JoinGroupRequestProtocol(name, metadata)
+                    for name, metadata in request.protocols
+                ],
+                reason=request.reason,
+            ),
+            rebalance_s(self._config),
+            at_least=_STATIC_MEMBERS,
+            waits=True,
+        )
+        return JoinAnswer(
+            self._noted(answer.error_code),
+            "",
+            answer.member_id,
+            answer.generation_id,
+            answer.protocol_name or "",
+            answer.leader,
+            tuple(
+                (each.member_id, each.group_instance_id, bytes(each.metadata))
+                for each in answer.members
+            ),
+            answer.skip_assignment,
+        )
+
+    async def sync(self, request: SyncRequest) -> SyncAnswer:
+        standing = request.standing
+        answer = await self._ask(
+            sync_group.API,
+            sync_group.SyncGroupRequest(
+                group_id=self._group_id,
+                generation_id=standing.generation,
+                member_id=standing.member_id,
+                group_instance_id=standing.instance_id,
+                protocol_type=PROTOCOL_TYPE,
+                protocol_name=request.protocol,
+                assignments=[
+                    sync_group.SyncGroupRequestAssignment(*each)
+                    for each in request.assignments.items()
+                ],
+            ),
+            rebalance_s(self._config),
+            waits=True,
+        )
+        return SyncAnswer(self._noted(answer.error_code), "", bytes(answer.assignment))
+
+    async def heartbeat(self, standing: Standing) -> ErrorCode:
+        answer = await self._ask(
+            heartbeat.API,
+            heartbeat.HeartbeatRequest(
+                self._group_id, standing.generation, standing.member_id, standing.instance_id
+            ),
+            heartbeat_s(self._config),
+        )
+        return self._noted(answer.error_code)
+
+    async def leave(self, standing: Standing, reason: str) -> None:
+        member = leave_group.MemberIdentity(standing.member_id, standing.instance_id, reason)
+        answer = await self._ask(
+            leave_group.API,
+            leave_group.LeaveGroupRequest(self._group_id, members=[member]),
+            self._view.attempt_s,
+            at_least=_SEVERAL_MEMBERS,
+        )
+        self._noted(answer.error_code)
+
+    async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatAnswer:
+        config = self._config
+        message = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            group_id=self._group_id,
+            member_id=request.member_id,
+            member_epoch=request.member_epoch,
+            instance_id=request.instance_id,
+            rebalance_timeout_ms=_UNCHANGED,
+            subscribed_topic_names=None,
+            topic_partitions=None,
+        )
+        if request.topics is not None:
+            message.subscribed_topic_names = sorted(request.topics)
+        if request.owned is not None:
+            message.rebalance_timeout_ms = config.max_poll_interval_ms
+            message.topic_partitions = [
+                consumer_group_heartbeat.TopicPartitions(*each)
+                for each in partitions_by_topic(request.owned).items()
+            ]
+            message.rack_id = config.client_rack or None
+            message.server_assignor = config.group_remote_assignor
+        answer = await self._ask(
+            consumer_group_heartbeat.API,
+            message,
+            consumer_heartbeat_s(config),
+            at_least=_CLIENT_MAKES_MEMBER_ID,
+        )
+        assigned = None
+        if answer.assignment is not None:
+            assigned = frozenset(
+                PartitionId(topic.topic_id, number)
+                for topic in answer.assignment.topic_partitions
+                for number in topic.partitions
+            )
+        return HeartbeatAnswer(
+            self._noted(answer.error_code),
+            answer.error_message or "",
+            answer.member_epoch,
+            answer.heartbeat_interval_ms,
+            assigned,
+        )
+
+    # --------------------------------------------------------------------- offsets
+
+    async def commit(
+        self, standing: Standing, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    ) -> list[CommittedOffset]:
+        topics: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = {}
+        for name, each in offsets.items():
+            topics.setdefault(name.topic, []).append(
+                offset_commit.OffsetCommitRequestPartition(
+                    name.partition, each.offset, each.leader_epoch, each.metadata
+                )
+            )
+        answer = await self._ask(
+            offset_commit.API,
+            offset_commit.OffsetCommitRequest(
+                group_id=self._group_id,
+                generation_id_or_member_epoch=standing.generation,
+                member_id=standing.member_id,
+                group_instance_id=standing.instance_id,
+                topics=[
+                    offset_commit.OffsetCommitRequestTopic(name=name, partitions=partitions)
+                    for name, partitions in topics.items()
+                ],
+            ),
+            self._view.attempt_s,
+            at_least=_STATIC_COMMITS,
+            at_most=_TOPICS_BY_NAME,
+        )
+        return [
+            CommittedOffset(
+                TopicPartition(topic.name, told.partition_index), self._noted(told.error_code)
+            )
+            for topic in answer.topics
+            for told in topic.partitions
+        ]
+
+    async def committed(self, partitions: Sequence[TopicPartition]) -> list[CommittedOffset]:
+        by_topic: dict[str, list[int]] = {}
+        for name in partitions:
+            by_topic.setdefault(name.topic, []).append(name.partition)
+        group = offset_fetch.OffsetFetchRequestGroup(
+            group_id=self._group_id,
+            topics=[
+                offset_fetch.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+                for topic, numbers in by_topic.items()
+            ],
+        )
+        answer = await self._ask(
+            offset_fetch.API,
+            offset_fetch.OffsetFetchRequest(groups=[group], require_stable=True),
+            self._view.attempt_s,
+            at_least=_SEVERAL_GROUPS,
+            at_most=_TOPICS_BY_NAME,
+        )
+        (told,) = answer.groups
+        code = self._noted(told.error_code)
+        if code is not ErrorCode.NONE:
+            what = "the request for committed offsets was refused"
+            raise ApiError(code, f"group {self._group_id}: {what}: {explain(code)}")
+        return [
+            CommittedOffset(
+                TopicPartition(topic.name, each.partition_index),
+                error_code(each.error_code),
+                None
+                if each.committed_offset < 0
+                else OffsetAndMetadata(
+                    each.committed_offset, each.committed_leader_epoch, each.metadata or ""
+                ),
+            )
+            for topic in told.topics
+            for each in topic.partitions
+        ]
+
+    # --------------------------------------------------------------------- asking
+
+    async def _ask(
+        self,
+        api: kafka.Api[Request, Response],
+        message: Request,
+        timeout_s: float,
+        *,
+        at_least: int = 0,
+        at_most: int | None = None,
+        waits: bool = False,
+    ) -> Response:
+        asked = question(api, needs(api, at_least, message), at_most=at_most, waits=waits)
+        return await self._coordinator.ask(asked, timeout_s=timeout_s)
+
+    def _noted(self, number: int) -> ErrorCode:
+        code = error_code(number)
+        self._coordinator.note(code)
+        return code

@@ -1,0 +1,148 @@
+"""The coordinators of a transactional producer over Kafka's protocol.
+
+Partitions and groups join a transaction with their batches and offsets, and each transaction has an
+epoch of its own (KIP-890). So the cluster's ``transaction.version`` must be 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from stele.cluster.coordinator import (
+    MovingCoordinator,
+    group_coordinator,
+    transaction_coordinator,
+)
+from stele.cluster.kafka_link import link_of, needs, question
+from stele.cluster.plane import Link, Question, error_code
+from stele.cluster.view import ClusterView
+from stele.config import ProducerConfig
+from stele.error_meanings import explain
+from stele.errors import ApiError, ErrorCode
+from stele.ids import TopicPartition
+from stele.producer.idempotence import Identity
+from stele.producer.transactions import Answer, End, Init, PreparedTransaction
+from stele.producer.transactions import Question as Asked
+from stele.records import GroupMetadata, OffsetAndMetadata
+from stele.wire.kafka.messages import end_txn, init_producer_id, txn_offset_commit
+
+_NO_PRODUCER: Final = Identity(-1, -1)
+_NEW_EPOCHS: Final = 2  # of transaction.version
+_TELLS_NEW_EPOCH: Final = 5
+_ADDS_GROUP: Final = 5
+_TWO_PHASE_COMMIT: Final = 6
+
+
+class KafkaTransactionCoordinator:
+    def __init__(self, config: ProducerConfig, view: ClusterView, transactional_id: str) -> None:
+        self._config = config
+        self._view = view
+        self._id = transactional_id
+        self._coordinator = transaction_coordinator(view, transactional_id)
+        self._groups: dict[str, MovingCoordinator] = {}
+
+    @property
+    def where(self) -> str:
+        return self._coordinator.where
+
+    async def ask(self, question: Asked, on_sending: Callable[[], None]) -> Answer:
+        asked = self._init(question) if isinstance(question, Init) else self._end(question)
+        answer = await self._coordinator.ask(asked, on_sending=on_sending)
+        self._coordinator.note(answer.code)
+        return answer
+
+    def _init(self, asked: Init) -> Question[Answer]:
+        config = self._config
+        who = asked.identity or _NO_PRODUCER
+        has_two_phases = config.transaction_two_phase_commit_enable
+        request = init_producer_id.InitProducerIdRequest(
+            transactional_id=self._id,
+            transaction_timeout_ms=config.transaction_timeout_ms,
+            producer_id=who.producer_id,
+            producer_epoch=who.producer_epoch,
+            enable2_pc=has_two_phases,
+            keep_prepared_txn=asked.keep_prepared,
+        )
+        at_least = _TWO_PHASE_COMMIT if has_two_phases else 0
+        sent = question(init_producer_id.API, needs(init_producer_id.API, at_least, request))
+
+        async def ask(link: Link, timeout_s: float) -> Answer:
+            level = await link_of(link).level_of("transaction.version", timeout_s=timeout_s)
+            if level < _NEW_EPOCHS:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"the cluster's transaction.version is {level}: transactions over Kafka's "
+                    f"protocol need {_NEW_EPOCHS}",
+                )
+            told = await sent.ask(link, timeout_s)
+            ongoing = None
+            if asked.keep_prepared and told.ongoing_txn_producer_id >= 0:
+                ongoing = PreparedTransaction(
+                    told.ongoing_txn_producer_id, told.ongoing_txn_producer_epoch
+                )
+            return _answer(told.error_code, told.producer_id, told.producer_epoch, ongoing)
+
+        return Question(sent.what, ask)
+
+    def _end(self, asked: End) -> Question[Answer]:
+        request = end_txn.EndTxnRequest(
+            self._id, asked.identity.producer_id, asked.identity.producer_epoch, asked.is_commit
+        )
+        sent = question(end_txn.API, needs(end_txn.API, _TELLS_NEW_EPOCH, request))
+
+        async def ask(link: Link, timeout_s: float) -> Answer:
+            told = await sent.ask(link, timeout_s)
+            return _answer(told.error_code, told.producer_id, told.producer_epoch, None)
+
+        return Question(sent.what, ask)
+
+    async def commit_offsets(
+        self,
+        identity: Identity,
+        group: GroupMetadata,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    ) -> tuple[dict[TopicPartition, ErrorCode], str]:
+        coordinator = self._groups.get(group.group_id)
+        if coordinator is None:
+            coordinator = group_coordinator(self._view, group.group_id)
+            self._groups[group.group_id] = coordinator
+        topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
+        for name, each in offsets.items():
+            topics.setdefault(name.topic, []).append(
+                txn_offset_commit.TxnOffsetCommitRequestPartition(
+                    name.partition, each.offset, each.leader_epoch, each.metadata
+                )
+            )
+        request = txn_offset_commit.TxnOffsetCommitRequest(
+            transactional_id=self._id,
+            group_id=group.group_id,
+            producer_id=identity.producer_id,
+            producer_epoch=identity.producer_epoch,
+            generation_id=group.generation_id,
+            member_id=group.member_id,
+            group_instance_id=group.group_instance_id,
+            topics=[
+                txn_offset_commit.TxnOffsetCommitRequestTopic(*each) for each in topics.items()
+            ],
+        )
+        api = txn_offset_commit.API
+        told = await coordinator.ask(question(api, needs(api, _ADDS_GROUP, request)))
+        found = {
+            TopicPartition(topic.name, each.partition_index): error_code(each.error_code)
+            for topic in told.topics
+            for each in topic.partitions
+        }
+        for code in found.values():
+            coordinator.note(code)
+        failed = [code for code in found.values() if code is not ErrorCode.NONE]
+        return found, explain(failed[0]) if failed else ""
+
+
+def _answer(
+    number: int, producer_id: int, producer_epoch: int, ongoing: PreparedTransaction | None
+) -> Answer:
+    code = error_code(number)
+    if code is not ErrorCode.NONE:
+        return Answer(code, explain(code), None, None)
+    return Answer(code, "", Identity(producer_id, producer_epoch), ongoing)
