@@ -11,6 +11,7 @@ BENCHMARKS = (
     "compaction",
     "turns",
     "produce",
+    "small",
     "fetch",
     "thin",
     "idle",

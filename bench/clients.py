@@ -264,6 +264,57 @@ class Readers:
         )
 
 
+class SmallRequests:
+    """librdkafka with one record in each request, sent at a steady rate.
+
+    A record's time to acknowledgement begins when it was due, not when it was sent: a client that
+    falls behind hides nothing.
+    """
+
+    def __init__(self, job: dict[str, Any]) -> None:
+        from confluent_kafka import Producer as ConfluentProducer
+
+        self._producer = ConfluentProducer(
+            {
+                "bootstrap.servers": job["bootstrap"],
+                "acks": "all",
+                "linger.ms": 0,
+                "batch.num.messages": 1,
+                "max.in.flight.requests.per.connection": 1000,
+            }
+        )
+        self._topic: str = job["topic"]
+        self._partitions: int = job["partitions"]
+        self._per_s: float = job["per_s"]
+        self._value = bytes(job["record_bytes"])
+        self._failure: object = None
+
+    async def throughput(self, seconds: float) -> Answer:
+        latencies: list[float] = []
+
+        def delivered(due: float, error: object, _: object) -> None:
+            self._failure = self._failure or error
+            latencies.append(time.perf_counter() - due)
+
+        records = round(self._per_s * seconds)
+        began = time.perf_counter()
+        for number in range(records):
+            due = began + number / self._per_s
+            while (early := due - time.perf_counter()) > 0:
+                self._producer.poll(early)
+            self._producer.produce(
+                self._topic,
+                self._value,
+                partition=number % self._partitions,
+                on_delivery=functools.partial(delivered, due),
+            )
+            self._producer.poll(0)
+        if self._producer.flush(TIMEOUT_S) or self._failure:
+            raise RuntimeError(f"librdkafka did not deliver: {self._failure or 'timed out'}")
+        spent = time.perf_counter() - began
+        return {"records": records, "seconds": spent} | _milliseconds(latencies)
+
+
 # ---------------------------------------------------------------------------------- jobs
 
 
@@ -290,6 +341,8 @@ async def _main(job: dict[str, Any]) -> None:
             await _produce(OwnLoad(job, producer))
     elif job["client"] == "librdkafka":
         await _produce(LibrdkafkaLoad(job))
+    elif job["client"] == "small":
+        await _obey({"throughput": SmallRequests(job).throughput})
     elif job["client"] in thin_clients.KINDS:
         await _obey({"throughput": thin_clients.KINDS[job["client"]](job).throughput})
     else:

@@ -110,6 +110,18 @@ def cpu_of(nodes: Iterable[NodeProcess]) -> Cpu:
     )
 
 
+def switches_of(pids: Iterable[int]) -> int:
+    """How often the threads of these processes left a core, by themselves or not."""
+    total = 0
+    for pid in pids:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for line in (task / "status").read_text().splitlines():
+                name, _, value = line.partition(":")
+                if name in ("voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"):
+                    total += int(value)
+    return total
+
+
 # ----------------------------------------------------------------------------- metrics
 
 

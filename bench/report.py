@@ -85,6 +85,7 @@ class Budget:
 
 
 PRODUCE_CPU = Budget("broker CPU per Produce request of one 16 KiB batch", 150, "µs")
+SMALL_CPU = Budget("CPU of three brokers and helpers per acks=all request of one record", 400, "µs")
 FETCH_CPU = Budget("broker CPU per Fetch answer of 1 MiB", 400, "µs")
 IDLE_CPU = Budget("idle CPU of the cluster, 100 partitions, RF 3", 10, "% of one core")
 IDLE_MEMORY = Budget("memory of an idle broker, 100 partitions", 90, "MiB")
