@@ -69,7 +69,7 @@ async def run(options: argparse.Namespace) -> None:
             report.note(f"  {per_s:.0f} requests/s ...")
             rows.append(await _row(cluster, per_s, options.seconds))
     report.table(
-        f"Requests of one record ({RECORD_BYTES} B), {PARTITIONS} partitions, RF 3, acks=all, synced",
+        f"One record ({RECORD_BYTES} B) a request, {PARTITIONS} partitions, RF 3, acks=all, synced",
         [
             "asked/s",
             "acknowledged/s",
