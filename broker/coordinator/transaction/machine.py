@@ -43,6 +43,9 @@ from stele.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 
+MAX_PATIENT: Final = 8
+"""So many requests wait at most for the markers of one transaction."""
+
 _SLICE: Final = 500
 """Transactional ids that a step looks at when it searches for expired ones."""
 
@@ -273,11 +276,18 @@ class TransactionMachine:
 
     def when_complete(self, transactional_id: str, waiter: Waiter, now: Now) -> Step:
         """Answers None when no transaction of the transactional id has an outcome without having
-        all of its markers."""
+        all of its markers, or at once if too many wait for that already.
+
+        Those that have given up waiting stay until then: markers for a partition without a leader
+        may take hours, and a client asks again and again.
+        """
         value = self.value_of(transactional_id)
         if value is None or not value.state.is_prepared:
             return _say(waiter, None)
-        self._patient.setdefault(transactional_id, []).append(waiter)
+        patient = self._patient.setdefault(transactional_id, [])
+        if len(patient) == MAX_PATIENT:
+            return _say(waiter, None)
+        patient.append(waiter)
         return Step()
 
     def end(self, request: EndRequest, waiter: Waiter, now: Now) -> Step:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.step import KeyValue, Now
+from broker.coordinator.transaction.machine import MAX_PATIENT
 from broker.coordinator.transaction.records import (
     RecordedTransaction,
     transaction_record,
@@ -218,6 +219,22 @@ def test_who_waits_for_the_end_of_a_transaction_hears_of_it_with_the_last_marker
     bench.write_markers()
     assert [each.told for each in waiting] == [[None], [None]]
     assert bench.machine.deadline_ms != float("-inf"), "nothing is left to do"
+
+
+def test_no_more_wait_for_markers_than_a_client_needs() -> None:
+    """A partition without a leader takes no markers, and the client asks all the time."""
+    bench = TransactionBench()
+    ref = bench.producer()
+    bench.add(ref, "a0")
+    bench.writes_markers = False
+    bench.end(ref)
+    waiting = [
+        bench.ask(lambda machine, *rest: machine.when_complete("t", *rest))
+        for _ in range(MAX_PATIENT + 2)
+    ]
+    assert [each.told for each in waiting] == [[]] * MAX_PATIENT + [[None]] * 2
+    bench.write_markers()
+    assert [each.told for each in waiting] == [[None]] * (MAX_PATIENT + 2)
 
 
 def test_who_waits_for_the_end_is_refused_when_the_coordinator_moves() -> None:
