@@ -68,8 +68,6 @@ class Joining:
         group, request = self.group, self.request
         known = group.members.get(request.member_id)
         known = known or group.members.of_instance(request.group_instance_id)
-        if group.state is GroupState.EMPTY:
-            return True
         if group.state is GroupState.PREPARING_REBALANCE:
             joined = sum(each.has_joined for each in group.members)
             return joined < group.max_size or (known is not None and known.has_joined)
@@ -168,7 +166,8 @@ class Joining:
     def _replace(self, former: Member) -> None:
         """The new process of a static member takes over its assignment (KIP-345)."""
         group = self.group
-        member = self._member(self.new_id(former.group_instance_id or ""))
+        assert former.group_instance_id is not None
+        member = self._member(self.new_id(former.group_instance_id))
         member.assignment = former.assignment
         members = [member if each is former else each for each in group.members]
         leader = member.member_id if group.leader == former.member_id else group.leader
@@ -197,7 +196,7 @@ class Joining:
         group = self.group
         is_leader = leader == member.member_id
         skips = is_leader and self.request.supports_skipping_assignment
-        told_leader = group.leader if is_leader and not skips else leader
+        told_leader = leader if skips else group.leader
         return JoinAnswer(
             ErrorCode.NONE,
             member.member_id,

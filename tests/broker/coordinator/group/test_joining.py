@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import logging
 from typing import Any
 
 import pytest
@@ -15,7 +17,15 @@ from broker.coordinator.group.types import (
 )
 from broker.coordinator.step import Now
 from stele.errors import ErrorCode
-from tests.support.groups import OTHER_RANGE, RANGE, REBALANCE_MS, SESSION_MS, GroupBench, told
+from tests.support.groups import (
+    OTHER_RANGE,
+    RANGE,
+    REBALANCE_MS,
+    SESSION_MS,
+    GroupBench,
+    join_request,
+    told,
+)
 
 DELAY_MS = 3_000
 STICKY = MemberProtocol("sticky", RANGE[0].metadata)
@@ -26,6 +36,8 @@ STICKY = MemberProtocol("sticky", RANGE[0].metadata)
     [
         ({"group_id": ""}, ErrorCode.INVALID_GROUP_ID),
         ({"session_ms": 5_999}, ErrorCode.INVALID_SESSION_TIMEOUT),
+        ({"session_ms": 6_000}, ErrorCode.MEMBER_ID_REQUIRED),
+        ({"session_ms": 1_800_000}, ErrorCode.MEMBER_ID_REQUIRED),
         ({"session_ms": 1_800_001}, ErrorCode.INVALID_SESSION_TIMEOUT),
         ({"client_id": "ü" * 16_001}, ErrorCode.INVALID_REQUEST),
         ({"instance": "i" * 32_001}, ErrorCode.INVALID_REQUEST),
@@ -243,6 +255,15 @@ def test_a_second_join_of_a_member_that_waits_takes_its_place() -> None:
     assert told(heard, JoinAnswer).error is ErrorCode.REBALANCE_IN_PROGRESS
     bench.pass_time(DELAY_MS)
     assert told(again, JoinAnswer).generation == 1
+
+
+def test_the_log_tells_why_a_member_joins(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    for reason, expected in (("a deploy", "(a deploy)"), ("", "(it gives no reason)")):
+        request = dataclasses.replace(join_request(known_id=False), reason=reason)
+        bench = GroupBench()
+        bench.ask(lambda machine, waiter, now, asked=request: machine.join(asked, waiter, now))
+        assert expected in caplog.text
 
 
 def test_the_members_vote_for_a_protocol() -> None:

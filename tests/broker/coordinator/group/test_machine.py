@@ -9,7 +9,13 @@ import pytest
 
 from broker.coordinator.group.consumer.records import Kind, ResolvedRegex, tombstone
 from broker.coordinator.group.counters import GroupCounters
-from broker.coordinator.group.types import GroupState, GroupType, ListedGroup, ListRequest
+from broker.coordinator.group.types import (
+    GroupState,
+    GroupType,
+    ListedGroup,
+    ListRequest,
+    OffsetToCommit,
+)
 from broker.coordinator.step import KeyValue, Machine, Now, Step
 from stele.errors import ErrorCode
 from tests.support.consumer_protocol import ConsumerBench
@@ -110,6 +116,14 @@ def test_answers_about_a_group_wait_for_its_last_record() -> None:
     bench.commits_at_once = False
     bench.leave(*ids)
     assert settles_at(bench, describing(bench)) == 0
+
+
+def test_answers_about_offsets_wait_for_the_last_one() -> None:
+    bench = GroupBench()
+    bench.commits_at_once = False
+    for _ in range(2):
+        bench.ask_commit(OffsetToCommit("t", 0, 5))
+    assert settles_at(bench, functools.partial(bench.ask_offsets, require_stable=True)) == 0
 
 
 def test_that_there_is_no_group_is_told_when_its_tombstone_is_certain() -> None:

@@ -88,6 +88,32 @@ def test_other_versions_of_an_offset(value: bytes, expected: CommittedOffset) ->
     assert decode_offset(value) == expected
 
 
+def test_offsets_of_the_usual_length_that_are_none_of_the_usual_form() -> None:
+    """Most offsets are of one form, which is read at once. These look like it in part."""
+    field = "\1\0\x10"  # where the tag of the topic's id would be
+    usual = offset_record(KEY, CommittedOffset(1, 2, "", 3, topic_id=TOPIC_ID)).value
+    assert usual is not None
+    for value in (
+        CommittedOffset(1, -1, f"ab\1cdefghij{field}", 2, expire_time_ms=3),
+        CommittedOffset(1, -1, f"abcdefgh{field}ijklmno", 2),
+    ):
+        data = offset_record(KEY, value).value
+        assert data is not None
+        assert len(data) == len(usual)
+        assert decode_offset(data) == value
+    other_tag = usual[:-18] + b"\5\x10" + TOPIC_ID
+    assert decode_offset(other_tag) == CommittedOffset(1, 2, "", 3)
+
+
+def test_an_offset_that_ends_early_or_goes_on_is_read_or_refused() -> None:
+    usual = offset_record(KEY, CommittedOffset(1, 2, "", 3, topic_id=TOPIC_ID)).value
+    assert usual is not None
+    for end in range(len(usual)):
+        with pytest.raises(ValueError, match="offset"):
+            decode_offset(usual[:end])
+    assert decode_offset(usual + b"\0") == decode_offset(usual)
+
+
 def test_a_group_is_version_3() -> None:
     record = group_record("g", GROUP)
     assert record.key == b"\0\2" + b"\0\1g"

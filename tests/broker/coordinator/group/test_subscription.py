@@ -9,6 +9,7 @@ def test_topics() -> None:
     data = b"\0\3\0\0\0\2\0\1a\0\2bb" + b"\xff\xff\xff\xffwhat later versions say"
     assert subscribed_topics(data) == {"a", "bb"}
     assert subscribed_topics(b"\0\0\0\0\0\0") == set()
+    assert subscribed_topics(b"\0\0\0\0\0\2\0\0\0\1a") == {"", "a"}
 
 
 @pytest.mark.parametrize(

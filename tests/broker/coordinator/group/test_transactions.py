@@ -51,6 +51,7 @@ class TestWhoMayCommit:
             ({"member_id": "nobody"}, UNKNOWN),
             ({"member_id": "client-u1"}, STALE),
             ({"instance": "i"}, UNKNOWN),
+            ({"generation": 0}, UNKNOWN),
             ({**MEMBER, "generation": 0}, STALE),
             ({**MEMBER, "instance": "i"}, UNKNOWN),
         ],
@@ -124,6 +125,7 @@ class TestFetch:
         # As in Kafka, all of a group are those that were committed before.
         assert bench.offsets(require_stable=True) == (unstable[0], stable)
         assert [each.offset for each in bench.offsets(asked)] == [5, 5, -1, -1]
+        assert [each.offset for each in bench.offsets()] == [5, 5]
         bench.end_transaction(commits=False)
         offsets = [each.offset for each in bench.offsets(asked, require_stable=True)]
         assert offsets == [5, 5, -1, -1]

@@ -506,13 +506,15 @@ def test_a_classic_member_that_falls_silent_was_not_the_last_consumer() -> None:
 
 def test_until_a_downgraded_group_rebalances_nobody_leads_it() -> None:
     made = bench()
-    (one, _), consumer = mixed(made)
+    one, static, consumer = ClassicClient(made), ClassicClient(made, "i"), Consumer(made, "new")
+    act_all(one, static, consumer)
     before = one.generation
     consumer.leave()
     metadata = Subscription(("t",)).encode()
     heard = made.join(member_id=one.member_id, protocols=(MemberProtocol("range", metadata),))
-    answer = told(heard, JoinAnswer)
-    assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, before, "")
+    for each in (heard, made.join(instance="i", protocols=RANGE)):
+        answer = told(each, JoinAnswer)
+        assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, before, "")
     made.pass_time(0)
     assert made.heartbeat(one.member_id, before) is AGAIN
 
