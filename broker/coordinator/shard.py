@@ -352,7 +352,7 @@ class Shard(Generic[M]):
     def _tick(self, draft: _Draft, now: Now, turn_end: int) -> _Draft:
         """Do what is due, one step at least, up to a bound."""
         for _ in range(_STEPS_A_TURN):
-            if self._next_tick_ms() > now.monotonic_ms or not self._is_begun:
+            if self._next_tick_ms() > now.monotonic_ms:  # so it is if it could not begin
                 break
             draft, error = self._take(self.machine.tick(now), draft, now)
             if error is not ErrorCode.NONE:
@@ -441,7 +441,7 @@ class Shard(Generic[M]):
         self._expiry = None
         now_ms = self._now().monotonic_ms
         self._refuse(lambda each: each.until_ms <= now_ms, ErrorCode.REQUEST_TIMED_OUT)
-        if self._waiting and self._expiry is None:
+        if self._waiting:
             next_ms = min(each.until_ms for each in self._waiting)
             self._expiry = self._deadlines.add(next_ms - now_ms, self._expire)
 

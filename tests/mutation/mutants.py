@@ -73,9 +73,11 @@ ROOMS = (
         "coordinator",
         tuple(f"broker/coordinator/{noun}.py" for noun in ("shard", "runtime", "deadlines")),
         (
+            "tests/broker/coordinator/test_deadlines.py",
             "tests/broker/coordinator/test_shard.py",
             "tests/broker/coordinator/test_shard_transactions.py",
             "tests/broker/coordinator/test_runtime.py",
+            "tests/broker/coordinator/test_runtime_requests.py",
         ),
     ),
     Room("compaction", ("storage/compaction/*.py",), ("tests/storage/compaction",)),

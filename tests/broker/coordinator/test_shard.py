@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from broker.coordinator.shard import RETRY_MS, ShardState
 from broker.coordinator.step import KeyValue, Now, Step
+from broker.replication.deadlines import Deadline
 from broker.replication.hosted import Loaded
 from stele.errors import ErrorCode
-from stele.wire.batch import BatchBuilder
+from stele.wire.batch import HEADER_SIZE, BatchBuilder, record_size_bound
 from tests.support.coordinators import Heard, HeldLog, Sums
 from tests.support.shards import TIMEOUT_MS, ShardBench, active, record, run, turn
 
@@ -69,6 +71,34 @@ def test_what_rests_on_records_that_are_not_committed_is_not_told() -> None:
         again = bench.get(b"a")
         await turn()
         assert again.told == [1]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("spare", "sizes"), [(0, [2]), (-1, [1, 1])])
+def test_a_batch_may_be_full(spare: int, sizes: list[int]) -> None:
+    async def scenario() -> None:
+        builder = BatchBuilder()
+        builder.append(b"a", b"%0400d" % 1, timestamp_ms=0)
+        full = builder.size_bytes + record_size_bound(b"b", b"%0400d" % 1, ())
+        bench = await active(max_batch_bytes=full + spare)
+        for key in (b"a", b"b"):
+            bench.add(key, size=400)
+        await turn()
+        assert [len(batch) for batch in bench.log.batches] == sizes
+
+    run(scenario())
+
+
+@pytest.mark.parametrize(("spare", "told"), [(0, 1), (-1, ErrorCode.UNKNOWN_SERVER_ERROR)])
+def test_a_step_may_fill_a_batch(spare: int, told: object) -> None:
+    async def scenario() -> None:
+        room = record_size_bound(b"a", b"%0400d" % 1, ())
+        bench = await active(max_batch_bytes=HEADER_SIZE + room + spare)
+        heard = bench.add(b"a", size=400)
+        await turn()
+        bench.log.commit()
+        assert heard.told == [told]
 
     run(scenario())
 
@@ -145,11 +175,14 @@ def test_records_that_cannot_be_committed_are_kept_and_not_acknowledged() -> Non
         await turn()
         second = bench.add(b"b")
         await turn()
-        bench.log.tokens[0].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
+        third = bench.add(b"c")
+        await turn()
+        refused = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        bench.log.tokens[1].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+        assert [each.told for each in (first, second, third)] == [[], refused, []]
         bench.log.commit()
-        assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [1])
-        assert bench.machine.sums == {b"a": 1, b"b": 1}
+        assert [each.told for each in (first, second, third)] == [[1], refused, [1]]
+        assert bench.machine.sums == {b"a": 1, b"b": 1, b"c": 1}
 
     run(scenario())
 
@@ -160,12 +193,16 @@ def test_an_answer_waits_only_so_long() -> None:
         first = bench.add(b"a")
         await asyncio.sleep(3)
         second = bench.add(b"b")
-        await asyncio.sleep(1.9)
+        await asyncio.sleep(1)
+        last = bench.add(b"b")
+        await asyncio.sleep(0.9)
         assert first.told == []
         await asyncio.sleep(0.2)
         assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
         await asyncio.sleep(3)
-        assert second.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert (second.told, last.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
+        await asyncio.sleep(1)
+        assert last.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert len(bench.wheel) == 0
         bench.log.commit()
         third = bench.add(b"c")
@@ -196,9 +233,9 @@ def test_requests_are_refused_while_loading_and_after_unloading() -> None:
 def test_what_is_loaded_is_what_was_written() -> None:
     async def scenario() -> None:
         bench = ShardBench()
-        bench.shard.replay(Loaded([record(b"a", b"4")]))
+        assert bench.shard.replay(Loaded([record(b"a", b"4")])) == len(b"a4")
         bench.shard.replay(Loaded([record(b"b", b"1", 5)]))
-        bench.shard.replay(Loaded([record(b"b", None, 6)]))
+        assert bench.shard.replay(Loaded([record(b"b", None, 6)])) == len(b"b")
         bench.shard.replay(Loaded([record(None, b"no key", 7)]))
         bench.shard.replay(Loaded([record(b"", b"not one of its own", 8)]))
         assert bench.machine.sums == {b"a": 4}
@@ -532,17 +569,62 @@ def test_many_records_are_divided_among_turns() -> None:
         assert bench.log.end_offset == 800
         bench.log.commit()
         assert [len(each.told) for each in heard] == [1] * 4
+        for _ in range(3):
+            bench.add_many(b"a", 250)
+        await asyncio.sleep(0)
+        assert bench.log.end_offset == 800 + 500
 
     run(scenario())
 
 
-def test_what_is_due_has_its_turn_beside_many_requests() -> None:
+def test_what_is_due_now_is_done_in_this_turn() -> None:
+    async def scenario() -> None:
+        bench = ticking()
+        bench.shard.activate()
+        await turn()
+        bench.machine.due = [(bench.clock.monotonic() * 1000, b"a")]
+        bench.get(b"a")
+        await asyncio.sleep(0)
+        assert bench.machine.sums[b"a"] == 1
+
+    run(scenario())
+
+
+def test_a_timer_that_stays_is_not_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        bench = ticking()
+        bench.machine.due = [(60_000.0, b"a")]
+        bench.shard.activate()
+        await turn()
+        set_to: list[float] = []
+        add = bench.wheel.add
+
+        def noted(delay_ms: float, callback: Callable[[], None]) -> Deadline:
+            set_to.append(delay_ms)
+            return add(delay_ms, callback)
+
+        monkeypatch.setattr(bench.wheel, "add", noted)
+        for _ in range(3):
+            bench.get(b"a")
+            await turn()
+        assert set_to == []
+        bench.machine.due = [(61_000.0, b"a")]
+        bench.get(b"a")
+        await turn()
+        assert len(set_to) == 1
+        bench.shard.unload()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("records", [498, 600])
+def test_what_is_due_has_its_turn_beside_many_requests(records: int) -> None:
     async def scenario() -> None:
         bench = ticking()
         bench.shard.activate()
         await turn()
         bench.machine.due = [(0.0, b"b"), (0.0, b"b")]
-        bench.add_many(b"a", 600)
+        bench.add_many(b"a", records)
         await asyncio.sleep(0)
         assert bench.machine.sums[b"b"] == 1
 

@@ -13,7 +13,7 @@ from tests.support.coordinators import Heard, Sums
 from tests.support.shards import ShardBench, active, record, run, turn
 
 COMMIT = EndMarker(commit=True, coordinator_epoch=0)
-ONE, OTHER = Producer(1, 0), Producer(2, 5)
+ONE, OTHER = Producer(0, 0), Producer(2, 5)
 
 
 def put(bench: ShardBench, key: bytes, number: int, producer: Producer) -> Heard:
@@ -39,7 +39,7 @@ def test_a_batch_is_of_one_transaction_or_of_none() -> None:
         keys = [[each.key for each in batch] for batch in bench.log.batches]
         assert keys == [[b"a"], [b"b", b"c"], [b"d"], [b"e"]]
         assert bench.machine.sums == {b"a": 1, b"e": 1}
-        assert bench.machine.pending == {1: {b"b": 7, b"c": 7}, 2: {b"d": 7}}
+        assert bench.machine.pending == {0: {b"b": 7, b"c": 7}, 2: {b"d": 7}}
 
     run(scenario())
 
@@ -77,6 +77,19 @@ def test_what_the_log_does_not_take_has_changed_nothing() -> None:
     run(scenario())
 
 
+def test_a_log_that_takes_nothing_takes_nothing_of_transactions() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        bench.log.confirmed.add(ONE)
+        bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
+        heard = put(bench, b"a", 7, ONE)
+        await turn()
+        assert heard.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert bench.machine.pending == {}
+
+    run(scenario())
+
+
 def test_a_marker_that_comes_between_request_and_decision_ends_the_transaction() -> None:
     async def scenario() -> None:
         bench = await active()
@@ -93,10 +106,10 @@ def test_a_marker_that_comes_between_request_and_decision_ends_the_transaction()
 def test_transactions_are_loaded() -> None:
     async def scenario() -> None:
         bench = ShardBench()
-        bench.shard.replay(Loaded([record(b"a", b"4"), record(b"b", b"5", 1)], 1))
+        bench.shard.replay(Loaded([record(b"a", b"4"), record(b"b", b"5", 1)], 0))
         bench.shard.replay(Loaded([record(b"c", b"6", 2)], 2))
         bench.shard.replay(Loaded([record(b"d", None, 3)], 2))  # passed over
-        bench.shard.replay(Loaded([record(b"", b"", 4)], 1, COMMIT))
+        bench.shard.replay(Loaded([record(b"", b"", 4)], 0, COMMIT))
         assert bench.machine.sums == {b"a": 4, b"b": 5}
         assert bench.machine.pending == {2: {b"c": 6}}
         bench.shard.activate()
@@ -109,7 +122,7 @@ def test_while_the_log_is_read_markers_are_read_and_then_they_are_heard() -> Non
 
     async def scenario() -> None:
         bench = ShardBench()
-        bench.machine.pending[1] = {b"a": 1}
+        bench.machine.pending[0] = {b"a": 1}
         bench.log.end_transaction(ONE, commits=True)
         assert bench.machine.sums == {}  # it is read later
         for loaded in bench.log.loaded():
@@ -117,7 +130,7 @@ def test_while_the_log_is_read_markers_are_read_and_then_they_are_heard() -> Non
         assert bench.machine.sums == {b"a": 1}
         bench.shard.activate()
         assert bench.shard.state is ShardState.LOADING  # it is not committed
-        bench.machine.pending[1] = {b"b": 2}
+        bench.machine.pending[0] = {b"b": 2}
         bench.log.end_transaction(ONE, commits=True)
         assert bench.machine.sums == {b"a": 1, b"b": 2}
         bench.log.commit()
@@ -130,11 +143,11 @@ def test_while_the_log_is_read_markers_are_read_and_then_they_are_heard() -> Non
 def test_an_unloaded_shard_hears_nothing() -> None:
     async def scenario() -> None:
         bench = await active()
-        bench.machine.pending[1] = {b"a": 1}
+        bench.machine.pending[0] = {b"a": 1}
         on_marker = bench.log.on_marker
         assert on_marker is not None
         bench.shard.unload()
-        on_marker(0, 1, COMMIT)
+        on_marker(0, 0, COMMIT)
         assert bench.machine.sums == {}
         assert bench.log.on_marker is None
 
@@ -144,7 +157,7 @@ def test_an_unloaded_shard_hears_nothing() -> None:
 def test_a_machine_that_fails_at_a_marker_is_loaded_anew() -> None:
     async def scenario() -> None:
         bench = await active()
-        bench.machine.pending[1] = {b"a": "no number"}  # type: ignore[dict-item]
+        bench.machine.pending[0] = {b"a": "no number"}  # type: ignore[dict-item]
         bench.machine.sums = None  # type: ignore[assignment]
         bench.log.end_transaction(ONE, commits=True)
         assert bench.broken == 1
