@@ -174,8 +174,18 @@ class Broker:
         return self._directories
 
     @property
+    def has_begun(self) -> bool:
+        """Whether its logs are open and it registers, or did."""
+        return self._becoming_ready is not None
+
+    @property
     def state(self) -> BrokerState:
         return self._lifecycle.state
+
+    @property
+    def lease_valid(self) -> bool:
+        """As ``BrokerLifecycle.lease_valid``."""
+        return self._lifecycle.lease_valid()
 
     @property
     def serving(self) -> bool:

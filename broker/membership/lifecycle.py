@@ -40,7 +40,7 @@ NO_EPOCH = -1
 _SHUTDOWN_INTERVAL_S = 0.1
 """How often a broker that wants to shut down asks whether it may."""
 
-_NO_CONTROLLER_S = 2.0
+NO_CONTROLLER_S = 2.0
 """How long a broker that wants to shut down does without any active controller: longer than an
 election takes. Where the controllers stop too, nobody is left to move leaders to."""
 
@@ -296,7 +296,7 @@ class BrokerLifecycle:
             now = self._clock.monotonic()
             if self._controller.active_controller is not None:
                 led_at = now
-            if now - began >= timeout_s or now - led_at >= _NO_CONTROLLER_S:
+            if now - began >= timeout_s or now - led_at >= NO_CONTROLLER_S:
                 logger.warning(
                     "broker %d: no controller let it go within %.1f s; stopping anyway",
                     self.identity.broker_id,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import math
-import random
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +12,7 @@ from typing import TypeVar
 
 from cli.interruption import exit_code_of, terminable
 from cli.output import note, print_json, print_table
-from tests.mutation.mutants import ROOMS, ROOT, Mutant, equivalent, mutants_of
+from tests.mutation.mutants import ROOMS, ROOT, Mutant, drawn, equivalent, mutants_of
 from tests.mutation.planting import Ground
 from tests.mutation.results import (
     COLUMNS,
@@ -25,7 +24,7 @@ from tests.mutation.results import (
     Results,
     rows,
 )
-from tests.mutation.simulated import Hunted, hunt_all
+from tests.mutation.simulated import Hunt, Hunted, hunt_all
 from tests.mutation.tested import Tried, try_all
 
 _T = TypeVar("_T")
@@ -65,7 +64,13 @@ def _options() -> argparse.Namespace:
     names = [room.name for room in ROOMS]
     parser.add_argument("--room", action="append", choices=names, help="Of this one only.")
     parser.add_argument("--only", default="", metavar="TEXT", help="Those with it in their name.")
-    parser.add_argument("--sample", type=int, metavar="N", help="So many, drawn by --seed.")
+    parser.add_argument(
+        "--sample",
+        type=int,
+        metavar="N",
+        help="So many, drawn by --seed from "
+        "the names; an equivalent one is listed, and the next one stands in for it.",
+    )
     parser.add_argument("--seed", type=int, default=0, help="Of the sample.")
     parser.add_argument("--list", action="store_true", help="Print their names, run none.")
     parser.add_argument("--tests-only", action="store_true", help="Leave out the simulator.")
@@ -77,7 +82,14 @@ def _options() -> argparse.Namespace:
         metavar="S",
         help="Leave out tests over S seconds.",
     )
-    parser.add_argument("--seeds", type=int, default=24, help="Of the simulator, for each: 24.")
+    parser.add_argument(
+        "--seeds",
+        type=int,
+        default=24,
+        help="Of the simulator, for each at most: 24. It gets those of the pool in which "
+        "the true source, run with probes, has most often decided otherwise than it would have.",
+    )
+    parser.add_argument("--pool", type=int, default=96, help="Seeds to choose from: 0 to 95.")
     parser.add_argument("--seconds", type=float, default=15.0, help="Virtual, for a seed: 15.")
     parser.add_argument("--jobs", type=int, default=1, help="Processes at a time: 1.")
     parser.add_argument("--resume", action="store_true", help="Leave out those killed before.")
@@ -99,9 +111,7 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
         for mutant in mutants_of(room)
         if options.only in mutant.name
     ]
-    if options.sample is None or options.sample >= len(made):
-        return made
-    return random.Random(options.seed).sample(made, options.sample)
+    return made if options.sample is None else drawn(made, options.sample, options.seed)
 
 
 def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespace) -> None:
@@ -123,12 +133,12 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
             survivors.append(mutant)
 
     def hunted(one: Hunted) -> None:
-        mutant, seed, violation = one
+        mutant, seed, violation, seeds = one
         if seed is not None:
             by = f"seed {seed}: {violation}"
             results.add(Result.of(mutant, KILLED_BY_SIMULATOR, by))
         else:
-            results.add(Result.of(mutant, OPEN))
+            results.add(Result.of(mutant, OPEN, f"hunted with {seeds} seeds"))
 
     if options.simulator_only:
         survivors = [mutant for mutant in mutants if mutant.name not in reasons]
@@ -138,7 +148,8 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
         try_all(mutants, ground, cache, options.jobs, tell, longest_s=options.longest)
     if not options.tests_only:
         told = _telling("hunted by the simulator", len(survivors), hunted)
-        hunt_all(survivors, ground, range(options.seeds), options.seconds, options.jobs, told)
+        hunt = Hunt(range(options.pool), options.seeds, options.seconds)
+        hunt_all(survivors, ground, hunt, options.jobs, told)
 
 
 def _telling(what: str, total: int, then: Callable[[_T], None]) -> Callable[[_T], None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
@@ -120,6 +121,23 @@ def mutants_of(room: Room) -> list[Mutant]:
         for path in room.paths
         for site in sites(ast.parse((ROOT / path).read_text()))
     ]
+
+
+def drawn(mutants: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
+    """``count`` mutants, and the equivalent ones that stand before the last of these in an order
+    that depends only on names: a change of the source moves no other mutant in or out."""
+    reasons, left = equivalent(), count
+    found: list[Mutant] = []
+    for mutant in sorted(mutants, key=lambda one: _lot(one, seed)):
+        if left == 0:
+            break
+        found.append(mutant)
+        left -= mutant.name not in reasons
+    return found
+
+
+def _lot(mutant: Mutant, seed: int) -> bytes:
+    return hashlib.sha256(f"{seed} {mutant.name}".encode()).digest()
 
 
 @functools.cache

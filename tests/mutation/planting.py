@@ -10,8 +10,10 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from types import CodeType, FunctionType
+from typing import Any
 
 from tests.mutation.mutants import ROOT, Mutant, Room
+from tests.mutation.probing import Probes, names_for, probed
 
 _Place = tuple[str, str, int]  # file, qualified name, first line
 
@@ -35,11 +37,24 @@ class Ground:
         # A function within a function is made anew whenever that one runs.
         names = (".".join(mutant.function[:end]) for end in range(1, len(mutant.function) + 1))
         code = next(codes[name] for name in names if name in codes)
-        functions = self._functions[_place(code)]
-        if not functions:
+        if not self._give(code, {}):
             raise LookupError(f"{mutant.name}: no such function was imported")
+
+    def plant_probes(self, mutants: Sequence[Mutant], probes: Probes) -> None:
+        """For good, too. Raises LookupError likewise."""
+        for module in probed(mutants):
+            for code in _outermost(module.code):
+                has_probes = code.co_qualname in module.functions
+                if has_probes and not self._give(code, names_for(probes)):
+                    raise LookupError(f"{module.path}: {code.co_qualname} was not imported")
+
+    def _give(self, code: CodeType, names: dict[str, Any]) -> bool:
+        """Give the code to all functions of its place. Returns whether there is one."""
+        functions = self._functions[_place(code)]
         for function in functions:
             function.__code__ = code
+            function.__globals__.update(names)
+        return bool(functions)
 
 
 def _place(code: CodeType) -> _Place:

@@ -50,6 +50,7 @@ class Site:
     lines: range  # a run that passes none of them does not notice the change
     target: ast.AST
     substitute: ast.AST
+    dropped: int | None = None  # the place of an operand
 
 
 def sites(tree: ast.Module) -> list[Site]:
@@ -71,7 +72,13 @@ class _Finder(ast.NodeVisitor):
         self._functions = 0  # how many of the scope are functions
         self._named: Counter[tuple[tuple[str, ...], str]] = Counter()
 
-    def _add(self, change: str, target: ast.stmt | ast.expr, substitute: ast.AST) -> None:
+    def _add(
+        self,
+        change: str,
+        target: ast.stmt | ast.expr,
+        substitute: ast.AST,
+        dropped: int | None = None,
+    ) -> None:
         if not self._functions:
             return
         function = tuple(self._scope)
@@ -81,7 +88,7 @@ class _Finder(ast.NodeVisitor):
             change += f" ({count})"
         seen = target.test if isinstance(target, ast.If) else target
         lines = range(seen.lineno, (seen.end_lineno or seen.lineno) + 1)
-        self.found.append(Site(function, change, lines, target, substitute))
+        self.found.append(Site(function, change, lines, target, substitute, dropped))
 
     # ------------------------------------------------------------------------------- scopes
 
@@ -116,10 +123,11 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
-        for operand in node.values:
+        for position, operand in enumerate(node.values):
             others = [value for value in node.values if value is not operand]
             rest = others[0] if len(others) == 1 else ast.BoolOp(node.op, others)
-            self._add(f"drop operand `{_text(operand)}` of `{_text(node)}`", node, rest)
+            change = f"drop operand `{_text(operand)}` of `{_text(node)}`"
+            self._add(change, node, rest, position)
         self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> None:

@@ -34,6 +34,10 @@ class OneLeaderPerQuorumEpoch(Law):
         """How many epochs had a leader."""
         return len(self._leaders)
 
+    def leader_of(self, epoch: int) -> int | None:
+        """None if nobody was seen to lead it."""
+        return self._leaders.get(epoch)
+
     def look(self, cluster: SimCluster, report: Report) -> None:
         for node in self._scene.ran:
             quorum = None if node.node is None else node.node.quorum

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.sim.laws.acknowledgements import Acknowledged
+from chaos.sim.laws.asked_elections import ElectionsAreAsAsked
 from chaos.sim.laws.asked_voters import VotersChangeAsAsked
+from chaos.sim.laws.broker_standings import BrokersKnowTheirStanding
 from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.committed_records import CommittedRecordsStay
@@ -29,6 +31,7 @@ from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.isr import IsrHasTheHighWatermark
 from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.law import Law
+from chaos.sim.laws.leader_choices import LeadersAreChosenInOrder
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
@@ -36,11 +39,14 @@ from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.metadata_images import MetadataIsTheSame
+from chaos.sim.laws.orderly_stops import StopsAreAskedFor
 from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
 from chaos.sim.laws.partition_leaders import OneLeaderPerPartitionEpoch
+from chaos.sim.laws.quorum_answers import QuorumAnswersAreTrue
 from chaos.sim.laws.quorum_commits import MajorityHolds
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.reads import ReadsAreLinearizable
+from chaos.sim.laws.refused_deletions import DeletionsAreRefusedForAReason
 from chaos.sim.laws.replica_sets import ReplicasFitTogether
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.laws.room import LeadersHaveRoom
@@ -65,10 +71,15 @@ LAWS: Final[tuple[type[Law], ...]] = (
     LeadersAreElected,
     VotesAreKept,
     CommitsAreCounted,
+    QuorumAnswersAreTrue,
     # The committed metadata.
     EpochsOnlyGrow,
     ReplicasFitTogether,
     FencedBrokersAcknowledgeNothing,
+    BrokersKnowTheirStanding,
+    StopsAreAskedFor,
+    LeadersAreChosenInOrder,
+    ElectionsAreAsAsked,
     ReadsAreLinearizable,
     SnapshotsEqualTheLog,
     MetadataHistory,
@@ -87,6 +98,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     SomeoneHasEverything,
     MembersHaveEverything,
     DeletedRecordsStayDeleted,
+    DeletionsAreRefusedForAReason,
     Acknowledged,
     # Groups.
     CommittedOffsetsStay,

@@ -1,0 +1,27 @@
+"""What was true when a request arrived, kept until its answer leaves."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+from chaos.sim.world.wire import Said
+
+T = TypeVar("T")
+
+_KEPT = 200
+
+
+class Arrivals(Generic[T]):
+    """By request. Of a request that arrives several times the first arrival counts: whoever answers
+    has decided after it."""
+
+    def __init__(self) -> None:
+        self._found: dict[Said, T] = {}
+
+    def keep(self, said: Said, found: T) -> None:
+        self._found.setdefault(said._replace(answer=b""), found)
+        if len(self._found) > _KEPT:
+            del self._found[next(iter(self._found))]
+
+    def get(self, answered: Said) -> T | None:
+        return self._found.get(answered._replace(answer=b""))
