@@ -127,6 +127,7 @@ class Node:
         self.metadata_directory = "/data"
         self.metadata_log = METADATA_LOG
         self.alive = True
+        self.failure = ""
         self.process = SimpleNamespace(incarnation=1)
         self.config = SimpleNamespace(broker_session_timeout_ms=6000)
         self.node = SimpleNamespace(quorum=None, controller=None, broker=None)
