@@ -154,19 +154,17 @@ def probed(mutants: Sequence[Mutant]) -> list[Probed]:
     found = []
     for path, numbers in by_path.items():
         tree = ast.parse((ROOT / path).read_text())
-        wanted: dict[ast.AST, list[tuple[int, Site]]] = defaultdict(list)
-        for site in sites(tree):
-            key = site.function, site.change
-            if key in numbers:
-                wanted[site.target].append((numbers[key], site))
+        marks = [
+            (numbers[site.function, site.change], site)
+            for site in sites(tree)
+            if (site.function, site.change) in numbers
+        ]
         functions = frozenset(
             ".".join(site.function[:end])
-            for marks in wanted.values()
             for _, site in marks
             for end in range(1, len(site.function) + 1)
         )
-        tree = ast.fix_missing_locations(_Prober(wanted).visit(tree))
-        code = compile(tree, str(ROOT / path), "exec", dont_inherit=True)
+        code = compile(with_probes(tree, marks), str(ROOT / path), "exec", dont_inherit=True)
         found.append(Probed(path, code, functions))
     return found
 
@@ -174,6 +172,15 @@ def probed(mutants: Sequence[Mutant]) -> list[Probed]:
 def names_for(probes: Probes) -> dict[str, Any]:
     """What the probed code needs among its globals."""
     return {_NAME: probes}
+
+
+def with_probes(tree: ast.Module, marks: Iterable[tuple[int, Site]]) -> ast.Module:
+    """``tree``, of which the sites are, with a probe at each. Changes ``tree``."""
+    wanted: dict[ast.AST, list[tuple[int, Site]]] = defaultdict(list)
+    for number, site in marks:
+        wanted[site.target].append((number, site))
+    probing: ast.Module = _Prober(wanted).visit(tree)
+    return ast.fix_missing_locations(probing)
 
 
 class _Prober(ast.NodeTransformer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
@@ -128,6 +128,7 @@ class Node:
         self.metadata_log = METADATA_LOG
         self.alive = True
         self.failure = ""
+        self.on_start: Callable[[SimNode], None] | None = None
         self.process = SimpleNamespace(incarnation=1)
         self.config = SimpleNamespace(broker_session_timeout_ms=6000)
         self.node = SimpleNamespace(quorum=None, controller=None, broker=None)

@@ -28,6 +28,7 @@ class SimNode:
         self.node: Node | None = None
         self.failure = ""  # why the last process refused to start, or gave up
         self.on_failed: Callable[[SimNode], None] | None = None
+        self.on_start: Callable[[SimNode], None] | None = None  # before a new process begins
         self.incarnation = ""
         """The name of its present process, or of its last one."""
         self.features = SUPPORTED_FEATURES  # what it supports from its next start on
@@ -89,6 +90,8 @@ class SimNode:
     def start(self) -> None:
         """Start the process; it formats its directories if they are new."""
         assert not self.alive, f"node {self.id} runs already"
+        if self.on_start is not None:
+            self.on_start(self)
         self.node = None
         self.failure = ""
         process = self.process = self._simulation.process(self.host)

@@ -14,9 +14,12 @@ PATIENCE_S: Final = NO_CONTROLLER_S - 0.1
 """A broker waits at least so long for leave to stop. It is seen every 0.01 s at most."""
 
 
+_STOPS: Final = (BrokerState.PENDING_CONTROLLED_SHUTDOWN, BrokerState.SHUTTING_DOWN)
+
+
 class StopsAreAskedFor(Law):
     """A broker that is stopped in order asks the controller for leave, so that others lead first.
-    It stops when the controller has fenced it, or when it has waited in vain.
+    It serves until the controller has fenced it, or until it has waited in vain.
 
     A broker that fails stops without leave.
     """
@@ -27,7 +30,7 @@ class StopsAreAskedFor(Law):
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        # By process: when it was last seen to run, neither asking for leave nor stopping.
+        # By process: when it was last seen to serve, and not to ask for leave.
         self._ran_at: dict[str, float] = {}
 
     @classmethod
@@ -40,9 +43,9 @@ class StopsAreAskedFor(Law):
             broker = node.broker
             if broker is None or not broker.has_begun:
                 continue
-            if broker.state is BrokerState.RUNNING:
+            if broker.serving and broker.state is BrokerState.RUNNING:
                 self._ran_at[node.incarnation] = now
-            elif broker.state is BrokerState.SHUTTING_DOWN:
+            elif broker.state in _STOPS and not broker.serving:
                 ran_at = self._ran_at.pop(node.incarnation, None)
                 if ran_at is not None and not node.failure:
                     self._look_at(node, now - ran_at, report)

@@ -39,6 +39,7 @@ from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.metadata_images import MetadataIsTheSame
+from chaos.sim.laws.openings import LogsOpenAsTheyWereLeft
 from chaos.sim.laws.orderly_stops import StopsAreAskedFor
 from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
 from chaos.sim.laws.partition_leaders import OneLeaderPerPartitionEpoch
@@ -109,6 +110,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     FencedProducersWriteNothing,
     CoordinatorsReplayTheirLogs,
     # Logs and disks.
+    LogsOpenAsTheyWereLeft,
     LogsRememberWhatTheyHold,
     LogsKnowTheirTransactions,
     RetentionTakesNoMore,

@@ -147,6 +147,7 @@ class VirtualDisk:
         self.on_cut: Callable[[str, int], None] | None = None  # called before a file is truncated
         self.destroyed: dict[str, bytes] = {}  # durable bytes before damage, by path
         self.has_failed = False  # a write or a sync has failed since the last power loss
+        self.failures = 0  # how many ever failed
         self.spoiled = 0  # how many sectors ever went bad
         self._writes = 0
         self._root = Directory()
@@ -337,6 +338,7 @@ class VirtualDisk:
     def append(self, inode: Inode, path: str, buffers: Sequence[Buffer]) -> int:
         if self.faults.failing_write:
             self.has_failed = True
+            self.failures += 1
             raise os_error(errno.EIO, path)
         data = b"".join(bytes(buffer) for buffer in buffers)
         position = len(inode.data)
@@ -396,6 +398,7 @@ class VirtualDisk:
                         self._kept.clear()
             if failing:
                 self.has_failed = True
+                self.failures += 1
                 raise os_error(errno.EIO, paths[0], SyncFailedError)
 
         return finish

@@ -19,12 +19,18 @@ def bench() -> LawBench:
 
 
 def stands(
-    bench: LawBench, state: BrokerState, *, epoch: int = 101, has_lease: bool = False
+    bench: LawBench,
+    state: BrokerState,
+    *,
+    epoch: int = 101,
+    has_lease: bool = False,
+    serving: bool = True,
 ) -> None:
     """Broker 1 runs and is in this state."""
     bench.brokers[1].node.broker = SimpleNamespace(
         has_begun=True,
         state=state,
+        serving=serving and state is not BrokerState.SHUTTING_DOWN,
         lease_valid=has_lease,
         replicas=SimpleNamespace(broker_epoch=epoch, hosted=SimpleNamespace(by_id={})),
     )
@@ -112,7 +118,7 @@ def test_one_that_has_waited_in_vain_may_stop(
     stands(bench, BrokerState.PENDING_CONTROLLED_SHUTDOWN)
     assert not bench.broken(law)
     wait(bench, waits_s)
-    stands(bench, BrokerState.SHUTTING_DOWN)
+    stands(bench, BrokerState.PENDING_CONTROLLED_SHUTDOWN, serving=False)
     assert bool(bench.broken(law)) is breaks
 
 

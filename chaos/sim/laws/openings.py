@@ -1,0 +1,167 @@
+"""What brokers make of their logs when they start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Final, NamedTuple, Self
+
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.methods import REGISTER_BROKER
+from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report, Scene
+from chaos.sim.world.disk import Inode
+from chaos.sim.world.wire import Said, Stage
+from stele.ids import TopicPartition
+from stele.wire.batch import HEADER_SIZE, BatchError, check_crc, read_header
+from storage.checkpoints import (
+    HIGH_WATERMARK_FILE,
+    LOG_START_FILE,
+    RECOVERY_POINT_FILE,
+    decode_offsets,
+)
+from storage.cuts import CUT_FILE
+from storage.directory_names import METADATA_TOPIC, parse_partition_directory
+from storage.errors import UnreadableLogError
+from storage.swaps import SWAP_FILE
+
+_CHECKPOINTS: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
+_BEGUN: Final = (SWAP_FILE, CUT_FILE)  # a compaction or truncation that was interrupted
+
+
+class Left(NamedTuple):
+    """What a process has left of a log."""
+
+    end_offset: int  # of the whole batches that follow each other, up to the first torn one
+    first_base: int  # of the first segment that has anything at or above the log's start
+    floor: int  # what is below was on disk, by a checkpoint
+    start_offset: int
+
+
+class LogsOpenAsTheyWereLeft(Law):
+    """A log that nobody has damaged opens with every whole batch that its files have, and is not
+    called corrupt. No log opens that ends below what its checkpoints say was on disk.
+
+    The files are read before a process starts, and compared with its logs when it registers.
+    """
+
+    name = "logs open as they were left"
+    cadence = Cadence.TOLD
+    hears = (REGISTER_BROKER,)
+    proof = Proof.CAMPAIGN
+
+    def __init__(self, cluster: SimCluster, report: Report) -> None:
+        self._report = report
+        self._brokers = {node.host: node for node in cluster.brokers.values()}
+        self._left: dict[str, tuple[str, dict[TopicPartition, Left]]] = {}  # of the next process
+        for node in cluster.brokers.values():
+            node.on_start = self._starts
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene.cluster, scene.report)
+
+    def _starts(self, node: SimNode) -> None:
+        self._left[node.host] = node.incarnation, dict(_logs(node))
+
+    def hear(self, stage: Stage, said: Said) -> None:
+        node = self._brokers.get(said.source)
+        if stage is not Stage.SENT or node is None or node.broker is None:
+            return
+        before, left = self._left.pop(said.source, ("", {}))
+        if before == node.incarnation:
+            return  # it is the process before that registers
+        for directory in node.broker.directories:
+            for key, log in directory.logs.items():
+                if key in left:
+                    self._look_at(node, key, left[key], log.end_offset, log.segments.bases[0])
+            for key, error in directory.corrupt.items():
+                if key in left and not isinstance(error, UnreadableLogError):
+                    self._look_at_corrupt(node, key, str(error))
+
+    def _look_at(
+        self, node: SimNode, key: TopicPartition, left: Left, end_offset: int, first_base: int
+    ) -> None:
+        self.looked += left.end_offset > left.start_offset
+        who = f"{key} on broker {node.id}"
+        if end_offset < left.floor:
+            self._report(f"{who} opens and ends at {end_offset}; {left.floor} was on disk")
+        if _is_damaged(node, key) or left.end_offset < left.floor:
+            return
+        wanted = max(left.end_offset, left.start_offset)
+        if end_offset != wanted:
+            self._report(f"{who} opens and ends at {end_offset}; it was left with {left}")
+        if left.end_offset >= left.start_offset and first_base != left.first_base:
+            self._report(f"{who} opens and begins with {first_base}; it was left with {left}")
+
+    def _look_at_corrupt(self, node: SimNode, key: TopicPartition, error: str) -> None:
+        self.looked += 1
+        if not _is_damaged(node, key):
+            self._report(f"broker {node.id} calls {key} corrupt, which nobody has damaged: {error}")
+
+
+def _is_damaged(node: SimNode, key: TopicPartition) -> bool:
+    """Whether the storm has damaged the log or the checkpoints, or the device has lost writes."""
+    disk = node.machine.disk
+    directory = f"/data/{key}/"
+    return disk.failures > 0 or any(
+        path.startswith(directory) or path.count("/") == 2 for path in disk.destroyed
+    )
+
+
+def _logs(node: SimNode) -> Iterator[tuple[TopicPartition, Left]]:
+    disk = node.machine.disk
+    points, high_watermarks, starts = (_offsets(node, name) for name in _CHECKPOINTS)
+    for name in disk.names("/data"):
+        key = parse_partition_directory(name)
+        if key is None or key.topic == METADATA_TOPIC:
+            continue
+        if any(disk.find(f"/data/{name}/{file}") for file in _BEGUN):
+            continue
+        files = disk.files(f"/data/{name}", ".log")
+        segments = [(int(file.removesuffix(".log")), inode) for file, inode in files]
+        point = points.get(key, 0)
+        floor = max(point, high_watermarks.get(key, 0))
+        start = starts.get(key, 0)
+        dead = {base for (base, _), (following, _) in pairwise(segments) if following <= start}
+        segments = [each for each in segments if each[0] not in dead]
+        if segments:
+            yield key, Left(_end_of(segments, point), segments[0][0], floor, start)
+
+
+def _offsets(node: SimNode, name: str) -> Mapping[TopicPartition, int]:
+    path = f"/data/{name}"
+    found = node.machine.disk.find(path)
+    return decode_offsets(found.data.decode(), path) if isinstance(found, Inode) else {}
+
+
+def _end_of(segments: list[tuple[int, Inode]], point: int) -> int:
+    """Where the whole batches end. Those below the recovery point are taken for sound."""
+    first = max((at for at, (base, _) in enumerate(segments) if base <= point), default=0)
+    end_offset = segments[first][0]
+    for base, inode in segments[first:]:
+        if base != end_offset:
+            return end_offset
+        end_offset, is_whole = _end_of_segment(bytes(inode.data), base, point)
+        if not is_whole:
+            return end_offset
+    return end_offset
+
+
+def _end_of_segment(data: bytes, base: int, point: int) -> tuple[int, bool]:
+    """And whether its file ends there, too."""
+    position, end_offset = 0, base
+    while position + HEADER_SIZE <= len(data):
+        try:
+            header = read_header(data, position)
+        except BatchError:
+            return end_offset, False
+        follows = header.base_offset >= end_offset
+        if not follows or position + header.size_bytes > len(data):
+            return end_offset, False
+        if header.base_offset >= point and not check_crc(data, position, header):
+            return end_offset, False
+        position += header.size_bytes
+        end_offset = header.next_offset
+    return end_offset, position == len(data)
