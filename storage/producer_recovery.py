@@ -112,7 +112,8 @@ def _forget_compacted(states: ProducerStates, segments: Sequence[Segment]) -> No
             is_there = _begins_at(segments[at], first_offset, producer_id)
         else:
             entry = states.get(producer_id)
-            is_there = entry is not None and entry.last_offset >= bases[0]
+            assert entry is not None  # it has an open transaction
+            is_there = entry.last_offset >= bases[0]
         if not is_there:
             states.forget_open(producer_id)
 

@@ -134,7 +134,7 @@ class LogTransactions:
         first_base = segments.bases[max(0, segments.index_of(offset))]
         for base in self._bases[bisect_left(self._bases, first_base) :]:
             at = segments.index_of(base)
-            if at < 0 or segments.bases[at] != base:
+            if segments.bases[at] != base:  # so it is at -1
                 self._bases.remove(base)
                 continue
             index = segments.at(at).txn_index
@@ -153,8 +153,6 @@ class LogTransactions:
         return found
 
     def _use(self, index: TxnIndex) -> None:
-        if self._loaded and self._loaded[-1] is index:
-            return
         if index in self._loaded:
             self._loaded.remove(index)
         self._loaded.append(index)

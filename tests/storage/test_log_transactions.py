@@ -1,0 +1,358 @@
+"""The transactions of a log and of its producers, one rule at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from stele.errors import ApiError, ErrorCode
+from stele.ids import TopicPartition
+from stele.wire.batch import read_header
+from stele.wire.control_records import EndMarker, end_marker_batch
+from storage.config import LogConfig
+from storage.log import PartitionLog
+from storage.opening import open_log
+from storage.producer_state import NEVER, EndedTransaction, ProducerStates
+from storage.segment import ColdRange
+from storage.txn_index import ENTRY_SIZE, AbortedTransaction, TxnIndex, encode_aborted
+from tests.support.batches import header_of, make_batch
+from tests.support.storage import MemoryDisk
+from tests.support.timing import HandClock
+
+DIRECTORY = "/d/t-0"
+CONFIG = LogConfig(segment_bytes=700, index_interval_bytes=150)
+FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def opened(
+    disk: MemoryDisk, *, start: int = 0, recovery_point: int = 0, high_watermark: int = 0
+) -> PartitionLog:
+    return open_log(
+        disk,
+        DIRECTORY,
+        CONFIG,
+        HandClock(),
+        key=TopicPartition("t", 0),
+        start_offset=start,
+        recovery_point=recovery_point,
+        high_watermark_checkpoint=high_watermark,
+        clean_shutdown=False,
+    )
+
+
+def append(log: PartitionLog, batch: bytearray) -> int:
+    return log.append_as_leader(
+        batch, read_header(batch), leader_epoch=0, now_ms=0, check_sequence=False
+    )
+
+
+def write(log: PartitionLog, producer_id: int, count: int = 1) -> None:
+    append(log, make_batch(count, producer=(producer_id, 0, -1), is_transactional=True))
+
+
+def end(log: PartitionLog, producer_id: int, *, commit: bool = False) -> None:
+    append(
+        log,
+        end_marker_batch(producer_id, 0, commit=commit, coordinator_epoch=1, timestamp_ms=0),
+    )
+
+
+def roll(log: PartitionLog) -> None:
+    segments = len(log.segment_bases)
+    while len(log.segment_bases) == segments:
+        append(log, make_batch(1, size=80))
+
+
+def three_aborted() -> tuple[MemoryDisk, PartitionLog, list[AbortedTransaction]]:
+    """A log with an aborted transaction in each of its three segments."""
+    disk = MemoryDisk()
+    log = opened(disk)
+    for number in range(3):
+        write(log, 7)
+        end(log, 7)
+        if number < 2:
+            roll(log)
+    found = log.transactions.aborted(0, log.end_offset)
+    assert not isinstance(found, ColdRange)
+    assert len(found) == len(log.segment_bases) == 3
+    return disk, log, found
+
+
+# ------------------------------------------------------------------------------- aborted
+
+
+def test_an_entry_tells_the_last_stable_offset_at_its_marker() -> None:
+    log = opened(MemoryDisk())
+    write(log, 7)
+    write(log, 8)
+    write(log, 9)
+    for producer_id in (8, 7, 9):
+        end(log, producer_id)
+    found = log.transactions.aborted(0, log.end_offset)
+    assert found == [
+        AbortedTransaction(8, 1, 3, 0),
+        AbortedTransaction(7, 0, 4, 2),
+        AbortedTransaction(9, 2, 5, 6),
+    ]
+
+
+def test_a_transaction_that_begins_at_the_end_of_the_range_is_none_of_it() -> None:
+    log = opened(MemoryDisk())
+    for producer_id in (7, 8):
+        write(log, producer_id)
+    for producer_id in (7, 8):
+        end(log, producer_id)
+    assert log.transactions.aborted(0, 1) == [AbortedTransaction(7, 0, 2, 1)]
+
+
+def test_only_the_indexes_of_the_range_are_read() -> None:
+    disk, log, (_, second, _) = three_aborted()
+    for at in (0, 2):
+        index = log.segments.at(at).txn_index
+        index.unload()
+        disk.open(index.path).append([b"no entry"])
+    assert log.transactions.aborted(second.first_offset, second.last_stable_offset) == [second]
+
+
+def test_an_index_that_is_not_in_memory_is_warmed_first() -> None:
+    disk, log, (first, *_) = three_aborted()
+    index = log.segments.at(0).txn_index
+    index.unload()
+    disk.cold = True
+    cold = log.transactions.aborted(first.first_offset, first.last_stable_offset)
+    assert cold == ColdRange(index.path, 0, ENTRY_SIZE)
+
+
+def test_four_indexes_stay_in_memory() -> None:
+    disk, log, _ = three_aborted()
+    for _ in range(3):
+        roll(log)
+        write(log, 7)
+        end(log, 7)
+    found = log.transactions.aborted(0, log.end_offset)
+    assert not isinstance(found, ColdRange)
+    assert len(found) == 6
+    disk.cold = True
+    indexes = [segment.txn_index.entries(disk) for segment in log.segments]
+    assert [isinstance(each, int) for each in indexes] == [True] * 2 + [False] * 4
+
+
+def test_the_index_of_a_segment_that_is_gone_is_forgotten() -> None:
+    _, log, found = three_aborted()
+    log.advance_start_offset(log.segment_bases[1])
+    log.remove_dead_segments()
+    assert log.transactions.aborted(log.start_offset, log.end_offset) == found[1:]
+    assert log.transactions.has_aborted
+    log.advance_start_offset(log.segment_bases[-1])
+    log.remove_dead_segments()
+    assert log.transactions.aborted(log.start_offset, log.end_offset) == found[2:]
+
+
+def test_an_index_that_has_the_entries_is_not_written_again() -> None:
+    disk, index = MemoryDisk(), TxnIndex(f"{DIRECTORY}/0.txnindex")
+    disk.make_directory("/d")
+    disk.make_directory(DIRECTORY)
+    assert not index.replace(disk, [])
+    assert not disk.exists(index.path)
+    entry = AbortedTransaction(7, 0, 1, 2)
+    assert index.replace(disk, [entry])
+    assert not index.replace(disk, [entry])
+    assert disk.read_file(index.path) == encode_aborted([entry])
+
+
+# ------------------------------------------------------------------------------- recovery
+
+
+def test_the_last_marker_is_told() -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    assert log.transactions.last_marker_offset == -1
+    ended = []
+    for number in range(2):
+        write(log, 7)
+        end(log, 7, commit=True)
+        ended.append(EndedTransaction(7, 2 * number, 2 * number + 1, commit=True))
+        assert log.transactions.last_marker_offset == 2 * number + 1
+    log.close()
+    for high_watermark, undecided in ((0, ended), (1, ended), (2, ended[1:]), (4, [])):
+        log = opened(disk, high_watermark=high_watermark)
+        assert log.transactions.undecided == undecided
+        assert log.transactions.last_marker_offset == (3 if undecided else -1)
+        log.close()
+
+
+def test_a_damaged_index_below_the_recovery_point_is_left_to_its_readers() -> None:
+    disk, log, _ = three_aborted()
+    log.sync_now()
+    path = log.segments.at(0).txn_index.path
+    recovery_point = log.segment_bases[1]
+    log.close()
+    disk.open(path).append([b"no entry"])
+    damaged = disk.read_file(path)
+    log = opened(disk, recovery_point=recovery_point, high_watermark=recovery_point)
+    assert disk.read_file(path) == damaged
+    log.close()
+
+
+@pytest.mark.parametrize("recovery_point", [1, 2, 3])
+def test_entries_above_the_recovery_point_are_made_anew(recovery_point: int) -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    end(log, 7)
+    write(log, 8)
+    end(log, 8)
+    expected = [AbortedTransaction(7, 0, 1, 2), AbortedTransaction(8, 2, 3, 4)]
+    path = log.segments.active.txn_index.path
+    log.close()
+    for kept in (0, 1):
+        if kept * 2 < recovery_point:
+            continue
+        disk.replace_file_now(path, encode_aborted(expected[:kept]))
+        log = opened(disk, recovery_point=recovery_point, high_watermark=recovery_point)
+        assert log.transactions.aborted(0, 4) == expected
+        log.close()
+
+
+def test_an_open_transaction_of_which_one_record_is_left_is_known() -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    roll(log)
+    base = log.segment_bases[-1]
+    # The next record of the producer is the first one of the segment.
+    log.truncate_to(base)
+    append(log, make_batch(1, producer=(7, 0, 0), is_transactional=True))
+    log.sync_now()
+    log.advance_start_offset(base)
+    log.remove_dead_segments()
+    log.close()
+    log = opened(disk, start=base, recovery_point=base, high_watermark=base)
+    assert log.producers.first_open_offset < NEVER
+    log.close()
+
+
+# ------------------------------------------------------------------------------- producers
+
+
+def states_with(*, is_open: bool, coordinator_epoch: int = 4, epoch: int = 2) -> ProducerStates:
+    """Producer 7 had a transaction, and may have another one."""
+    states = ProducerStates()
+    header = header_of(make_batch(1, producer=(7, epoch, 0), is_transactional=True))
+    states.update(header, 10, 0)
+    states.end(header, EndMarker(True, coordinator_epoch), 11, 0)
+    if is_open:
+        states.update(header, 12, 0)
+    return states
+
+
+@pytest.mark.parametrize(
+    ("is_open", "epoch", "coordinator", "bumps", "error"),
+    [
+        (True, 1, 4, False, FENCED),
+        (True, 1, 4, True, FENCED),
+        (True, 2, 4, False, None),
+        (True, 2, 4, True, FENCED),  # it comes late, and is of the transaction before
+        (True, 3, 4, True, None),
+        (True, 3, 4, False, None),
+        (False, 1, 4, False, FENCED),
+        (False, 2, 4, True, None),  # a repeated one ends nothing
+        (False, 2, 4, False, None),
+        (True, 3, 3, True, ErrorCode.TRANSACTION_COORDINATOR_FENCED),
+        (True, 3, 5, True, None),
+    ],
+)
+def test_markers(
+    is_open: bool, epoch: int, coordinator: int, bumps: bool, error: ErrorCode | None
+) -> None:
+    states = states_with(is_open=is_open)
+
+    def refused() -> ErrorCode | None:
+        try:
+            states.check_marker(7, epoch, coordinator, bumps_epoch=bumps)
+        except ApiError as found:
+            return found.code
+        return None
+
+    assert refused() is error
+
+
+def test_any_marker_of_an_unknown_producer_may_be_appended() -> None:
+    states_with(is_open=True).check_marker(8, 0, 0, bumps_epoch=True)
+
+
+@pytest.mark.parametrize(
+    ("is_open", "producer_id", "epoch", "expected"),
+    [(True, 7, 2, True), (True, 7, 1, False), (True, 8, 2, False), (False, 7, 2, False)],
+)
+def test_a_transaction_is_open_in_its_epoch(
+    is_open: bool, producer_id: int, epoch: int, expected: bool
+) -> None:
+    assert states_with(is_open=is_open).is_open(producer_id, epoch) is expected
+
+
+@pytest.mark.parametrize(("is_transactional", "is_taken"), [(True, True), (False, False)])
+def test_an_open_transaction_takes_only_what_is_part_of_it(
+    is_transactional: bool, is_taken: bool
+) -> None:
+    header = header_of(make_batch(1, producer=(7, 2, 1), is_transactional=is_transactional))
+    assert states_with(is_open=False).check(header) is None
+    states = states_with(is_open=True)
+    if is_taken:
+        assert states.check(header) is None
+    else:
+        with pytest.raises(ApiError) as refused:
+            states.check(header)
+        assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_only_markers_of_its_epoch_are_counted() -> None:
+    states = states_with(is_open=True)
+    entry = states.get(7)
+    assert entry is not None
+    assert entry.markers == 1
+    later = header_of(make_batch(1, producer=(7, 3, -1), is_transactional=True))
+    for expected in (1, 2, 3):
+        states.end(later, EndMarker(True, 4), 13, 0)
+        assert entry.markers == expected
+
+
+def test_a_transaction_begins_with_its_first_batch() -> None:
+    states = ProducerStates()
+    assert states.first_open_offset == NEVER
+    for offset, producer_id in ((3, 7), (4, 8), (5, 7)):
+        header = header_of(make_batch(1, producer=(producer_id, 0, 0), is_transactional=True))
+        states.update(header, offset, 0)
+    assert states.open_transactions() == [(7, 3), (8, 4)]
+    states.forget_open(7)
+    assert (states.first_open_offset, states.is_open(7, 0)) == (4, False)
+
+
+def test_producers_with_an_open_transaction_do_not_expire() -> None:
+    states = states_with(is_open=True)
+    states.update(header_of(make_batch(1, producer=(8, 0, 0))), 13, 0)
+    states.expire(1_000, 1)
+    assert [each.producer_id for each in states] == [7]
+
+
+def test_a_snapshot_has_the_open_transactions_in_their_order() -> None:
+    states = ProducerStates()
+    for offset, producer_id in ((3, 9), (4, 8), (5, 7)):
+        header = header_of(
+            make_batch(1, producer=(producer_id, 0, 0), is_transactional=producer_id != 8)
+        )
+        states.update(header, offset, 0)
+    again = ProducerStates.decode(states.encode())
+    assert again.open_transactions() == [(9, 3), (7, 5)]
+    assert again.is_open(9, 0)
+
+
+def test_a_marker_that_compaction_has_emptied_ends_without_saying_how() -> None:
+    states = states_with(is_open=True)
+    header = header_of(make_batch(1, producer=(7, 2, -1), is_transactional=True))
+    assert states.end(header, None, 13, 0) is None
+    assert not states.is_open(7, 2)
+    entry = states.get(7)
+    assert entry is not None
+    assert entry.coordinator_epoch == 4
+    assert states.end(header, EndMarker(True, 5), 14, 0) is None, "it had no records here"
+    assert entry.coordinator_epoch == 5
