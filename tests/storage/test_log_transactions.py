@@ -39,10 +39,8 @@ def opened(
     )
 
 
-def append(log: PartitionLog, batch: bytearray) -> int:
-    return log.append_as_leader(
-        batch, read_header(batch), leader_epoch=0, now_ms=0, check_sequence=False
-    )
+def append(log: PartitionLog, batch: bytearray) -> None:
+    log.append_as_leader(batch, read_header(batch), leader_epoch=0, now_ms=0, check_sequence=False)
 
 
 def write(log: PartitionLog, producer_id: int, count: int = 1) -> None:
