@@ -25,7 +25,7 @@ class TooManyFieldsError(ValueError):
     """A message has more fields than it may have."""
 
 
-def fields(message: bytes, most: int) -> list[Field]:
+def fields(message: bytes | memoryview, most: int) -> list[Field]:
     """The fields of a message, in their order. Nothing of what is in them is looked at.
 
     Raises ValueError if the bytes are no message, TooManyFieldsError for more than ``most``.
@@ -64,7 +64,7 @@ def fields(message: bytes, most: int) -> list[Field]:
     return found
 
 
-def _varint(message: bytes, position: int) -> tuple[int, int]:
+def _varint(message: bytes | memoryview, position: int) -> tuple[int, int]:
     """A number and the position after it."""
     value = shift = 0
     for index in range(position, min(position + _VARINT_BYTES_MAX, len(message))):

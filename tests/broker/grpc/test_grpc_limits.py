@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
+from google.protobuf.message import Message
 
 from broker.grpc.messages import parse
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
@@ -35,3 +39,57 @@ def test_lists_within_lists_count_too() -> None:
     nested = admin.CreatePartitionsRequest(topics=[wish]).SerializeToString()
     with pytest.raises(RpcError, match="elements in topics: 65536 are the most"):
         parse(admin.CreatePartitionsRequest, nested)
+
+
+def element(number: int, content: bytes = b"") -> bytes:
+    """One element of a list, as protobuf writes it."""
+    size = len(content)
+    length = bytearray()
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    length.append(size)
+    return bytes([number << 3 | 2]) + length + content
+
+
+MANY = 300_000
+TINY: dict[str, tuple[type[Message], bytes]] = {
+    "texts": (pb.MetadataRequest, element(pb.MetadataRequest.TOPICS_FIELD_NUMBER) * MANY),
+    "messages": (pb.FetchRequest, element(pb.FetchRequest.PARTITIONS_FIELD_NUMBER) * MANY),
+    "within one": (admin.AlterConfigsRequest, element(1, element(2) * MANY)),
+    "within many": (admin.AlterConfigsRequest, element(1, element(2) * 1_000) * 300),
+    "of no known field": (pb.FetchRequest, element(15) * MANY),
+}
+
+
+@pytest.mark.parametrize("what", TINY)
+def test_far_too_many_elements_are_refused_before_they_are_made(what: str) -> None:
+    kind, payload = TINY[what]
+    made: list[bytes] = []
+    watched: Any = SimpleNamespace(DESCRIPTOR=kind.DESCRIPTOR, FromString=made.append)
+    with pytest.raises(RpcError, match="more than 262144 fields") as refusal:
+        parse(watched, payload)
+    assert refusal.value.code is RpcCode.INVALID_ARGUMENT
+    assert not made
+
+
+@pytest.mark.parametrize("payload", [element(1, bytes(600_000)) + b"\x0a", b"\x0b" * 600_000])
+def test_large_garbage_is_no_message(payload: bytes) -> None:
+    with pytest.raises(RpcError, match="bytes that are no") as refusal:
+        parse(admin.CreateTopicsRequest, payload)
+    assert refusal.value.code is RpcCode.INVALID_ARGUMENT
+
+
+def test_large_requests_that_mean_something_are_read() -> None:
+    produced = pb.ProduceRequest(
+        partitions=[pb.ProduceRequest.Partition(topic="t", records=bytes(1 << 20))] * 4
+    )
+    assert parse(pb.ProduceRequest, produced.SerializeToString()) == produced
+    fetched = pb.FetchRequest(
+        partitions=[
+            pb.FetchRequest.Partition(topic_id=bytes(range(16)), partition=7, fetch_offset=1 << 40)
+        ]
+        * REQUEST_ELEMENTS_MAX
+    )
+    assert len(fetched.SerializeToString()) > 1_000_000
+    assert parse(pb.FetchRequest, fetched.SerializeToString()) == fetched
