@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broker.coordinator.group.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
+from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC
 from stele.errors import ErrorCode
 from stele.wire.kafka import Struct
 from stele.wire.kafka.messages import (
+    consumer_group_describe,
+    consumer_group_heartbeat,
     delete_groups,
     describe_groups,
     heartbeat,
@@ -23,6 +27,7 @@ from stele.wire.kafka.messages import (
     offset_delete,
     offset_fetch,
     sync_group,
+    txn_offset_commit,
 )
 from tests.support.broker_apis import Client, Edges, topic_id
 from tests.support.timing import run_virtual, until
@@ -38,6 +43,7 @@ async def coordinator(**settings: str) -> Edges:
     edges = Edges(group_initial_rebalance_delay_ms="0", **settings)
     edges.add_topic("orders", [[1]] * 3)
     edges.add_topic(GROUP_TOPIC, [[1]])
+    edges.finalize(GROUP_VERSION, 1)
     await until(lambda: len(edges.groups.active) == 1)
     return edges
 
@@ -215,6 +221,51 @@ def test_commits_for_topics_that_were_deleted() -> None:
     run_virtual(main())
 
 
+@pytest.mark.parametrize("version", range(2, 11))
+def test_metadata_that_are_too_large_are_refused_and_the_rest_is_committed(version: int) -> None:
+    async def main() -> None:
+        client = (await coordinator(offset_metadata_max_bytes="10")).client()
+        request = committing()
+        request.topics[0].partitions = [
+            offset_commit.OffsetCommitRequestPartition(number, 7, committed_metadata=told)
+            for number, told in enumerate(("x" * 10, "x" * 11, "ü" * 6))
+        ]
+        answer = await client.call(offset_commit.API, version, request)
+        assert [each.error_code for each in answer.topics[0].partitions] == [
+            ErrorCode.NONE,
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+            ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ]
+        groups = [offset_fetch.OffsetFetchRequestGroup("g", topics=None)]
+        asked = offset_fetch.OffsetFetchRequest(groups=groups)
+        (topic,) = (await client.call(offset_fetch.API, 9, asked)).groups[0].topics
+        found = [(each.partition_index, each.metadata) for each in topic.partitions]
+        assert found == [(0, "x" * 10)]
+
+    run_virtual(main())
+
+
+HOSTILE = ["(" * 1_000, "{" * 30_000, "((a?){20}a{20}){60}", "[" * 3_000, "(a|b)*" * 2_000]
+
+
+@pytest.mark.parametrize("regex", HOSTILE)
+def test_a_hostile_expression_is_refused_soon(regex: str) -> None:
+    async def main() -> None:
+        client = (await coordinator()).client()
+        asked = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+            "g", "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_regex=regex,
+            topic_partitions=[],
+        )  # fmt: skip
+        began_s = time.process_time()
+        answer = await client.call(consumer_group_heartbeat.API, 1, asked)
+        assert time.process_time() - began_s < 2
+        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+        assert len(answer.error_message or "") < 300
+        assert await _consume(client) == ErrorCode.NONE
+
+    run_virtual(main())
+
+
 # ------------------------------------------------------------------------- the coordinator
 
 
@@ -229,6 +280,29 @@ def test_a_coordinator_that_has_moved() -> None:
         edges.remove_topic(GROUP_TOPIC)
         edges.add_topic(GROUP_TOPIC, [[2, 1]])
         assert await told() == [ErrorCode.NOT_COORDINATOR] * len(OF_A_GROUP)
+
+    run_virtual(main())
+
+
+def test_a_coordinator_that_is_loading() -> None:
+    async def main() -> None:
+        edges = await coordinator()
+
+        async def told() -> list[int]:
+            return await asyncio.gather(*(each(edges.client()) for each in OF_A_GROUP))
+
+        assert await _commit(edges.client()) == ErrorCode.NONE
+        (log,) = edges.replicas.hosted_logs.values()
+        log.high_watermark = 0  # the commit may still vanish
+        edges.remove_topic(GROUP_TOPIC)
+        edges.add_topic(GROUP_TOPIC, [[1]])
+        loading = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * len(OF_A_GROUP)
+        assert await told() == loading
+        await until_turned()
+        assert await told() == loading
+        log.commit()
+        await until(lambda: len(edges.groups.active) == 1)
+        assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS not in await told()
 
     run_virtual(main())
 
@@ -278,8 +352,31 @@ async def _delete(client: Client) -> int:
     return int((await client.call(delete_groups.API, 2, asked)).results[0].error_code)
 
 
+async def _consume(client: Client) -> int:
+    asked = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_names=["orders"],
+        topic_partitions=[],
+    )  # fmt: skip
+    return int((await client.call(consumer_group_heartbeat.API, 1, asked)).error_code)
+
+
+async def _describe_consumers(client: Client) -> int:
+    asked = consumer_group_describe.ConsumerGroupDescribeRequest(["g"])
+    answer = await client.call(consumer_group_describe.API, 1, asked)
+    return int(answer.groups[0].error_code)
+
+
+async def _commit_in_a_transaction(client: Client) -> int:
+    partition = txn_offset_commit.TxnOffsetCommitRequestPartition(0, 7)
+    topic = txn_offset_commit.TxnOffsetCommitRequestTopic("orders", [partition])
+    asked = txn_offset_commit.TxnOffsetCommitRequest("t", "g", 7, 0, topics=[topic])
+    answer = await client.call(txn_offset_commit.API, 5, asked)
+    return int(answer.topics[0].partitions[0].error_code)
+
+
 OF_A_GROUP = (
     _join, _sync, _beat, _leave, _commit, _fetch, _delete_offsets, _describe, _delete,
+    _consume, _describe_consumers, _commit_in_a_transaction,
 )  # fmt: skip
 
 
