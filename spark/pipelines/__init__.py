@@ -13,6 +13,8 @@ from typing import cast
 PIPELINES = {
     "orders": "order lines: checked by three rules, joined, revenue by country and hour",
     "logs": "log lines of many formats: one schema, error rates, alerts, archive, dead letters",
+    "activity": "clicks joined with the searches before them, pages ranked per minute",
+    "metrics": "averages, quantiles and rates over sliding windows, a downsampled history",
     "table": "a compacted topic as a table, now or as of a time or offsets; its changes as a feed",
 }
 

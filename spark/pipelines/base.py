@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import os
 import shutil
@@ -14,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 import stele.spark
 from stele import Admin, NewTopic
 from stele.errors import BulkError, ErrorCode
+from stele.spark.options import OptionError
 
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULTS = {
@@ -103,6 +105,27 @@ def session(name: str) -> SparkSession:
     return made
 
 
+def millis(option: str, text: str) -> int:
+    """An ISO 8601 time of an option, in milliseconds since 1970. Without a zone it is UTC."""
+    try:
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise PipelineError(f"{option}: {error}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1000)
+
+
+def exit_code(run: Callable[[], None]) -> int:
+    """Run a pipeline's command. What stops it in words becomes the text and the code 1."""
+    try:
+        run()
+    except (PipelineError, OptionError) as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
 # --------------------------------------------------------------------------------- topics
 
 
@@ -123,8 +146,8 @@ def ensure_topics(settings: Settings, *names: str, compacted: Sequence[str] = ()
                     raise
 
 
-def stream_of(session: SparkSession, settings: Settings, *topics: str) -> DataFrame:
-    """The records of topics from their beginning on."""
+def stream_of(session: SparkSession, settings: Settings, *topics: str, **options: str) -> DataFrame:
+    """The records of topics from their beginning on. ``options``: further ones of the source."""
     return (
         session.readStream.format("stele")
         .option("kafka.bootstrap.servers", settings.bootstrap_servers)
@@ -132,7 +155,25 @@ def stream_of(session: SparkSession, settings: Settings, *topics: str) -> DataFr
         .option("subscribe", ",".join(settings.topic(each) for each in topics))
         .option("startingOffsets", "earliest")
         .option("maxOffsetsPerTrigger", str(settings.max_offsets_per_trigger))
+        .options(**options)
         .load()
+    )
+
+
+def rows_of(records: DataFrame, schema: str) -> DataFrame:
+    """The values of records, which are JSON of this schema, as columns."""
+    row = fn.from_json(fn.col("value").cast("string"), schema)
+    return records.select(row.alias("row")).select("row.*")
+
+
+def as_records(
+    frame: DataFrame, key: Column, fields: Sequence[str | Column], topic: Column | str
+) -> DataFrame:
+    """Rows as records: the fields are the JSON of the value. ``topic``: a name or a column."""
+    return frame.select(
+        key.alias("key"),
+        fn.to_json(fn.struct(*fields)).alias("value"),
+        (fn.lit(topic) if isinstance(topic, str) else topic).alias("topic"),
     )
 
 
@@ -184,6 +225,27 @@ def changes_to_topics(frame: DataFrame, settings: Settings, name: str) -> Stream
 
     writer = _started(frame, settings, name).outputMode("update")
     started: StreamingQuery = writer.foreachBatch(write).start()
+    return started
+
+
+def to_files(
+    frame: DataFrame, settings: Settings, name: str, directory: Path, partition_by: Sequence[str]
+) -> StreamingQuery:
+    """Write each batch to Parquet files, once: Spark's file sink keeps a list of what counts, so
+    files of a batch that failed are not read."""
+    writer = _started(frame, settings, name).format("parquet").option("path", str(directory))
+    if partition_by:
+        writer = writer.partitionBy(*partition_by)
+    started: StreamingQuery = writer.start()
+    return started
+
+
+def for_each_batch(
+    frame: DataFrame, settings: Settings, name: str, write: Callable[[DataFrame, int], None]
+) -> StreamingQuery:
+    """Have a function write each batch. It is called again with the same number for a batch that
+    was not finished."""
+    started: StreamingQuery = _started(frame, settings, name).foreachBatch(write).start()
     return started
 
 
@@ -305,3 +367,15 @@ def _text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     return value if isinstance(value, str) else f"{value:,.2f}"
+
+
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A picture of a series: one bar for each value, from the lowest to the highest of them."""
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((value - low) * scale)] for value in values)

@@ -55,22 +55,15 @@ def archive(session: SparkSession, settings: base.Settings, directory: Path) -> 
     """The raw lines, in files by day and service. Spark's file sink writes each batch once."""
     rows = parsed(lines_of(session, settings))
     day = fn.coalesce(fn.to_date("time").cast("string"), fn.lit("unknown"))
-    writer = rows.select("id", "service", "line", day.alias("day")).writeStream
-    writer = writer.queryName(f"{settings.prefix}archive").format("parquet")
-    writer = writer.partitionBy("day", "service").option("path", str(directory))
-    writer = writer.option("checkpointLocation", str(settings.checkpoints / "archive"))
-    if settings.follow:
-        return writer.trigger(processingTime=settings.trigger).start()
-    return writer.trigger(availableNow=True).start()
+    frame = rows.select("id", "service", "line", day.alias("day"))
+    return base.to_files(frame, settings, "archive", directory, ["day", "service"])
 
 
 def rates(session: SparkSession, settings: base.Settings, late: str, limit: float) -> DataFrame:
     """Lines and errors by service and minute, and an alert for a minute with too many errors."""
     records = base.stream_of(session, settings, PARSED)
-    row = fn.from_json(fn.col("value").cast("string"), SCHEMA)
     counted = (
-        records.select(row.alias("row"))
-        .select("row.*")
+        base.rows_of(records, SCHEMA)
         .withWatermark("time", late)
         .groupBy("service", fn.window("time", "1 minute").alias("minute"))
         .agg(
@@ -86,8 +79,9 @@ def rates(session: SparkSession, settings: base.Settings, late: str, limit: floa
         )
     )
     key = fn.concat_ws("|", "service", fn.col("minute").cast("string"))
-    value = fn.to_json(fn.struct("service", "minute", "lines", "errors"))
-    return counted.select(key.alias("key"), value.alias("value"), fn.explode(topics).alias("topic"))
+    return base.as_records(
+        counted, key, ("service", "minute", "lines", "errors"), fn.explode(topics)
+    )
 
 
 # --------------------------------------------------------------------------------- result
@@ -95,9 +89,7 @@ def rates(session: SparkSession, settings: base.Settings, late: str, limit: floa
 
 def totals(session: SparkSession, settings: base.Settings) -> dict[str, Any]:
     good = base.batch_of(session, settings, PARSED)
-    rows = good.select(fn.from_json(fn.col("value").cast("string"), SCHEMA).alias("r")).select(
-        "r.*"
-    )
+    rows = base.rows_of(good, SCHEMA)
     dead = base.batch_of(session, settings, DEAD).select(
         fn.col("key").cast("string").alias("service"),
         fn.get_json_object(fn.col("value").cast("string"), "$.reason").alias("reason"),
@@ -175,7 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--alert-share", type=float, default=0.5, help="of errors in a minute")
     options: argparse.Namespace = parser.parse_args(arguments)
     settings = base.settings(options)
-    try:
+
+    def run() -> None:
         session = base.session("logs")
         base.ensure_topics(settings, *TOPICS, compacted=[RATES])
         if options.load is not None:
@@ -185,10 +178,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stages(session, settings, options.archive, options.late, options.alert_share),
         )
         show(totals(session, settings))
-    except base.PipelineError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+
+    return base.exit_code(run)
 
 
 if __name__ == "__main__":

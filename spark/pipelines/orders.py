@@ -83,9 +83,8 @@ def checks(session: SparkSession, settings: base.Settings, limit: int) -> DataFr
     exploded = known.select("id", "at", "line", fn.explode(verdicts).alias("verdict"))
     # One of the verdicts takes the line along, so that it is stored once.
     line = fn.when(fn.col("verdict.check") == CHECKS[0], fn.col("line"))
-    value = fn.to_json(fn.struct("verdict.check", "verdict.reason", "at", line.alias("line")))
-    topic = fn.lit(settings.topic(VALIDATIONS)).alias("topic")
-    return exploded.select(fn.col("id").alias("key"), value.alias("value"), topic)
+    fields = ("verdict.check", "verdict.reason", "at", line.alias("line"))
+    return base.as_records(exploded, fn.col("id"), fields, settings.topic(VALIDATIONS))
 
 
 def verdicts(session: SparkSession, settings: base.Settings) -> DataFrame:
@@ -110,8 +109,7 @@ def verdicts(session: SparkSession, settings: base.Settings) -> DataFrame:
     topic = fn.when(fn.size("reasons") == 0, settings.topic(VALIDATED)).otherwise(
         settings.topic(FAILED)
     )
-    value = fn.to_json(fn.struct("line", "reasons"))
-    return joined.select(fn.col("id").alias("key"), value.alias("value"), topic.alias("topic"))
+    return base.as_records(joined, fn.col("id"), ("line", "reasons"), topic)
 
 
 def revenue(session: SparkSession, settings: base.Settings, late: str) -> DataFrame:
@@ -134,11 +132,8 @@ def revenue(session: SparkSession, settings: base.Settings, late: str) -> DataFr
         .withColumn("hour", fn.col("hour.start"))
     )
     key = fn.concat_ws("|", "status", "country", fn.col("hour").cast("string"))
-    value = fn.to_json(
-        fn.struct("status", "country", "hour", "lines", "quantity", "revenue", "cancelled")
-    )
-    topic = fn.lit(settings.topic(REVENUE)).alias("topic")
-    return sums.select(key.alias("key"), value.alias("value"), topic)
+    fields = ("status", "country", "hour", "lines", "quantity", "revenue", "cancelled")
+    return base.as_records(sums, key, fields, settings.topic(REVENUE))
 
 
 # --------------------------------------------------------------------------------- result
@@ -255,7 +250,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--late", default="60 days", help="how late a line may come")
     options: argparse.Namespace = parser.parse_args(arguments)
     settings = base.settings(options)
-    try:
+
+    def run() -> None:
         session = base.session("orders")
         base.ensure_topics(settings, *TOPICS, compacted=TABLES)
         if options.load is not None:
@@ -263,10 +259,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{count:,} lines are in {settings.topic(ORDERS)}")
         base.run(settings, stages(session, settings, options.fraud_limit, options.late))
         show(totals(session, settings))
-    except base.PipelineError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+
+    return base.exit_code(run)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ or deleted, with the value and the place and time of the record.
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 from collections.abc import Sequence
 
@@ -60,7 +59,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rows", type=int, default=20, help="how many to show")
     options: argparse.Namespace = parser.parse_args(arguments)
     settings = base.settings(options)
-    try:
+
+    def run() -> None:
         session = base.session("table")
         if options.changes_to:
             base.ensure_topics(settings, options.changes_to)
@@ -78,10 +78,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             [(r.key, r.value[:80], r.partition, r.offset, str(r.timestamp)) for r in shown],
         )
         print(f"\n{rows.count():,} keys")
-    except base.PipelineError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+
+    return base.exit_code(run)
 
 
 def _ends(options: argparse.Namespace) -> dict[str, str]:
@@ -89,13 +87,7 @@ def _ends(options: argparse.Namespace) -> dict[str, str]:
         return {"endingOffsets": options.as_of_offsets}
     if not options.as_of:
         return {}
-    try:
-        moment = datetime.datetime.fromisoformat(options.as_of)
-    except ValueError as error:
-        raise base.PipelineError(f"--as-of: {error}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=datetime.UTC)
-    return {"endingTimestamp": str(int(moment.timestamp() * 1000) + 1)}
+    return {"endingTimestamp": str(base.millis("--as-of", options.as_of) + 1)}
 
 
 if __name__ == "__main__":

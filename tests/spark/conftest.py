@@ -20,6 +20,18 @@ if TYPE_CHECKING:
 
 
 GATEWAY_WITHIN_S = 120.0
+CHEAP = [
+    "spark.ui.enabled=false",
+    "spark.sql.shuffle.partitions=2",
+    # Tests run each query once: what the JVM's second compiler and generated code would save later
+    # is not earned back.
+    "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
+    "spark.sql.codegen.wholeStage=false",
+    "spark.sql.adaptive.enabled=false",
+    "spark.sql.streaming.minBatchesToRetain=2",
+    "spark.sql.streaming.noDataMicroBatches.enabled=false",
+]
+"""Settings of Spark's JVM in tests, also in those that start a JVM of their own."""
 
 
 @contextmanager
@@ -33,9 +45,11 @@ def gateway(directory: Path) -> Iterator[None]:
 
     told = directory / "gateway"
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
-    options = ["--conf", "spark.ui.enabled=false", "--driver-memory", "700m", "pyspark-shell"]
+    options = [*(part for each in CHEAP for part in ("--conf", each)), "--driver-memory", "700m"]
     environment = {**os.environ, "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
-    jvm = subprocess.Popen([submit, *options], stdin=subprocess.PIPE, env=environment)
+    jvm = subprocess.Popen(
+        [submit, *options, "pyspark-shell"], stdin=subprocess.PIPE, env=environment
+    )
     try:
         deadline = time.monotonic() + GATEWAY_WITHIN_S
         while not told.exists():
@@ -70,7 +84,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         session = (
             SparkSession.builder.master("local[2]")
             .appName("tests")
-            .config("spark.sql.shuffle.partitions", "2")
             .config("spark.sql.warehouse.dir", str(warehouse))
             .config("spark.sql.session.timeZone", "UTC")
             .getOrCreate()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import gzip
 from collections import Counter
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark.pipelines import base, logs, orders, table
+from spark.pipelines import activity, base, logs, metrics, orders, table
 from stele import Producer
 
 if TYPE_CHECKING:
@@ -113,3 +114,69 @@ def test_every_log_line_is_parsed_or_a_dead_letter(
     assert counted["hdfs"] == 2_000
     rates = base.table_of(spark, these, logs.RATES, logs.RATES_ROW)
     assert rates.selectExpr("sum(lines)").first()[0] == 15_994  # type: ignore[index]
+
+
+def test_clicks_meet_the_searches_before_them_in_any_order(
+    spark: SparkSession, settings: Callable[[str], base.Settings]
+) -> None:
+    these = settings("activity-")
+    base.ensure_topics(these, *activity.TOPICS, compacted=[activity.COUNTS])
+    activity.load(these, seed=3, count=300)
+    base.run(these, activity.stages(spark, these, "10 minutes", "5 minutes"), lambda line: None)
+    made = list(activity.events(3, 300))
+    times = [datetime.datetime.fromisoformat(event["time"]) for _, event in made]
+    pairs = list(zip(made, times, strict=True))
+    expected = Counter(
+        (click["user"], search["query"], click["page"])
+        for (topic, click), at in pairs
+        if topic == activity.CLICKS
+        for (other, search), before in pairs
+        if other == activity.SEARCHES
+        and search["user"] == click["user"]
+        and datetime.timedelta(0) <= at - before <= datetime.timedelta(minutes=5)
+    )
+    found = base.rows_of(base.batch_of(spark, these, activity.VISITS), activity.VISIT).collect()
+    assert Counter((row.user, row.query, row.page) for row in found) == expected
+    per_minute = Counter(
+        (f"{at:%Y-%m-%d %H:%M}", event["page"])
+        for (topic, event), at in pairs
+        if topic == activity.CLICKS
+    )
+    shown = activity.totals(spark, these, rows=1_000)
+    assert (shown["visits"], shown["clicks"]) == (expected.total(), 300)
+    assert {(minute, page): count for minute, _, page, count in shown["pages"]}.items() <= (
+        per_minute.items()
+    )
+    assert [count for _, rank, _, count in shown["pages"] if rank == 1] == [
+        max(count for (each, _), count in per_minute.items() if each == minute)
+        for minute in sorted({minute for minute, _ in per_minute}, reverse=True)
+    ]
+
+
+@pytest.mark.skipif(not RETAIL.exists(), reason=f"{RETAIL} is not here")
+def test_measurements_are_summed_up_by_windows(
+    spark: SparkSession, settings: Callable[[str], base.Settings]
+) -> None:
+    these = settings("metrics-")
+    base.ensure_topics(these, metrics.METRICS, compacted=[metrics.WINDOWS, metrics.HISTORY])
+    assert metrics.load(RETAIL, these, most=2_000) == 2_000
+    stages = metrics.stages(spark, these, ("1 hour", "30 minutes"), "1 day", "60 days")
+    base.run(these, stages, lambda line: None)
+    expected: dict[tuple[str, str], list[float]] = {}
+    for each in metrics.order_totals(RETAIL, 2_000):
+        expected.setdefault((each["name"], each["time"][:10]), []).append(each["value"])
+    history = base.table_of(spark, these, metrics.HISTORY, metrics.SUMMARY).collect()
+    assert {(row.name, str(row.start)[:10]): row["count"] for row in history} == {
+        place: len(values) for place, values in expected.items()
+    }
+    for row in history:
+        values = sorted(expected[row.name, str(row.start)[:10]])
+        assert row.average == pytest.approx(sum(values) / len(values))
+        assert (row.min, row.max) == (values[0], values[-1])
+        assert row.per_second == pytest.approx(len(values) / 86_400)
+        rank = values.index(row.p50) + values.count(row.p50)
+        assert abs(rank - len(values) / 2) <= len(values) / metrics.ACCURACY + values.count(row.p50)
+    windows = base.table_of(spark, these, metrics.WINDOWS, metrics.SUMMARY)
+    assert windows.selectExpr("sum(count)").first()[0] == 2 * 2_000  # type: ignore[index]
+    shown = metrics.totals(spark, these, rows=3)
+    assert (shown["measurements"], len(shown["busiest"])) == (2_000, 3)
