@@ -15,6 +15,8 @@ PIPELINES = {
     "logs": "log lines of many formats: one schema, error rates, alerts, archive, dead letters",
     "activity": "clicks joined with the searches before them, pages ranked per minute",
     "metrics": "averages, quantiles and rates over sliding windows, a downsampled history",
+    "connectors": "files, Parquet, tables of databases and search indexes from and to topics",
+    "replay": "a time range processed again by a new version of a rule, both results compared",
     "table": "a compacted topic as a table, now or as of a time or offsets; its changes as a feed",
 }
 

@@ -56,7 +56,7 @@ def topic_to_parquet(
     rows, but no longer than ``longest_wait``. Raises PipelineError if the files have another schema
     (``kept_schema``).
     """
-    columns = kept_schema(directory, StructType.fromDDL(schema)) if schema else None
+    columns = kept_schema(directory, schema) if schema else None
     records = base.stream_of(
         session,
         settings,
@@ -82,10 +82,12 @@ def as_columns(records: DataFrame, schema: StructType | None) -> DataFrame:
     return records.select(key, row.alias("row"), *PLACE).select("_key", "row.*", *PLACE)
 
 
-def kept_schema(directory: Path, wanted: StructType) -> StructType:
+def kept_schema(directory: Path, ddl: str) -> StructType:
     """The schema of the files of a directory. It may get new columns, which are null in earlier
     files, and keeps those that it has. Raises PipelineError for a column of another type."""
-    file = directory / SCHEMA_FILE
+    file, wanted = directory / SCHEMA_FILE, StructType.fromDDL(ddl)
+    if not isinstance(wanted, StructType):
+        raise base.PipelineError(f"--schema is of columns (id INT, name STRING), not {ddl!r}")
     fields = {field.name: field for field in wanted.fields}
     reserved = {"_key", UNREADABLE, "day", *PLACE}
     if taken := sorted(reserved & fields.keys()):

@@ -101,13 +101,15 @@ def _send(url: str, entries: list[bytes]) -> None:
         if not left:
             return
         if time.monotonic() + pause_s > deadline:
-            raise RefusedDocumentError(f"{len(left)} documents were not taken within {_PATIENCE_S} s: {reason}")
+            raise RefusedDocumentError(
+                f"{len(left)} documents were not taken within {_PATIENCE_S} s: {reason}"
+            )
         time.sleep(pause_s)
         entries, pause_s = left, min(2 * pause_s, 5.0)
 
 
 def _is_busy(item: dict[str, Any]) -> bool:
-    """Whether the action is to be repeated. Raises RefusedDocumentError if it was refused for good."""
+    """Whether the action is to be repeated. Raises RefusedDocumentError if it is of no use."""
     (answer,) = item.values()
     status = answer["status"]
     if status < 300 or status == 409 or (status == 404 and "delete" in item):

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spark.pipelines import activity, base, logs, metrics, orders, table
+from spark.pipelines import activity, base, logs, metrics, orders, replay, table
 from stele import Producer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
 
 pytestmark = pytest.mark.processes
 
@@ -180,3 +181,53 @@ def test_measurements_are_summed_up_by_windows(
     assert windows.selectExpr("sum(count)").first()[0] == 2 * 2_000  # type: ignore[index]
     shown = metrics.totals(spark, these, rows=3)
     assert (shown["measurements"], len(shown["busiest"])) == (2_000, 3)
+
+
+def test_a_new_version_of_a_rule_is_compared_with_the_one_before(
+    spark: SparkSession, settings: Callable[[str], base.Settings], bootstrap: str
+) -> None:
+    these = settings("replay-")
+    base.ensure_topics(these, "lines")
+    begin_ms = 1_700_000_000_000
+    with Producer(bootstrap) as producer:
+        for number in range(20):
+            line = f"1,a,,{number},2010-12-01 08:00:00,10,,UK".encode()
+            time_ms = begin_ms + number * 1_000
+            producer.send(these.topic("lines"), line, timestamp_ms=time_ms, partition=0)
+
+    def run(into: str, limit: str, begin: int, end: int) -> None:
+        base.ensure_topics(these, into)
+
+        def start() -> StreamingQuery:
+            frame = replay.replayed(
+                spark,
+                these,
+                "lines",
+                into,
+                lambda records: replay.judged_orders(records, limit=limit),
+                begin_ms + begin * 1_000,
+                begin_ms + end * 1_000,
+            )
+            return base.to_topics(frame, these, f"replay-{into}")
+
+        base.run(these, [start], lambda line: None)
+
+    run("before", "100", 5, 15)
+    run("now", "120", 6, 20)
+    found = replay.compared(spark, these, "before", "now", rows=3)
+    assert found["counts"] == {"same": 7, "different": 2, "only before": 1, "only now": 5}
+    assert [row[:2] for row in found["examples"]] == [
+        ("different", f"{these.topic('lines')}-0-11"),
+        ("different", f"{these.topic('lines')}-0-12"),
+        ("only before", f"{these.topic('lines')}-0-5"),
+    ]
+
+
+def test_rules_are_named_by_module_and_function() -> None:
+    assert replay.rule_of("orders") is replay.judged_orders
+    assert replay.rule_of("spark.pipelines.replay:judged_orders") is replay.judged_orders
+    with pytest.raises(base.PipelineError, match="a rule is MODULE:FUNCTION or one of orders"):
+        replay.rule_of("no.such:rule")
+    assert replay.parameters_of(["limit=3", "text=a=b"]) == {"limit": "3", "text": "a=b"}
+    with pytest.raises(base.PipelineError, match="--set is NAME=VALUE"):
+        replay.parameters_of(["limit"])
