@@ -43,10 +43,14 @@ def test_ports_are_open_on_this_host_only() -> None:
             assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
-def test_what_prometheus_and_grafana_mount_is_there() -> None:
-    observing = [each for each in services("compose.yaml").values() if "profiles" in each]
-    assert len(observing) == 2
-    for service in observing:
+def of_profile(profile: str) -> dict[str, dict[str, Any]]:
+    found = services("compose.yaml").items()
+    return {name: each for name, each in found if each.get("profiles") == [profile]}
+
+
+def test_what_the_services_of_profiles_mount_is_there() -> None:
+    assert (len(of_profile("observe")), len(of_profile("spark"))) == (2, 3)
+    for service in [*of_profile("observe").values(), *of_profile("spark").values()]:
         for volume in service["volumes"]:
             source = volume.partition(":")[0]
             assert not source.startswith("./") or (DEPLOY / source).is_dir(), volume
@@ -58,3 +62,18 @@ def test_prometheus_scrapes_every_node() -> None:
     (static,) = job["static_configs"]
     nodes = [name for name, each in services("compose.yaml").items() if "profiles" not in each]
     assert sorted(static["targets"]) == sorted(f"{name}:9404" for name in nodes)
+
+
+def test_sparks_workers_and_jobs_know_the_master() -> None:
+    members = of_profile("spark")
+    addresses = {name: each["networks"]["stele"]["ipv4_address"] for name, each in members.items()}
+    master = f"spark://{addresses['spark-master']}:7077"
+    for name, each in members.items():
+        assert each["environment"]["SPARK_LOCAL_IP"] == addresses[name]
+        assert addresses[name] in each["command"]
+        assert name == "spark-master" or each["command"][-1] == master
+    lines = (DEPLOY / "spark" / "spark-defaults.conf").read_text().splitlines()
+    defaults = dict(line.split() for line in lines if not line.startswith("#"))
+    assert defaults["spark.master"] == master
+    assert defaults["spark.driver.host"] == addresses["spark-master"]
+    assert (DEPLOY.parent / members["spark-master"]["build"]["dockerfile"]).is_file()
