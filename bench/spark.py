@@ -5,17 +5,21 @@ python -m bench spark [--rows 300000] [--sizes 100,1024] [--repeat 3] [--cores 2
                       [--kafka org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 | --no-kafka]
 
 Each figure is the median of the repetitions after one that is not counted. A read sums the lengths
-of all values, so that every row arrives in the JVM. Spark's package comes from Maven Central;
-without it only our side is measured, and the report says so.
+of all values, so that every row arrives in the JVM. Spark's package comes from Maven Central, into
+a directory of its own: what an interrupted run has left in Ivy's cache would be taken for whole.
+Without the package only our side is measured, and the report says so.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import atexit
 import os
+import shutil
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -63,7 +67,9 @@ def session(cores: int, package: str) -> SparkSession:
         .config("spark.driver.memory", "2g")
     )
     if package:
-        builder = builder.config("spark.jars.packages", package)
+        ivy = tempfile.mkdtemp(prefix="stele-bench-ivy-")
+        atexit.register(shutil.rmtree, ivy, ignore_errors=True)
+        builder = builder.config("spark.jars.packages", package).config("spark.jars.ivy", ivy)
     made = builder.getOrCreate()
     made.sparkContext.setLogLevel("ERROR")
     stele.spark.register(made)

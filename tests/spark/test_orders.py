@@ -1,18 +1,18 @@
-"""The orders job over a real cluster and a real Spark."""
+"""The job of order lines on a standalone cluster of Spark: a master and two workers."""
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from cli.orders import OrderFigures, generate_orders
 from stele import Producer
+from tests.support.spark_cluster import spark_cluster, submit
 
 pytestmark = [
     pytest.mark.processes,
@@ -20,20 +20,13 @@ pytestmark = [
 ]
 
 LINES = 5_000
+JOB = Path(__file__).parents[2] / "spark" / "orders.py"
 
 
-def run_job(bootstrap: str, topic: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "spark.orders", "--json", "--topic", topic]
-    # The job has a JVM of its own, and not that of the tests' session.
-    own = {name: value for name, value in os.environ.items() if "PYSPARK_GATEWAY" not in name}
-    return subprocess.run(
-        [*command, "--bootstrap-server", bootstrap, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-        env={**own, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable},
-    )
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with spark_cluster(tmp_path_factory.mktemp("spark")) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +38,13 @@ def orders_topic(bootstrap: str, create_topic: Callable[..., str]) -> str:
     return topic
 
 
-def test_the_jobs_figures_are_those_of_the_lines(bootstrap: str, orders_topic: str) -> None:
+def test_a_submitted_jobs_figures_are_those_of_the_lines(
+    master: str, bootstrap: str, orders_topic: str
+) -> None:
     expected = OrderFigures()
     expected.add(line.value for line in generate_orders(7, LINES))
-    done = run_job(bootstrap, orders_topic)
+    arguments = ["--json", "--topic", orders_topic, "--bootstrap-server", bootstrap]
+    done = submit(master, JOB, arguments)
     assert done.returncode == 0, done.stderr[-4000:]
     figures = json.loads(done.stdout.splitlines()[-1])
     assert figures["lines"] == LINES
@@ -59,23 +55,23 @@ def test_the_jobs_figures_are_those_of_the_lines(bootstrap: str, orders_topic: s
     ]
 
 
-def test_a_range_of_offsets_is_read_exactly(bootstrap: str, orders_topic: str) -> None:
-    done = run_job(
-        bootstrap,
-        orders_topic,
-        "--starting-offsets",
-        json.dumps({orders_topic: {"0": 10, "1": -1, "2": -1}}),
-        "--ending-offsets",
-        json.dumps({orders_topic: {"0": 25}}),
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    assert json.loads(done.stdout.splitlines()[-1])["lines"] == 15
-
-
-def test_offsets_that_are_not_there_fail_the_query_in_words(
-    bootstrap: str, orders_topic: str
+def test_executors_without_the_package_say_so(
+    master: str, bootstrap: str, orders_topic: str, tmp_path: Path
 ) -> None:
-    ending = json.dumps({orders_topic: {"0": 10**9}})
-    done = run_job(bootstrap, orders_topic, "--ending-offsets", ending)
+    """Their Python does not find ``stele``, as if its wheel was not installed."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] == 'stele':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    bare.chmod(0o755)
+    arguments = ["--json", "--topic", orders_topic, "--bootstrap-server", bootstrap]
+    conf = {"spark.pyspark.python": str(bare), "spark.task.maxFailures": "1"}
+    done = submit(master, JOB, arguments, conf)
     assert done.returncode != 0
-    assert "failOnDataLoss=false" in done.stderr
+    assert "No module named 'stele" in done.stderr
