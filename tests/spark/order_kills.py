@@ -138,7 +138,7 @@ async def _kill_soon(driver: Driver, after_s: float) -> None:
 async def kill_brokers(cluster: ProcessCluster, rng: random.Random) -> None:
     """One after the other, until cancelled."""
     while True:
-        await asyncio.sleep(rng.uniform(10, 25))
+        await asyncio.sleep(rng.uniform(20, 60))
         broker = rng.choice(cluster.broker_ids)
         say(f"broker {broker} is killed")
         cluster.kill(broker)

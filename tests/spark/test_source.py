@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import datetime
 import json
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +17,7 @@ import pytest
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan
 from pyspark.sql.types import IntegerType, StringType, StructType
 
+import stele.spark
 from stele import Admin, Producer
 from stele.spark.batch import SteleReader
 from stele.spark.options import SourceOptions
@@ -217,6 +220,31 @@ def test_errors_reach_the_user_of_spark(read: Callable[..., DataFrame], numbers:
     assert "unknown option 'startingoffset'" in failure(
         lambda: read(subscribe=numbers, startingOffset="earliest").count()
     )
+
+
+def test_a_python_without_the_package_is_told(
+    spark: SparkSession, read: Callable[..., DataFrame], numbers: str, tmp_path: Path
+) -> None:
+    """One that does not find ``stele``, as on a machine where the wheel is not installed."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Missing:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'stele':\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Missing())\n"
+    )
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nPYTHONPATH="{tmp_path}:$PYTHONPATH" exec {sys.executable} "$@"\n')
+    bare.chmod(0o755)
+    context = spark.sparkContext
+    own, context.pythonExec = context.pythonExec, str(bare)
+    try:
+        stele.spark.register(spark)
+        assert "No module named 'stele'" in failure(lambda: read(subscribe=numbers))
+    finally:
+        context.pythonExec = own
+        stele.spark.register(spark)
 
 
 def test_a_plain_write_is_read_back(
