@@ -54,7 +54,7 @@ def stored_records(data: bytes, count: int) -> list[StoredRecord]:
                 key = data[position : position + size]
                 position += size
             is_tombstone = data[position] == 1  # the length -1, in zigzag
-            if not start < position < end <= len(data):
+            if not position < end <= len(data):
                 raise CorruptBatchError(f"record {len(records)} does not end where it says")
             records.append(
                 StoredRecord(start, end, rest, timestamp_delta_ms, offset_delta, key, is_tombstone)

@@ -266,10 +266,10 @@ class _Round:
                     position += used
                     wanted = _CHUNK_BYTES
                     continue
-                whole = read_header(chunk).size_bytes
-                if whole <= wanted or position + whole > size:
+                # The first batch is larger than the chunk.
+                wanted = read_header(chunk).size_bytes
+                if position + wanted > size:
                     raise UncleanableError(f"{file.path} ends inside a batch")
-                wanted = whole
             if offset != end:
                 raise UncleanableError(f"{file.path} ends at offset {offset}, not {end}")
         finally:

@@ -53,6 +53,34 @@ class _Digest:
         return self._digest
 
 
+def test_the_number_of_slots_is_the_greatest_prime_that_has_room() -> None:
+    """Else double hashing would not come to every slot."""
+    for room in range(3, 400):
+        slots = OffsetMap(room * SLOT_BYTES, 1.0, 1 << 40).capacity + 1  # one stays empty
+        divisors = [each for each in range(2, slots) if slots % each == 0]
+        assert not divisors
+        greater = range(slots + 1, room + 1)
+        assert all(any(each % by == 0 for by in range(2, each)) for each in greater)
+
+
+@pytest.mark.parametrize("high", [0, 5, 6, 7, 12, 13])
+def test_keys_that_meet_go_on_to_other_slots(monkeypatch: pytest.MonkeyPatch, high: int) -> None:
+    """With seven slots, whatever the second word of the digest is."""
+
+    class Meeting:
+        def __init__(self, key: bytes, *, digest_size: int) -> None:
+            self._high = 100 if key == b"first" else high
+
+        def digest(self) -> bytes:
+            return bytes(8) + self._high.to_bytes(8, "little")
+
+    monkeypatch.setattr(offset_map, "blake2b", Meeting)
+    offsets = OffsetMap(7 * SLOT_BYTES, 1.0, 1 << 40)
+    assert offsets.put(b"first", 1)
+    assert offsets.put(b"second", 2)
+    assert (offsets.get(b"first"), offsets.get(b"second")) == (1, 2)
+
+
 def test_digests_that_share_a_word_are_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_map, "blake2b", _Digest)
     offsets = OffsetMap(1 << 20, 0.9, 10)

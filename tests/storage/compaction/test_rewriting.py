@@ -122,6 +122,11 @@ def test_log_append_time_stays() -> None:
     assert header.max_timestamp_ms == 3000
 
 
+def test_records_with_an_empty_key_are_as_all_others() -> None:
+    batch = batch_of((b"", b"1"), (b"", b"2"), (b"b", b"3"))
+    assert [each.offset for each in decode(there(kept(batch, rules({b"": 101}))))] == [101, 102]
+
+
 def test_records_without_a_key_go() -> None:
     batch = batch_of((None, b"1"), (b"b", b"2"))
     assert [record.offset for record in decode(there(kept(batch, rules({}))))] == [101]
