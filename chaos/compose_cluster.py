@@ -114,6 +114,9 @@ class ComposeCluster:
     def logs(self, service: str) -> str:
         return self._container(service).logs().decode(errors="replace")  # type: ignore[no-any-return]
 
+    def container_id(self, service: str) -> str:
+        return str(self._container(service).id)
+
     def kill(self, service: str) -> None:
         """SIGKILL."""
         self._container(service).kill()

@@ -50,6 +50,7 @@ class NodeProcess:
     kafka_port: int | None = None
     metrics_port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    environment: dict[str, str] = field(default_factory=dict)  # beside that of this process
     _run_begins: int = 0  # where in the log file the present or last process began to write
 
     @property
@@ -103,7 +104,12 @@ class NodeProcess:
         with self.log_file.open("ab") as log:
             self._run_begins = log.tell()
             self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
             )
 
 
@@ -149,7 +155,7 @@ class ProcessCluster:
 
         Raises ClusterError; what was started is stopped then.
         """
-        self._lay_out()
+        self.lay_out()
         self._format()
         try:
             for node in self.nodes.values():
@@ -233,7 +239,9 @@ class ProcessCluster:
 
     # ------------------------------------------------------------------------------- layout
 
-    def _lay_out(self) -> None:
+    def lay_out(self) -> None:
+        """Decide which nodes there are, and their settings. ``start`` does it, too. In between
+        settings may be changed."""
         if self.nodes:
             return
         ports = Ports(self.base_port)

@@ -182,9 +182,12 @@ def _chosen(names: list[str] | None, everything: bool, cluster: str) -> list[Dri
     if everything:
         if names:
             raise CommandError("give names of drills or --all, not both")
-        able = [each for each in known.values() if cluster == "compose" or not each.cuts_network]
-        if len(able) < len(known):
-            note(f"stele: {len(known) - len(able)} drills need --cluster compose and are left out")
+        able = []
+        for drill in known.values():
+            if reason := _inability(drill, cluster):
+                note(f"stele: {drill.name} is left out: {reason}")
+            else:
+                able.append(drill)
         return able
     if not names:
         raise CommandError("which drill? Name some, or give --all; stele drill list shows them")
@@ -193,9 +196,21 @@ def _chosen(names: list[str] | None, everything: bool, cluster: str) -> list[Dri
             raise CommandError(f"there is no drill {name!r}.{did_you_mean(name, known)}")
     drills = [known[name] for name in names]
     for drill in drills:
-        if drill.cuts_network and cluster != "compose":
-            raise CommandError(f"{drill.name} cuts the network, which needs --cluster compose")
+        if reason := _inability(drill, cluster):
+            raise CommandError(f"{drill.name}: {reason}")
     return drills
+
+
+def _inability(drill: Drill, cluster: str) -> str | None:
+    """Why the drill cannot be run on such a cluster here, or None."""
+    from chaos.drills.needs import ABLE, Need
+    from chaos.drills.process_faults import unavailable
+
+    needs = [each for each in Need if each in drill.needs - ABLE.get(cluster, frozenset())]
+    if needs:
+        able = [kind for kind, can in ABLE.items() if drill.needs <= can]
+        return f"it {needs[0].value}, which needs --cluster {' or '.join(able)}"
+    return unavailable(drill.needs)
 
 
 def _chain(

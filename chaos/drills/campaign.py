@@ -16,6 +16,7 @@ from chaos.drills.drill import Control, Drill
 from chaos.drills.history import History, read_history
 from chaos.drills.page import page
 from chaos.drills.planted import plant_all
+from chaos.drills.process_faults import ProcessFaults
 from chaos.drills.report import as_json, as_markdown
 from chaos.drills.run import HISTORY_FILE, Outcome, run_drill
 from chaos.drills.verdict import Verdict, judge
@@ -33,7 +34,7 @@ OpenCluster = Callable[[Drill, Path], AbstractAsyncContextManager[DrillCluster]]
 async def processes(drill: Drill, logs: Path) -> AsyncIterator[DrillCluster]:
     """A cluster of processes in a temporary directory. Its logs are kept in ``logs``."""
     directory = Path(tempfile.mkdtemp(prefix="stele-drill-"))
-    cluster = DrillProcesses(directory, drill.settings)
+    cluster = DrillProcesses(directory, drill.settings, ProcessFaults(drill.needs))
     try:
         await cluster.open()
         yield cluster

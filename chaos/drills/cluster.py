@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from chaos.drills.process_faults import ProcessFaults
 from chaos.process_cluster import START_TIMEOUT_S, ProcessCluster, is_ready
 from stele.errors import SteleError
 
@@ -64,6 +65,27 @@ class DrillCluster(Protocol):
         """Take all cuts back."""
         ...
 
+    async def fill_disk(self, node_id: int) -> None:
+        """Leave no room on a node's disk. This and what follows raise SteleError where it cannot
+        be done."""
+        ...
+
+    async def free_disk(self, node_id: int) -> None: ...
+
+    async def slow_disk(self, node_id: int, writes_per_s: int) -> None:
+        """Let a node write only so many times a second."""
+        ...
+
+    async def restore_disk(self, node_id: int) -> None: ...
+
+    async def slow_network(self, node_id: int, delay_ms: float) -> None:
+        """Delay what reaches a node's listener, and what it answers; 0: no more."""
+        ...
+
+    async def set_clock(self, node_id: int, ahead_s: int) -> None:
+        """Let a node's clock be so far ahead of the true time."""
+        ...
+
     async def ready(self, node_id: int) -> bool:
         """Whether the node says that it does its work (``/readyz``)."""
         ...
@@ -82,8 +104,11 @@ class DrillProcesses:
 
     kind = "process"
 
-    def __init__(self, directory: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self, directory: Path, settings: Mapping[str, str], faults: ProcessFaults | None = None
+    ) -> None:
         self._cluster = ProcessCluster(directory, settings=settings)
+        self._faults = faults or ProcessFaults(())
         self._paused: set[int] = set()
 
     @property
@@ -130,13 +155,34 @@ class DrillProcesses:
     async def reconnect(self) -> None:
         """There are no cuts."""
 
+    async def fill_disk(self, node_id: int) -> None:
+        await asyncio.to_thread(self._faults.fill_disk, self._cluster.nodes[node_id])
+
+    async def free_disk(self, node_id: int) -> None:
+        self._faults.free_disk(self._cluster.nodes[node_id])
+
+    async def slow_disk(self, node_id: int, writes_per_s: int) -> None:
+        self._faults.slow_disk(self._cluster.nodes[node_id], writes_per_s)
+
+    async def restore_disk(self, node_id: int) -> None:
+        self._faults.restore_disk(self._cluster.nodes[node_id])
+
+    async def slow_network(self, node_id: int, delay_ms: float) -> None:
+        self._faults.slow_network(self._cluster.nodes[node_id], delay_ms)
+
+    async def set_clock(self, node_id: int, ahead_s: int) -> None:
+        self._faults.set_clock(self._cluster.nodes[node_id], ahead_s)
+
     async def ready(self, node_id: int) -> bool:
         if node_id in self._paused:  # it would not answer
             return False
         return await is_ready("127.0.0.1", self._cluster.nodes[node_id].metrics_port)
 
     async def open(self) -> None:
+        self._cluster.lay_out()
+        await self._faults.prepare(self._cluster.nodes)
         await self._cluster.start(timeout_s=START_TIMEOUT_S)
 
     async def close(self) -> None:
         await asyncio.shield(self._cluster.stop(timeout_s=0))
+        await self._faults.close()

@@ -18,6 +18,8 @@ from chaos.compose_cluster import (
 )
 from chaos.drills.cluster import Address, DrillCluster
 from chaos.drills.drill import Drill
+from chaos.faults import slow_disks
+from chaos.faults.slow_disks import SlowDisks, group_of_container
 from chaos.process_cluster import is_ready
 from stele.errors import SteleError
 
@@ -46,6 +48,7 @@ class DrillContainers:
             for node_id, service in _SERVICES.items()
         }
         self._paused: set[int] = set()
+        self._slow: SlowDisks | None = None
 
     @property
     def broker_ids(self) -> list[int]:
@@ -84,6 +87,32 @@ class DrillContainers:
 
     async def reconnect(self) -> None:
         await asyncio.to_thread(self._cluster.heal)
+
+    async def fill_disk(self, node_id: int) -> None:
+        raise SteleError("the disks of containers cannot be filled: run it on processes")
+
+    async def free_disk(self, node_id: int) -> None:
+        """None was filled."""
+
+    async def slow_disk(self, node_id: int, writes_per_s: int) -> None:
+        if reason := slow_disks.unavailable():
+            raise SteleError(reason)
+        if self._slow is None:
+            self._slow = SlowDisks(Path("/"))
+        self._slow.limit(self._group(node_id), writes_per_s)
+
+    async def restore_disk(self, node_id: int) -> None:
+        if self._slow is not None:
+            self._slow.release(self._group(node_id))
+
+    def _group(self, node_id: int) -> Path:
+        return group_of_container(self._cluster.container_id(_SERVICES[node_id]))
+
+    async def slow_network(self, node_id: int, delay_ms: float) -> None:
+        raise SteleError("the network of containers cannot be made slow: run it on processes")
+
+    async def set_clock(self, node_id: int, ahead_s: int) -> None:
+        raise SteleError("containers have the clock of the machine: run it on processes")
 
     async def ready(self, node_id: int) -> bool:
         if node_id in self._paused:  # it would not answer

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from chaos.drills.history import Expectations
+from chaos.drills.needs import Need
 from chaos.drills.stage import Stage
 from chaos.drills.workload import Load
 
@@ -53,4 +54,4 @@ class Drill:
     partitions: int = 3
     brokers: int = 3
     controllers: int = 3
-    cuts_network: bool = False  # only a cluster of containers can do it
+    needs: frozenset[Need] = frozenset()

@@ -51,6 +51,8 @@ class Expectations:
     """An error that a probing write must have been refused with during the fault."""
     elections: int = 0
     """So many elections of partitions at least. Otherwise the fault has hit nobody."""
+    elections_most: int | None = None
+    """So many elections of partitions at most: the fault is nobody's to react to."""
     quorum_elections: int = 0
     isr_least: int | None = None
     """The ISR of a partition must have shrunk to this size or less."""

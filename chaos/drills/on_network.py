@@ -1,14 +1,16 @@
-"""Drills on the network: a broker is cut off from controllers, from brokers, in one direction.
+"""Drills on the network: a broker is cut off from controllers, from brokers, in one direction, or
+what it is sent is late.
 
-Packets are dropped and nobody is told, as by a broken switch. Clients still reach every broker.
+A cut drops packets and tells nobody, as a broken switch does. Clients still reach every broker.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from chaos.drills.drill import Drill
+from chaos.drills.drill import Control, Drill
 from chaos.drills.history import Expectations
+from chaos.drills.needs import Need
 from chaos.drills.stage import Stage
 
 _SILENCE_MS: Final = 12_000
@@ -55,6 +57,23 @@ async def cut_off_one_way(stage: Stage) -> None:
     await stage.whole()
 
 
+async def slow_network(stage: Stage) -> None:
+    await _slow_network(stage, 250)
+
+
+async def very_slow_network(stage: Stage) -> None:
+    await _slow_network(stage, 6_000)
+
+
+async def _slow_network(stage: Stage, delay_ms: float) -> None:
+    leader = await stage.leader_of(0)
+    await stage.steady()
+    await stage.slow_network(leader, delay_ms)
+    await stage.hold(12)
+    await stage.restore_network(leader)
+    await stage.whole()
+
+
 FROM_CONTROLLERS: Final = Drill(
     name="cut-off-from-controllers",
     title="A broker is cut off from the controllers",
@@ -63,7 +82,7 @@ FROM_CONTROLLERS: Final = Drill(
     expectations=Expectations(
         write_outage_ms=_SILENCE_MS, recovery_ms=30_000, elections=1, isr_least=2, zombie=True
     ),
-    cuts_network=True,
+    needs=frozenset({Need.CUTS}),
 )
 
 FROM_BROKERS: Final = Drill(
@@ -72,7 +91,7 @@ FROM_BROKERS: Final = Drill(
     what="A leader reaches the controllers and clients, and no other broker. Nothing is lost.",
     course=cut_off_from_brokers,
     expectations=Expectations(recovery_ms=30_000, isr_least=2),
-    cuts_network=True,
+    needs=frozenset({Need.CUTS}),
 )
 
 ONE_WAY: Final = Drill(
@@ -83,7 +102,21 @@ ONE_WAY: Final = Drill(
     expectations=Expectations(
         write_outage_ms=_SILENCE_MS, recovery_ms=30_000, elections=1, isr_least=2
     ),
-    cuts_network=True,
+    needs=frozenset({Need.CUTS}),
 )
 
-DRILLS: Final = (FROM_CONTROLLERS, FROM_BROKERS, ONE_WAY)
+SLOW: Final = Drill(
+    name="slow-network",
+    title="The network of a leader is slow",
+    what="What reaches a leader, and what it answers, takes a quarter of a second longer.",
+    course=slow_network,
+    expectations=Expectations(write_outage_ms=3_000, recovery_ms=15_000, elections_most=0),
+    control=Control(
+        what="each direction takes six seconds longer",
+        breaks="outage of writes",
+        course=very_slow_network,
+    ),
+    needs=frozenset({Need.SLOW_NETWORK}),
+)
+
+DRILLS: Final = (FROM_CONTROLLERS, FROM_BROKERS, ONE_WAY, SLOW)

@@ -37,7 +37,7 @@ class Times:
 
     writes: tuple[Outage, ...]
     """Per partition: the longest time without an acknowledgement, from the first fault on, in which
-    a record waited for one."""
+    a record waited for one or had been refused."""
     reads: tuple[Outage, ...]
     """Per partition: the longest time that an acknowledged record waited for the live reader."""
     group: tuple[Outage, ...]
@@ -84,7 +84,8 @@ def _by_partition(history: History) -> dict[int, list[Partition]]:
 
 
 def _write_outages(history: History) -> tuple[Outage, ...]:
-    """A partition is out while it has records that wait and acknowledges none of them."""
+    """A partition is out while records wait, or have failed, and it acknowledges none. One that
+    refuses everything at once is out as well."""
     began = history.first_fault_ms
     if began is None:
         return ()
@@ -118,7 +119,7 @@ def _longest_silence(
                 longest = Outage(partition, start, min(moment, end) - start)
 
     for moment, is_ack, change in marks:
-        if is_ack or (waiting == 1 and change < 0):
+        if is_ack:
             ends_at(moment)
             silent_since = None
         waiting += change

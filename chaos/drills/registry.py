@@ -7,6 +7,7 @@ from typing import Final
 from chaos.drills import (
     on_all,
     on_brokers,
+    on_computers,
     on_controllers,
     on_groups,
     on_network,
@@ -20,6 +21,7 @@ DRILLS: Final[tuple[Drill, ...]] = (
     *on_all.DRILLS,
     *on_groups.DRILLS,
     *on_network.DRILLS,
+    *on_computers.DRILLS,
     *on_transactions.DRILLS,
 )
 

@@ -142,6 +142,40 @@ class Stage:
         self.step("heal", "take all cuts of the network back")
         await self.cluster.reconnect()
 
+    async def fill_disk(self, node: int) -> None:
+        self.step("fault", f"fill the disk of {self.name(node)}", node)
+        await self.cluster.fill_disk(node)
+
+    async def free_disk(self, node: int) -> None:
+        self.step("heal", f"give {self.name(node)} room on its disk", node)
+        await self.cluster.free_disk(node)
+
+    async def slow_disk(self, node: int, writes_per_s: int) -> None:
+        text = f"let {self.name(node)} write {writes_per_s} times a second"
+        self.step("fault", text, node)
+        await self.cluster.slow_disk(node, writes_per_s)
+
+    async def restore_disk(self, node: int) -> None:
+        self.step("heal", f"let {self.name(node)} write as fast as its disk", node)
+        await self.cluster.restore_disk(node)
+
+    async def slow_network(self, node: int, delay_ms: float) -> None:
+        text = f"delay what reaches {self.name(node)} and what it answers by {delay_ms:g} ms"
+        self.step("fault", text, node)
+        await self.cluster.slow_network(node, delay_ms)
+
+    async def restore_network(self, node: int) -> None:
+        self.step("heal", f"delay nothing of {self.name(node)} any more", node)
+        await self.cluster.slow_network(node, 0)
+
+    async def set_clock(self, node: int, ahead_s: int) -> None:
+        self.step("fault", f"set the clock of {self.name(node)} to {ahead_s:+d} s", node)
+        await self.cluster.set_clock(node, ahead_s)
+
+    async def restore_clock(self, node: int) -> None:
+        self.step("heal", f"set the clock of {self.name(node)} right", node)
+        await self.cluster.set_clock(node, 0)
+
     async def probe(self) -> None:
         """Ask in each partition whether a write is taken now."""
         self._probes += 1

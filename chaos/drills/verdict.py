@@ -119,6 +119,9 @@ def _reactions(history: History, times: Times) -> Iterator[Check]:
         yield Check(f"writes are refused with {expected.refusal}", holds, told)
     if expected.elections:
         yield _at_least("partitions elected leaders", times.elections, expected.elections)
+    if expected.elections_most is not None:
+        seen, most = times.elections, expected.elections_most
+        yield Check(f"partitions elected at most {most} leaders", seen <= most, str(seen))
     if expected.quorum_elections:
         seen = times.quorum_elections
         yield _at_least("the controllers elected a leader", seen, expected.quorum_elections)

@@ -29,15 +29,16 @@ def workloads(draw: st.DrawFn) -> History:
 
 
 def silence(history: History, partition: int) -> float:
-    """The most half milliseconds in a row in which a record waits and none is acknowledged."""
+    """The most half milliseconds in a row in which a record waits and none is acknowledged. One
+    that has failed waits for the acknowledgement of another."""
     began, end = history.first_fault_ms or 0.0, history.end_ms
-    ends: dict[int, float] = {}
-    acks = set()
-    for event in history.events:
-        if isinstance(event, Acked | Failed) and event.partition == partition:
-            ends[event.number] = event.at_ms
-            if isinstance(event, Acked):
-                acks.add(event.at_ms)
+    acked = [each for each in history.of(Acked) if each.partition == partition]
+    acks = {each.at_ms for each in acked}
+    ends = {each.number: each.at_ms for each in acked}
+    for failed in history.of(Failed):
+        if failed.partition == partition:
+            later = (moment for moment in acks if moment >= failed.at_ms)
+            ends[failed.number] = min(later, default=float("inf"))
     sent = [
         (each.at_ms, ends.get(each.number, float("inf")))
         for each in history.of(Sent)

@@ -1,0 +1,1 @@
+"""Faults of computers for nodes on this machine: disks, networks, clocks."""
