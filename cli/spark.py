@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import Json
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json
 from cli.output import CommandError, did_you_mean, print_json, print_table
 
 app = typer.Typer(help="Run pipelines on Spark.", no_args_is_help=True)
@@ -44,6 +44,32 @@ def run(
     code = main_of(name)(context.args)
     if code:
         raise typer.Exit(code)
+
+
+@app.command("sweep")
+def sweep(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    ledger: Annotated[
+        str, typer.Option("--ledger", help="The ledger topic of the writes.")
+    ] = "spark-ledger",
+    older_than: Annotated[
+        int, typer.Option("--older-than", help="Only transactions open for so many seconds.")
+    ] = 3_600,
+    as_json: Json = False,
+) -> None:
+    """End what exactly-once writes have left open whose driver died and never came back."""
+    _check_pyspark()
+    from stele.spark.exactly_once_sink import sweep as sweep_now
+    from stele.spark.options import SinkOptions
+
+    options = SinkOptions.parse({"bootstrap.servers": bootstrap, "ledgerTopic": ledger})
+    aborted = sweep_now(options, older_than * 1000)
+    if as_json:
+        print_json(aborted)
+        return
+    for name in aborted:
+        print(f"aborted {name}")
+    print(f"{len(aborted)} transactions were aborted")
 
 
 def _check_pyspark() -> None:

@@ -140,6 +140,11 @@ class Decisions:
         known = self._writes.get(write)
         return known.runs[-1] if known is not None and known.runs else None
 
+    def is_aborted(self, write: str, run: str, batch: int) -> bool:
+        """Whether this run will never commit the batch."""
+        known = self._writes.get(write)
+        return known is not None and (run, batch) in known.aborted
+
     def has_claimed(self, write: str, run: str) -> bool:
         known = self._writes.get(write)
         return known is not None and run in known.runs

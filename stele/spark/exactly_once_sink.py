@@ -44,6 +44,7 @@ log = logging.getLogger(__name__)
 
 _QUERY, _BATCH, _RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
 _OPEN, _ABORTED = "Ongoing", ("PrepareAbort", "CompleteAbort")
+_PREFIX = "spark/"
 _SLOTS = 256
 """Attempts of one partition whose numbers differ by this share a transactional id. The ids are
 bounded in number, and no two attempts that Spark runs at the same time have the same one."""
@@ -116,7 +117,7 @@ class ExactlyOnce:
         self, target: Target, name: str, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
     ) -> TaskResult:
         rows = 0
-        with self._producer(name) as producer:
+        with _producer(self._options, name) as producer:
             _begin(producer)
             try:
                 batch: pa.RecordBatch | None = first
@@ -129,16 +130,6 @@ class ExactlyOnce:
                 _abort(producer, error)
                 raise
         return TaskResult(target, rows, Prepared(name, str(state)), is_decided=False)
-
-    def _producer(self, name: str) -> Producer:
-        from stele import Producer  # loads grpc, which must not be loaded before Spark forks
-
-        return Producer(
-            self._options.bootstrap_servers,
-            **self._options.client,
-            transactional_id=name,
-            transaction_two_phase_commit_enable=True,
-        )
 
     # ------------------------------------------------------------------------- driver
 
@@ -156,52 +147,86 @@ class ExactlyOnce:
                     f"batch {target.batch} is not committed: another run of this query, "
                     f"{ledger.decisions.latest_run(target.write)}, has begun since"
                 )
-            self._finish(admin, standing)
+            finish(self._options, admin, standing)
             self._sweep(admin, ledger, target)
             ledger.remove(ledger.decisions.old_keys(target.write, target.batch))
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+    def abort(self, target: Target) -> None:
         """Spark calls this also when ``commit`` has failed, perhaps after its decision."""
-        results = [each for each in messages if isinstance(each, TaskResult)]
-        if not results:
-            return  # tasks abort by themselves what they could not prepare
-        target = results[0].target
         with admin_of(self._options) as admin, Ledger(self._options, admin) as ledger:
             ledger.refresh()
             if ledger.decisions.standing(target.write, target.batch) is None:
                 ledger.write(Entry("abort", *target))
             standing = ledger.decisions.standing(target.write, target.batch)
             if standing is not None:
-                self._finish(admin, standing)
+                finish(self._options, admin, standing)
             self._sweep(admin, ledger, target)
-
-    def _finish(self, admin: Admin, standing: Entry) -> None:
-        """Commit what stands, as far as nobody has done it before. Raises LostTransactionError."""
-        from stele.producer.transactions import PreparedTransaction
-
-        states = _states(admin, standing.transactions)
-        for each in standing.transactions:
-            state = states.get(each.transactional_id, "")
-            if state in _ABORTED:
-                raise LostTransactionError(
-                    f"transaction {each.transactional_id} was aborted after the decision to commit "
-                    f"it: rows of batch {standing.batch} are missing"
-                )
-            if state == _OPEN:
-                with self._producer(each.transactional_id) as producer:
-                    producer.complete_transaction(PreparedTransaction.parse(each.state))
 
     def _sweep(self, admin: Admin, ledger: Ledger, target: Target) -> None:
         """Abort what attempts that do not count have left open."""
         prefix = _prefix(target.write)
-        there = {
-            each.transactional_id: True
-            for each in admin.list_transactions(states=(_OPEN,))
-            if each.transactional_id.startswith(prefix)
-        }
+        there = {name: True for name in _open_transactions(admin) if name.startswith(prefix)}
         for name in to_abort(ledger.decisions, target.write, there, target.run):
             log.warning("transaction %s is aborted: no decision lists it", name)
             admin.fence_producer(name)
+
+
+def finish(options: SinkOptions, admin: Admin, standing: Entry) -> None:
+    """Commit what stands, as far as nobody has done it before. Raises LostTransactionError."""
+    from stele.producer.transactions import PreparedTransaction
+
+    states = _states(admin, standing.transactions)
+    for each in standing.transactions:
+        state = states.get(each.transactional_id, "")
+        if state in _ABORTED:
+            raise LostTransactionError(
+                f"transaction {each.transactional_id} was aborted after the decision to commit it: "
+                f"rows of batch {standing.batch} are missing"
+            )
+        if state == _OPEN:
+            with _producer(options, each.transactional_id) as producer:
+                producer.complete_transaction(PreparedTransaction.parse(each.state))
+
+
+def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
+    """End the open transactions of writes of this ledger whose drivers are gone: those that are
+    open for longer than this. Returns the names of those that were aborted.
+
+    It claims each write. So a driver that is only slow can no longer decide, and its write fails;
+    what was decided before is committed. Raises LostTransactionError.
+    """
+    aborted: list[str] = []
+    with admin_of(options) as admin, Ledger(options, admin) as ledger:
+        by_write: dict[str, list[str]] = {}
+        for name in _open_transactions(admin, older_than_ms):
+            if name.startswith(_PREFIX):
+                by_write.setdefault(name.split("/")[1], []).append(name)
+        for write, names in sorted(by_write.items()):
+            ledger.refresh()
+            run = uuid.uuid4().hex
+            decisions = ledger.write(Entry("claim", write, run))
+            for standing in decisions.all_standing(write):
+                finish(options, admin, standing)
+            for name in to_abort(decisions, write, dict.fromkeys(names, True), run):
+                admin.fence_producer(name)
+                aborted.append(name)
+    return aborted
+
+
+def _producer(options: SinkOptions, name: str) -> Producer:
+    from stele import Producer  # loads grpc, which must not be loaded before Spark forks
+
+    return Producer(
+        options.bootstrap_servers,
+        **options.client,
+        transactional_id=name,
+        transaction_two_phase_commit_enable=True,
+    )
+
+
+def _open_transactions(admin: Admin, older_than_ms: int = 0) -> list[str]:
+    found = admin.list_transactions(states=(_OPEN,), min_duration_ms=older_than_ms)
+    return [each.transactional_id for each in found]
 
 
 def _begin(producer: Producer) -> None:
@@ -229,7 +254,7 @@ def _abort(producer: Producer, cause: BaseException) -> None:
 
 def _prefix(write: str) -> str:
     """Before the transactional ids of a write. No other write's ids begin with it."""
-    return f"spark/{write}/"
+    return f"{_PREFIX}{write}/"
 
 
 def _states(admin: Admin, transactions: Sequence[Prepared]) -> dict[str, str]:
@@ -254,7 +279,8 @@ def _states(admin: Admin, transactions: Sequence[Prepared]) -> dict[str, str]:
 def _is_decided(ledger: Ledger, target: Target) -> bool:
     """Whether a commit of the batch stands. Afterwards no earlier run can decide it any more.
 
-    Raises WriteError if a later run has begun.
+    Raises WriteError if a later run has begun, or the batch was aborted by this one: nobody would
+    end what a late attempt prepares.
     """
     decisions = ledger.refresh()
     if not decisions.has_claimed(target.write, target.run):
@@ -263,6 +289,8 @@ def _is_decided(ledger: Ledger, target: Target) -> bool:
         raise WriteError(
             f"another run of this query, {decisions.latest_run(target.write)}, has begun since"
         )
+    if decisions.is_aborted(*target):
+        raise WriteError(f"batch {target.batch} was aborted by its driver")
     return decisions.standing(target.write, target.batch) is not None
 
 
@@ -285,7 +313,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         self._sink.commit(messages, self._target)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._sink.abort(messages)
+        self._sink.abort(self._target)  # also if no task tells of one: an attempt may have died
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -314,4 +342,6 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
         self._sink.commit(messages, target)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        self._sink.abort(messages)
+        results = [each for each in messages if isinstance(each, TaskResult)]
+        if results:  # otherwise the next batch, or the next run, sweeps
+            self._sink.abort(results[0].target)

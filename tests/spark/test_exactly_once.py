@@ -22,7 +22,17 @@ from pyspark.sql.types import StringType, StructType
 from chaos.process_cluster import ProcessCluster
 from stele import Producer
 from stele.spark.batch import SteleReader
-from stele.spark.exactly_once_sink import Attempt, ExactlyOnce, Target, TaskResult, WriteError
+from stele.spark.decisions import Entry
+from stele.spark.exactly_once_sink import (
+    Attempt,
+    ExactlyOnce,
+    ExactlyOnceWriter,
+    Target,
+    TaskResult,
+    WriteError,
+    sweep,
+)
+from stele.spark.ledger import Ledger, admin_of
 from stele.spark.options import SinkOptions, SourceOptions
 from stele.spark.rows import RowError, RowShape
 from tests.support.spark_driver import everything
@@ -116,8 +126,10 @@ def test_a_decision_of_an_earlier_run_does_not_stand(stage: Stage) -> None:
 
 def test_an_aborted_batch_is_gone_and_runs_again(stage: Stage) -> None:
     failed = stage.task("r1", 0, "a")
-    stage.sink().abort([failed, None])
+    stage.sink().abort(failed.target)
     assert stage.visible() == []
+    with pytest.raises(WriteError, match="batch 0 was aborted by its driver"):
+        stage.task("r1", 0, "a", attempt=1)
     stage.commit(stage.task("r2", 0, "a"))
     assert stage.visible() == ["a"]
 
@@ -125,7 +137,7 @@ def test_an_aborted_batch_is_gone_and_runs_again(stage: Stage) -> None:
 def test_an_abort_after_the_decision_finishes_it(stage: Stage) -> None:
     done = stage.task("r1", 0, "a")
     stage.commit(done)
-    stage.sink().abort([done])
+    stage.sink().abort(done.target)
     assert stage.visible() == ["a"]
 
 
@@ -140,6 +152,49 @@ def test_a_task_that_fails_leaves_nothing_open(stage: Stage) -> None:
     with Producer(stage.bootstrap) as producer:
         producer.send(stage.topic, b"after")
     assert stage.visible() == ["after"]  # no open transaction holds it back
+
+
+def abandoned(stage: Stage, write: str, run: str) -> None:
+    """An attempt that was killed before it prepared leaves an open transaction."""
+    producer = Producer(
+        stage.bootstrap,
+        transactional_id=f"spark/{write}/{run}/0/7",
+        transaction_two_phase_commit_enable=True,
+    )
+    producer.begin_transaction()
+    producer.send(stage.topic, b"half").result()
+    producer.abort()
+
+
+def test_a_failed_batch_write_aborts_also_what_no_task_tells_of(stage: Stage) -> None:
+    options = SinkOptions.parse({"bootstrap.servers": stage.bootstrap, "txnAppId": stage.write})
+    writer = ExactlyOnceWriter(options, RowShape.of(VALUES, stage.topic))
+    abandoned(stage, stage.write, "r")
+    with Producer(stage.bootstrap) as producer:
+        producer.send(stage.topic, b"after")
+    assert stage.visible() == []  # the open transaction holds it back
+    writer.abort([None, None])
+    assert stage.visible() == ["after"]
+
+
+def test_what_dead_drivers_have_left_is_swept(stage: Stage) -> None:
+    """One died before its decision, with an attempt that has prepared and one that has not; another
+    after it."""
+    late = stage.task("r1", 0, "lost")
+    abandoned(stage, stage.write, "r1")
+    decided = Stage(stage.bootstrap, stage.topic)
+    done = decided.task("r1", 0, "kept")
+    options = SinkOptions.parse({"bootstrap.servers": stage.bootstrap})
+    assert done.prepared is not None
+    with admin_of(options) as admin, Ledger(options, admin) as ledger:
+        ledger.write(Entry("commit", *done.target, (done.prepared,)))
+    assert sweep(options, older_than_ms=3_600_000) == []
+    swept = sweep(options, older_than_ms=0)
+    assert len([name for name in swept if stage.write in name]) == 2
+    assert stage.visible() == ["kept"]
+    with pytest.raises(WriteError, match="batch 0 is not committed"):
+        stage.commit(late)
+    assert sweep(options, older_than_ms=0) == []
 
 
 def test_a_task_without_rows_prepares_nothing(stage: Stage) -> None:
