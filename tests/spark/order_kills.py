@@ -101,8 +101,12 @@ def _of_session(session: int) -> Iterator[int]:
                     yield int(entry.name)
 
 
-async def drive(arguments: Sequence[str], kills: int, rng: random.Random) -> None:
-    """Run the pipeline to its end, killed so many times on the way."""
+async def drive(arguments: Sequence[str], kills: int, failures: int, rng: random.Random) -> None:
+    """Run the pipeline to its end, killed so many times on the way.
+
+    It may end by itself a few times: Spark gives a Python process ten seconds to start, which can
+    be too little on a busy machine. A driver that starts again must not care why.
+    """
     while True:
         driver = Driver(arguments)
         await driver.start()
@@ -123,7 +127,11 @@ async def drive(arguments: Sequence[str], kills: int, rng: random.Random) -> Non
         if code == 0:
             break
         if doomed is None:
-            raise MismatchError(f"the driver ended by itself with code {code}")
+            failures -= 1
+            if failures < 0:
+                raise MismatchError(f"the driver ended by itself with code {code}")
+            say(f"the driver ended by itself with code {code}, {failures} more times may it")
+            continue
         kills -= 1
         say(f"the driver was killed, {kills} more times")
     if kills:
@@ -251,7 +259,7 @@ async def run(options: argparse.Namespace, work: Path) -> None:
         say(f"{count:,} lines are written")
         killing = asyncio.create_task(kill_brokers(cluster, rng))
         try:
-            await drive(arguments, options.kills, rng)
+            await drive(arguments, options.kills, options.failures, rng)
         finally:
             killing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -269,6 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=DATA, help="UCI's Online Retail as CSV")
     parser.add_argument("--lines", type=int, help="only so many of the file")
     parser.add_argument("--kills", type=int, default=3, help="of the driver")
+    parser.add_argument("--failures", type=int, default=3, help="that Spark may have by itself")
     parser.add_argument("--batch", type=int, default=100_000, help="records of a micro-batch")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--work", type=Path, help="kept afterwards; otherwise a temporary one")

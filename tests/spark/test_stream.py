@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from stele import Admin, NewTopic, Producer
+from stele.errors import UnreachableError
 from stele.ids import TopicPartition
 from stele.spark.offsets import DataLossError
 from stele.spark.options import SourceOptions
@@ -124,6 +126,39 @@ def test_topics_that_vanish_and_checkpoints_of_others_are_told(
         reader(subscribe="no-such").latestOffset(begin, ReadAllAvailable())
 
 
+def test_an_unreachable_cluster_ends_the_query_in_time(
+    reader: Callable[..., SteleStreamReader],
+) -> None:
+    away = {"bootstrap.servers": "127.0.0.1:1", "kafka.default.api.timeout.ms": "1000"}
+    with pytest.raises(UnreachableError, match="cannot reach the cluster"):
+        reader(subscribe="t", **away).initialOffset()
+
+
+def test_a_query_of_spark_stops_with_what_is_wrong(
+    spark: SparkSession, bootstrap: str, create_topic: Callable[..., str], tmp_path: Path
+) -> None:
+    """Its topic was made again between two runs, and its checkpoint is given to another query."""
+    topic, other = create_topic(), create_topic()
+    fill(bootstrap, topic, 1, 2, 3)
+    fill(bootstrap, other, 1)
+
+    def run(name: str) -> None:
+        stream = spark.readStream.format("stele").option("kafka.bootstrap.servers", bootstrap)
+        rows = stream.options(subscribe=name, startingOffsets="earliest").load()
+        writer = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run(topic)
+    with Admin(bootstrap) as admin:
+        admin.delete_topics([topic])
+        admin.create_topics([NewTopic(topic, 1, 3)])
+    fill(bootstrap, topic, 4, 5, 6, 7)
+    with pytest.raises(StreamingQueryException, match="was deleted and made again since the last"):
+        run(topic)
+    with pytest.raises(StreamingQueryException, match=f"is of the topics {topic}, but the query"):
+        run(other)
+
+
 def test_the_group_shows_how_far_the_query_is(
     reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
 ) -> None:
@@ -165,7 +200,6 @@ def test_a_stream_copies_a_topic_over_restarts(
     run()
     fill(bootstrap, source, 11, 12)
     run()
-    run()  # there is nothing new
     assert copied() == [*range(10), 11, 12, 100]
     (entry,) = [each for each in tmp_path.joinpath("offsets").iterdir() if each.name == "0"]
     saved = entry.read_text().splitlines()[-1]
