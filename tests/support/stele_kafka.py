@@ -12,13 +12,17 @@ from stele.wire.kafka.frames import FrameReader
 from stele.wire.kafka.messages import (
     api_versions,
     describe_cluster,
+    end_txn,
     fetch,
+    find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
     produce,
+    txn_offset_commit,
 )
-from stele.wire.v1 import data_pb2
+from stele.wire.v1 import data_pb2, groups_pb2, transactions_pb2
+from stele.world import RpcError
 
 if TYPE_CHECKING:
     from tests.support.stele import FakeCluster
@@ -26,11 +30,14 @@ if TYPE_CHECKING:
 SERVED: tuple[kafka.Api[Any, Any], ...] = (
     api_versions.API,
     describe_cluster.API,
+    end_txn.API,
     fetch.API,
+    find_coordinator.API,
     init_producer_id.API,
     list_offsets.API,
     metadata.API,
     produce.API,
+    txn_offset_commit.API,
 )
 _WITHOUT_ANSWER = object()
 _SILENCE = object()
@@ -115,7 +122,8 @@ async def _api_versions(cluster: FakeCluster, broker: int, request: Any) -> Any:
     return api_versions.ApiVersionsResponse(
         api_keys=[
             api_versions.ApiVersion(each.key, each.min_version, each.max_version) for each in SERVED
-        ]
+        ],
+        finalized_features=[api_versions.FinalizedFeatureKey("transaction.version", 2, 2)],
     )
 
 
@@ -165,11 +173,119 @@ async def _metadata(cluster: FakeCluster, broker: int, request: metadata.Metadat
     return response
 
 
-async def _init_producer_id(cluster: FakeCluster, broker: int, request: Any) -> Any:
+async def _init_producer_id(
+    cluster: FakeCluster, broker: int, request: init_producer_id.InitProducerIdRequest
+) -> Any:
     if cluster.is_frozen:
         return _SILENCE
+    if request.transactional_id is not None:
+        return _init_transactions(cluster, broker, request)
     cluster.next_producer_id += 1
     return init_producer_id.InitProducerIdResponse(producer_id=cluster.next_producer_id)
+
+
+def _init_transactions(
+    cluster: FakeCluster, broker: int, request: init_producer_id.InitProducerIdRequest
+) -> Any:
+    asked = transactions_pb2.InitTransactionsRequest(
+        transactional_id=request.transactional_id or "",
+        transaction_timeout_ms=request.transaction_timeout_ms,
+        enable_two_phase_commit=request.enable2_pc,
+        keep_prepared_transaction=request.keep_prepared_txn,
+    )
+    if request.producer_id >= 0:
+        asked.producer_id, asked.producer_epoch = request.producer_id, request.producer_epoch
+    told = _other(cluster, broker, "InitTransactions", asked)
+    if told is None:
+        return _BREAK
+    return init_producer_id.InitProducerIdResponse(
+        error_code=told.error,
+        producer_id=told.producer_id,
+        producer_epoch=told.producer_epoch,
+        ongoing_txn_producer_id=told.ongoing_producer_id,
+        ongoing_txn_producer_epoch=told.ongoing_producer_epoch,
+    )
+
+
+async def _end_txn(cluster: FakeCluster, broker: int, request: end_txn.EndTxnRequest) -> Any:
+    asked = transactions_pb2.EndTransactionRequest(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        is_commit=request.committed,
+    )
+    told = _other(cluster, broker, "EndTransaction", asked)
+    if told is None:
+        return _BREAK
+    return end_txn.EndTxnResponse(
+        error_code=told.error, producer_id=told.producer_id, producer_epoch=told.producer_epoch
+    )
+
+
+async def _txn_offset_commit(
+    cluster: FakeCluster, broker: int, request: txn_offset_commit.TxnOffsetCommitRequest
+) -> Any:
+    asked = transactions_pb2.CommitTransactionOffsetsRequest(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        group=request.group_id,
+        generation=request.generation_id,
+        member_id=request.member_id,
+    )
+    for topic in request.topics:
+        for each in topic.partitions:
+            asked.partitions.add(
+                topic=topic.name, partition=each.partition_index, offset=each.committed_offset
+            )
+    told = _other(cluster, broker, "CommitTransactionOffsets", asked)
+    if told is None:
+        return _BREAK
+    errors = {(each.topic, each.partition): each.error for each in told.partitions}
+    return txn_offset_commit.TxnOffsetCommitResponse(
+        topics=[
+            txn_offset_commit.TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    txn_offset_commit.TxnOffsetCommitResponsePartition(
+                        each.partition_index,
+                        told.error or errors[topic.name, each.partition_index],
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+async def _find_coordinator(
+    cluster: FakeCluster, broker: int, request: find_coordinator.FindCoordinatorRequest
+) -> Any:
+    if request.key_type == 0:
+        asked: Any = groups_pb2.FindCoordinatorRequest(groups=request.coordinator_keys)
+        told = _other(cluster, broker, "FindCoordinator", asked)
+    else:
+        asked = transactions_pb2.FindTransactionCoordinatorsRequest(
+            transactional_ids=request.coordinator_keys
+        )
+        told = _other(cluster, broker, "FindTransactionCoordinators", asked)
+    if told is None:
+        return _BREAK
+    return find_coordinator.FindCoordinatorResponse(
+        coordinators=[
+            find_coordinator.Coordinator(key, each.broker_id, error_code=each.error)
+            for key, each in zip(request.coordinator_keys, told.coordinators, strict=True)
+        ]
+    )
+
+
+def _other(cluster: FakeCluster, broker: int, method: str, request: Any) -> Any:
+    """What a test answers over gRPC. None: nothing."""
+    try:
+        return cluster.others[method](broker, request.SerializeToString())
+    except RpcError:
+        return None
 
 
 async def _list_offsets(
@@ -206,7 +322,9 @@ async def _list_offsets(
 
 
 async def _produce(cluster: FakeCluster, broker: int, request: produce.ProduceRequest) -> Any:
-    asked = data_pb2.ProduceRequest(acks=request.acks)
+    asked = data_pb2.ProduceRequest(
+        acks=request.acks, transactional_id=request.transactional_id or ""
+    )
     for topic in request.topic_data:
         for each in topic.partition_data:
             records = bytes(cast(Any, each.records))
@@ -298,7 +416,10 @@ _ANSWERS: dict[type[kafka.Struct], Callable[[FakeCluster, int, Any], Any]] = {
     describe_cluster.DescribeClusterRequest: _describe_cluster,
     metadata.MetadataRequest: _metadata,
     init_producer_id.InitProducerIdRequest: _init_producer_id,
+    end_txn.EndTxnRequest: _end_txn,
+    find_coordinator.FindCoordinatorRequest: _find_coordinator,
     list_offsets.ListOffsetsRequest: _list_offsets,
+    txn_offset_commit.TxnOffsetCommitRequest: _txn_offset_commit,
     produce.ProduceRequest: _produce,
     fetch.FetchRequest: _fetch,
 }

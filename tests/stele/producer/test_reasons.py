@@ -12,6 +12,8 @@ from stele.ids import TopicPartition
 from stele.producer.producer import Producer
 from tests.support.stele import FakePartition, Fault, Stage, play
 
+pytestmark = pytest.mark.usefixtures("either_plane")
+
 T0 = TopicPartition("t", 0)
 
 

@@ -23,11 +23,14 @@ from stele.errors import (
     UnreachableError,
 )
 from stele.ids import TopicPartition
+from stele.producer.sender import GAPS_FROM_DEPOSED
 from stele.producer.transactions import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata
-from tests.support.stele import Fault, Stage, play
+from tests.support.stele import Fault, Plane, Stage, play
 from tests.support.stele_transactions import FakeTransactions, TransactionFault
 from tests.support.timing import until
+
+pytestmark = pytest.mark.usefixtures("either_plane")
 
 GROUP = GroupMetadata("readers", 3, "member", None)
 LOST = TransactionFault(is_lost=True)
@@ -247,7 +250,10 @@ def test_a_refused_batch_makes_the_transaction_abortable(fault: Fault) -> None:
         async with transactional(stage) as producer:
             async with producer.transaction():
                 await producer.send("t", b"before", partition=0)
-            stage.cluster.partition().faults.append(fault)
+            # Over Kafka, a broker that misses batches is taken for one that was deposed at first.
+            is_gap = fault.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            count = GAPS_FROM_DEPOSED if is_gap and Plane.now == "kafka" else 1
+            stage.cluster.partition().faults.extend([fault] * count)
             with pytest.raises(TransactionAbortableError, match=fault.error.name):
                 await send_in_transaction(producer, b"refused", b"with it")
             async with producer.transaction():
@@ -587,7 +593,8 @@ def test_why_tells_who_is_awaited() -> None:
         commit = asyncio.ensure_future(producer.commit_transaction())
         await asyncio.sleep(1)
         (told,) = producer.why().values()
-        assert told == ("committing: CONCURRENT_TRANSACTIONS; the coordinator of 'tx' is broker 1")
+        assert told.startswith("committing: CONCURRENT_TRANSACTIONS")
+        assert told.endswith("; the coordinator of 'tx' is broker 1")
         assert any("committing: CONCURRENT_TRANSACTIONS" in each for each in stage.waits)
         transactions.faults.clear()
         await commit

@@ -19,6 +19,9 @@ from stele.errors import (
 )
 from stele.producer.transactions import PreparedTransaction
 from tests.support.consumer_groups import Clients, on_a_node, read, until
+from tests.support.stele import Plane
+
+pytestmark = pytest.mark.usefixtures("either_plane")
 
 PARTITIONS = 4
 
@@ -291,13 +294,17 @@ def test_administration() -> None:
 
 
 def test_levels_of_transaction_version() -> None:
-    """The gRPC plane works with an old level, which keeps the epoch."""
+    """The gRPC plane works with an old level, which keeps the epoch. Kafka's refuses it."""
 
     async def scenario(clients: Clients) -> None:
         await clients.create()
         async with clients.admin() as admin:
             await admin.update_features({"transaction.version": 0}, SAFE_DOWNGRADE)
         async with transactional(clients) as producer:
+            if Plane.now == "kafka":
+                with pytest.raises(TransactionFatalError, match="version is 0"):
+                    await producer.begin_transaction()
+                return
             for number in range(3):
                 async with producer.transaction():
                     await send(producer, *[b"%d" % number] * PARTITIONS)

@@ -164,9 +164,13 @@ class Application:
 
 
 @settings(max_examples=80, deadline=None)
-@given(st.lists(st.tuples(WORK, FAULTS), min_size=1, max_size=6), st.integers(0, 1000))
+@given(
+    st.lists(st.tuples(WORK, FAULTS), min_size=1, max_size=6),
+    st.integers(0, 1000),
+    st.sampled_from(["grpc", "kafka"]),
+)
 def test_transactions_count_as_the_producer_says(
-    script: list[tuple[Work, Faults]], seed: int
+    script: list[tuple[Work, Faults]], seed: int, plane: str
 ) -> None:
     async def scenario(stage: Stage) -> None:
         stage.cluster.create("t", PARTITIONS)
@@ -177,6 +181,7 @@ def test_transactions_count_as_the_producer_says(
             if producer is None:
                 producer = stage.producer(
                     transactional_id="tx",
+                    plane=plane,
                     max_block_ms=400,
                     delivery_timeout_ms=2_000,
                     request_timeout_ms=500,
@@ -195,7 +200,7 @@ def test_transactions_count_as_the_producer_says(
         if producer is not None:
             await producer.abort()
         transactions.faults.clear()
-        async with stage.producer(transactional_id="tx") as last:
+        async with stage.producer(transactional_id="tx", plane=plane) as last:
             await last.init_transactions()
         application.check([work for work, _ in script])
 
