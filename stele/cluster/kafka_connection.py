@@ -84,8 +84,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._reason = "it is closed"  # why there is no transport
-        self._is_full = False  # the peer takes bytes more slowly than they are written
-        self._on_room: list[asyncio.Future[None]] = []  # those who wait until it has caught up
+        self._is_full = False  # bytes wait in memory until the peer takes those before them
+        self._on_room: list[asyncio.Future[None]] = []  # those who wait until it is not
         # Set to the earliest deadline or before it. It need not be exact, as nearly all requests
         # are answered before.
         self._timer: asyncio.TimerHandle | None = None
@@ -166,13 +166,14 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def post(
         self, api: kafka.Api[Request, Response], version: int, message: Request
     ) -> asyncio.Future[None]:
-        """Send a request that gets no answer (acks=0). The future is done when the connection has
-        room for more, so that its waiter does not pile up bytes in memory.
+        """Send a request that gets no answer (acks=0). The future is done when the system has taken
+        all bytes. Then ``close`` does not lose them, and a waiter does not pile up bytes in memory.
 
         Raises ConnectionLostError. The future may raise it, too.
         """
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLostError(f"{self.name}: {self._reason}")
+        self._transport.set_write_buffer_limits(high=0)  # it is full until all are taken
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         self._transport.writelines(

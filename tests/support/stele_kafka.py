@@ -75,12 +75,15 @@ class FakeTransport(asyncio.Transport):
             while (frame := self._reader.next_frame()) is not None:
                 self._requests.put_nowait((asyncio.get_running_loop().time(), frame))
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass  # a write is taken at once
+
     async def _handle(self) -> None:
         while True:
             sent_at, frame = await self._requests.get()
             await asyncio.sleep(sent_at + 0.001 - asyncio.get_running_loop().time())
             header, request = kafka.decode_request(frame)
-            answer = await _ANSWERS[type(request)](self._cluster, self.broker, request)
+            answer = await ANSWERS[type(request)](self._cluster, self.broker, request)
             if answer is _BREAK:
                 self.abort()
             elif answer is _SILENCE:
@@ -411,7 +414,7 @@ def _hint(told: Any, make: Callable[[int, int], Any]) -> Any:
     return make(told.leader, told.leader_epoch)
 
 
-_ANSWERS: dict[type[kafka.Struct], Callable[[FakeCluster, int, Any], Any]] = {
+ANSWERS: dict[type[kafka.Struct], Callable[[FakeCluster, int, Any], Any]] = {
     api_versions.ApiVersionsRequest: _api_versions,
     describe_cluster.DescribeClusterRequest: _describe_cluster,
     metadata.MetadataRequest: _metadata,

@@ -24,7 +24,14 @@ from stele.wire.kafka.messages import (
     metadata,
     produce,
 )
-from tests.support.kafka_server import ANSWER, MAX_REQUEST_BYTES, Handlers, Server, request
+from tests.support.kafka_server import (
+    ANSWER,
+    MAX_REQUEST_BYTES,
+    FakeTransport,
+    Handlers,
+    Server,
+    request,
+)
 
 
 async def test_requests_arrive_whole_however_they_are_cut() -> None:
@@ -540,3 +547,24 @@ async def test_nobody_listening_is_an_os_error() -> None:
     await listener.close()
     with pytest.raises(ConnectionRefusedError):
         await KafkaConnection.open(network, "127.0.0.1", listener.port)
+
+
+async def test_a_request_without_an_answer_is_handed_over_when_the_system_has_it() -> None:
+    connection = KafkaConnection("broker:9092", "test")
+    with pytest.raises(ConnectionLostError):
+        connection.post(produce.API, 9, produce.ProduceRequest(acks=0))
+    transport = FakeTransport()
+    connection.connection_made(transport)
+    assert connection.post(produce.API, 9, produce.ProduceRequest(acks=0)).done()
+    connection.pause_writing()  # as a transport does while it keeps bytes
+    waiting = [connection.post(produce.API, 9, produce.ProduceRequest(acks=0)) for _ in range(2)]
+    assert not any(each.done() for each in waiting)
+    assert connection.in_flight == 0
+    connection.resume_writing()
+    assert all(each.done() for each in waiting)
+    connection.pause_writing()
+    lost = connection.post(produce.API, 9, produce.ProduceRequest(acks=0))
+    connection.close()
+    with pytest.raises(ConnectionLostError):
+        await lost
+    assert transport.write_calls == 4

@@ -1,0 +1,292 @@
+"""The cluster over Kafka's protocol, against brokers in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+import pytest
+
+from stele.cluster.kafka_link import KafkaLink, needs
+from stele.cluster.kafka_plane import FetchCodec, ProduceCodec
+from stele.cluster.kafka_stream import MAX_FETCH_CONNECTIONS
+from stele.cluster.plane import (
+    BrokerAddress,
+    FetchAnswer,
+    FetchedPart,
+    FetchRequest,
+    LeaderStream,
+    ProducedPart,
+    ProduceRequest,
+    UnsentError,
+)
+from stele.cluster.view import ClusterView
+from stele.config import ClientConfig
+from stele.errors import ApiError, ErrorCode, UnreachableError
+from stele.wire.batch import BatchBuilder
+from stele.wire.compression import Compression
+from stele.wire.kafka.messages import describe_cluster, fetch, metadata, offset_commit
+from stele.world import RpcCode, RpcError
+from tests.support.stele import FakeTopic, Stage, play
+from tests.support.stele_kafka import ANSWERS
+
+
+class Bench:
+    """A view over Kafka's protocol, and the link to broker 1, which leads t-0."""
+
+    def __init__(self, stage: Stage) -> None:
+        self.cluster = stage.cluster
+        self.topic = stage.cluster.create("t", 2)
+        config = ClientConfig(
+            bootstrap_servers=stage.cluster.bootstrap_servers,
+            plane="kafka",
+            on_wait=stage.waits.append,
+        )
+        self.view = ClusterView(config, stage.world)
+        self.link = KafkaLink(BrokerAddress("127.0.0.1", 9001), stage.cluster, "tests", 5.0)
+
+    @property
+    def connections(self) -> int:
+        return sum(each.broker == 1 for each in self.cluster.connections)
+
+    def fetch_stream(self) -> LeaderStream[FetchRequest, FetchAnswer]:
+        return self.view.plane.fetch(self.link, "broker 1")
+
+    def fetch(self, offset: int, *, max_wait_ms: int = 500) -> FetchRequest:
+        part = FetchedPart("t", self.topic.topic_id, 0, offset, 0, -1, 1 << 20)
+        return FetchRequest(max_wait_ms, 1, 1 << 20, "", False, [part])
+
+    def produce(self, *values: bytes, acks: int = -1) -> ProduceRequest:
+        builder = BatchBuilder()
+        for value in values:
+            builder.append(None, value, timestamp_ms=1)
+        batch = bytes(builder.build(Compression.NONE))
+        part = ProducedPart("t", self.topic.topic_id, 0, batch)
+        return ProduceRequest(acks, 1000, None, [part])
+
+
+def bench(scenario: Callable[[Bench], Awaitable[None]]) -> None:
+    async def on_stage(stage: Stage) -> None:
+        each = Bench(stage)
+        await scenario(each)
+        await each.link.close()
+        await each.view.close()
+
+    play(on_stage)
+
+
+async def ask(link: KafkaLink, *, timeout_s: float = 5.0) -> metadata.MetadataResponse:
+    message = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
+    return await link.ask(metadata.API, lambda version: message, timeout_s=timeout_s)
+
+
+def test_questions_share_a_connection_which_is_opened_again_after_a_loss() -> None:
+    async def scenario(bench: Bench) -> None:
+        told = await asyncio.gather(*(ask(bench.link) for _ in range(5)))
+        assert {each.topics[0].name for each in told} == {"t"}
+        assert bench.connections == 1
+        asked = asyncio.ensure_future(ask(bench.link))
+        await asyncio.sleep(0)
+        bench.cluster.kill(1)
+        with pytest.raises(RpcError) as caught:
+            await asked
+        assert caught.value.code is RpcCode.UNAVAILABLE
+        with pytest.raises(RpcError, match="refused"):
+            await ask(bench.link)
+        bench.cluster.alive[1] = True
+        await ask(bench.link)
+        assert bench.connections == 2
+
+    bench(scenario)
+
+
+def test_a_silent_broker_is_given_up_with_its_connection() -> None:
+    async def scenario(bench: Bench) -> None:
+        await ask(bench.link)
+        bench.cluster.is_frozen = True
+        with pytest.raises(RpcError) as caught:
+            await ask(bench.link, timeout_s=0.5)
+        assert caught.value.code is RpcCode.DEADLINE_EXCEEDED
+        bench.cluster.is_frozen = False
+        await ask(bench.link)
+        assert bench.connections == 2
+
+    bench(scenario)
+
+
+def test_a_question_that_waits_for_others_delays_no_other() -> None:
+    async def scenario(bench: Bench) -> None:
+        topics = [fetch.FetchTopic("t", bench.topic.topic_id, [fetch.FetchPartition(0, 0)])]
+        message = fetch.FetchRequest(max_wait_ms=5000, min_bytes=1, topics=topics)
+        waiting = asyncio.ensure_future(
+            bench.link.ask(fetch.API, lambda version: message, timeout_s=10, waits=True)
+        )
+        await asyncio.sleep(0.1)
+        async with asyncio.timeout(0.1):
+            await ask(bench.link)
+        assert not waiting.done()
+        await waiting
+
+    bench(scenario)
+
+
+def test_what_a_broker_cannot_be_asked_is_refused_at_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        message = offset_commit.OffsetCommitRequest()
+        with pytest.raises(ApiError, match="OFFSET_COMMIT") as caught:
+            await bench.link.ask(offset_commit.API, lambda version: message, timeout_s=5)
+        assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
+        with pytest.raises(ApiError, match="METADATA up to version 9, not 10"):
+            await bench.link.ask(
+                metadata.API,
+                needs(metadata.API, 10, metadata.MetadataRequest()),
+                timeout_s=5,
+                at_most=9,
+            )
+
+    bench(scenario)
+
+
+def test_a_fetch_that_waits_does_not_delay_another_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        stream = bench.fetch_stream()
+        produce = bench.view.plane.produce(bench.link, "broker 1")
+        await produce.request(bench.produce(b"there"))
+        waiting = [stream.request(bench.fetch(1, max_wait_ms=5000)) for _ in range(3)]
+        async with asyncio.timeout(0.1):
+            (answer,) = await stream.request(bench.fetch(0))
+        assert answer.records
+        assert answer.topic_id == bench.topic.topic_id
+        before = bench.connections
+        waiting += [stream.request(bench.fetch(1, max_wait_ms=5000)) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        assert bench.connections == before == 1 + MAX_FETCH_CONNECTIONS
+        await produce.request(bench.produce(b"and"))
+        assert [bool(each[0].records) for each in await asyncio.gather(*waiting)] == [True] * 8
+        await stream.close()
+        await produce.close()
+
+    bench(scenario)
+
+
+def test_requests_before_the_connection_is_open_leave_in_order() -> None:
+    async def scenario(bench: Bench) -> None:
+        stream = bench.view.plane.produce(bench.link, "broker 1")
+        answers = [stream.request(bench.produce(b"%d" % number)) for number in range(3)]
+        handed_over = stream.post(bench.produce(b"3", acks=0))
+        answers.append(stream.request(bench.produce(b"4")))
+        told = await asyncio.gather(*answers)
+        assert [part.base_offset for (part,) in told] == [0, 1, 2, 4]
+        assert handed_over.done()
+        assert bench.cluster.values() == [b"0", b"1", b"2", b"3", b"4"]
+        await stream.close()
+
+    bench(scenario)
+
+
+def test_a_request_that_never_left_is_told_from_one_that_may_be_carried_out() -> None:
+    async def outcome(answer: Awaitable[Sequence[object]]) -> type[Exception]:
+        with pytest.raises(RpcError) as caught:
+            await answer
+        return type(caught.value)
+
+    async def scenario(bench: Bench) -> None:
+        stream = bench.view.plane.produce(bench.link, "broker 1")
+        await stream.request(bench.produce(b"0"))
+        sent = stream.request(bench.produce(b"1"))
+        await asyncio.sleep(0.0015)  # the broker has it
+        bench.cluster.kill(1)
+        assert await outcome(sent) is RpcError
+        assert await outcome(stream.request(bench.produce(b"2"))) is UnsentError
+        await stream.close()
+        refused = bench.view.plane.produce(bench.link, "broker 1")
+        assert await outcome(refused.request(bench.produce(b"3"))) is UnsentError
+        await refused.close()
+        assert bench.cluster.values() == [b"0", b"1"]
+
+    bench(scenario)
+
+
+def test_a_stream_that_is_broken_off_says_why() -> None:
+    async def scenario(bench: Bench) -> None:
+        stream = bench.fetch_stream()
+        waiting = stream.request(bench.fetch(0, max_wait_ms=5000))
+        await asyncio.sleep(0.1)
+        stream.break_off("it took too long")
+        with pytest.raises(RpcError, match="it took too long"):
+            await waiting
+        with pytest.raises(UnsentError, match="it took too long"):
+            await stream.request(bench.fetch(0))
+        await stream.close()
+
+    bench(scenario)
+
+
+def test_topics_without_ids_are_named_in_versions_that_can() -> None:
+    """Brokers of before Kafka 2.8 know no topic ids."""
+
+    async def scenario(bench: Bench) -> None:
+        versions: list[int] = []
+        connection = await bench.link.open()
+        produced, fetched = bench.produce(b"0"), bench.fetch(0)
+        for topic_id in (bench.topic.topic_id, b""):
+            produced.partitions[0].topic_id = fetched.partitions[0].topic_id = topic_id
+            versions.append(ProduceCodec().encode(produced, connection).version)
+            versions.append(FetchCodec().encode(fetched, connection).version)
+        assert versions == [13, 18, 12, 12]
+        fetched.partitions[0].topic_id = bench.topic.topic_id
+        response = fetch.FetchResponse(
+            responses=[fetch.FetchableTopicResponse("t", partitions=[fetch.PartitionData(0)])]
+        )
+        (answer,) = FetchCodec().decode(fetched, response)
+        assert answer.topic_id == bench.topic.topic_id
+        response.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        (answer,) = FetchCodec().decode(fetched, response)
+        assert answer.code is ErrorCode.KAFKA_STORAGE_ERROR
+        connection.close()
+
+    bench(scenario)
+
+
+def test_one_broker_alone_does_not_make_the_view_believe_in_another_topic() -> None:
+    async def scenario(bench: Bench) -> None:
+        view, cluster = bench.view, bench.cluster
+        old = cluster.topics["t"]
+
+        def known() -> bytes | None:
+            topic = view.topic("t")
+            return None if topic is None else topic.topic_id
+
+        view.want("t")
+        await view.refresh()
+        assert known() == old.topic_id
+        cluster.outdated = 0, {"t": FakeTopic(b"earlier".ljust(16), old.partitions)}
+        await view.refresh()  # a broker that lags answers
+        assert known() == old.topic_id
+        await asyncio.sleep(1)  # another one is asked at once, and does not say so
+        assert not cluster.is_outdated
+        assert known() == old.topic_id
+        cluster.topics["t"] = FakeTopic(b"later".ljust(16), old.partitions)
+        await view.refresh()
+        await asyncio.sleep(1)
+        assert known() == b"later".ljust(16)
+
+    bench(scenario)
+
+
+def test_the_default_plane_says_what_to_do_where_nobody_speaks_grpc(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse(*asked: object) -> describe_cluster.DescribeClusterResponse:
+        return describe_cluster.DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE
+        )
+
+    monkeypatch.setitem(ANSWERS, describe_cluster.DescribeClusterRequest, refuse)
+
+    async def scenario(stage: Stage) -> None:
+        async with stage.consumer(plane="grpc", default_api_timeout_ms=100) as consumer:
+            with pytest.raises(UnreachableError, match="plane='kafka'"):
+                await consumer.partitions_for("t")
+
+    play(scenario)
