@@ -8,7 +8,7 @@ append is another one, whose machine may have missed records of the leader in be
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.replication.produce import ProduceRequests
 from broker.replication.replica import OnMarker, ProduceToken, Replica, ReportCorrupt
@@ -22,6 +22,8 @@ from storage.turns import Slices
 
 _READ_BYTES = 1 << 20
 _RECORDS_A_TURN = 500
+VERIFIED_MAX: Final = 10_000
+"""Producers whose transactions are confirmed and that have not written yet."""
 
 
 class Loaded(NamedTuple):
@@ -55,7 +57,7 @@ class HostedPartition:
         self._log = replica.log
         self._on_marker: OnMarker | None = None
         # By producer id: the epoch whose transaction a coordinator has confirmed, while the log
-        # does not have the transaction yet.
+        # does not have the transaction yet. In the order of confirmations, VERIFIED_MAX at most.
         self._verified: dict[int, tuple[int, Guard]] = {}
 
     def __repr__(self) -> str:
@@ -111,7 +113,7 @@ class HostedPartition:
 
             def decided(error: ErrorCode) -> None:
                 if error is ErrorCode.NONE:
-                    self._verified[producer_id] = producer_epoch, guard
+                    self._remember(producer_id, producer_epoch, guard)
                 done(error)
 
             self._produce.transactional.verifier.verify(
@@ -122,6 +124,14 @@ class HostedPartition:
                 add=adds,
                 done=decided,
             )
+
+    def _remember(self, producer_id: int, producer_epoch: int, guard: Guard) -> None:
+        """A producer whose group refuses its offsets never writes. So the oldest is forgotten: who
+        writes does it in the next turns of the event loop."""
+        self._verified.pop(producer_id, None)
+        self._verified[producer_id] = producer_epoch, guard
+        if len(self._verified) > VERIFIED_MAX:
+            del self._verified[next(iter(self._verified))]
 
     def transaction_refusal(self, producer_id: int, producer_epoch: int) -> ErrorCode:
         """Why a batch of the producer's transaction cannot be appended; NONE: the transaction is

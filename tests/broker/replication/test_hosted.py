@@ -1,0 +1,52 @@
+"""A partition as its coordinator writes it: what it remembers of confirmed transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.replication.hosted import VERIFIED_MAX, HostedPartition
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+from tests.support.replica_cluster import P0, ReplicaCluster
+from tests.support.replication import with_topic
+
+
+class Confirming:
+    """Says yes to everything."""
+
+    def verify(
+        self,
+        transactional_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        partition: TopicPartition,
+        *,
+        add: bool,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        done(ErrorCode.NONE)
+
+
+def confirm(hosted: HostedPartition, producer_id: int, epoch: int = 0) -> None:
+    told: list[ErrorCode] = []
+    hosted.begin_transaction("t", producer_id, epoch, adds=True, done=told.append)
+    assert told == [ErrorCode.NONE]
+
+
+def test_producers_that_never_write_are_forgotten() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        leader = cluster[1]
+        leader.manager.set_verifier(Confirming())
+        hosted = leader.manager.host(P0)
+        assert hosted is not None
+        for producer_id in range(VERIFIED_MAX):
+            confirm(hosted, producer_id)
+        confirm(hosted, 0, epoch=1)  # it is the newest now
+        assert hosted.transaction_refusal(1, 0) is ErrorCode.NONE
+        confirm(hosted, VERIFIED_MAX)
+        assert hosted.transaction_refusal(1, 0) is ErrorCode.INVALID_TXN_STATE, "the oldest"
+        for producer_id, epoch in ((0, 1), (2, 0), (VERIFIED_MAX, 0)):
+            assert hosted.transaction_refusal(producer_id, epoch) is ErrorCode.NONE
+        assert hosted.transaction_refusal(0, 0) is ErrorCode.INVALID_TXN_STATE
+
+    with_topic(scenario)
