@@ -20,6 +20,7 @@ from stele.world import Buffer, Clock
 from storage import time_search
 from storage.availability import Availability
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
+from storage.cold_range import ColdRange
 from storage.config import LogConfig
 from storage.durability import Durability
 from storage.errors import StorageError, is_disk_full, is_unreadable
@@ -39,11 +40,11 @@ from storage.replay import end_marker_of
 from storage.retiring import retire_dead_segments
 from storage.rolling import must_roll
 from storage.runs import Run, runs_of
-from storage.segment import ColdRange
 from storage.segments import Segments
 from storage.snapshots import drop_snapshots_above, drop_snapshots_below
 from storage.steps import finish
 from storage.transactions import LogTransactions
+from storage.unowned import Unowned
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -90,10 +91,15 @@ class PartitionLog:
         """Called on the event loop after a sync has raised ``durable_offset``."""
         self._disk = disk
         self._clock = clock
-        self._owner = owner
+        told: LogOwner[PartitionLog] = Unowned(disk) if owner is None else owner
+        self._owner = told
         self.segments = Segments(disk, directory, recovered.segments)
-        self.availability = Availability(directory, self.segments.close, self._tell_failed)
-        self._durability = Durability(disk, self.end_offset, self._tell_dirty, self._tell_unflushed)
+        self.availability = Availability(
+            directory, self.segments.close, lambda error: told.failed(self, error)
+        )
+        self._durability = Durability(
+            disk, self.end_offset, lambda: told.dirty(self), lambda: told.unflushed(self)
+        )
         self.transactions = LogTransactions(self, disk, recovered.producers.undecided)
         self._producer_files = ProducerFiles(disk, directory, recovered.producers.replayed)
         self._reader = LogReader(self, disk)
@@ -274,7 +280,7 @@ class PartitionLog:
             if not self.segments.active.intact:
                 raise self.availability.failure(error) from error
             if is_disk_full(error):
-                self._tell_full(len(data))
+                self._owner.refused(self, len(data))
                 raise StorageError(
                     f"{self.directory}: {error.strerror}; nothing was written; free space or "
                     "lower retention.ms or retention.bytes"
@@ -307,14 +313,6 @@ class PartitionLog:
             self.require_synced(self.directory, path, *active.index_paths())
 
     # ----------------------------------------------------------------------------- sync
-
-    def _tell_dirty(self) -> None:
-        if self._owner is not None:
-            self._owner.dirty(self)
-
-    def _tell_unflushed(self) -> None:
-        if self._owner is not None:
-            self._owner.unflushed(self)
 
     @property
     def is_flushed(self) -> bool:
@@ -358,14 +356,6 @@ class PartitionLog:
         """Refuse all reads and writes from now on."""
         self.availability.go_offline(error)
 
-    def _tell_failed(self, error: OSError) -> None:
-        if self._owner is not None:
-            self._owner.failed(self, error)
-
-    def _tell_full(self, size_bytes: int) -> None:
-        if self._owner is not None:
-            self._owner.refused(self, size_bytes)
-
     # ----------------------------------------------------------------------------- roll
 
     def _roll(self) -> None:
@@ -382,7 +372,7 @@ class PartitionLog:
             self.segments.begin(self.end_offset, created_ms=self._clock.time_ms())
         except OSError as error:
             if is_disk_full(error):
-                self._tell_full(0)
+                self._owner.refused(self, 0)
             raise self.availability.refusal(error) from error
         try:
             old.seal()
@@ -488,8 +478,7 @@ class PartitionLog:
         position = segment.locate(offset, wait=True)
         if isinstance(position, ColdRange):
             raise segment.corrupt(position.position, "the file ends inside a batch", offset)
-        if self._owner is not None:
-            self._owner.lower_checkpoints(self, offset)
+        self._owner.lower_checkpoints(self, offset)
         is_announced = self.segments.announce_cut(keep)
         self._begin_cut()
         self._free(self.segments.drop_last(keep, is_announced=is_announced))
@@ -502,13 +491,8 @@ class PartitionLog:
         self.segments.forget_places()
 
     def _free(self, aside: list[str]) -> None:
-        """Free the space of files that were set aside. Removing a large file takes long."""
-        if self._owner is not None and aside:
+        if aside:
             self._owner.set_aside(aside)
-            return
-        for path in aside:
-            if self._disk.exists(path):
-                self._disk.remove(path)
 
     def _settle(self) -> None:
         """After a truncation: sync everything left, and let all state be that of the new end."""
@@ -539,8 +523,7 @@ class PartitionLog:
         self.availability.check()
         generation = self.truncation_generation
         try:
-            if self._owner is not None:
-                self._owner.lower_checkpoints(self, 0)
+            self._owner.lower_checkpoints(self, 0)
             is_announced = self.segments.announce_cut(0)
             self._begin_cut()
             self._free(self.segments.drop_last(0, is_announced=is_announced))

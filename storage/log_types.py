@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol, TypeVar
 from stele.wire.batch import NO_TIMESTAMP
 from stele.world import Buffer
 from storage.availability import Availability
+from storage.cold_range import ColdRange
 from storage.config import LogConfig
-from storage.segment import ColdRange
 from storage.segments import Segments
 
 LogT = TypeVar("LogT", contravariant=True)

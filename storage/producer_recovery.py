@@ -16,10 +16,11 @@ from dataclasses import dataclass, field
 
 from stele.wire.batch import HEADER_SIZE, BatchHeader, read_header
 from stele.wire.control_records import EndMarker
+from storage.cold_range import ColdRange
 from storage.producer_state import EndedTransaction, ProducerStates
 from storage.recovery import RecoveredSegments, RecoveryRequest
 from storage.replay import Replayed, replay
-from storage.segment import ColdRange, Segment
+from storage.segment import Segment
 from storage.snapshots import newest_snapshot
 from storage.steps import Steps, Sync
 from storage.txn_index import AbortedTransaction

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchHeader, batches
 from stele.world import Buffer
+from storage.cold_range import ColdRange
 from storage.errors import UnreadableLogError, is_unreadable
 from storage.log_types import LogView, ReadResult
 from storage.reindex import reindex
-from storage.segment import ColdRange
 from world.disk import Disk
 
 

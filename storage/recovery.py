@@ -40,11 +40,12 @@ from stele.wire.batch import (
 )
 from stele.world import Buffer
 from storage.checkpoints import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, read_epochs
+from storage.cold_range import ColdRange
 from storage.cuts import cut_path, read_cut
 from storage.errors import CorruptLogError
 from storage.leader_epochs import LeaderEpochs
 from storage.replay import replay
-from storage.segment import ColdRange, Segment
+from storage.segment import Segment
 from storage.segment_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,

@@ -8,7 +8,8 @@ from typing import Final, NamedTuple
 from stele.wire.batch import CONTROL, BatchHeader, decode
 from stele.wire.control_records import EndMarker, decode_end_marker
 from stele.world import Buffer
-from storage.segment import ColdRange, Segment
+from storage.cold_range import ColdRange
+from storage.segment import Segment
 from storage.steps import Pace, Steps
 
 _SCAN_BYTES: Final = 4 << 20

@@ -19,6 +19,7 @@ from stele.wire.batch import (
     read_header,
 )
 from stele.world import Buffer
+from storage.cold_range import ColdRange
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.offset_index import OffsetIndex
@@ -34,17 +35,6 @@ T = TypeVar("T")
 _CHUNK_BYTES: Final = 4096  # bytes per read of a search for one batch
 _SCAN_BYTES: Final = 1 << 20  # bytes per read of a walk over all batches
 _FRAME = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
-
-
-class ColdRange(NamedTuple):
-    """Bytes that are not in memory: await ``PartitionLog.warm``, then read again.
-
-    An empty range means that the segment's indexes are missing or wrong and must be rebuilt.
-    """
-
-    path: str
-    position: int
-    size: int
 
 
 class SegmentRead(NamedTuple):

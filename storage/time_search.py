@@ -6,8 +6,9 @@ from typing import Final
 
 from stele.wire.batch import NO_TIMESTAMP, batches, decode
 from stele.world import Buffer
+from storage.cold_range import ColdRange
 from storage.log_types import LogView, TimestampOffset
-from storage.segment import ColdRange, Segment
+from storage.segment import Segment
 from storage.turns import Slices
 
 _SEGMENTS_PER_TURN: Final = 32

@@ -10,9 +10,9 @@ from typing import Final, Protocol
 from stele.wire.batch import BatchHeader
 from stele.wire.control_records import EndMarker
 from storage.availability import Availability
+from storage.cold_range import ColdRange
 from storage.producer_recovery import aborted_entry
 from storage.producer_state import EndedTransaction, ProducerStates
-from storage.segment import ColdRange
 from storage.segments import Segments
 from storage.txn_index import AbortedTransaction, TxnIndex
 from world.disk import Disk

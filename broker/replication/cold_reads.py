@@ -9,9 +9,9 @@ from collections.abc import Callable
 from broker.replication.fetch_waiting import WaitingFetch, Warming
 from broker.replication.replica import Replica, ReportCorrupt
 from stele.errors import ApiError
+from storage.cold_range import ColdRange
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from storage.segment import ColdRange
 
 logger = logging.getLogger(__name__)
 

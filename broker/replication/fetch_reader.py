@@ -18,9 +18,9 @@ from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from broker.replication.replicas import Replicas
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
+from storage.cold_range import ColdRange
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from storage.segment import ColdRange
 
 _CONSUMER = BrokerStatus()
 """What the metadata say of a reader that is no broker."""

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 from typing import Any, NamedTuple
 
+from storage.cold_range import ColdRange
 from storage.compaction.request import (
     Compacted,
     CompactionRequest,
@@ -17,7 +18,6 @@ from storage.compaction.survey import Survey
 from storage.compaction.work import UncleanableError, compact
 from storage.errors import StorageError, is_disk_full, is_unreadable
 from storage.log import PartitionLog
-from storage.segment import ColdRange
 from storage.swaps import encode_swap, swap_path
 from storage.txn_index import AbortedTransaction
 from world.disk import Disk

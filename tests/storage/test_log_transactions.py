@@ -8,11 +8,11 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.batch import read_header
 from stele.wire.control_records import EndMarker, end_marker_batch
+from storage.cold_range import ColdRange
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.opening import open_log
 from storage.producer_state import NEVER, EndedTransaction, ProducerStates
-from storage.segment import ColdRange
 from storage.txn_index import ENTRY_SIZE, AbortedTransaction, TxnIndex, encode_aborted
 from tests.support.batches import header_of, make_batch
 from tests.support.storage import MemoryDisk

@@ -16,11 +16,11 @@ from stele.ids import TopicPartition
 from stele.wire.batch import BatchHeader, read_header, stamp
 from stele.wire.control_records import end_marker_batch
 from storage import producer_files
+from storage.cold_range import ColdRange
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.opening import open_log
 from storage.producer_state import NEVER, EndedTransaction
-from storage.segment import ColdRange
 from storage.txn_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk

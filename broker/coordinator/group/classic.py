@@ -22,7 +22,7 @@ from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
 from broker.coordinator.group.member import Member
 from broker.coordinator.group.membership import Membership
 from broker.coordinator.group.records import RecordedGroup, RecordedMember, group_record
-from broker.coordinator.group.subscription import subscribed_topics
+from broker.coordinator.group.subscription import all_subscribed_topics
 from broker.coordinator.group.types import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
@@ -46,10 +46,6 @@ from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
-
-TOPICS_READ_MAX: Final = 100_000
-"""Topics that the members of a group subscribe to, counted for each member. They are read in one
-turn of the event loop. If there are more, the group's subscriptions are not known."""
 
 REASON_MAX: Final = 255
 """Characters of a client's reason that the log tells. Kafka's clients send no more (KIP-800)."""
@@ -279,21 +275,12 @@ class ClassicGroup:
     def _find_subscribed_topics(self) -> frozenset[str] | None:
         if not self.has_consumers:
             return None
-        topics: set[str] = set()
-        named = 0
-        for member in self.members:
-            try:
-                of_member = subscribed_topics(member.metadata(self.protocol))
-                topics |= of_member
-                named += len(of_member)
-                if named > TOPICS_READ_MAX:
-                    raise ValueError(f"the members name more than {TOPICS_READ_MAX}")
-            except ValueError as error:
-                logger.warning(
-                    "group %s: the topics of %s: %s", self.group_id, member.member_id, error
-                )
-                return None
-        return frozenset(topics)
+        told = ((each.member_id, each.metadata(self.protocol)) for each in self.members)
+        try:
+            return all_subscribed_topics(told)
+        except ValueError as error:
+            logger.warning("group %s: the topics of %s", self.group_id, error)
+            return None
 
     # ------------------------------------------------------------------------- assigning
 

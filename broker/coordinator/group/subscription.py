@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable
 from typing import Final
 
 _VERSION_AND_COUNT: Final = struct.Struct(">hi")
@@ -10,6 +11,10 @@ _LENGTH: Final = struct.Struct(">h")
 
 TOPICS_MAX: Final = 10_000
 """Topics of one member. They are all read in one turn of the event loop."""
+
+TOPICS_READ_MAX: Final = 100_000
+"""Topics that the members of a group subscribe to, counted for each member. They are read in one
+turn of the event loop. If there are more, the group's subscriptions are not known."""
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str]:
@@ -32,4 +37,21 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
             position += length
     except struct.error:
         raise ValueError("a subscription that ends early") from None
+    return frozenset(topics)
+
+
+def all_subscribed_topics(told: Iterable[tuple[str, bytes]]) -> frozenset[str]:
+    """Those of all members, by their ids and metadata. Raises ValueError, which names the member:
+    its metadata are not those of a consumer, or there are too many."""
+    topics: set[str] = set()
+    named = 0
+    for member_id, metadata in told:
+        try:
+            of_member = subscribed_topics(metadata)
+        except ValueError as error:
+            raise ValueError(f"{member_id}: {error}") from error
+        topics |= of_member
+        named += len(of_member)
+        if named > TOPICS_READ_MAX:
+            raise ValueError(f"{member_id}: the members name more than {TOPICS_READ_MAX}")
     return frozenset(topics)

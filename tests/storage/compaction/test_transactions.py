@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from stele.wire.batch import BatchBuilder, BatchHeader, Record, decode, read_header
 from stele.wire.control_records import decode_end_marker, end_marker_batch
+from storage.cold_range import ColdRange
 from storage.log import PartitionLog
 from storage.producer_state import NEVER
-from storage.segment import ColdRange
 from tests.support.compaction import DIRECTORY, compact, last_values, opened, roll
 from tests.support.storage import MemoryDisk
 

@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.coordinator.group.classic import REASON_MAX, TOPICS_READ_MAX
+from broker.coordinator.group.classic import REASON_MAX
 from broker.coordinator.group.machine import IDS_MAX, PROTOCOL_BYTES_MAX, PROTOCOLS_MAX
-from broker.coordinator.group.subscription import TOPICS_MAX, subscribed_topics
+from broker.coordinator.group.subscription import TOPICS_MAX, TOPICS_READ_MAX, subscribed_topics
 from broker.coordinator.group.types import JoinAnswer, LeavingMember, MemberProtocol, OffsetToDelete
 from stele.errors import ErrorCode
 from tests.support.groups import GroupBench, join_request, told
