@@ -315,20 +315,24 @@ def describe(progress: dict[str, Any]) -> str:
     rows = progress["numInputRows"]
     rate = progress.get("processedRowsPerSecond") or 0.0
     took_ms = progress.get("durationMs", {}).get("triggerExecution", 0)
-    lag = sum(_lag(source) for source in progress.get("sources", []))
+    lags = [_lag(source) for source in progress.get("sources", [])]
+    lag = "?" if None in lags else f"{sum(each or 0 for each in lags):,}"
     late = sum(
         operator.get("numRowsDroppedByWatermark", 0)
         for operator in progress.get("stateOperators", [])
     )
     line = (
         f"{progress['name']:<12} batch {progress['batchId']:>4}  {rows:>9,} rows  "
-        f"{rate:>9,.0f} rows/s  {took_ms / 1000:>6.1f} s  lag {lag:,}"
+        f"{rate:>9,.0f} rows/s  {took_ms / 1000:>6.1f} s  lag {lag}"
     )
     return f"{line}  late {late:,}" if late else line
 
 
-def _lag(source: dict[str, Any]) -> int:
-    """How many offsets the source's topics have beyond the batch."""
+def _lag(source: dict[str, Any]) -> int | None:
+    """How many offsets the source's topics have beyond the batch. None if it is not known: Spark
+    does not ask a source for its ends when it runs a batch again, and files have no offsets."""
+    if not source.get("latestOffset"):
+        return None
     end, latest = _offsets(source.get("endOffset")), _offsets(source.get("latestOffset"))
     return sum(max(offset - end.get(name, offset), 0) for name, offset in latest.items())
 
