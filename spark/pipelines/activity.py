@@ -70,9 +70,8 @@ def counts(session: SparkSession, settings: base.Settings, late: str) -> DataFra
     return base.as_records(counted, key, fields, settings.topic(COUNTS))
 
 
-def ranking(session: SparkSession, settings: base.Settings) -> DataFrame:
+def ranking(counted: DataFrame) -> DataFrame:
     """The pages of each minute, with their ranks."""
-    counted = base.table_of(session, settings, COUNTS, COUNT)
     in_minute = Window.partitionBy("minute").orderBy(fn.desc("clicks"), "page")
     return counted.select("minute", "page", "clicks", fn.row_number().over(in_minute).alias("rank"))
 
@@ -81,7 +80,8 @@ def ranking(session: SparkSession, settings: base.Settings) -> DataFrame:
 
 
 def totals(session: SparkSession, settings: base.Settings, rows: int) -> dict[str, Any]:
-    found = base.rows_of(base.batch_of(session, settings, VISITS), VISIT)
+    found = base.rows_of(base.batch_of(session, settings, VISITS), VISIT).cache()
+    counted = base.table_of(session, settings, COUNTS, COUNT).cache()
     queries = (
         found.groupBy("query")
         .agg(
@@ -93,15 +93,10 @@ def totals(session: SparkSession, settings: base.Settings, rows: int) -> dict[st
         .limit(rows)
         .collect()
     )
-    ranked = ranking(session, settings).where("rank <= 3").orderBy(fn.desc("minute"), "rank")
-    minutes = (
-        base.table_of(session, settings, COUNTS, COUNT)
-        .groupBy("minute")
-        .agg(fn.sum("clicks").alias("clicks"))
-        .orderBy("minute")
-        .collect()
-    )
-    return {
+    ranked = ranking(counted).where("rank <= 3").orderBy(fn.desc("minute"), "rank")
+    by_minute = counted.groupBy("minute").agg(fn.sum("clicks").alias("clicks"))
+    minutes = by_minute.orderBy("minute").collect()
+    result = {
         "visits": found.count(),
         "clicks": sum(row.clicks for row in minutes),
         "queries": [(r.query, r.visits, r.page, r.after_ms / 1000) for r in queries],
@@ -111,6 +106,9 @@ def totals(session: SparkSession, settings: base.Settings, rows: int) -> dict[st
         ],
         "picture": base.sparkline([row.clicks for row in minutes[-72:]]),
     }
+    found.unpersist()
+    counted.unpersist()
+    return result
 
 
 def show(found: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ def rates(session: SparkSession, settings: base.Settings, late: str, limit: floa
 
 def totals(session: SparkSession, settings: base.Settings) -> dict[str, Any]:
     good = base.batch_of(session, settings, PARSED)
-    rows = base.rows_of(good, SCHEMA)
+    rows = base.rows_of(good, SCHEMA).cache()
     dead = base.batch_of(session, settings, DEAD).select(
         fn.col("key").cast("string").alias("service"),
         fn.get_json_object(fn.col("value").cast("string"), "$.reason").alias("reason"),
@@ -111,6 +111,7 @@ def totals(session: SparkSession, settings: base.Settings) -> dict[str, Any]:
         .limit(10)
         .collect()
     )
+    rows.unpersist()
     reasons = dead.groupBy("service", "reason").count().collect()
     return {
         "services": sorted(
