@@ -118,7 +118,7 @@ async def drive(arguments: Sequence[str], kills: int, failures: int, rng: random
                 if batches is not None and " batch " in line and doomed is None:
                     batches -= 1
                     if not batches:
-                        doomed = asyncio.create_task(_kill_soon(driver, rng.uniform(0, 5)))
+                        doomed = asyncio.create_task(_kill_soon(driver, rng.uniform(0, 10)))
             code = await driver.result()
         finally:
             if doomed is not None:
@@ -143,15 +143,17 @@ async def _kill_soon(driver: Driver, after_s: float) -> None:
     await driver.kill()
 
 
-async def kill_brokers(cluster: ProcessCluster, rng: random.Random) -> None:
-    """One after the other, until cancelled."""
-    while True:
-        await asyncio.sleep(rng.uniform(20, 60))
+async def kill_brokers(cluster: ProcessCluster, rng: random.Random, done: asyncio.Event) -> None:
+    """One after the other. All of them serve when this ends."""
+    while not done.is_set():
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(done.wait(), rng.uniform(20, 60))
+            return
         broker = rng.choice(cluster.broker_ids)
         say(f"broker {broker} is killed")
         cluster.kill(broker)
         await asyncio.sleep(rng.uniform(1, 4))
-        await asyncio.shield(cluster.restart(broker))
+        await cluster.restart(broker)
         await cluster.wait_serving(cluster.broker_ids, timeout_s=120)
 
 
@@ -257,14 +259,13 @@ async def run(options: argparse.Namespace, work: Path) -> None:
         base.ensure_topics(settings, *orders.TOPICS, compacted=orders.TABLES)
         count = orders.load(options.data, settings, UNITS, options.lines)
         say(f"{count:,} lines are written")
-        killing = asyncio.create_task(kill_brokers(cluster, rng))
+        done = asyncio.Event()
+        killing = asyncio.create_task(kill_brokers(cluster, rng, done))
         try:
             await drive(arguments, options.kills, options.failures, rng)
         finally:
-            killing.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await killing
-        await cluster.wait_serving(cluster.broker_ids, timeout_s=120)
+            done.set()
+            await killing
         await check(servers, options.data, options.lines)
     finally:
         await cluster.stop()
