@@ -1,0 +1,100 @@
+"""Rows go to the topics and partitions that each would go to alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    IntegerType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from stele.producer.partitioner import partition_of
+from stele.spark.rows import RowError, RowShape
+
+PAIR = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+SHAPE = StructType(
+    [
+        StructField("topic", StringType()),
+        StructField("headers", ArrayType(PAIR)),
+        StructField("value", StringType()),
+        StructField("partition", IntegerType()),
+        StructField("key", BinaryType()),
+        StructField("offset", IntegerType()),
+    ]
+)
+ARROW = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("value", pa.string()),
+        ("partition", pa.int32()),
+        ("key", pa.binary()),
+        ("offset", pa.int32()),
+    ]
+)
+HEADER = st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary()})
+ROW = st.fixed_dictionaries(
+    {
+        "topic": st.sampled_from([None, "a", "b"]),
+        "headers": st.none() | st.lists(HEADER, max_size=2),
+        "value": st.none() | st.text(max_size=5),
+        "partition": st.none() | st.integers(0, 4),
+        "key": st.none() | st.binary(max_size=9),
+        "offset": st.just(7),
+    }
+)
+
+
+def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist(rows, schema=ARROW)
+
+
+@given(st.lists(ROW, max_size=30), st.integers(0, 2))
+def test_each_row_goes_where_it_would_go_alone(rows: list[dict[str, Any]], before: int) -> None:
+    found: dict[str, list[Any]] = {}
+    batch = batch_of([*rows[:before], *rows]).slice(len(rows[:before]))
+    for each in RowShape.of(SHAPE, "default").by_topic(batch):
+        columns = each.columns
+        assert columns.headers is not None
+        found[each.topic] = list(
+            zip(
+                each.chosen(3).tolist(),
+                columns.keys.to_pylist(),
+                columns.values.to_pylist(),
+                columns.headers.to_pylist(),
+                strict=True,
+            )
+        )
+    expected: dict[str, list[Any]] = {}
+    for row in rows:
+        key, partition = row["key"], row["partition"]
+        if partition is None:
+            partition = -1 if key is None else partition_of(key, 3)
+        value = None if row["value"] is None else row["value"].encode()
+        place = expected.setdefault(row["topic"] or "default", [])
+        place.append((partition, key, value, row["headers"]))
+    assert {topic: rows for topic, rows in found.items() if rows} == expected
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"topic": None}, "a row has no topic"),
+        ({"partition": -3}, "a row has the partition -3"),
+        ({"headers": [{"key": None, "value": b"x"}]}, "a header without a key"),
+        ({"headers": [{"key": "a", "value": b"x"}, None]}, "a header without a key"),
+    ],
+)
+def test_rows_that_cannot_be_records_are_refused(row: dict[str, Any], words: str) -> None:
+    good = {"topic": "a", "headers": None, "value": "v", "partition": None, "key": None}
+    with pytest.raises(RowError, match=words):
+        list(RowShape.of(SHAPE, "").by_topic(batch_of([good, {**good, **row}])))
