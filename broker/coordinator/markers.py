@@ -89,7 +89,7 @@ class MarkerSender:
         self._try_again()
 
     def _schedule(self) -> None:
-        if not self._is_scheduled and not self._is_stopped:
+        if not self._is_scheduled:
             self._is_scheduled = True
             asyncio.get_running_loop().call_soon(self._turn)
 

@@ -81,6 +81,17 @@ ROOMS = (
             "tests/broker/coordinator/test_runtime_requests.py",
         ),
     ),
+    Room(
+        "driver",
+        tuple(
+            f"broker/coordinator/{noun}.py" for noun in ("markers", "verification", "node_requests")
+        ),
+        (
+            "tests/broker/coordinator/test_markers.py",
+            "tests/broker/coordinator/test_verification.py",
+            "tests/broker/coordinator/test_node_requests.py",
+        ),
+    ),
     Room("compaction", ("storage/compaction/*.py",), ("tests/storage/compaction",)),
     Room(
         "transaction",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from broker.coordinator.markers import RETRY_MS
 from broker.coordinator.transaction.types import AddPartitionsRequest, EndRequest, InitRequest
 from broker.coordinator.transaction.types import TransactionRef as Ref
 from broker.coordinator.transaction.types import TransactionState as State
+from broker.replication.types import Marker
 from metadata.internal_topics import TRANSACTION_TOPIC
 from stele.errors import ErrorCode
 from stele.ids import PartitionId, TopicPartition
@@ -72,13 +73,19 @@ class Bench:
         assert heard.told[0].error is ErrorCode.NONE, heard.told
         return heard.told[0]
 
-    async def committed(self, *numbers: int, transactional_id: str = ID, number_of: int = 7) -> Ref:
+    async def committed(
+        self,
+        *numbers: int,
+        transactional_id: str = ID,
+        number_of: int = 7,
+        topic: str = "orders",
+    ) -> Ref:
         """End a transaction of these partitions; its producer."""
         await until(lambda: bool(self.edges.transactions.active))
         init = InitRequest(transactional_id, 60_000, fresh_producer_id=number_of)
         began = await self.ask(lambda machine: machine.init_producer_id, init)
         ref = Ref(transactional_id, began.producer_id, began.producer_epoch)
-        partitions = tuple(TopicPartition("orders", each) for each in numbers)
+        partitions = tuple(TopicPartition(topic, each) for each in numbers)
         await self.ask(
             lambda machine: machine.add_partitions, AddPartitionsRequest(ref, partitions)
         )
@@ -184,6 +191,83 @@ def test_a_partition_without_a_leader_is_waited_for() -> None:
         bench.lead(1, 1)
         await bench.until_complete()
         assert len(bench.edges.replicas.markers) == 1
+
+    run_virtual(main())
+
+
+def test_many_partitions_of_this_broker_are_written_some_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of a topic that is deleted meanwhile need no marker."""
+
+    async def main() -> None:
+        bench = Bench()
+        bench.edges.add_topic("many", [[1]] * 650)
+        sizes: list[int] = []
+        write = bench.edges.replicas.write_markers
+
+        def written(markers: Sequence[Marker], done: Callable[[list[ErrorCode]], None]) -> None:
+            sizes.append(len(markers))
+            write(markers, done)
+            if len(sizes) == 2:
+                asyncio.get_running_loop().call_soon(bench.edges.remove_topic, "many")
+
+        monkeypatch.setattr(bench.edges.replicas, "write_markers", written)
+        await bench.committed(*range(650), topic="many")
+        await bench.until_complete()
+        assert sizes[:2] == [200, 200]
+        assert sum(sizes) < 650
+
+    run_virtual(main())
+
+
+def test_markers_that_wait_for_a_broker_follow_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        bench = Bench()
+        held: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        asked = bench.edges.nodes.ask
+
+        async def slow(broker_id: int, *arguments: Any) -> Any:
+            if broker_id == 2:
+                await held
+            return await asked(broker_id, *arguments)
+
+        monkeypatch.setattr(bench.edges.nodes, "ask", slow)
+        for number in range(2):
+            await bench.committed(1, transactional_id=f"t{number}", number_of=number)
+        bench.lead(1, 3)
+        held.set_result(None)
+        await bench.until_complete()
+        found = [
+            (broker_id, [each.producer_id for each in request.markers])
+            for broker_id, request in bench.requests
+        ]
+        assert found == [(2, [0]), (3, [1])], "nobody is asked for nothing"
+
+    run_virtual(main())
+
+
+def test_nothing_is_looked_for_after_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        bench = Bench()
+        await bench.committed(1)
+        await bench.until_complete()
+        (machine,) = bench.edges.transactions.active
+        looked_for: list[int] = []
+
+        def due_markers() -> list[Any]:
+            looked_for.append(1)
+            return []
+
+        monkeypatch.setattr(machine, "due_markers", due_markers)
+        bench.edges.transactions.on_markers_due()
+        await asyncio.sleep(0.1)
+        assert looked_for == [1]
+        bench.edges.transactions.on_markers_due()
+        await bench.edges.markers.stop()
+        bench.edges.transactions.on_markers_due()
+        await asyncio.sleep(0.1)
+        assert looked_for == [1]
 
     run_virtual(main())
 

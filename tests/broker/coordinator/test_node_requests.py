@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from broker.coordinator import node_requests
 from broker.coordinator.node_requests import NodeBatches, NodeConnections
 from metadata.image import EMPTY
 from stele.errors import ApiError, ErrorCode
@@ -69,6 +71,54 @@ def test_a_batch_that_cannot_be_sent_at_all_holds_nothing_up(
 
     run_virtual(main())
     assert "test for broker 1" in caplog.text
+
+
+class Connection:
+    """To a broker that says how often it was connected to."""
+
+    opened: list[Connection] = []  # noqa: RUF012
+
+    def __init__(self) -> None:
+        self.is_closed = False
+        self.opened.append(self)
+
+    @classmethod
+    async def open(cls, *arguments: object) -> Connection:
+        return cls()
+
+    async def request(self, *arguments: object, timeout_s: float) -> int:
+        return self.opened.index(self)
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_connection_is_used_until_it_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        edges = Edges()
+        Connection.opened.clear()
+        monkeypatch.setattr(node_requests, "KafkaConnection", Connection)
+        nodes = NodeConnections(
+            edges.network,
+            lambda: edges.publisher.image,
+            listener="INTERNAL",
+            client_id="test",
+            timeout_s=1.0,
+        )
+
+        async def ask(broker_id: int) -> Any:
+            return await nodes.ask(broker_id, API, 5, EndTxnRequest())
+
+        assert [await ask(2), await ask(2), await ask(3)] == [0, 0, 1]
+        Connection.opened[0].close()
+        assert [await ask(2), await ask(3)] == [2, 1]
+        nodes.close()
+        assert all(each.is_closed for each in Connection.opened)
+        with pytest.raises(ApiError) as refused:
+            await ask(99)
+        assert refused.value.code is ErrorCode.BROKER_NOT_AVAILABLE
+
+    run_virtual(main())
 
 
 def test_a_broker_without_an_address_is_not_available() -> None:

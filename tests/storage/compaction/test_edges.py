@@ -13,6 +13,7 @@ from storage.compaction import work
 from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
 from storage.compaction.request import CompactionRequest, Failed, decode_answer
 from storage.compaction.survey import Survey, survey
+from storage.compaction.work import UncleanableError
 from storage.log import PartitionLog
 from storage.long_work import Part
 from storage.steps import Turn, Warm
@@ -197,6 +198,17 @@ def test_the_keys_of_clean_records_need_no_room() -> None:
     finished = compact(log, disk, clean_end=first_dirty - (capacity - dirty), limits=limits)
     assert finished is not None
     assert finished.clean_end == log.segment_bases[-1]
+
+
+def test_a_map_that_is_too_small_is_told_wherever_the_first_dirty_batch_is() -> None:
+    disk = MemoryDisk()
+    log = opened(disk, dataclasses.replace(CONFIG, segment_bytes=10_000))
+    write(log, [(b"a", b"v")])
+    roll(log)
+    write(log, [(b"%d" % number, b"v") for number in range(50)])
+    roll(log)
+    with pytest.raises(UncleanableError, match="too small"):
+        compact(log, disk, clean_end=2, limits=LIMITS._replace(map_bytes=5 * SLOT_BYTES))
 
 
 def test_only_segments_below_the_end_of_the_map_are_written_again() -> None:
