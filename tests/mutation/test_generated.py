@@ -52,7 +52,8 @@ def test_a_sample_is_killed(tmp_path: Path) -> None:
 
 def test_the_simulator_notices_too(tmp_path: Path) -> None:
     name = "PartitionMachine._lead: `min` to `max` in `min(self.high_watermark, "
-    answer = tried(tmp_path, "--only", name, "--simulator-only", "--seeds", "1", "--seconds", "5")
+    options = ("--simulator-only", "--pool", "1", "--seeds", "1", "--seconds", "5")
+    answer = tried(tmp_path, "--only", name, *options)
     assert [room["made"] for room in answer["rooms"]] == [1, 1]
 
 
