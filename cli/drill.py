@@ -279,7 +279,28 @@ def _summary(done: list[tuple[str, History, Verdict]], as_json: bool) -> int:
         columns = ("DRILL", "VERDICT", "ACKED", "LOST", "TWICE", "WRITE OUTAGE", "READ OUTAGE")
         more = ("DETECTED", "RECOVERED", "ELECTIONS")
         print_table((*columns, *more), [_row(name, verdict) for name, _, verdict in done])
-    return 0 if all(verdict.green for _, _, verdict in done) else 1
+    is_within = _tell_distributions(done, quietly=as_json)
+    return 0 if is_within and all(verdict.green for _, _, verdict in done) else 1
+
+
+def _tell_distributions(done: list[tuple[str, History, Verdict]], *, quietly: bool) -> bool:
+    """Where a drill was run several times, hold its percentiles against its budgets."""
+    from chaos.drills.distribution import distributions
+    from chaos.drills.report import seconds
+
+    found = distributions((history, verdict) for _, history, verdict in done)
+    found = [each for each in found if each.runs > 1]
+    if found and not quietly:
+        rows = []
+        for each in found:
+            tell = str if each.measure == "zombie acknowledgements" else seconds
+            values = (each.median, each.p99, each.most)
+            budget = "-" if each.budget is None else tell(each.budget)
+            word = "ok" if each.is_within else "MISSED"
+            rows.append((each.drill, each.measure, each.runs, *map(tell, values), budget, word))
+        print()
+        print_table(("DRILL", "MEASURE", "RUNS", "HALF", "99 %", "ALL", "BUDGET", ""), rows)
+    return all(each.is_within for each in found)
 
 
 def _row(name: str, verdict: Verdict) -> tuple[object, ...]:

@@ -56,6 +56,7 @@ class Writer:
         self._partitions = range(partitions)
         self._recorder = to
         self._producer: Producer | None = None
+        self._failed: list[Producer] = []  # former ones, which are not closed yet
         self._label = ""
         self._labels = (f"writer{number}" for number in itertools.count(1))
         self._numbers = [0] * partitions
@@ -64,6 +65,17 @@ class Writer:
 
     async def run(self) -> None:
         """Write until ``stop``, then wait until everything is delivered or has failed."""
+        try:
+            await self._write()
+            if self._producer is not None:
+                await _closed(self._producer)
+        finally:
+            for producer in self._failed:
+                await producer.abort()
+            if self._producer is not None:
+                await self._producer.abort()
+
+    async def _write(self) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while not self._is_stopped:
@@ -73,8 +85,6 @@ class Writer:
             # After a wait for room in the buffer the load goes on from there, without a burst.
             due = max(due + 1 / self._load.per_s, loop.time())
             await asyncio.sleep(due - loop.time())
-        if self._producer is not None:
-            await _closed(self._producer)
 
     def stop(self) -> None:
         """Send nothing more."""
@@ -82,6 +92,8 @@ class Writer:
 
     def _open_producer(self) -> Producer:
         if self._producer is None or self._producer.has_failed:
+            if self._producer is not None:
+                self._failed.append(self._producer)
             self._label = next(self._labels)
             self._numbers = [0 for _ in self._numbers]
             self._producer = Producer(
