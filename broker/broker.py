@@ -37,7 +37,7 @@ from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.nodes import for_nodes
 from runtime.config.node import NodeConfig
-from runtime.metrics.health import Check
+from runtime.metrics.health import SAFE_TO_RESTART, Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.real.orderly_end import OrderlyEnd
 from stele.config import ClientWorld
@@ -87,9 +87,11 @@ class Broker:
         registry: MetricsRegistry,
         authorizer: Authorizer,
         on_fatal: Callable[[BaseException], None],
+        is_safe_to_restart: Callable[[], bool] = lambda: False,
     ) -> None:
         """``quorum`` is an observer, or this node's voter where it is a controller too; it is
         not started yet. ``cluster_id`` is the one the log directories were formatted for.
+        ``is_safe_to_restart`` is what gRPC's health service tells of the node.
         """
         self._config = config
         self._world = world
@@ -98,6 +100,7 @@ class Broker:
         self._registry = registry
         self._authorizer = authorizer
         self._on_fatal = on_fatal
+        self._is_safe_to_restart = is_safe_to_restart
         self._incarnation_id = world.rng.randbytes(16)
         self._metrics = BrokerMetrics(registry)
         self._kafka = KafkaServer(config, world.network, registry)
@@ -373,7 +376,9 @@ class Broker:
         )
 
     async def _serve_grpc(self) -> None:
-        health = _Health(lambda: self.serving and self._lifecycle.lease_valid())
+        health = _Health(
+            lambda: self.serving and self._lifecycle.lease_valid(), self._is_safe_to_restart
+        )
         for address in self._config.grpc_listeners:
             try:
                 listener = await self._world.network.serve(
@@ -514,7 +519,8 @@ class Broker:
 
 class _Health(Mapping[str, bool]):
     """Clients are served while the broker is unfenced and heard by the controller; the controller
-    is answered as long as there is anybody to answer."""
+    is answered as long as there is anybody to answer. Whether it is safe to restart is no part of
+    whether the node serves."""
 
     _CLIENTS = (
         "stele.v1.Admin",
@@ -523,15 +529,18 @@ class _Health(Mapping[str, bool]):
         "stele.v1.Log",
         "stele.v1.Transactions",
     )
-    _NAMES = (*_CLIENTS, "stele.v1.BrokerControl")
+    _NAMES = ("", *_CLIENTS, "stele.v1.BrokerControl", SAFE_TO_RESTART)
 
-    def __init__(self, serving: Callable[[], bool]) -> None:
+    def __init__(self, serving: Callable[[], bool], safe_to_restart: Callable[[], bool]) -> None:
         self._serving = serving
+        self._safe_to_restart = safe_to_restart
 
     def __getitem__(self, name: str) -> bool:
         if name not in self._NAMES:
             raise KeyError(name)
-        return name not in self._CLIENTS or self._serving()
+        if name == SAFE_TO_RESTART:
+            return self._safe_to_restart()
+        return name == "stele.v1.BrokerControl" or self._serving()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._NAMES)

@@ -14,13 +14,14 @@ from broker.broker import Broker
 from controller.service import ControllerService
 from metadata.features import SUPPORTED
 from node.format import read_identity
+from node.restart_safety import RestartSafety, of_controllers
 from raft.quorum import FeatureLevels
 from runtime.authorization.authorizer import AllowAll, Authorizer, Operation
 from runtime.authorization.forwarding import LISTENER, ControllerPort
 from runtime.authorization.nodes import for_nodes
 from runtime.config.node import ConfigError, NodeConfig
 from runtime.metrics.controller import declare_controller_metrics
-from runtime.metrics.health import Check
+from runtime.metrics.health import SAFE_TO_RESTART, Check, is_well
 from runtime.metrics.http import MetricsServer
 from runtime.metrics.quorum import declare_quorum_metrics
 from runtime.metrics.registry import LoopLagProbe, MetricsRegistry
@@ -101,6 +102,7 @@ class Node:
         self.broker: Broker | None = None  # once its logs are open and its ports bound
         self._own_broker: Broker | None = None  # also while it opens its logs
         self._world = world
+        self._restart_safety = RestartSafety(config.node_id, config.raw)
         self._ports = Ports()
         self._undo = OrderlyEnd()
         self._probe = LoopLagProbe(world.clock, self.registry)
@@ -141,6 +143,22 @@ class Node:
             starting = Check("broker", False, "it has not begun to start")
             checks += [starting] if self._own_broker is None else self._own_broker.health()
         return checks
+
+    def safe_to_restart(self) -> list[Check]:
+        """Whether nobody would notice if the node went down now, and why not."""
+        if self.quorum is None:
+            return [Check("start", False, "it has not started")]
+        checks = [self._quorum_check(self.quorum)]  # otherwise what it knows may be old
+        if self.controller is not None:
+            leader_id = self.quorum.leader.leader_id
+            heard = self.quorum.heard_voters
+            checks.append(of_controllers(self.config.node_id, heard, leader_id))
+        if self._own_broker is not None:
+            checks.append(self._restart_safety.of_partitions(self._own_broker.image))
+        return checks
+
+    def _is_safe_to_restart(self) -> bool:
+        return is_well(self.safe_to_restart())
 
     def _quorum_check(self, quorum: Quorum) -> Check:
         leader = quorum.leader
@@ -239,7 +257,12 @@ class Node:
         self._undo.push(self._probe.stop)
         if address is None:
             return
-        server = MetricsServer(self.registry, live=self.liveness, ready=self.readiness)
+        server = MetricsServer(
+            self.registry,
+            live=self.liveness,
+            ready=self.readiness,
+            safe_to_restart=self.safe_to_restart,
+        )
         port = await _bound(
             "metrics.listener", server.start(self._world.network, address.host, address.port)
         )
@@ -266,7 +289,7 @@ class Node:
                 address.host,
                 address.port,
                 controller_port_service(quorum, controller, port),
-                health=_Health(lambda: quorum.in_touch),
+                health=_Health(lambda: quorum.in_touch, self._is_safe_to_restart),
             ),
         )
         self._undo.push(listener.close)
@@ -282,6 +305,7 @@ class Node:
             registry=self.registry,
             authorizer=self._authorizer,
             on_fatal=self._fail,
+            is_safe_to_restart=self._is_safe_to_restart,
         )
         self._undo.push(broker.stop)
         broker.claim()
@@ -401,16 +425,21 @@ async def _bound(key: str, binding: Awaitable[T]) -> T:
 
 class _Health(Mapping[str, bool]):
     """gRPC health: brokers and people are served while this controller leads or hears from the
-    leader; other controllers as long as the process answers."""
+    leader; other controllers as long as the process answers. Whether it is safe to restart is no
+    part of whether the node serves."""
 
-    _NAMES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
+    _SERVICES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
+    _NAMES = ("", *_SERVICES, SAFE_TO_RESTART)
 
-    def __init__(self, serving: Callable[[], bool]) -> None:
+    def __init__(self, serving: Callable[[], bool], safe_to_restart: Callable[[], bool]) -> None:
         self._serving = serving
+        self._safe_to_restart = safe_to_restart
 
     def __getitem__(self, name: str) -> bool:
         if name not in self._NAMES:
             raise KeyError(name)
+        if name == SAFE_TO_RESTART:
+            return self._safe_to_restart()
         return name == "stele.v1.Raft" or self._serving()
 
     def __iter__(self) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """A node's health: checks, each with its reason.
 
 Alive: restarting the process would not help. Ready: the node does the work of all its roles.
+Safe to restart: nobody would notice if it went down now.
 """
 
 from __future__ import annotations
@@ -8,6 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+SAFE_TO_RESTART = "safe-to-restart"
+"""What gRPC's health service calls the third."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""GET /metrics, /healthz and /readyz: enough HTTP/1.1 for Prometheus and for health checks.
+"""GET /metrics and questions of health: enough HTTP/1.1 for Prometheus and for health checks.
 
-/healthz (also /livez) says whether the process is alive, /readyz whether the node does its work;
-each is 200 or 503, with its reasons as JSON.
+/healthz (also /livez) says whether the process is alive, /readyz whether the node does its work,
+/safe-to-restart whether it may go down now; each is 200 or 503, with its reasons as JSON.
 
 It runs over the world's byte connections, so the simulator can scrape a simulated node.
 """
@@ -33,7 +33,7 @@ _REASONS = {
 
 
 class MetricsServer:
-    """Serves one registry and two questions of health."""
+    """Serves one registry and three questions of health."""
 
     def __init__(
         self,
@@ -41,9 +41,15 @@ class MetricsServer:
         *,
         live: Callable[[], Sequence[health.Check]],
         ready: Callable[[], Sequence[health.Check]],
+        safe_to_restart: Callable[[], Sequence[health.Check]],
     ) -> None:
         self._registry = registry
-        self._checks = {"/healthz": live, "/livez": live, "/readyz": ready}
+        self._checks = {
+            "/healthz": live,
+            "/livez": live,
+            "/readyz": ready,
+            "/safe-to-restart": safe_to_restart,
+        }
         self._listener: Listener | None = None
 
     async def start(self, network: Network, host: str, port: int) -> int:
@@ -59,7 +65,7 @@ class MetricsServer:
     def answer(self, method: str, path: str) -> tuple[int, str, bytes]:
         """(status, content type, body) of one request."""
         if path != "/metrics" and path not in self._checks:
-            return 404, "text/plain", b"try /metrics, /healthz or /readyz\n"
+            return 404, "text/plain", b"try /metrics, /healthz, /readyz or /safe-to-restart\n"
         if method not in ("GET", "HEAD"):
             return 405, "text/plain", b"only GET and HEAD\n"
         if path == "/metrics":

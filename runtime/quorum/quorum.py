@@ -157,6 +157,19 @@ class Quorum:
         return self.core is not None and self.core.in_touch(self._driver.now())
 
     @property
+    def heard_voters(self) -> dict[int, bool] | None:
+        """Of each voter, whether it has fetched from this leader within the fetch timeout. None: it
+        does not lead."""
+        if self.core is None or self.role is not Role.LEADER:
+            return None
+        since = self._driver.now() - self._config.fetch_timeout_ms / 1000
+        return {
+            view.key.id: view.last_fetch_at is not None and view.last_fetch_at >= since
+            for view in self.core.describe(self._driver.now())
+            if view.is_voter
+        }
+
+    @property
     def has_room(self) -> bool:
         """Whether the disk has room for the metadata log. Raises OSError."""
         return self._log.has_room()

@@ -63,6 +63,11 @@ async def test_frozen_controllers(cluster: ProcessCluster) -> None:
         for path in ("/healthz", "/livez", "/readyz"):
             status, body = asked(cluster, node_id, path)
             assert (status, body["status"]) == (200, "ok"), body
+    # Nothing is on the broker. Of the controllers the active one may go, and alone knows it.
+    assert asked(cluster, BROKER, "/safe-to-restart")[0] == 200
+    assert served(cluster, "safe-to-restart")
+    safe = [asked(cluster, each, "/safe-to-restart")[0] for each in cluster.nodes if each != BROKER]
+    assert sorted(safe) == [200, 503, 503]
     controllers = [node_id for node_id in cluster.nodes if node_id != BROKER]
     frozen = [cluster.nodes[node_id].process for node_id in controllers]
     for process in frozen:
@@ -80,6 +85,7 @@ async def test_frozen_controllers(cluster: ProcessCluster) -> None:
         status, _ = asked(cluster, BROKER, "/healthz")
         assert status == 200, "to start it again would not help"
         assert not served(cluster, "stele.v1.Data")
+        assert not served(cluster, "safe-to-restart"), "what it knows may be old"
         assert served(cluster, "stele.v1.BrokerControl")
     finally:
         for process in frozen:

@@ -81,6 +81,9 @@ async def test_a_combined_node_serves_all_its_ports_and_stops_cleanly(tmp_path: 
     assert "stele_controller_active_count 1.0" in metrics
     assert "200 OK" in await http_get(ports.metrics, "/healthz")
     assert "200 OK" in await http_get(ports.metrics, "/readyz")
+    alone = await http_get(ports.metrics, "/safe-to-restart")
+    assert "503 Service Unavailable" in alone
+    assert "0 of 1 controllers would be left" in alone
     await node.stop()
     assert world.world.disk.exists(f"{tmp_path}/data/.kafka_cleanshutdown")
     world.close()

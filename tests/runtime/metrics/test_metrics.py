@@ -43,7 +43,12 @@ async def _exchange(port: int, request: bytes) -> bytes:
 async def _serve(registry: MetricsRegistry, ready: bool = True) -> tuple[MetricsServer, int]:
     turns = Check("loop", True, "it turns")
     quorum = Check("quorum", ready, "there is a leader" if ready else "no leader")
-    server = MetricsServer(registry, live=lambda: [turns], ready=lambda: [turns, quorum])
+    server = MetricsServer(
+        registry,
+        live=lambda: [turns],
+        ready=lambda: [turns, quorum],
+        safe_to_restart=lambda: [quorum],
+    )
     port = await server.start(_Network(), "127.0.0.1", 0)  # type: ignore[arg-type]
     return server, port
 
