@@ -113,6 +113,10 @@ class Core:
         return self
 
     @property
+    def voters(self) -> VoterSet:
+        return self.history.latest
+
+    @property
     def voter_history(self) -> VoterHistory:
         return self.history
 

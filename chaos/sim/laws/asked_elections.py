@@ -57,11 +57,22 @@ class ElectionsAreAsAsked(Law):
         return None
 
     def _check(self, said: Said, then: MetadataImage, now: MetadataImage) -> None:
-        unclean = ElectLeadersRequest.FromString(said.request).unclean
+        request = ElectLeadersRequest.FromString(said.request)
+        unclean = request.unclean
         response = ElectLeadersResponse.FromString(said.answer)
         if response.error or response.already_done:
             return
-        for answer in response.partitions:
+        answers = [*response.partitions]
+        if not request.partitions:  # then those that need no election are left out
+            told = {(answer.topic, answer.partition) for answer in answers}
+            answers += [
+                ElectLeadersResponse.Partition(
+                    topic=topic.name, partition=number, error=ErrorCode.ELECTION_NOT_NEEDED
+                )
+                for topic, number, _ in now.sorted_partitions()
+                if (topic.name, number) not in told
+            ]
+        for answer in answers:
             place = TopicPartition(answer.topic, answer.partition)
             before, after = then.named_partition(place), now.named_partition(place)
             if before is None or after is None:

@@ -54,6 +54,13 @@ class LeadersGoByTheirMetadata(Law):
                 f"{leading!r}: broker {node.id} goes by {machine.state} and needs "
                 f"{machine.min_insync} in sync; its metadata say {state} and {needed}"
             )
+        missing = needed - len(state.isr)
+        told = machine.is_under_min_isr, machine.is_at_min_isr
+        if told != (missing > 0, missing == 0):
+            report(
+                f"{leading!r}: broker {node.id} says {told} of being under and at the least ISR; "
+                f"{needed} are needed of {state}"
+            )
 
     def _min_insync(self, node: SimNode, image: MetadataImage, topic: str) -> int:
         known = self._needed.get((node.id, topic))

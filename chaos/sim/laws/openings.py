@@ -16,6 +16,7 @@ from chaos.sim.world.wire import Said, Stage
 from stele.ids import TopicPartition
 from stele.wire.batch import HEADER_SIZE, BatchError, check_crc, read_header
 from storage.checkpoints import (
+    CORRUPT_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -27,7 +28,9 @@ from storage.errors import UnreadableLogError
 from storage.swaps import SWAP_FILE
 
 _CHECKPOINTS: Final = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
-_BEGUN: Final = (SWAP_FILE, CUT_FILE)  # a compaction or truncation that was interrupted
+_NOTES: Final = (SWAP_FILE, CUT_FILE, CORRUPT_FILE)
+"""A log is not judged in which a compaction or truncation was interrupted, or which an earlier
+process has found corrupt."""
 
 
 class Left(NamedTuple):
@@ -117,7 +120,7 @@ def _logs(node: SimNode) -> Iterator[tuple[TopicPartition, Left]]:
         key = parse_partition_directory(name)
         if key is None or key.topic == METADATA_TOPIC:
             continue
-        if any(disk.find(f"/data/{name}/{file}") for file in _BEGUN):
+        if any(disk.find(f"/data/{name}/{file}") for file in _NOTES):
             continue
         files = disk.files(f"/data/{name}", ".log")
         segments = [(int(file.removesuffix(".log")), inode) for file, inode in files]

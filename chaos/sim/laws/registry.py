@@ -24,11 +24,14 @@ from chaos.sim.laws.durable_starts import DurableStartsAreDurable
 from chaos.sim.laws.elections import LeadersAreElected
 from chaos.sim.laws.fenced_brokers import FencedBrokersAcknowledgeNothing
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
+from chaos.sim.laws.fetched_logs import FetchesTellWhatIsDurable
+from chaos.sim.laws.followed_hints import ObserversAskTheLeader
 from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.high_watermarks import HighWatermarksOnlyRise
 from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.isr import IsrHasTheHighWatermark
+from chaos.sim.laws.isr_members import IsrLosesOnlyWhoLags
 from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.law import Law
 from chaos.sim.laws.leader_choices import LeadersAreChosenInOrder
@@ -48,9 +51,11 @@ from chaos.sim.laws.quorum_commits import MajorityHolds
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.reads import ReadsAreLinearizable
 from chaos.sim.laws.refused_deletions import DeletionsAreRefusedForAReason
+from chaos.sim.laws.refused_voters import VotersAreRefusedForAReason
 from chaos.sim.laws.replica_sets import ReplicasFitTogether
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.laws.room import LeadersHaveRoom
+from chaos.sim.laws.served_readers import ReadersAreServed
 from chaos.sim.laws.sessions import NothingGoesUnnoticed
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
@@ -73,6 +78,9 @@ LAWS: Final[tuple[type[Law], ...]] = (
     VotesAreKept,
     CommitsAreCounted,
     QuorumAnswersAreTrue,
+    FetchesTellWhatIsDurable,
+    ObserversAskTheLeader,
+    VotersAreRefusedForAReason,
     # The committed metadata.
     EpochsOnlyGrow,
     ReplicasFitTogether,
@@ -91,6 +99,8 @@ LAWS: Final[tuple[type[Law], ...]] = (
     LeadersGoByTheirMetadata,
     IsrHasTheHighWatermark,
     IsrProposalsAreFresh,
+    IsrLosesOnlyWhoLags,
+    ReadersAreServed,
     FollowersKnowTheEpoch,
     NothingGoesUnnoticed,
     LeadersHaveRoom,

@@ -42,6 +42,8 @@ class AnyReplicaReader:
     deliver: Deliver
     shown: Callable[[str, int, int], None]
     """A broker has shown the records of a partition below an offset."""
+    refused: Callable[[str, int, int, int, float], None]
+    """A broker has refused to show a partition: with this error, after so many seconds."""
     counts: Counter[str] = field(default_factory=Counter)
     _positions: dict[Partition, int] = field(default_factory=dict)
 
@@ -53,12 +55,16 @@ class AnyReplicaReader:
     async def _read(self, place: Partition, broker: int) -> None:
         topic, partition = place
         offset = self._positions.get(place, 0)
+        loop = asyncio.get_running_loop()
+        asked_at = loop.time()
         try:
             records, next_offset = await self.client.fetch_from_any(
                 topic, partition, offset, broker=broker
             )
-        except (ApiError, OSError):
+        except (ApiError, OSError) as error:
             self.counts["reads that replicas refused"] += 1
+            if isinstance(error, ApiError):
+                self.refused(topic, partition, broker, error.code, loop.time() - asked_at)
             return
         self.counts["reads from any replica"] += 1
         self.counts["records read from any replica"] += len(records)

@@ -19,6 +19,7 @@ from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.retention import RetentionTakesNoMore
+from chaos.sim.laws.served_readers import ReadersAreServed
 from chaos.sim.work.administration import Administration
 from chaos.sim.work.any_replica import AnyReplicaLoad, AnyReplicaReader
 from chaos.sim.work.compacted import CompactedLoad, CompactedWork
@@ -193,6 +194,7 @@ class Workload:
                 self.partitions,
                 lambda topic, number, offset, value: self._read((topic, number, offset), value),
                 cluster.invariants.law(MembersHaveEverything).shown,
+                cluster.invariants.law(ReadersAreServed).refused,
             )
             for number in range(load.any_replica.readers)
         ]

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from chaos.sim.cluster.methods import DELETE_RECORDS
 from chaos.sim.laws.arrivals import Arrivals
+from chaos.sim.laws.fetched_logs import FetchesTellWhatIsDurable
+from chaos.sim.laws.followed_hints import WITHIN_S, ObserversAskTheLeader
 from chaos.sim.laws.quorum_answers import QuorumAnswersAreTrue
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.refused_deletions import DeletionsAreRefusedForAReason
+from chaos.sim.laws.refused_voters import VotersAreRefusedForAReason
 from chaos.sim.world.wire import Said, Stage
 from metadata.partitions import PartitionState
 from raft.ready import Role
 from runtime.quorum.messages import (
+    ADD_VOTER,
     BEGIN_QUORUM_EPOCH,
     END_QUORUM_EPOCH,
     FETCH,
     FETCH_SNAPSHOT,
+    REMOVE_VOTER,
+    UPDATE_VOTER,
     VOTE,
 )
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.data_pb2 import DeleteRecordsRequest, DeleteRecordsResponse
 from tests.support.batches import make_batch
-from tests.support.law_bench import TOPIC, LawBench, image
+from tests.support.law_bench import TOPIC, LawBench, disk_id, image, voters
 
 KINDS = {
     VOTE: (pb.VoteRequest, pb.VoteResponse),
@@ -124,6 +131,130 @@ def test_after_the_end_of_an_epoch_it_has_no_leader(
     assert not answers(bench, law, END_QUORUM_EPOCH, 5)
     assert not answers(bench, law, END_QUORUM_EPOCH, 5, leader_id=103, epoch=6)
     assert answers(bench, law, END_QUORUM_EPOCH, 5, leader_id=101)
+
+
+# ------------------------------------------------------------------------ fetches
+
+
+def fetches(node_id: int, to: str, *, epoch: int = 5, offset: int = 0) -> Said:
+    request = pb.QuorumFetchRequest(replica_id=node_id, epoch=epoch, fetch_offset=offset)
+    return Said(f"c{node_id}", to, FETCH, request.SerializeToString())
+
+
+def test_a_fetch_tells_no_more_than_is_on_disk(bench: LawBench) -> None:
+    law = FetchesTellWhatIsDurable(bench.cluster, bench.report)
+    core = bench.core(102)
+    core.durable_end_offset = 10
+    law.hear(Stage.SENT, fetches(102, "c101", offset=10))
+    assert not bench.broken()
+    law.hear(Stage.SENT, fetches(102, "c101", offset=11))
+    assert bench.broken() == ["c102 fetches from 11, and has 10 on disk"]
+    law.hear(Stage.ARRIVED, fetches(102, "c101", offset=11))
+    assert not bench.broken()
+    assert law.looked == 2
+
+
+def test_a_fetch_tells_no_epoch_that_is_not_on_disk(bench: LawBench) -> None:
+    law = FetchesTellWhatIsDurable(bench.cluster, bench.report)
+    bench.core(102).promises_durable = False
+    law.hear(Stage.SENT, fetches(102, "c101", epoch=4))
+    assert not bench.broken()
+    law.hear(Stage.SENT, fetches(102, "c101"))
+    assert bench.broken() == ["c102 fetches in epoch 5, which is not on disk"]
+
+
+class Observer:
+    """Controller 103 observes. It asks 101, which names a leader."""
+
+    def __init__(self, bench: LawBench) -> None:
+        self.bench = bench
+        self.law = ObserversAskTheLeader(bench.cluster, bench.report)
+        bench.core(103).role = Role.OBSERVER
+
+    def is_told(self, leader: int, *, asked: str = "c101", **answer: Any) -> None:
+        said = fetches(103, asked)
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        told = {"error": error, "leader_id": leader, "epoch": 5, **answer}
+        self.law.hear(Stage.SENT, said)
+        assert not self.bench.broken()
+        response = pb.QuorumFetchResponse(**told).SerializeToString()
+        self.law.hear(Stage.ANSWERED, said._replace(answer=response))
+
+    def asks(self, whom: str, *, epoch: int = 5) -> list[str]:
+        self.law.hear(Stage.SENT, fetches(103, whom, epoch=epoch))
+        return self.bench.broken()
+
+
+@pytest.fixture
+def observer(bench: LawBench) -> Observer:
+    return Observer(bench)
+
+
+def test_who_is_told_of_the_leader_asks_it(observer: Observer) -> None:
+    observer.is_told(102)
+    assert not observer.asks("c102")
+    observer.is_told(102)
+    assert observer.asks("c101") == ["c103 was told that c102 leads epoch 5, and asks c101"]
+    assert observer.law.looked == 2
+
+
+@pytest.mark.parametrize(
+    "answer", [{"error": ErrorCode.NONE}, {"leader_id": -1}, {"leader_id": 103}, {"epoch": 6}]
+)
+def test_some_answers_name_nobody_to_ask(observer: Observer, answer: dict[str, Any]) -> None:
+    observer.is_told(102, **answer)
+    assert not observer.asks("c101")
+    assert observer.law.looked == 0
+
+
+def test_who_answers_itself_or_late_or_is_not_heard_names_nobody(observer: Observer) -> None:
+    observer.is_told(102, asked="c102")
+    assert not observer.asks("c101")
+    observer.is_told(102)
+    assert not observer.asks("c101", epoch=6)
+    observer.is_told(102)
+    observer.bench.simulation.run(asyncio.sleep(WITHIN_S + 0.01))
+    assert not observer.asks("c101")
+    observer.is_told(102)
+    observer.bench.core(103).role = Role.FOLLOWER
+    assert not observer.asks("c101")
+    assert observer.law.looked == 0
+
+
+# ------------------------------------------------------------------------ voters
+
+
+@pytest.mark.parametrize(
+    ("method", "voter", "disk", "error", "breaks"),
+    [
+        (UPDATE_VOTER, 102, 102, ErrorCode.VOTER_NOT_FOUND, True),
+        (UPDATE_VOTER, 102, 9, ErrorCode.VOTER_NOT_FOUND, False),
+        (REMOVE_VOTER, 102, 102, ErrorCode.VOTER_NOT_FOUND, True),
+        (REMOVE_VOTER, 104, 4, ErrorCode.VOTER_NOT_FOUND, False),
+        (REMOVE_VOTER, 102, 102, ErrorCode.NONE, False),
+        (ADD_VOTER, 104, 4, ErrorCode.DUPLICATE_VOTER, True),
+        (ADD_VOTER, 102, 9, ErrorCode.DUPLICATE_VOTER, False),
+        (ADD_VOTER, 104, 4, ErrorCode.REQUEST_TIMED_OUT, False),
+    ],
+)
+def test_a_voter_that_is_there_is_found(
+    bench: LawBench, method: str, voter: int, disk: int, error: ErrorCode, breaks: bool
+) -> None:
+    law = VotersAreRefusedForAReason(bench.cluster, bench.report)
+    bench.core(101).history.append(0, voters(101, 102, 103))
+    kinds = {
+        ADD_VOTER: pb.AddVoterRequest,
+        REMOVE_VOTER: pb.RemoveVoterRequest,
+        UPDATE_VOTER: pb.UpdateVoterRequest,
+    }
+    request = kinds[method](voter_id=voter, voter_directory_id=disk_id(disk))
+    said = Said("c102", "c101", method, request.SerializeToString())
+    answer = pb.VoterChangeResponse(error=error).SerializeToString()
+    law.hear(Stage.SENT, said)
+    law.hear(Stage.ARRIVED, said)
+    law.hear(Stage.ANSWERED, said._replace(answer=answer))
+    assert bool(bench.broken()) is breaks
+    assert law.looked == 1
 
 
 # ------------------------------------------------------------------------ deletions

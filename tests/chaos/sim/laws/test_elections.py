@@ -43,8 +43,10 @@ def full(found: MetadataImage, *brokers: int) -> MetadataImage:
 # ------------------------------------------------------------------------ as asked
 
 
-def asked(*, unclean: bool = False) -> Said:
+def asked(*, unclean: bool = False, is_named: bool = True) -> Said:
     request = ElectLeadersRequest(unclean=unclean)
+    if is_named:
+        request.partitions.add(topic=TOPIC)
     return Said("client", "c101", ELECT_LEADERS, request.SerializeToString())
 
 
@@ -74,6 +76,19 @@ def test_an_election_that_is_confirmed_has_elected(bench: LawBench) -> None:
     assert answered(bench, before, before)
     assert answered(bench, before, image(2, replace(ELECTED, leader=3)))
     assert answered(bench, before, image(2, replace(STATE, isr=(1, 2), partition_epoch=11)))
+
+
+@pytest.mark.parametrize(("led_by", "breaks"), [(1, False), (2, True)])
+def test_an_answer_for_all_leaves_out_only_what_needs_no_election(
+    bench: LawBench, led_by: int, breaks: bool
+) -> None:
+    law = ElectionsAreAsAsked(bench.cluster, bench.report)
+    said, response = asked(is_named=False), ElectLeadersResponse()
+    bench.commit(image(1, replace(STATE, leader=led_by)))
+    law.hear(Stage.ARRIVED, said)
+    law.hear(Stage.ANSWERED, said._replace(answer=response.SerializeToString()))
+    assert bool(bench.broken()) is breaks
+    assert law.looked == 1
 
 
 def test_another_election_may_have_followed(bench: LawBench) -> None:

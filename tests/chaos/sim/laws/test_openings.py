@@ -11,6 +11,7 @@ from chaos.sim.laws.openings import LogsOpenAsTheyWereLeft
 from chaos.sim.world.wire import Said, Stage
 from stele.ids import TopicPartition
 from storage.checkpoints import (
+    CORRUPT_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -18,6 +19,7 @@ from storage.checkpoints import (
 )
 from storage.cuts import CUT_FILE
 from storage.errors import CorruptLogError, UnreadableLogError
+from storage.swaps import SWAP_FILE
 from tests.support.batches import make_batch
 from tests.support.law_bench import TOPIC, LawBench
 
@@ -156,10 +158,11 @@ def test_a_log_whose_end_is_lost_may_begin_anew_at_its_start(
     assert not restart()
 
 
-def test_what_a_truncation_or_the_process_before_has_left_is_not_judged(
-    bench: LawBench, restart: Restart
+@pytest.mark.parametrize("note", [CUT_FILE, SWAP_FILE, CORRUPT_FILE])
+def test_what_an_earlier_process_has_noted_is_not_judged(
+    bench: LawBench, restart: Restart, note: str
 ) -> None:
-    bench.put(1, f"{DIRECTORY}/{CUT_FILE}", b"")
+    bench.put(1, f"{DIRECTORY}/{note}", b"")
     restart.leave()
     restart.log.truncate_to(2)
     assert not restart()

@@ -1,0 +1,57 @@
+"""Consumers that replicas send away."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from broker.partition.machine import Role
+from broker.replication.replica import Replica
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.view import replica_of
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report, Scene
+from stele.errors import ErrorCode
+from stele.ids import PartitionId
+
+
+class ReadersAreServed(Law):
+    """A replica that leads, or follows and is in the ISR, does not send consumers away as if it
+    did neither (KIP-392)."""
+
+    name = "readers are served"
+    cadence = Cadence.REPLICAS
+    proof = Proof.CAMPAIGN
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._since: dict[Replica, float] = {}  # when it was last seen to change
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
+
+    def look(self, cluster: SimCluster, report: Report) -> None:
+        now = cluster.simulation.now
+        for _, replica in (*self._scene.leading, *self._scene.following):
+            self._since[replica] = now
+
+    def refused(self, topic: str, partition: int, broker: int, error: int, waited_s: float) -> None:
+        """A broker has refused a consumer that waited so long for its answer."""
+        cluster = self._scene.cluster
+        node = cluster.brokers[broker]
+        named = None if node.broker is None else node.broker.image.topic(topic)
+        if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or named is None:
+            return
+        replica = replica_of(node, PartitionId(named.topic_id, partition))
+        if replica is None or replica not in self._since:
+            return
+        machine, now = replica.machine, cluster.simulation.now
+        if now - self._since[replica] <= waited_s:
+            return  # it may have been another one when it was asked
+        self.looked += 1
+        follows = machine.role is Role.FOLLOWER and broker in machine.state.isr
+        if machine.is_leader or follows:
+            self._scene.report(
+                f"{replica!r} on broker {broker} is {machine.role.value} in {machine.state}, and "
+                "sends consumers away"
+            )
