@@ -1,7 +1,7 @@
 """The client's end of a Kafka connection. Requests are pipelined and answered in their order.
 
-Followers use it to fetch and clients to bootstrap. It works over any byte transport that a
-``stele.world.Connector`` opens.
+Followers use it to fetch, and clients to bootstrap, or for everything (``kafka_plane``). It works
+over any byte transport that a ``stele.world.Connector`` opens.
 """
 
 from __future__ import annotations

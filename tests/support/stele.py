@@ -98,6 +98,7 @@ class FakeCluster:
         self.outdated: tuple[int, dict[str, FakeTopic]] | None = None
         self.streams: list[FakeStream] = []
         self.connections: list[FakeTransport] = []  # to the Kafka ports
+        self.kafka_versions: dict[int, int] = {}  # the newest version of an API, if it is older
         self.next_producer_id = 1000
         self.metadata_requests = 0
         self.created: list[admin_pb2.NewTopic] = []

@@ -124,7 +124,10 @@ class FakeTransport(asyncio.Transport):
 async def _api_versions(cluster: FakeCluster, broker: int, request: Any) -> Any:
     return api_versions.ApiVersionsResponse(
         api_keys=[
-            api_versions.ApiVersion(each.key, each.min_version, each.max_version) for each in SERVED
+            api_versions.ApiVersion(
+                each.key, each.min_version, cluster.kafka_versions.get(each.key, each.max_version)
+            )
+            for each in SERVED
         ],
         finalized_features=[api_versions.FinalizedFeatureKey("transaction.version", 2, 2)],
     )
@@ -265,21 +268,23 @@ async def _txn_offset_commit(
 async def _find_coordinator(
     cluster: FakeCluster, broker: int, request: find_coordinator.FindCoordinatorRequest
 ) -> Any:
+    keys = request.coordinator_keys or [request.key]
     if request.key_type == 0:
-        asked: Any = groups_pb2.FindCoordinatorRequest(groups=request.coordinator_keys)
+        asked: Any = groups_pb2.FindCoordinatorRequest(groups=keys)
         told = _other(cluster, broker, "FindCoordinator", asked)
     else:
-        asked = transactions_pb2.FindTransactionCoordinatorsRequest(
-            transactional_ids=request.coordinator_keys
-        )
+        asked = transactions_pb2.FindTransactionCoordinatorsRequest(transactional_ids=keys)
         told = _other(cluster, broker, "FindTransactionCoordinators", asked)
     if told is None:
         return _BREAK
+    first = told.coordinators[0]
     return find_coordinator.FindCoordinatorResponse(
+        error_code=first.error,
+        node_id=first.broker_id,
         coordinators=[
             find_coordinator.Coordinator(key, each.broker_id, error_code=each.error)
-            for key, each in zip(request.coordinator_keys, told.coordinators, strict=True)
-        ]
+            for key, each in zip(keys, told.coordinators, strict=True)
+        ],
     )
 
 
@@ -331,7 +336,11 @@ async def _produce(cluster: FakeCluster, broker: int, request: produce.ProduceRe
     for topic in request.topic_data:
         for each in topic.partition_data:
             records = bytes(cast(Any, each.records))
-            asked.partitions.add(topic_id=topic.topic_id, partition=each.index, records=records)
+            asked.partitions.add(
+                topic_id=_id_of(cluster, topic.topic_id, topic.name),
+                partition=each.index,
+                records=records,
+            )
     told, breaks = cluster.produce(broker, asked)
     if breaks:
         return _BREAK
@@ -340,7 +349,8 @@ async def _produce(cluster: FakeCluster, broker: int, request: produce.ProduceRe
     return produce.ProduceResponse(
         responses=[
             produce.TopicProduceResponse(
-                topic_id=each.topic_id,
+                _name_of(cluster, each.topic_id),
+                each.topic_id,
                 partition_responses=[
                     produce.PartitionProduceResponse(
                         index=each.partition,
@@ -368,7 +378,7 @@ async def _fetch(cluster: FakeCluster, broker: int, request: fetch.FetchRequest)
     for topic in request.topics:
         for each in topic.partitions:
             asked.partitions.add(
-                topic_id=topic.topic_id,
+                topic_id=_id_of(cluster, topic.topic_id, topic.topic),
                 partition=each.partition,
                 fetch_offset=each.fetch_offset,
                 current_leader_epoch=each.current_leader_epoch,
@@ -378,10 +388,21 @@ async def _fetch(cluster: FakeCluster, broker: int, request: fetch.FetchRequest)
     told = await cluster.fetch(broker, asked)
     return fetch.FetchResponse(
         responses=[
-            fetch.FetchableTopicResponse(topic_id=each.topic_id, partitions=[_fetched(each)])
+            fetch.FetchableTopicResponse(
+                _name_of(cluster, each.topic_id), each.topic_id, [_fetched(each)]
+            )
             for each in told.partitions
         ]
     )
+
+
+def _id_of(cluster: FakeCluster, topic_id: bytes, name: str) -> bytes:
+    """Older versions name topics by their names."""
+    return cluster.topics[name].topic_id if name else topic_id
+
+
+def _name_of(cluster: FakeCluster, topic_id: bytes) -> str:
+    return next((name for name, each in cluster.topics.items() if each.topic_id == topic_id), "")
 
 
 def _fetched(told: data_pb2.FetchResponse.Partition) -> fetch.PartitionData:

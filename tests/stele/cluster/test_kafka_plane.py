@@ -12,6 +12,7 @@ from stele.cluster.kafka_plane import FetchCodec, ProduceCodec
 from stele.cluster.kafka_stream import MAX_FETCH_CONNECTIONS
 from stele.cluster.plane import (
     BrokerAddress,
+    CoordinatorKind,
     FetchAnswer,
     FetchedPart,
     FetchRequest,
@@ -25,10 +26,18 @@ from stele.config import ClientConfig
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.wire.batch import BatchBuilder
 from stele.wire.compression import Compression
-from stele.wire.kafka.messages import describe_cluster, fetch, metadata, offset_commit
+from stele.wire.kafka.messages import (
+    describe_cluster,
+    fetch,
+    find_coordinator,
+    metadata,
+    offset_commit,
+    produce,
+)
 from stele.world import RpcCode, RpcError
 from tests.support.stele import FakeTopic, Stage, play
 from tests.support.stele_kafka import ANSWERS
+from tests.support.stele_transactions import FakeTransactions
 
 
 class Bench:
@@ -150,8 +159,8 @@ def test_what_a_broker_cannot_be_asked_is_refused_at_once() -> None:
 def test_a_fetch_that_waits_does_not_delay_another_one() -> None:
     async def scenario(bench: Bench) -> None:
         stream = bench.fetch_stream()
-        produce = bench.view.plane.produce(bench.link, "broker 1")
-        await produce.request(bench.produce(b"there"))
+        writer = bench.view.plane.produce(bench.link, "broker 1")
+        await writer.request(bench.produce(b"there"))
         waiting = [stream.request(bench.fetch(1, max_wait_ms=5000)) for _ in range(3)]
         async with asyncio.timeout(0.1):
             (answer,) = await stream.request(bench.fetch(0))
@@ -161,10 +170,10 @@ def test_a_fetch_that_waits_does_not_delay_another_one() -> None:
         waiting += [stream.request(bench.fetch(1, max_wait_ms=5000)) for _ in range(5)]
         await asyncio.sleep(0.1)
         assert bench.connections == before == 1 + MAX_FETCH_CONNECTIONS
-        await produce.request(bench.produce(b"and"))
+        await writer.request(bench.produce(b"and"))
         assert [bool(each[0].records) for each in await asyncio.gather(*waiting)] == [True] * 8
         await stream.close()
-        await produce.close()
+        await writer.close()
 
     bench(scenario)
 
@@ -246,6 +255,40 @@ def test_topics_without_ids_are_named_in_versions_that_can() -> None:
         connection.close()
 
     bench(scenario)
+
+
+@pytest.mark.parametrize("metadata_version", [9, 12])
+def test_older_brokers_are_asked_as_they_can_be(metadata_version: int) -> None:
+    """Topics have ids from Metadata 10 on, and Produce and Fetch name them from 13 on."""
+
+    async def scenario(stage: Stage) -> None:
+        cluster = stage.cluster
+        cluster.create("t", 2)
+        cluster.kafka_versions = {
+            produce.API.key: 9,
+            fetch.API.key: 12,
+            metadata.API.key: metadata_version,
+            find_coordinator.API.key: 3,
+        }
+        FakeTransactions(cluster)
+        async with stage.producer(plane="kafka") as producer:
+            for number in range(10):
+                await producer.send("t", b"%d" % number, partition=number % 2)
+        async with stage.consumer(plane="kafka") as consumer:
+            consumer.assign([("t", 0), ("t", 1)])
+            read: list[bytes | None] = []
+            while len(read) < 10:
+                read += [each.value for each in await consumer.poll(timeout_ms=1000)]
+        assert sorted(each or b"" for each in read) == [b"%d" % number for number in range(10)]
+        view = ClusterView(
+            ClientConfig(bootstrap_servers=cluster.bootstrap_servers, plane="kafka"), stage.world
+        )
+        for kind in CoordinatorKind:
+            found = await view.ask_any(view.plane.find_coordinator(kind, "any"))
+            assert found == (ErrorCode.NONE, "", 1)
+        await view.close()
+
+    play(scenario)
 
 
 def test_one_broker_alone_does_not_make_the_view_believe_in_another_topic() -> None:
