@@ -58,6 +58,10 @@ class KafkaLink:
             return await connection.request(api, version, message, timeout_s=left_s)
         except (ConnectionLostError, ApiError) as error:
             raise unanswered(error) from error
+        except asyncio.CancelledError:
+            if waits:  # later answers would wait for this one, which may be long in coming
+                connection.close()
+            raise
 
     async def level_of(self, feature: str, *, timeout_s: float) -> int:
         """The level of a feature that the cluster has finalized; 0 if it has none. Raises

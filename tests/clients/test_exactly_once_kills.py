@@ -1,5 +1,6 @@
 """Reading, transforming and writing exactly once while everything that takes part is killed: the
-processes that do it, a leader, and the coordinators of transactions and of the group.
+processes that do it, a leader, and the coordinators of transactions and of the group. One of the
+processes speaks gRPC, the other one Kafka's protocol.
 
 ``STELE_KILL_ROUNDS=20`` kills for longer.
 """
@@ -94,7 +95,10 @@ class Target:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer(
-            bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+            bootstrap,
+            plane="kafka",
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
         )
         self._consumer.assign([(topic, each) for each in self._consumer.partitions_for(topic)])
         self.values: list[bytes | None] = []
@@ -126,7 +130,10 @@ def test_every_record_is_copied_exactly_once(
 ) -> None:
     source, target = create_topic(PARTITIONS), create_topic(PARTITIONS)
     group = f"copiers-of-{source}"
-    copiers = [Copier(each, tmp_path, bootstrap, source, target, group) for each in range(2)]
+    copiers = [
+        Copier(number, tmp_path, plane, bootstrap, source, target, group)
+        for number, plane in enumerate(("grpc", "kafka"))
+    ]
     written, read = Source(bootstrap, source), Target(bootstrap, target)
 
     def progress(what: str) -> None:

@@ -1,7 +1,7 @@
 """A process that reads, transforms and writes exactly once: ``python -m tests.support.copier``.
 
-Arguments: bootstrap servers, source, target, group, transactional id. It runs until it is killed,
-and prints a line for each committed transaction.
+Arguments: plane, bootstrap servers, source, target, group, transactional id. It runs until it is
+killed, and prints a line for each committed transaction.
 """
 
 from __future__ import annotations
@@ -10,14 +10,18 @@ import logging
 import sys
 
 from stele import Consumer, Producer, TransactionAbortableError
+from stele.config import PlaneName
 from stele.errors import SteleError, TransactionFatalError, TransactionOutcomeUnknownError
 
 
-def copy(servers: str, source: str, target: str, group: str, transactional_id: str) -> None:
+def copy(
+    plane: PlaneName, servers: str, source: str, target: str, group: str, transactional_id: str
+) -> None:
     """One life of consumer and producer. Ends by an error after which both begin anew."""
     with (
         Consumer(
             servers,
+            plane=plane,
             group_id=group,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
@@ -27,7 +31,10 @@ def copy(servers: str, source: str, target: str, group: str, transactional_id: s
             max_poll_records=20,
         ) as consumer,
         Producer(
-            servers, transactional_id=transactional_id, transaction_timeout_ms=15_000
+            servers,
+            plane=plane,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=15_000,
         ) as producer,
     ):
         consumer.subscribe([source])
@@ -48,11 +55,11 @@ def copy(servers: str, source: str, target: str, group: str, transactional_id: s
                 print("committed", len(records), flush=True)
 
 
-def main(*arguments: str) -> None:
+def main(plane: str, *arguments: str) -> None:
     logging.basicConfig(level=logging.ERROR)
     while True:
         try:
-            copy(*arguments)
+            copy("kafka" if plane == "kafka" else "grpc", *arguments)
         except (TransactionFatalError, TransactionOutcomeUnknownError) as error:
             # The committed offsets tell what counts, and another producer ends what is open.
             print("again", error, flush=True)

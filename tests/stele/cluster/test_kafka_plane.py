@@ -139,6 +139,23 @@ def test_a_question_that_waits_for_others_delays_no_other() -> None:
     bench(scenario)
 
 
+def test_a_waiting_question_that_is_cancelled_delays_no_later_one() -> None:
+    async def scenario(bench: Bench) -> None:
+        topics = [fetch.FetchTopic("t", bench.topic.topic_id, [fetch.FetchPartition(0, 0)])]
+        message = fetch.FetchRequest(max_wait_ms=60_000, min_bytes=1, topics=topics)
+        waiting = asyncio.ensure_future(
+            bench.link.ask(fetch.API, lambda version: message, timeout_s=100, waits=True)
+        )
+        await asyncio.sleep(0.1)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        asked = metadata.MetadataRequest([])
+        async with asyncio.timeout(1):
+            await bench.link.ask(metadata.API, lambda version: asked, timeout_s=5, waits=True)
+
+    bench(scenario)
+
+
 def test_what_a_broker_cannot_be_asked_is_refused_at_once() -> None:
     async def scenario(bench: Bench) -> None:
         message = offset_commit.OffsetCommitRequest()
