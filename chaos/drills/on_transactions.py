@@ -13,8 +13,8 @@ from chaos.drills.stage import Stage
 
 DRAIN_S: Final = 180.0
 _FLOWS_S: Final = 60.0
-_QUIET_S: Final = 45.0
-"""More than the time-out of a transaction that somebody has left open."""
+_QUIET_S: Final = 90.0
+"""More than it takes a client to begin anew after its transaction hung until its time-out."""
 _AWAY_S: Final = (0.5, 3.0)
 """How long a killed broker or client is away, and how long nothing is killed after it is back."""
 _CLIENTS: Final = ("hop", "source")

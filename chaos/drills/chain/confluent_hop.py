@@ -1,9 +1,16 @@
 """A hop of the chain with confluent-kafka, where that is installed; otherwise as
-``chaos.drills.chain.hop``."""
+``chaos.drills.chain.hop``.
+
+librdkafka's ``send_offsets_to_transaction`` may never return if the coordinator of the group dies,
+and ignores its time-out (librdkafka #5511 and #5456, seen with 2.16). So the process begins
+anew when a transaction takes longer than its time-out: the coordinator has aborted it by then.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
 import time
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -19,7 +26,29 @@ from chaos.drills.chain.printing import print_line
 from chaos.drills.chain.records import TOPICS, passed_on
 
 _POLL_S = 0.05
+_HUNG_S = TRANSACTION_TIMEOUT_MS / 1000 + 5
+_LOOK_S = 1.0
 _TIMEOUT_S = 60.0
+
+
+class Watch(threading.Thread):
+    """Begins the process anew, with the same arguments and the same output, if a transaction
+    hangs."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.began_s: float | None = None  # of the transaction that is under way
+
+    def run(self) -> None:
+        while True:
+            time.sleep(_LOOK_S)
+            began_s = self.began_s
+            if began_s is not None and time.monotonic() - began_s > _HUNG_S:
+                print_line({"again": f"a call of librdkafka did not return in {_HUNG_S:.0f} s"})
+                os.execv(sys.executable, sys.orig_argv)
+
+
+WATCH = Watch()
 
 
 def work(bootstrap: str, hop: int, *, is_outside: bool) -> None:
@@ -58,8 +87,11 @@ def _live(bootstrap: str, hop: int, *, is_outside: bool) -> None:
             polled = consumer.consume(RECORDS_AT_ONCE, _POLL_S)
             records = [each for each in polled if each.error() is None]
             if records:
+                WATCH.began_s = time.monotonic()
                 _transaction(consumer, producer, records, hop, is_outside=is_outside)
+                WATCH.began_s = None
     finally:
+        WATCH.began_s = None
         consumer.close()
 
 
@@ -105,6 +137,7 @@ def _number(value: int | None) -> int:
 
 def main() -> None:
     bootstrap, hop, offsets = sys.argv[1:]
+    WATCH.start()
     work(bootstrap, int(hop), is_outside=offsets == "outside")
 
 
