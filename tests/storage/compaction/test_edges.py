@@ -11,7 +11,7 @@ import pytest
 from stele.wire.batch import stamp
 from storage.compaction import work
 from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
-from storage.compaction.request import CompactionRequest, Failed, decode_answer
+from storage.compaction.request import CompactionRequest, Failed, Finished, decode_answer
 from storage.compaction.survey import Survey, survey
 from storage.compaction.work import UncleanableError
 from storage.log import PartitionLog
@@ -157,15 +157,19 @@ def test_a_segment_that_is_larger_than_allowed_by_now_is_compacted_by_itself() -
     assert [each.offset for each in records(log)] == [36, 37, 38, 39, 40]
 
 
-def test_rounds_come_to_an_end() -> None:
-    """Headers at the ends of segments are no reason to write them again."""
+def test_a_header_at_the_end_of_a_segment_is_no_reason_to_write_it_again() -> None:
     disk = MemoryDisk()
-    log = filled(disk, 200)
-    for _ in range(4):
-        compact(log, disk)
-    files = {path: bytes(inode.data) for path, inode in disk.inodes.items()}
+    log = opened(disk, dataclasses.replace(CONFIG, segment_bytes=600))
+    write(log, [(b"kept", b"v" * 300)])
+    write(log, [(b"a", b"1")])
+    write(log, [(b"a", b"2" * 300)])  # the next segment, and too large to go into the first one
+    assert log.segment_bases == [0, 2]
+    roll(log)
     compact(log, disk)
-    assert {path: bytes(inode.data) for path, inode in disk.inodes.items()} == files
+    ends = [list(segment.headers(0))[-1][1] for segment in log.segments.sealed()]
+    assert 0 in [each.record_count for each in ends]
+    answers = [decode_answer(*each.value) for each in worked(disk, log) if isinstance(each, Part)]
+    assert [type(each) for each in answers] == [Finished]
 
 
 def test_a_batch_that_was_kept_empty_for_its_producer_goes_with_it() -> None:
