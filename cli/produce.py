@@ -21,6 +21,35 @@ if TYPE_CHECKING:
     from stele.sync import Delivery
 
 KeyAndValue = tuple[bytes | None, bytes]
+
+# The options of the command.
+File = Annotated[
+    Path | None, typer.Option("--file", "-f", help="Read from here (.gz too), not stdin.")
+]
+KeyField = Annotated[
+    int | None, typer.Option("--key-field", min=1, help="The CSV column (from 1) that is the key.")
+]
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", help="A line is KEY SEPARATOR VALUE.")
+]
+SkipLines = Annotated[
+    int, typer.Option("--skip-lines", min=0, help="Leave out the first lines, e.g. a header.")
+]
+Partition = Annotated[
+    int | None, typer.Option("--partition", min=0, help="Not by the key, but all to this one.")
+]
+Compression = Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")]
+AcksOption = Annotated[
+    str, typer.Option("--acks", help="Who acknowledges: all in sync, 1 (the leader), 0 (none).")
+]
+TransactionalId = Annotated[
+    str | None,
+    typer.Option("--transactional-id", help="Write all lines in one transaction, or none."),
+]
+TransactionTimeout = Annotated[
+    float,
+    typer.Option("--transaction-timeout", min=0.1, help="Seconds for the whole transaction."),
+]
 Timeout = Annotated[
     float,
     typer.Option("--timeout", min=0.1, help="Give up after so many seconds without success."),
@@ -29,36 +58,15 @@ Timeout = Annotated[
 
 def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.")],
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="Read from here (.gz too), not stdin.")
-    ] = None,
-    key_field: Annotated[
-        int | None,
-        typer.Option("--key-field", min=1, help="The CSV column (from 1) that is the key."),
-    ] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", help="A line is KEY SEPARATOR VALUE.")
-    ] = None,
-    skip_lines: Annotated[
-        int, typer.Option("--skip-lines", min=0, help="Leave out the first lines, e.g. a header.")
-    ] = 0,
-    partition: Annotated[
-        int | None, typer.Option("--partition", min=0, help="Not by the key, but all to this one.")
-    ] = None,
-    compression: Annotated[
-        str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")
-    ] = "none",
-    acks: Annotated[
-        str, typer.Option("--acks", help="Who acknowledges: all in sync, 1 (the leader), 0 (none).")
-    ] = "all",
-    transactional_id: Annotated[
-        str | None,
-        typer.Option("--transactional-id", help="Write all lines in one transaction, or none."),
-    ] = None,
-    transaction_timeout: Annotated[
-        float,
-        typer.Option("--transaction-timeout", min=0.1, help="Seconds for the whole transaction."),
-    ] = 60.0,
+    file: File = None,
+    key_field: KeyField = None,
+    key_separator: KeySeparator = None,
+    skip_lines: SkipLines = 0,
+    partition: Partition = None,
+    compression: Compression = "none",
+    acks: AcksOption = "all",
+    transactional_id: TransactionalId = None,
+    transaction_timeout: TransactionTimeout = 60.0,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,

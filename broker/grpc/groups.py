@@ -6,26 +6,32 @@ nobody asks for a group's authorized operations.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sized
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
 from broker.coordinator.group import types
 from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.coordinator.group.types import (
-    NO_GENERATION,
     GroupState,
     GroupType,
     LeavingMember,
     MemberProtocol,
-    OffsetToCommit,
     OffsetToDelete,
 )
 from broker.grpc import consumer_groups
+from broker.grpc.answers import (
+    check_count,
+    commit_of,
+    instance_of,
+    offsets_of,
+    refusable,
+    tell_committed,
+    tell_coordinators,
+    why,
+)
 from broker.grpc.messages import unary
 from broker.service import group_offsets, groups
-from broker.service.changes import check_named
 from broker.service.context import BrokerContext
 from broker.service.coordinators import GROUPS, Coordinators
 from broker.service.group_offsets import AskedTopic
@@ -34,7 +40,6 @@ from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import groups_pb2 as pb
-from stele.world import RpcCode, RpcError
 from world.network import Service
 
 Q = TypeVar("Q", bound=Message)
@@ -70,7 +75,7 @@ class GroupsService:
             "DeleteGroups": (pb.DeleteGroupsRequest, self._delete),
         }
         calls = {
-            name: (request, _refusable(response, handle))
+            name: (request, refusable(response, handle))
             for name, (request, response, handle) in methods.items()
         }
         return Service(
@@ -85,17 +90,12 @@ class GroupsService:
     async def _find(
         self, caller: Caller, request: pb.FindCoordinatorRequest
     ) -> pb.FindCoordinatorResponse:
-        coordinators = Coordinators(self._context, caller, GROUPS)
         response = pb.FindCoordinatorResponse()
-        for group in request.groups:
-            told = response.coordinators.add(group=group, broker_id=-1, grpc_port=-1)
-            try:
-                registration, endpoint = await coordinators.of(group)
-            except ApiError as error:
-                told.error, told.message = error.code, _why(error)
-            else:
-                told.broker_id = registration.broker_id
-                told.grpc_host, told.grpc_port = endpoint.host, endpoint.port
+        await tell_coordinators(
+            Coordinators(self._context, caller, GROUPS),
+            request.groups,
+            lambda each: response.coordinators.add(group=each),
+        )
         return response
 
     async def _join(self, caller: Caller, request: pb.JoinGroupRequest) -> pb.JoinGroupResponse:
@@ -104,7 +104,7 @@ class GroupsService:
             session_timeout_ms=request.session_timeout_ms,
             rebalance_timeout_ms=request.rebalance_timeout_ms,
             member_id=request.member_id,
-            group_instance_id=_instance(request),
+            group_instance_id=instance_of(request),
             protocol_type=request.protocol_type,
             protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
             client_id=request.client_id,
@@ -114,7 +114,7 @@ class GroupsService:
         answer = await groups.join(self._context, caller, join)
         return pb.JoinGroupResponse(
             error=answer.error,
-            message=_meaning(answer.error),
+            message=explain(answer.error),
             member_id=answer.member_id,
             generation=answer.generation,
             protocol=answer.protocol or "",
@@ -135,33 +135,34 @@ class GroupsService:
             group_id=request.group,
             generation=request.generation,
             member_id=request.member_id,
-            group_instance_id=_instance(request),
+            group_instance_id=instance_of(request),
             protocol_type=request.protocol_type or None,
             protocol=request.protocol or None,
             assignments={each.member_id: each.assignment for each in request.assignments},
         )
         answer = await groups.sync(self._context, caller, sync)
         return pb.SyncGroupResponse(
-            error=answer.error, message=_meaning(answer.error), assignment=answer.assignment
+            error=answer.error, message=explain(answer.error), assignment=answer.assignment
         )
 
     async def _heartbeat(
         self, caller: Caller, request: pb.GroupHeartbeatRequest
     ) -> pb.GroupHeartbeatResponse:
         heartbeat = types.HeartbeatRequest(
-            request.group, request.generation, request.member_id, _instance(request)
+            request.group, request.generation, request.member_id, instance_of(request)
         )
         error = await groups.heartbeat(self._context, caller, heartbeat)
-        return pb.GroupHeartbeatResponse(error=error, message=_meaning(error))
+        return pb.GroupHeartbeatResponse(error=error, message=explain(error))
 
     async def _leave(self, caller: Caller, request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
         leaving = (
-            LeavingMember(each.member_id, _instance(each), each.reason) for each in request.members
+            LeavingMember(each.member_id, instance_of(each), each.reason)
+            for each in request.members
         )
         leave = types.LeaveRequest(request.group, tuple(leaving))
         answer = await groups.leave(self._context, caller, leave)
         return pb.LeaveGroupResponse(
-            error=answer.error, message=_meaning(answer.error), members=answer.members
+            error=answer.error, message=explain(answer.error), members=answer.members
         )
 
     async def _consumer_heartbeat(
@@ -189,7 +190,7 @@ class GroupsService:
         answer = await groups.consumer_heartbeat(self._context, caller, heartbeat)
         response = pb.ConsumerGroupHeartbeatResponse(
             error=answer.error,
-            message=answer.message or _meaning(answer.error),
+            message=answer.message or explain(answer.error),
             member_id=answer.member_id or "",
             member_epoch=answer.member_epoch,
             heartbeat_interval_ms=answer.heartbeat_interval_ms,
@@ -205,36 +206,12 @@ class GroupsService:
     async def _commit(
         self, caller: Caller, request: pb.OffsetCommitRequest
     ) -> pb.OffsetCommitResponse:
-        commit = types.OffsetCommitRequest(
-            group_id=request.group,
-            generation=request.generation if request.HasField("generation") else NO_GENERATION,
-            member_id=request.member_id,
-            group_instance_id=_instance(request),
-            offsets=(),
+        errors = await group_offsets.commit(
+            self._context, caller, commit_of(request), offsets_of(request)
         )
-        offsets = (
-            OffsetToCommit(
-                each.topic,
-                each.partition,
-                each.offset,
-                each.leader_epoch if each.HasField("leader_epoch") else -1,
-                each.metadata,
-                each.topic_id or NO_TOPIC_ID,
-            )
-            for each in request.partitions
-        )
-        errors = await group_offsets.commit(self._context, caller, commit, offsets)
-        return pb.OffsetCommitResponse(
-            partitions=[
-                pb.OffsetCommitResponse.Partition(
-                    topic=each.topic,
-                    partition=each.partition,
-                    error=error,
-                    topic_id=each.topic_id,
-                )
-                for each, error in zip(request.partitions, errors, strict=True)
-            ]
-        )
+        response = pb.OffsetCommitResponse()
+        tell_committed(request, errors, response)
+        return response
 
     async def _fetch(
         self, caller: Caller, request: pb.OffsetFetchRequest
@@ -300,13 +277,13 @@ class GroupsService:
     async def _describe(
         self, caller: Caller, request: pb.DescribeGroupsRequest
     ) -> pb.DescribeGroupsResponse:
-        _check_count(request.groups)
+        check_count(len(request.groups), "groups")
         response = pb.DescribeGroupsResponse()
         answers = await groups.describe(self._context, caller, request.groups)
         for group, found in zip(request.groups, answers, strict=True):
             told = response.groups.add(group=group)
             if isinstance(found, ApiError):
-                told.error, told.message = found.code, _why(found)
+                told.error, told.message = found.code, why(found)
                 continue
             told.state = found.state.value
             if found.state is GroupState.DEAD:
@@ -336,16 +313,16 @@ class GroupsService:
             if not isinstance(found, ApiError):
                 consumer_groups.tell(told, found, self._context.image())
             elif found.code is not ErrorCode.GROUP_ID_NOT_FOUND:
-                told.error, told.message = found.code, _why(found)
+                told.error, told.message = found.code, why(found)
 
     async def _delete(
         self, caller: Caller, request: pb.DeleteGroupsRequest
     ) -> pb.DeleteGroupsResponse:
-        _check_count(request.groups)
+        check_count(len(request.groups), "groups")
         errors = await groups.delete(self._context, caller, request.groups)
         return pb.DeleteGroupsResponse(
             groups=[
-                pb.DeleteGroupsResponse.Group(group=each, error=error.code, message=_why(error))
+                pb.DeleteGroupsResponse.Group(group=each, error=error.code, message=why(error))
                 for each, error in zip(request.groups, errors, strict=True)
             ]
         )
@@ -358,38 +335,3 @@ def _owned(told: pb.ConsumerGroupHeartbeatRequest.Partitions) -> dict[bytes, fro
             before = owned.get(each.topic_id, frozenset())
             owned[each.topic_id] = before.union(each.partitions)
     return owned
-
-
-def _refusable(
-    response_type: type[R], handle: Callable[[Caller, Q], Awaitable[R]]
-) -> Callable[[Caller, Q], Awaitable[R]]:
-    """A handler that tells a refusal of everything in the answer."""
-
-    async def handler(caller: Caller, request: Q) -> R:
-        try:
-            return await handle(caller, request)
-        except ApiError as error:
-            answer: Any = response_type()
-            answer.error, answer.message = error.code, _why(error)
-            return cast(R, answer)
-
-    return handler
-
-
-def _check_count(groups: Sized) -> None:
-    try:
-        check_named(len(groups), "groups")
-    except ApiError as error:
-        raise RpcError(RpcCode.INVALID_ARGUMENT, error.message) from error
-
-
-def _instance(message: Any) -> str | None:
-    return message.group_instance_id if message.HasField("group_instance_id") else None
-
-
-def _why(error: ApiError) -> str:
-    return error.message or _meaning(error.code)
-
-
-def _meaning(error: ErrorCode) -> str:
-    return "" if error is ErrorCode.NONE else explain(error)

@@ -7,12 +7,10 @@ whom the producer goes on.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from broker.coordinator.group.types import NO_GENERATION, OffsetCommitRequest, OffsetToCommit
 from broker.coordinator.step import Producer, Transaction
 from broker.coordinator.transaction.types import (
     NO_EPOCH,
@@ -22,10 +20,18 @@ from broker.coordinator.transaction.types import (
     ListRequest,
     TransactionRef,
 )
+from broker.grpc.answers import (
+    check_count,
+    commit_of,
+    offsets_of,
+    refusable,
+    tell_committed,
+    tell_coordinators,
+    why,
+)
 from broker.grpc.messages import unary
 from broker.replication.types import Marker
 from broker.service import group_offsets, producers, transactions
-from broker.service.changes import check_named
 from broker.service.context import BrokerContext
 from broker.service.coordinators import TRANSACTIONS, Coordinators
 from broker.service.topics import NO_TOPIC_ID
@@ -35,7 +41,6 @@ from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import transactions_pb2 as pb
-from stele.world import RpcCode, RpcError
 from world.network import Service
 
 Q = TypeVar("Q", bound=Message)
@@ -53,7 +58,7 @@ class TransactionsService:
         self._listener = listener
 
     def service(self) -> Service:
-        refusable: dict[str, tuple[type[Message], type[Message], Any]] = {
+        may_be_refused: dict[str, tuple[type[Message], type[Message], Any]] = {
             "InitTransactions": (
                 pb.InitTransactionsRequest,
                 pb.InitTransactionsResponse,
@@ -82,8 +87,8 @@ class TransactionsService:
             "DescribeProducers": (pb.DescribeProducersRequest, self._describe_producers),
         }
         calls = {
-            name: (request, _refusable(response, handle))
-            for name, (request, response, handle) in refusable.items()
+            name: (request, refusable(response, handle))
+            for name, (request, response, handle) in may_be_refused.items()
         }
         return Service(
             unary={
@@ -97,18 +102,13 @@ class TransactionsService:
     async def _find(
         self, caller: Caller, request: pb.FindTransactionCoordinatorsRequest
     ) -> pb.FindTransactionCoordinatorsResponse:
-        _check_count(len(request.transactional_ids))
-        coordinators = Coordinators(self._context, caller, TRANSACTIONS)
+        check_count(len(request.transactional_ids), "transactional ids")
         answer = pb.FindTransactionCoordinatorsResponse()
-        for each in request.transactional_ids:
-            told = answer.coordinators.add(transactional_id=each, broker_id=-1, grpc_port=-1)
-            try:
-                registration, endpoint = await coordinators.of(each)
-            except ApiError as error:
-                told.error, told.message = error.code, _why(error)
-            else:
-                told.broker_id = registration.broker_id
-                told.grpc_host, told.grpc_port = endpoint.host, endpoint.port
+        await tell_coordinators(
+            Coordinators(self._context, caller, TRANSACTIONS),
+            request.transactional_ids,
+            lambda each: answer.coordinators.add(transactional_id=each),
+        )
         return answer
 
     async def _init(
@@ -141,40 +141,14 @@ class TransactionsService:
     ) -> pb.CommitTransactionOffsetsResponse:
         if not request.group:
             raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        commit = OffsetCommitRequest(
-            group_id=request.group,
-            generation=request.generation if request.HasField("generation") else NO_GENERATION,
-            member_id=request.member_id,
-            group_instance_id=(
-                request.group_instance_id if request.HasField("group_instance_id") else None
-            ),
-            offsets=(),
-        )
-        offsets = (
-            OffsetToCommit(
-                each.topic,
-                each.partition,
-                each.offset,
-                each.leader_epoch if each.HasField("leader_epoch") else -1,
-                each.metadata,
-                each.topic_id or NO_TOPIC_ID,
-            )
-            for each in request.partitions
-        )
         producer = Producer(request.producer_id, request.producer_epoch)
         transaction = Transaction(request.transactional_id, producer, adds=True)
-        errors = await group_offsets.commit(self._context, caller, commit, offsets, transaction)
-        return pb.CommitTransactionOffsetsResponse(
-            partitions=[
-                pb.CommitTransactionOffsetsResponse.Partition(
-                    topic=each.topic,
-                    partition=each.partition,
-                    error=error,
-                    topic_id=each.topic_id,
-                )
-                for each, error in zip(request.partitions, errors, strict=True)
-            ]
+        errors = await group_offsets.commit(
+            self._context, caller, commit_of(request), offsets_of(request), transaction
         )
+        response = pb.CommitTransactionOffsetsResponse()
+        tell_committed(request, errors, response)
+        return response
 
     async def _end(
         self, caller: Caller, request: pb.EndTransactionRequest
@@ -197,7 +171,7 @@ class TransactionsService:
     async def _describe(
         self, caller: Caller, request: pb.DescribeTransactionsRequest
     ) -> pb.DescribeTransactionsResponse:
-        _check_count(len(request.transactional_ids))
+        check_count(len(request.transactional_ids), "transactional ids")
         answer = pb.DescribeTransactionsResponse()
         for each in await transactions.describe(self._context, caller, request.transactional_ids):
             told = answer.transactions.add(transactional_id=each.transactional_id)
@@ -249,7 +223,7 @@ class TransactionsService:
                         raise ApiError(found)
                     known = producers.producers_of(self._context, found)
                 except ApiError as error:
-                    told.error, told.message = error.code, _why(error)
+                    told.error, told.message = error.code, why(error)
                     continue
                 for each in known:
                     told.producers.add(
@@ -265,9 +239,9 @@ class TransactionsService:
     async def _abort_hanging(
         self, caller: Caller, request: pb.AbortHangingTransactionRequest
     ) -> pb.AbortHangingTransactionResponse:
-        why = refusal(self._context.authorizer, caller, Operation.ALTER, CLUSTER)
-        if why is not None:
-            raise why
+        refused = refusal(self._context.authorizer, caller, Operation.ALTER, CLUSTER)
+        if refused is not None:
+            raise refused
         topics = producers.topics(self._context, caller)
         found = topics.partition(request.topic, NO_TOPIC_ID, request.partition)
         if isinstance(found, ErrorCode):
@@ -282,30 +256,3 @@ class TransactionsService:
         )
         (error,) = await transactions.write_markers(self._context, [marker])
         return pb.AbortHangingTransactionResponse(error=error, message=explain(error))
-
-
-def _refusable(
-    response_type: type[R], handle: Callable[[Caller, Q], Awaitable[R]]
-) -> Callable[[Caller, Q], Awaitable[R]]:
-    """A handler that tells a refusal of everything in the answer."""
-
-    async def handler(caller: Caller, request: Q) -> R:
-        try:
-            return await handle(caller, request)
-        except ApiError as error:
-            answer: Any = response_type()
-            answer.error, answer.message = error.code, _why(error)
-            return cast(R, answer)
-
-    return handler
-
-
-def _check_count(count: int) -> None:
-    try:
-        check_named(count, "transactional ids")
-    except ApiError as error:
-        raise RpcError(RpcCode.INVALID_ARGUMENT, error.message) from error
-
-
-def _why(error: ApiError) -> str:
-    return error.message or explain(error.code)

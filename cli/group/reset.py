@@ -27,62 +27,74 @@ _START, _END = -2, -1
 Partitions = Mapping[str, Sequence[int]]
 
 
+# The options of the command.
+Groups = Annotated[
+    list[str] | None, typer.Argument(metavar="GROUP...", help="Groups without members.")
+]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="TOPIC[:0,1,…]", help="All or some partitions; may be repeated."
+    ),
+]
+AllTopics = Annotated[
+    bool, typer.Option("--all-topics", help="What the group has committed offsets for.")
+]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="To the committed offset, or else to the end.")
+]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option(
+        "--to-datetime",
+        metavar="YYYY-MM-DDThh:mm:ss.sss",
+        help="To the first record since then (UTC, unless ±hh:mm follows).",
+    ),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option(
+        "--by-duration", metavar="PnDTnHnMnS", help="To the first record of so long a time."
+    ),
+]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")]
+ShiftBy = Annotated[
+    int | None, typer.Option("--shift-by", help="So many offsets on, or back if negative.")
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file", exists=True, dir_okay=False, help="To offsets that --export wrote."
+    ),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Only show what would be done: the default.")
+]
+Export = Annotated[
+    bool, typer.Option("--export", help="Print CSV for --from-file instead of a table.")
+]
+
+
 def reset_offsets(
-    names: Annotated[
-        list[str] | None, typer.Argument(metavar="GROUP...", help="Groups without members.")
-    ] = None,
-    all_groups: Annotated[
-        bool, typer.Option("--all-groups", help="Every group of the cluster.")
-    ] = False,
-    topics: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--topic", metavar="TOPIC[:0,1,…]", help="All or some partitions; may be repeated."
-        ),
-    ] = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="What the group has committed offsets for.")
-    ] = False,
-    to_earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the first record.")
-    ] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="To the committed offset, or else to the end.")
-    ] = False,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option(
-            "--to-datetime",
-            metavar="YYYY-MM-DDThh:mm:ss.sss",
-            help="To the first record since then (UTC, unless ±hh:mm follows).",
-        ),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option(
-            "--by-duration", metavar="PnDTnHnMnS", help="To the first record of so long a time."
-        ),
-    ] = None,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", min=0, help="To this offset.")
-    ] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", help="So many offsets on, or back if negative.")
-    ] = None,
-    from_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--from-file", exists=True, dir_okay=False, help="To offsets that --export wrote."
-        ),
-    ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be done: the default.")
-    ] = False,
-    export: Annotated[
-        bool, typer.Option("--export", help="Print CSV for --from-file instead of a table.")
-    ] = False,
+    names: Groups = None,
+    all_groups: AllGroups = False,
+    topics: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    from_file: FromFile = None,
+    execute: Execute = False,
+    dry_run: DryRun = False,
+    export: Export = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
