@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, print_json, print_table
 
 app = typer.Typer(help="Run pipelines on Spark.", no_args_is_help=True)
@@ -55,6 +55,7 @@ def sweep(
     older_than: Annotated[
         int, typer.Option("--older-than", help="Only transactions open for so many seconds.")
     ] = 3_600,
+    timeout: Timeout = 60.0,
     as_json: Json = False,
 ) -> None:
     """End what exactly-once writes have left open whose driver died and never came back."""
@@ -62,7 +63,13 @@ def sweep(
     from stele.spark.exactly_once_sink import sweep as sweep_now
     from stele.spark.options import SinkOptions
 
-    options = SinkOptions.parse({"bootstrap.servers": bootstrap, "ledgerTopic": ledger})
+    options = SinkOptions.parse(
+        {
+            "bootstrap.servers": bootstrap,
+            "ledgerTopic": ledger,
+            "stele.total.timeout.ms": str(int(timeout * 1000)),
+        }
+    )
     aborted = sweep_now(options, older_than * 1000)
     if as_json:
         print_json(aborted)
