@@ -146,6 +146,17 @@ class ProducerStates:
             and entry.epoch == producer_epoch
         )
 
+    def is_left_open(self, producer_id: int, producer_epoch: int) -> bool:
+        """Whether the open transaction is of an earlier epoch than this one, in which the producer
+        has begun another. A coordinator begins the next transaction when all markers of the last
+        one are written, so this log has lost a marker by an unclean election."""
+        entry = self._entries.get(producer_id)
+        return (
+            entry is not None
+            and entry.transaction_first_offset != NONE
+            and entry.epoch < producer_epoch
+        )
+
     def check(self, header: BatchHeader) -> AppendedBatch | None:
         """Check that a batch may be appended. Returns the original if it repeats a batch.
 

@@ -216,35 +216,55 @@ class ProduceRequests:
         committed.
         """
         bumps_epoch = marker.transaction_version >= _BUMPS_EPOCH_FROM
-        batch = end_marker_batch(
-            marker.producer_id,
-            marker.producer_epoch,
-            commit=marker.commit,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp_ms=self._replicas.clock.time_ms(),
-        )
-        entry = ProduceEntry(marker.partition, batch)
-        replica = self._leader_of(entry, ACKS_ALL)
+        replica = self._leader_of(ProduceEntry(marker.partition, bytearray()), ACKS_ALL)
         machine, producers = replica.machine, replica.log.producers
+        producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
         producers.check_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            bumps_epoch=bumps_epoch,
+            producer_id, producer_epoch, marker.coordinator_epoch, bumps_epoch=bumps_epoch
         )
-        known = producers.get(marker.producer_id)
-        if bumps_epoch and known is not None and known.epoch == marker.producer_epoch:
+        known = producers.get(producer_id)
+        if bumps_epoch and known is not None and known.epoch == producer_epoch:
             end_offset = replica.log.end_offset
         else:
-            result = ProduceResult(entry.id, ErrorCode.NONE)
-            end_offset = self._append_to(
-                replica, entry, read_header(batch), result, check_sequence=False
-            )
-            if replica.on_marker is not None:
-                end = EndMarker(marker.commit, marker.coordinator_epoch)
-                replica.on_marker(result.base_offset, marker.producer_id, end)
+            # What a marker ends has its epoch, or the one before.
+            is_lost = producers.is_left_open(producer_id, producer_epoch - 1)
+            if is_lost:
+                _tell_lost(replica, producer_id)
+            end = EndMarker(marker.commit and not is_lost, marker.coordinator_epoch)
+            end_offset = self._append_end(replica, producer_id, producer_epoch, end)
         _, effects = machine.await_replicated(end_offset, token, self._replicas.now_ms())
         self._replicas.carry_out(replica, effects)
+
+    def _append_end(
+        self, replica: Replica, producer_id: int, producer_epoch: int, end: EndMarker
+    ) -> int:
+        """Append a marker. Returns the offset after it."""
+        batch = end_marker_batch(
+            producer_id,
+            producer_epoch,
+            commit=end.commit,
+            coordinator_epoch=end.coordinator_epoch,
+            timestamp_ms=self._replicas.clock.time_ms(),
+        )
+        result = ProduceResult(replica.id, ErrorCode.NONE)
+        entry = ProduceEntry(replica.id, batch)
+        end_offset = self._append_to(
+            replica, entry, read_header(batch), result, check_sequence=False
+        )
+        if replica.on_marker is not None:
+            replica.on_marker(result.base_offset, producer_id, end)
+        return end_offset
+
+    def _abort_lost(self, replica: Replica, header: BatchHeader) -> None:
+        """Before the first batch of a transaction: end an earlier one whose marker was lost. It
+        would be committed with this one, even if it was aborted."""
+        producers = replica.log.producers
+        known = producers.get(header.producer_id)
+        if known is None or not producers.is_left_open(header.producer_id, header.producer_epoch):
+            return
+        _tell_lost(replica, header.producer_id)
+        end = EndMarker(commit=False, coordinator_epoch=known.coordinator_epoch)
+        self._append_end(replica, known.producer_id, known.epoch, end)
 
     def _await(self, request: _WaitingProduce, part: _Part, acks: int) -> None:
         request.add(part)
@@ -327,6 +347,8 @@ class ProduceRequests:
             header = batch.sound_header
             if header.attributes & TRANSACTIONAL and self.transactional.must_wait(replica, batch):
                 return
+            if header.attributes & TRANSACTIONAL:
+                self._abort_lost(replica, header)
             end_offset = self._append_to(replica, entry, header, batch.result)
         except ApiError as error:
             self._refuse_waiting(batch, error)
@@ -406,6 +428,15 @@ class ProduceRequests:
             effects = replica.machine.appended(replica.position, self._replicas.now_ms())
             self._replicas.carry_out(replica, effects)
         return appended.last_offset + 1
+
+
+def _tell_lost(replica: Replica, producer_id: int) -> None:
+    logger.warning(
+        "%r: an unclean election has lost the marker of a transaction of producer %d. The records "
+        "of the transaction count as aborted here",
+        replica,
+        producer_id,
+    )
 
 
 def _check_times(header: BatchHeader, config: TopicConfig, time_ms: int) -> TimeDeltas:

@@ -356,6 +356,48 @@ def test_sequences_and_epochs_of_transactions() -> None:
     transactional(scenario)
 
 
+def test_the_next_transaction_does_not_commit_one_whose_marker_was_lost() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        await leader.produce(batch(0, 2), transaction=NEW)  # an unclean election loses its end
+        assert (await leader.produce(batch(0, epoch=6), transaction=NEW)).base_offset == 3
+        assert await leader.mark(marker(epoch=7)) == [ErrorCode.NONE]
+        fetched = await leader.fetch(0, read_committed=True)
+        assert spans(fetched) == [0, 2, 3, 4]
+        assert [(each.producer_id, each.first_offset) for each in fetched.aborted] == [(7, 0)]
+        assert fetched.last_stable_offset == 5
+        replicas = [node.replica() for node in cluster.nodes.values()]
+        await until(lambda: all(each.machine.last_stable_offset == 5 for each in replicas))
+        assert len(coordinator.asked) == 2
+
+    transactional(scenario)
+
+
+@pytest.mark.parametrize(("epoch", "version"), [(7, 2), (7, 0), (9, 2)])
+def test_the_marker_of_a_later_transaction_commits_nothing_of_this_one(
+    epoch: int, version: int
+) -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        await leader.produce(batch(0, 2), transaction=NEW)
+        assert await leader.mark(marker(epoch=epoch, version=version)) == [ErrorCode.NONE]
+        fetched = await leader.fetch(0, read_committed=True)
+        assert [(each.producer_id, each.first_offset) for each in fetched.aborted] == [(7, 0)]
+
+    transactional(scenario)
+
+
+@pytest.mark.parametrize(("epoch", "version"), [(5, 0), (6, 0), (6, 2)])
+def test_a_marker_commits_the_transaction_before_it(epoch: int, version: int) -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        await leader.produce(batch(0, 2), transaction=NEW)
+        assert await leader.mark(marker(epoch=epoch, version=version)) == [ErrorCode.NONE]
+        assert not (await leader.fetch(0, read_committed=True)).aborted
+
+    transactional(scenario)
+
+
 def test_markers_are_answered_in_order_each_for_itself() -> None:
     async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
         leader = cluster[1]
