@@ -8,7 +8,8 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.laws.compacted_logs import CompactedLogsKeepTheLastValues
-from stele.wire.batch import BatchBuilder, read_header
+from stele.wire.batch import BatchBuilder, read_header, stamp
+from stele.wire.control_records import end_marker_batch
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.rewriting import Rules, rewritten
 from storage.config import LogConfig
@@ -27,6 +28,24 @@ def batch(offset: int, key: bytes, value: bytes | None, *, timestamp_ms: int = 7
     builder = BatchBuilder(offset)
     builder.append(key, value, timestamp_ms=timestamp_ms)
     return builder.build(leader_epoch=1)
+
+
+def in_transaction(offset: int, key: bytes, value: bytes | None, producer_id: int = 9) -> bytearray:
+    builder = BatchBuilder(offset)
+    builder.append(key, value, timestamp_ms=7)
+    return builder.build(
+        leader_epoch=1,
+        producer_id=producer_id,
+        producer_epoch=0,
+        base_sequence=0,
+        is_transactional=True,
+    )
+
+
+def marker(offset: int, producer_id: int = 9, *, commit: bool) -> bytearray:
+    made = end_marker_batch(producer_id, 0, commit=commit, coordinator_epoch=1, timestamp_ms=7)
+    stamp(made, 0, base_offset=offset, leader_epoch=1)
+    return made
 
 
 class Bench(LawBench):
@@ -120,6 +139,58 @@ def test_a_log_that_is_not_compacted_is_left_to_others() -> None:
     bench.holds(1, *ALL, config=LogConfig())
     assert not bench.found()
     assert not bench.law.looked
+
+
+OLD, NEW, BEHIND = batch(0, b"a", b"old"), in_transaction(1, b"a", b"new"), batch(4, b"z", b"")
+
+
+def test_a_record_of_an_open_transaction_replaces_nothing() -> None:
+    bench = Bench()
+    bench.has(1, OLD, NEW, in_transaction(2, b"a", b"of another", 8), BEHIND)
+    assert not bench.found()
+    bench.has(1, NEW, BEHIND)
+    (wrong,) = bench.found()
+    assert "the last value of b'a', at 0, is gone" in wrong
+    bench.has(1, OLD, BEHIND)  # nothing says yet that the record is a value
+    assert not bench.found()
+
+
+def test_a_record_counts_once_its_transaction_is_committed() -> None:
+    bench = Bench()
+    bench.has(1, OLD, NEW, marker(2, 8, commit=True), BEHIND)
+    assert not bench.found()
+    bench.has(1, NEW, BEHIND)
+    assert bench.found(), "the marker is another producer's"
+    bench.has(1, OLD, NEW, marker(2, 8, commit=True), marker(3, commit=True), BEHIND)
+    assert not bench.found()
+    bench.has(1, NEW, marker(3, commit=True), BEHIND)
+    assert not bench.found()
+    bench.has(1, OLD, marker(3, commit=True), BEHIND)
+    (wrong,) = bench.found()
+    assert "the last value of b'a', at 1, is gone" in wrong
+
+
+def test_an_aborted_record_never_counts() -> None:
+    bench = Bench()
+    bench.has(1, OLD, NEW, marker(2, commit=False), marker(3, commit=True), BEHIND)
+    assert not bench.found()
+    bench.has(1, OLD, marker(2, commit=False), BEHIND)
+    assert not bench.found()
+    bench.has(1, NEW, marker(2, commit=False), BEHIND)
+    (wrong,) = bench.found()
+    assert "the last value of b'a', at 0, is gone" in wrong
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_marker_may_be_seen_before_the_records_of_its_transaction(commit: bool) -> None:
+    bench = Bench()
+    earlier = in_transaction(0, b"b", b"1")
+    bench.has(1, marker(2, commit=commit), in_transaction(3, b"a", b"next"), BEHIND)
+    assert not bench.found()
+    bench.has(2, earlier, NEW, marker(2, commit=commit), in_transaction(3, b"a", b"next"), BEHIND)
+    assert not bench.found()
+    bench.has(2, NEW, marker(2, commit=commit), BEHIND)  # without b"b"
+    assert bool(bench.found()) is commit
 
 
 def test_a_tombstone_stays_for_its_time() -> None:
