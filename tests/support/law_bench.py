@@ -268,19 +268,21 @@ class LawBench:
         state: PartitionState | None = None,
         high_watermark: int = 0,
         config: LogConfig | None = None,
+        topic: str = TOPIC,
+        partition: PartitionId = PARTITION,
     ) -> Replica:
-        """A broker's replica of ``PARTITION``, which replaces any that it has. Its log has these
-        batches, all of them on disk, and its machine knows the state."""
+        """A broker's replica of a partition, which replaces any that it has of it. Its log has
+        these batches, all of them on disk, and its machine knows the state."""
         node = self.brokers[broker_id].node
-        directory = f"/data/{TOPIC}-{PARTITION.partition}"
+        directory = f"/data/{topic}-{partition.partition}"
         disk = self.disk(broker_id)
         if disk.exists(directory):
             disk.remove_tree(directory)
-        key = TopicPartition(TOPIC, PARTITION.partition)
+        key = TopicPartition(topic, partition.partition)
         log = open_log(disk, directory, config or LogConfig(), HandClock(), key=key)
         for batch in batches:
             log.append_as_follower(batch)
-        topic_id = encode_partition_metadata(PARTITION.topic_id)
+        topic_id = encode_partition_metadata(partition.topic_id)
         disk.replace_file_now(f"{directory}/{PARTITION_METADATA_FILE}", topic_id)
         log.sync_now()
         disk.sync_now("/")
@@ -295,10 +297,11 @@ class LawBench:
             machine.updated(state, 1, position, 0.0)
         # Laws look neither at the configuration nor at the directory.
         unseen: Any = None
-        replica = Replica(PARTITION, TOPIC, unseen, machine, unseen, log)
+        replica = Replica(partition, topic, unseen, machine, unseen, log)
         if node.broker is None:
             node.broker = SimpleNamespace(replicas=Replicas(100 + broker_id))
-        node.broker.replicas[:] = [replica]
+        others = [each for each in node.broker.replicas if each.id != partition]
+        node.broker.replicas[:] = [*others, replica]
         return replica
 
     def fetched(self, leading: Replica, broker_id: int, offset: int) -> None:

@@ -21,6 +21,7 @@ from chaos.sim.faults.damage import Damage
 from chaos.sim.faults.quorum_aims import QUORUM_NAMES, QuorumAims
 from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES, TransactionAims
 from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.transactions import RISKY
 from chaos.sim.world.wire import Said, Stage
 from metadata.effective import min_insync_replicas
 from metadata.partitions import PartitionState
@@ -31,6 +32,7 @@ from stele.wire.v1 import admin_pb2
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 from stele.world import RpcError
+from storage.producer_state import NEVER
 
 _FAVOURITES = 3  # aims that a run chooses most of the time
 _RISKY = "extra-risky"  # a topic whose records no law expects to stay
@@ -298,6 +300,31 @@ class Aims(QuorumAims, TransactionAims):
             await self._write(target, leader, 9)
         await self._wait(0.1, 0.5)
         self._revive(target.leader)
+
+    async def _marker_lost(self) -> None:
+        """A partition with transactions has an unclean election, by which it loses the end of one,
+        or all of it."""
+        target = self._target(followers=1, only=RISKY[0])
+        if target is None or len(target.state.replicas) != 2:
+            return
+        (follower,) = target.followers
+        await self._until(lambda: self._has_open(target), 4.0)
+        if not await self._drop_from_isr(target, follower):
+            return
+        if self._rng.random() < 0.8:
+            await self._until(lambda: not self._has_open(target), 4.0)
+        else:
+            await self._wait(0.0, 1.0)
+        self._strike(target.leader)
+        self._revive(follower)
+        await self._until(lambda: self._is_led_by_another(target), 3.0)
+        await self._wait(0.5, 4.0)
+        self._revive(target.leader)
+
+    def _has_open(self, target: Target) -> bool:
+        """Whether its leader has an open transaction."""
+        replica = replica_of(target.leader, target.partition)
+        return replica is not None and replica.log.transactions.first_open_offset != NEVER
 
     # ------------------------------------------------------------------------------ the log
 

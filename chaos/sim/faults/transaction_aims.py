@@ -5,14 +5,18 @@ from __future__ import annotations
 
 from broker.coordinator.transaction.machine import TransactionMachine
 from broker.coordinator.transaction.types import TransactionState
+from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import hosted_by
 from chaos.sim.faults.aim_tools import AimTools
 
 TRANSACTION_NAMES = (
     "coordinator_dies_deciding",
     "coordinator_dies_marking",
     "marked_leader_dies",
+    "marked_leader_cut_off",
     "coordinator_cut_off",
+    "marker_lost",
 )
 """Each is a method of ``TransactionAims``. Only runs with transactions draw them."""
 
@@ -48,6 +52,23 @@ class TransactionAims(AimTools):
         if node is not None and others:
             self._strike_shortly(self._rng.choice(others))
 
+    async def _marked_leader_cut_off(self) -> None:
+        """A leader has a marker that its followers may not have. It is cut off until another one
+        leads, and comes back with what it has."""
+        found: list[SimNode] = []
+
+        def has() -> bool:
+            found[:] = [node for node in self._running if any(map(_is_undecided, hosted_by(node)))]
+            return bool(found)
+
+        if not await self._until(has, _PATIENCE_S):
+            return
+        node = self._rng.choice(found)
+        others = [each for each in self._cluster.nodes.values() if each is not node]
+        self._part([node], others)
+        await self._wait(1.0, 12.0)
+        self._join([node], others)
+
     async def _coordinator_cut_off(self) -> None:
         """The coordinator of an open transaction is cut off until another one has taken over, and
         comes back with what it knew."""
@@ -77,6 +98,13 @@ class TransactionAims(AimTools):
 
         await self._until(has, _PATIENCE_S)
         return self._rng.choice(found) if found else None
+
+
+def _is_undecided(replica: Replica) -> bool:
+    """Whether a leader's log ends with a marker that is not committed."""
+    if replica.state is not ReplicaState.ONLINE or not replica.machine.is_leader:
+        return False
+    return replica.log.transactions.last_marker_offset >= replica.machine.high_watermark
 
 
 def _machines(node: SimNode) -> list[TransactionMachine]:

@@ -7,7 +7,13 @@ from typing import Self
 from broker.coordinator.step import KeyValue, Now
 from broker.coordinator.transaction.config import TransactionConfig
 from broker.coordinator.transaction.machine import TransactionMachine
-from broker.coordinator.transaction.types import DescribedTransaction, ListAnswer, ListRequest
+from broker.coordinator.transaction.records import RecordedTransaction
+from broker.coordinator.transaction.types import (
+    DescribedTransaction,
+    ListAnswer,
+    ListedTransaction,
+    ListRequest,
+)
 from broker.replication.replica import Replica
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
@@ -88,12 +94,22 @@ def _replayed(node: SimNode, replica: Replica) -> TransactionMachine | None:
     return machine if end_offset == replica.log.end_offset else None
 
 
+def values_of(machine: TransactionMachine) -> list[RecordedTransaction]:
+    """What a coordinator knows of its transactional ids."""
+    found = (machine.value_of(each.transactional_id) for each in _listed(machine))
+    return [value for value in found if value is not None]
+
+
+def _listed(machine: TransactionMachine) -> tuple[ListedTransaction, ...]:
+    (reply,) = machine.list_transactions(ListRequest(), _Asker(), _START).replies
+    assert isinstance(reply.answer, ListAnswer)
+    return reply.answer.transactions
+
+
 def _described(machine: TransactionMachine) -> set[tuple[str, int, int, str, str]]:
     """Transactional id, producer id and epoch, state and partitions of each transactional id."""
     found = set()
-    (reply,) = machine.list_transactions(ListRequest(), _Asker(), _START).replies
-    assert isinstance(reply.answer, ListAnswer)
-    for listed in reply.answer.transactions:
+    for listed in _listed(machine):
         (reply,) = machine.describe(listed.transactional_id, _Asker(), _START).replies
         told = reply.answer
         assert isinstance(told, DescribedTransaction)

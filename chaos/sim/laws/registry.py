@@ -38,6 +38,7 @@ from chaos.sim.laws.leader_choices import LeadersAreChosenInOrder
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
+from chaos.sim.laws.markers import MarkersFollowDecisions
 from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
@@ -119,6 +120,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     TransactionsAreAtomic,
     FencedProducersWriteNothing,
     CoordinatorsReplayTheirLogs,
+    MarkersFollowDecisions,
     # Logs and disks.
     LogsOpenAsTheyWereLeft,
     LogsRememberWhatTheyHold,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from chaos.sim.cluster.connections import Connections
-from chaos.sim.laws.generations import Partition
+from chaos.sim.laws.generations import Membership, Partition
 from chaos.sim.world.clock import EPOCH_MS
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchBuilder
@@ -144,14 +144,22 @@ class TransactionClient:
         return error, answer.base_offset
 
     async def commit_offsets(
-        self, producer: ProducerEpoch, group_id: str, offsets: Mapping[Partition, tuple[int, str]]
+        self,
+        producer: ProducerEpoch,
+        group_id: str,
+        offsets: Mapping[Partition, tuple[int, str]],
+        member: Membership,
     ) -> ErrorCode:
-        """Make offsets and their metadata a part of the transaction. Returns the first error."""
+        """Make offsets and their metadata a part of the transaction, as this member of the group
+        (KIP-447). Returns the first error."""
         request = txn_offset_commit.TxnOffsetCommitRequest(
             transactional_id=self.transactional_id,
             group_id=group_id,
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
+            generation_id=member.generation,
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
             topics=[
                 txn_offset_commit.TxnOffsetCommitRequestTopic(
                     name=topic,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -92,18 +92,15 @@ class Process:
         return list(range(first, first + len(values)))
 
     async def commit_offsets(
-        self, group_id: str, offsets: Mapping[Partition, tuple[int, str]]
+        self, group_id: str, commit: Callable[[], Awaitable[ErrorCode]]
     ) -> None:
-        """Make offsets a part of the transaction. Raises LostError."""
+        """Make offsets a part of the transaction. ``commit`` asks for it once. Raises LostError."""
         if self.client.is_old and group_id not in self.added:
             await self._ask(
                 "an added group", lambda: self.client.add_offsets(self.producer, group_id)
             )
             self.added.add(group_id)
-        await self._ask(
-            "a commit of offsets",
-            lambda: self.client.commit_offsets(self.producer, group_id, offsets),
-        )
+        await self._ask("a commit of offsets", commit)
         self.counts["offsets in transactions"] += 1
 
     async def end(self, *, commit: bool) -> None:

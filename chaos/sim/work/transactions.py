@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.cluster.view import replica_of
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
-from chaos.sim.laws.generations import Partition
+from chaos.sim.laws.generations import Partition, PartitionsHaveOneOwner
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
-from chaos.sim.laws.transactions import TransactionsAreAtomic
+from chaos.sim.laws.markers import MarkersFollowDecisions
+from chaos.sim.laws.transactions import RISKY, TransactionsAreAtomic
 from chaos.sim.work.committed_reader import CommittedReader
 from chaos.sim.work.group_client import GroupClient
+from chaos.sim.work.passer import Passer
+from chaos.sim.work.seat import Seat
 from chaos.sim.work.transaction_client import TransactionClient
 from chaos.sim.work.transactor import Bench, Step, Transactor
 from chaos.sim.work.transfers import (
@@ -30,9 +35,20 @@ from chaos.sim.work.transfers import (
     Transfer,
 )
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from stele.errors import ApiError
 from stele.ids import PartitionId
 
 _COORDINATED = {GROUP_TOPIC: 3, TRANSACTION_TOPIC: 2}  # with the number of their partitions
+SETTINGS: Final = (
+    ("offsets.topic.num.partitions", str(_COORDINATED[GROUP_TOPIC])),
+    ("transaction.state.log.num.partitions", str(_COORDINATED[TRANSACTION_TOPIC])),
+    ("transaction.two.phase.commit.enable", "true"),
+    ("group.min.session.timeout.ms", "500"),
+    ("group.initial.rebalance.delay.ms", "0"),
+)
+"""What the brokers of a run with transactions are configured with."""
+_ATTEMPTS, _ATTEMPT_S = 100, 0.2  # to read a committed offset in the end
+_PASS_S = 5.0  # between two transactions that are left open
 _STABLE_S = 40.0  # behind the time-out of a transaction, in a cluster that is whole
 
 
@@ -43,12 +59,15 @@ class TransactionLoad:
     tellers: int = 0  # producers that make transfers
     old_tellers: int = 0  # so many of them are clients of the old kind
     two_phase_tellers: int = 0  # so many of the others
-    copiers: int = 0  # 0 or 1
+    copiers: int = 0  # in one group, which owns what is copied
+    passers: int = 0  # producers that leave each of their transactions open
     watchers: int = 1
     accounts: int = 3  # partitions
     pause_s: float = 0.2
     timeout_ms: int = 3000
     segment_bytes: int = 4000
+    risks: bool = False
+    """There is a partition that allows unclean elections."""
     settings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -58,22 +77,19 @@ class TransactionLoad:
             return cls()
         tellers = rng.randint(1, 3)
         old = rng.randint(0, tellers)
-        settings = {
-            "offsets.topic.num.partitions": str(_COORDINATED[GROUP_TOPIC]),
-            "transaction.state.log.num.partitions": str(_COORDINATED[TRANSACTION_TOPIC]),
-            "transaction.two.phase.commit.enable": "true",
-        }
         return cls(
             tellers=tellers,
             old_tellers=old,
             two_phase_tellers=rng.randint(0, tellers - old),
-            copiers=rng.choice([0, 1]),
+            copiers=rng.choice([0, 1, 2, 2]),
             watchers=rng.randint(1, 2),
             accounts=rng.randint(2, 3),
             pause_s=rng.choice([0.1, 0.3]),
             timeout_ms=rng.choice([1500, 4000]),
             segment_bytes=rng.choice([1500, 6000, 1 << 20]),
-            settings=tuple(settings.items()),
+            settings=SETTINGS,
+            passers=rng.choice([0, 1]),
+            risks=rng.random() > 0.76,
         )
 
     @property
@@ -102,14 +118,20 @@ class TransactionWork:
         law = cluster.invariants.law
         self._atomic = law(TransactionsAreAtomic)
         self._offsets = law(CommittedOffsetsStay)
-        law(LogsKnowTheirTransactions).topics |= {TRANSFERS, COPIES[0]}
+        for topics in (law(LogsKnowTheirTransactions).topics, law(MarkersFollowDecisions).topics):
+            topics |= {TRANSFERS, COPIES[0]}
         self._bench = Bench(
             law(FencedProducersWriteNothing), self._atomic, report, self.counts, is_calm, is_done
         )
+        self._labels = (f"copies {number}" for number in itertools.count(1))
         self.accounts = [(TRANSFERS, number) for number in range(load.accounts)]
         self.places: list[Partition] = [*self.accounts, COPIES]
+        self._risky: list[Partition] = []
+        if load.risks:
+            self._risky.append(RISKY)
+            law(LogsKnowTheirTransactions).topics.add(RISKY[0])
         self._transactors = [self._teller(number) for number in range(load.tellers)]
-        self._transactors += [self._copier() for _ in range(load.copiers)]
+        self._transactors += [self._copier(number) for number in range(load.copiers)]
         self._watchers = [self._watcher(number) for number in range(load.watchers)]
 
     def _rng(self, name: str) -> random.Random:
@@ -119,15 +141,18 @@ class TransactionWork:
         load, name = self._load, f"teller {number}"
         is_old = number < load.old_tellers
         two_phase = not is_old and number < load.old_tellers + load.two_phase_tellers
-        transfer = Transfer(self.accounts, self._rng(name), 2 * load.timeout_ms / 1000)
+        stall_s, risks = 2 * load.timeout_ms / 1000, load.risks and not is_old
+        transfer = Transfer(self.accounts, self._rng(name), stall_s, risks)
         return self._transactor(name, transfer.step, is_old=is_old, two_phase=two_phase)
 
-    def _copier(self) -> Transactor:
-        name = "copier"
+    def _copier(self, number: int) -> Transactor:
+        name = f"copier {number}"
         rng = self._rng(name)
         connections = Connections.of(self._cluster, name)
-        group = GroupClient(COPIERS, connections, rng)
-        copying = Copying(group, CommittedReader(connections, rng), rng, self._offsets)
+        owners = self._cluster.invariants.law(PartitionsHaveOneOwner)
+        seat = Seat(GroupClient(COPIERS, connections, rng), COPIED, owners, rng)
+        reader = CommittedReader(connections, rng)
+        copying = Copying(seat, reader, rng, self._offsets, self._labels)
         return self._transactor(name, copying.step, is_old=self._load.old_tellers > 1)
 
     def _transactor(
@@ -144,13 +169,26 @@ class TransactionWork:
             self._bench, new_client, rng, step, self.places, self._load.timeout_ms, two_phase
         )
 
+    def _passer(self, number: int) -> Passer:
+        name = f"passer {number}"
+
+        def new_client(transactional_id: str) -> TransactionClient:
+            return TransactionClient(
+                transactional_id, Connections.of(self._cluster, name), self._rng(name)
+            )
+
+        return Passer(
+            name, self._bench, new_client, self._rng(name), self.places, self._load.timeout_ms
+        )
+
     def _watcher(self, number: int) -> CommittedWatcher:
         name = f"watcher {number}"
         rng = self._rng(name)
         reader = CommittedReader(
             Connections.of(self._cluster, name), rng, any_replica=number % 2 == 1
         )
-        return CommittedWatcher(reader, self.places, self._atomic, self._report, self.counts, rng)
+        places = [*self.places, *self._risky]
+        return CommittedWatcher(reader, places, self._atomic, self._report, self.counts, rng)
 
     @property
     def partitions(self) -> list[Partition]:
@@ -182,9 +220,14 @@ class TransactionWork:
                 await client.create_topic(topic, partitions=count, configs=compacted)
         for topic, number in self.partitions:
             await self._cluster.until_isr(topic, 3, number)
+        for topic, number in self._risky:
+            unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+            await client.create_topic(topic, replication_factor=2, configs=configs | unclean)
+            await self._cluster.until_isr(topic, 2, number)
 
     def work(self, is_done: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
         work = [each.run(self._load.pause_s) for each in self._transactors]
+        work += [self._passer(number).run(_PASS_S) for number in range(self._load.passers)]
         return work + [each.run(0.1, is_done) for each in self._watchers]
 
     async def finish(self) -> None:
@@ -212,13 +255,13 @@ class TransactionWork:
 
     async def judge(self) -> int:
         """Read all committed records and compare. Returns the number of committed transactions."""
-        found = {place: await self._read_back(place) for place in self.places}
+        found = {place: await self._read_back(place) for place in [*self.places, *self._risky]}
         committed = self._atomic.judge(found)
         self.counts["transactions in the end"] = committed
         total = sum(int(value.split()[1]) for place in self.accounts for _, value in found[place])
         if total:
             self._report(f"the sum of all transfers is {total}")
-        self._judge_copies(found)
+        await self._judge_copies(found)
         return committed
 
     async def _read_back(self, place: Partition) -> list[tuple[int, bytes]]:
@@ -233,9 +276,33 @@ class TransactionWork:
                 return records
             position = read.next_offset
 
-    def _judge_copies(self, found: dict[Partition, list[tuple[int, bytes]]]) -> None:
-        """Up to the last copy, each record was copied once, in order."""
-        copied = [int(value.split()[2]) for _, value in found[COPIES] if value.split()[1] == b"of"]
-        originals = [offset for offset, _ in found[COPIED]]
-        if copied != originals[: len(copied)]:
-            self._report(f"copied were {copied}, and committed {originals[: len(copied)]}")
+    async def _judge_copies(self, found: dict[Partition, list[tuple[int, bytes]]]) -> None:
+        """Up to the last copy, each record was copied once, in order, and the offset behind it is
+        committed."""
+        copies = [value.split()[2:] for _, value in found[COPIES] if value.split()[1] == b"of"]
+        committed = await self._committed()
+        for source in COPIED:
+            copied = [int(offset) for number, offset, *_ in copies if int(number) == source[1]]
+            originals = [offset for offset, _ in found[source]]
+            if copied != originals[: len(copied)]:
+                self._report(
+                    f"of {source} were copied {copied}, and committed {originals[: len(copied)]}"
+                )
+            position = committed.get(source)
+            if copied and position != copied[-1] + 1:
+                self._report(f"{source} {copied[-1]} was copied last, and the offset is {position}")
+
+    async def _committed(self) -> dict[Partition, int]:
+        """How far the copiers say that they have copied, as far as it is told."""
+        rng = self._rng("judge")
+        group = GroupClient(COPIERS, Connections.of(self._cluster, "judge"), rng)
+        told: dict[Partition, tuple[int, str] | None] = {}
+        for _ in range(_ATTEMPTS):
+            try:
+                told = await group.fetch(COPIED, require_stable=True)
+            except (ApiError, OSError):
+                told = {}
+            if len(told) == len(COPIED):
+                break
+            await asyncio.sleep(_ATTEMPT_S)
+        return {each: offset[0] for each, offset in told.items() if offset is not None}

@@ -132,6 +132,8 @@ class Transactor:
             # Somebody who knows only whether it is prepared decides about it.
             self.bench.counts["prepared transactions finished by others"] += 1
             process.transaction = kept
+            if self._ghosts and self.rng.random() < 0.5:
+                await self._haunt(self._ghosts.pop())
             await process.end(commit=self.rng.random() < 0.7 and kept.is_prepared)
 
     def _kept(self) -> Transaction | None:
@@ -164,9 +166,11 @@ class Transactor:
             self.bench.counts["transactional producers stood still"] += 1
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * self.timeout_ms / 1000)
         await process.end(commit=commit)
+        if not self.bench.is_calm() and self.rng.random() < 0.1:
+            self._die()
 
     def _die(self) -> None:
-        """Its twin may go on with the transaction."""
+        """Its twin may go on with the transaction, or with the next one."""
         self.bench.counts["transactional producers died"] += 1
         if self.rng.random() < 0.7:
             self._ghosts.append(self.process)
@@ -174,6 +178,10 @@ class Transactor:
 
     async def _haunt(self, ghost: Process) -> None:
         """Let a twin write once more, or end its transaction, or both."""
+        if ghost.transaction is None:
+            transaction = ghost.begin()
+            if not self.bench.fencing.is_fenced(self.transactional_id, ghost.number):
+                self._open.append(transaction)
         for writes in self.rng.choice([[True], [False], [True, False]]):
             try:
                 async with asyncio.timeout(_GHOST_S):

@@ -6,26 +6,25 @@ import pytest
 
 from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
+from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
+from chaos.sim.laws.markers import MarkersFollowDecisions
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
 from chaos.sim.laws.transactions import TransactionsAreAtomic
 from chaos.sim.runs.swarm import Plan, run, silent
-from chaos.sim.work.transactions import TransactionLoad
+from chaos.sim.work.transactions import SETTINGS, TransactionLoad
 
 TRANSACTIONS = TransactionLoad(
     tellers=3,
     old_tellers=1,
     two_phase_tellers=1,
-    copiers=1,
+    copiers=2,
+    passers=1,
     watchers=2,
     pause_s=0.1,
     timeout_ms=1500,
     segment_bytes=1500,
-    settings=(
-        ("offsets.topic.num.partitions", "3"),
-        ("transaction.state.log.num.partitions", "2"),
-        ("transaction.two.phase.commit.enable", "true"),
-    ),
+    settings=SETTINGS,
 )
 
 
@@ -43,6 +42,7 @@ def test_transactional_producers_do_all_that_they_can_do(monkeypatch: pytest.Mon
         "transactions aborted",
         "transactions committed",
         "transactions in the end",
+        "transactions left open",
         "twins refused",
     ):
         assert outcome.coverage.get(what, 0) > 0, what
@@ -50,7 +50,9 @@ def test_transactional_producers_do_all_that_they_can_do(monkeypatch: pytest.Mon
         CoordinatorsReplayTheirLogs,
         LastStableOffsetsOnlyRise,
         LogsKnowTheirTransactions,
+        MarkersFollowDecisions,
         TransactionsAreAtomic,
     ):
         assert outcome.looks[law.name] > 100, law
+    assert outcome.looks[PartitionsHaveOneOwner.name] > 1
     assert outcome.looks[FencedProducersWriteNothing.name] > 3
