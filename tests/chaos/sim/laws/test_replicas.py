@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.partition.machine import PartitionMachine
 from broker.replication.replica import ReplicaState
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
 from chaos.sim.laws.replica_sets import ReplicasFitTogether
@@ -97,3 +98,23 @@ def test_a_leader_goes_by_its_metadata_alone(
     leading.take_down(ReplicaState.CORRUPT)
     assert not bench.broken(law), "it serves nothing, and is told nothing more"
     assert law.looked == 1
+
+
+@pytest.mark.parametrize("told", ["is_under_min_isr", "is_at_min_isr"])
+def test_a_leader_knows_whether_its_isr_is_large_enough(
+    told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It refuses acks=all while its ISR is too small, and only then."""
+    bench = LawBench()
+    state = PartitionState((1, 2, 3), isr=(1, 2, 3), leader=1)
+    leading = bench.replica(1, state=state)
+    node: Any = SimpleNamespace(
+        id=1, running=SimpleNamespace(broker=SimpleNamespace(image=image(50, state)))
+    )
+    scene = Scene(bench.cluster, bench.report)
+    scene.leading = [(node, leading)]
+    law = LeadersGoByTheirMetadata(scene)
+    assert not bench.broken(law)
+    monkeypatch.setattr(PartitionMachine, told, property(lambda _: True))
+    (report,) = bench.broken(law)
+    assert "of being under and at the least ISR; 1 are needed" in report
