@@ -80,12 +80,15 @@ class GroupLoad:
             "group.consumer.min.session.timeout.ms": "500",
             "group.consumer.heartbeat.interval.ms": "200",
             "group.consumer.min.heartbeat.interval.ms": "100",
-            "group.consumer.assignment.interval.ms": str(self.rebalance_timeout_ms // 4),
         }
+        static_consumers = rng.randint(0, consumers)
+        # One of four lets members wait for an assignment.
+        interval_ms = rng.choice([0, 250, 0, 0])
+        settings["group.consumer.assignment.interval.ms"] = str(interval_ms)
         return replace(
             self,
             consumers=consumers,
-            static_consumers=rng.randint(0, consumers),
+            static_consumers=static_consumers,
             settings=(*self.settings, *settings.items()),
         )
 
