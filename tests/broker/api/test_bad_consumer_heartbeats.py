@@ -124,7 +124,7 @@ def test_heartbeats_of_others_and_of_the_past(fields: dict[str, Any], error: Err
 
 def test_a_retry_with_the_epoch_before_is_fenced_if_it_owns_something_else() -> None:
     async def scenario() -> None:
-        edges = await edges_with_groups()
+        edges = await edges_with_groups(group_consumer_assignment_interval_ms="0")
         client = edges.client()
         await beat(client, **JOIN)
         await beat(client, **{**JOIN, "member_id": "n"})
