@@ -19,7 +19,9 @@ from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
+from stele import Admin
 from stele.errors import ApiError
+from stele.errors import ConfigError as ClientConfigError
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -106,7 +108,13 @@ def refused_security() -> None:
     unadvertised(17, 29, 30, 31, 36, 50, 51)
 
 
+def refused_administration() -> None:
+    with pytest.raises(ClientConfigError, match="administration is only built over gRPC"):
+        Admin("127.0.0.1:9092", plane="kafka")
+
+
 PROOFS: dict[str, Callable[[], None]] = {
+    "administration by our own client over Kafka's protocol": refused_administration,
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
     "TLS, SASL, access control": refused_security,
