@@ -191,6 +191,11 @@ class Broker:
         return self._lifecycle.lease_valid()
 
     @property
+    def deposed(self) -> bool:
+        """As ``BrokerLifecycle.deposed``."""
+        return self._lifecycle.deposed()
+
+    @property
     def serving(self) -> bool:
         """Whether it answers clients: ready, and not fenced since."""
         return self._serving and not self._lifecycle.fenced

@@ -16,7 +16,8 @@ from stele.ids import PartitionId
 
 class ReadersAreServed(Law):
     """A replica that leads, or follows and is in the ISR, does not send consumers away as if it
-    did neither (KIP-392)."""
+    did neither (KIP-392). It may while its broker knows that its metadata are old: others may lead,
+    and the ISR may be another one."""
 
     name = "readers are served"
     cadence = Cadence.REPLICAS
@@ -25,6 +26,7 @@ class ReadersAreServed(Law):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._since: dict[Replica, float] = {}  # when it was last seen to change
+        self._deposed: dict[int, float] = {}  # when a broker was last seen to have old metadata
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
@@ -34,20 +36,25 @@ class ReadersAreServed(Law):
         now = cluster.simulation.now
         for _, replica in (*self._scene.leading, *self._scene.following):
             self._since[replica] = now
+        for node in cluster.brokers.values():
+            if node.broker is not None and node.broker.deposed:
+                self._deposed[node.id] = now
 
     def refused(self, topic: str, partition: int, broker: int, error: int, waited_s: float) -> None:
         """A broker has refused a consumer that waited so long for its answer."""
         cluster = self._scene.cluster
         node = cluster.brokers[broker]
-        named = None if node.broker is None else node.broker.image.topic(topic)
-        if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or named is None:
+        if error != ErrorCode.NOT_LEADER_OR_FOLLOWER or node.broker is None:
+            return
+        named = node.broker.image.topic(topic)
+        if named is None or node.broker.deposed:
             return
         replica = replica_of(node, PartitionId(named.topic_id, partition))
         if replica is None or replica not in self._since:
             return
         machine, now = replica.machine, cluster.simulation.now
-        if now - self._since[replica] <= waited_s:
-            return  # it may have been another one when it was asked
+        if now - max(self._since[replica], self._deposed.get(broker, 0.0)) <= waited_s:
+            return  # it may have had a reason when it was asked
         self.looked += 1
         follows = machine.role is Role.FOLLOWER and broker in machine.state.isr
         if machine.is_leader or follows:

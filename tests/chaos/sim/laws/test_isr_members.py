@@ -130,3 +130,28 @@ def test_who_has_changed_meanwhile_may_have_been_right(bench: LawBench) -> None:
     law.refused(TOPIC, 0, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)
     assert not bench.broken()
     assert law.looked == 0
+
+
+def test_a_broker_with_old_metadata_may_send_consumers_away(bench: LawBench) -> None:
+    law = ReadersAreServed(bench.scene)
+    replica = serves(bench, 2, STATE)
+    broker = bench.brokers[2].node.broker
+
+    async def main() -> None:
+        bench.scene.following = [(bench.sim_node(2), replica)]
+        assert not bench.broken(law)
+        bench.scene.following = []
+        await asyncio.sleep(1.0)
+        broker.deposed = True
+        law.refused(TOPIC, 0, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)
+        assert not bench.broken(law)
+        broker.deposed = False  # while the answer is under way
+        await asyncio.sleep(0.4)
+        law.refused(TOPIC, 0, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)
+        assert not bench.broken()
+        assert law.looked == 0
+        await asyncio.sleep(0.2)
+        law.refused(TOPIC, 0, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)
+        assert bench.broken()
+
+    bench.simulation.run(main())
