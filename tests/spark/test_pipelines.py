@@ -219,7 +219,7 @@ def test_a_new_version_of_a_rule_is_compared_with_the_one_before(
     assert [row[:2] for row in found["examples"]] == [
         ("different", f"{these.topic('lines')}-0-11"),
         ("different", f"{these.topic('lines')}-0-12"),
-        ("only before", f"{these.topic('lines')}-0-5"),
+        ("different", f"{these.topic('lines')}-0-13"),
     ]
 
 
