@@ -237,7 +237,7 @@ class LawBench:
         """Let these controllers (by default all) know this image. The first of them is the active
         one."""
         for node_id in node_ids or CONTROLLERS:
-            self.controllers[node_id].node.controller = SimpleNamespace(image=image)
+            self.controllers[node_id].node.controller = SimpleNamespace(image=image, active=True)
         self.established_controller = self.controllers[(node_ids or CONTROLLERS)[0]]
 
     def disk(self, node_id: int) -> Disk:

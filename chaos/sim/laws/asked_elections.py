@@ -50,10 +50,12 @@ class ElectionsAreAsAsked(Law):
             self._check(said, then, now)
 
     def _image_at(self, machine: str) -> MetadataImage | None:
-        """The committed metadata of the controller on a machine."""
+        """The committed metadata of the active controller, if it is on this machine. On any other
+        a broker hands the request on, and the controller beside it may lag."""
         for node in self._cluster.controllers.values():
-            if node.host == machine and node.node is not None and node.node.controller is not None:
-                return node.node.controller.image
+            if node.host == machine and node.node is not None:
+                controller = node.node.controller
+                return controller.image if controller is not None and controller.active else None
         return None
 
     def _check(self, said: Said, then: MetadataImage, now: MetadataImage) -> None:

@@ -141,6 +141,17 @@ def test_what_was_not_decided_here_says_nothing(bench: LawBench) -> None:
     assert law.looked == 0
 
 
+def test_a_controller_that_hands_on_may_lag(bench: LawBench) -> None:
+    law = ElectionsAreAsAsked(bench.cluster, bench.report)
+    bench.commit(image(1, STATE))
+    bench.controllers[101].node.controller.active = False
+    law.hear(Stage.ARRIVED, asked())
+    response = ElectLeadersResponse(partitions=[ElectLeadersResponse.Partition(topic=TOPIC)])
+    law.hear(Stage.ANSWERED, asked()._replace(answer=response.SerializeToString()))
+    assert not bench.broken()
+    assert law.looked == 0
+
+
 # ------------------------------------------------------------------------ chosen
 
 
