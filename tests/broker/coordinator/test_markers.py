@@ -180,6 +180,27 @@ def test_a_new_leader_is_asked_at_once() -> None:
     run_virtual(main())
 
 
+def test_markers_that_rest_are_sent_again_together_and_once() -> None:
+    """Also when new metadata have ended the pause before."""
+
+    async def main() -> None:
+        bench = Bench()
+        for number in (1, 2):
+            bench.errors[TopicPartition("orders", number)] = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await bench.committed(1, 2)
+        await until(lambda: len(bench.requests) == 2)
+        await asyncio.sleep(RETRY_MS / 1000 / 2)
+        assert len(bench.requests) == 2
+        bench.lead(0, 1)
+        await asyncio.sleep(RETRY_MS / 1000 - 0.01)
+        assert len(bench.requests) == 4, "the pause has begun anew"
+        bench.errors.clear()
+        await bench.until_complete()
+        assert len(bench.requests) == 6
+
+    run_virtual(main())
+
+
 def test_a_partition_without_a_leader_is_waited_for() -> None:
     async def main() -> None:
         bench = Bench()

@@ -201,3 +201,17 @@ def test_a_load_that_is_given_up_is_not_gone_on_with() -> None:
         assert hosting.runtime.counters.failed_loads == 0
 
     run_virtual(scenario())
+
+
+def test_a_stop_waits_for_the_loads_that_it_ends() -> None:
+    async def scenario() -> None:
+        hosting = Hosting()
+        for number in range(2):
+            hosting.lead(number, load_s=1.0)
+        await turns()
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        assert len(others) == 2
+        await hosting.runtime.stop()
+        assert all(each.done() for each in others)
+
+    run_virtual(scenario())

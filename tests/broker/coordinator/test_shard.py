@@ -48,12 +48,14 @@ def test_requests_of_one_turn_share_a_batch_and_see_one_another() -> None:
 def test_an_answer_waits_for_its_own_records_only() -> None:
     async def scenario() -> None:
         bench = await active()
-        first, second = bench.add(b"a"), bench.add(b"b")
+        first, second, last = (bench.add(key) for key in (b"a", b"b", b"c"))
         await turn()
         bench.log.commit(1)
         assert (first.told, second.told) == ([1], [])
         bench.log.commit(2)
-        assert second.told == [1]
+        assert (second.told, last.told) == ([1], [])
+        await asyncio.sleep(TIMEOUT_MS / 1000 + 0.02)
+        assert last.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "it has its time-out still"
 
     run(scenario())
 
@@ -341,6 +343,10 @@ def test_a_machine_whose_first_records_are_refused_is_loaded_later() -> None:
         bench.log.no_writes = ErrorCode.NONE
         await asyncio.sleep(RETRY_MS / 1000 + 0.02)
         assert list(bench.machine.sums)[:2] == [b"loaded", b"a"]
+        bench.get(b"a")
+        await turn()
+        keys = [each.key for batch in bench.log.batches for each in batch]
+        assert keys.count(b"loaded") == 1
         bench.shard.unload()
 
     run(scenario())
@@ -366,6 +372,7 @@ def test_nothing_is_told_or_appended_after_it_was_unloaded() -> None:
         appended = bench.add(b"a")
         await turn()
         undecided = bench.add(b"b")
+        bench.machine.due = [(0.0, b"c")]
         bench.shard.unload()
         bench.log.tokens[0].acknowledge()
         bench.log.commit()
@@ -385,7 +392,9 @@ def test_unloading_tells_everybody_once() -> None:
         await turn()
         undecided = bench.add(b"b")
         bench.shard.unload()
+        bench.log.watch(lambda: None, lambda *_: None)
         bench.shard.unload()
+        assert bench.log.watcher is not None, "who watches the log next"
         await turn()
         bench.log.commit()
         refused = [ErrorCode.NOT_COORDINATOR]

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from broker.coordinator.transaction.types import InitRequest
-from broker.coordinator.verification import Verification
+from broker.coordinator.verification import AGAIN_MAX_MS, Verification
 from metadata.internal_topics import TRANSACTION_TOPIC
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -185,6 +185,23 @@ def test_a_transaction_that_is_being_ended_is_asked_for_again_for_a_while() -> N
         await until(lambda: len(bench.requests) == 8)
         bench.errors.clear()
         assert (0, ErrorCode.NONE) in await bench.all_told(3)
+
+    run_virtual(main())
+
+
+def test_when_its_time_is_over_nobody_is_asked_again() -> None:
+    async def main() -> None:
+        bench = Bench(2)
+        bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
+
+        def late(request: wire.AddPartitionsToTxnRequest) -> wire.AddPartitionsToTxnResponse:
+            bench.edges.clock.skipped_s = AGAIN_MAX_MS / 1000
+            return bench.answer(request)
+
+        bench.edges.nodes.answers[wire.AddPartitionsToTxnRequest] = late
+        bench.verify(0)
+        assert await bench.all_told(1) == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
+        assert len(bench.requests) == 1
 
     run_virtual(main())
 

@@ -88,3 +88,20 @@ def test_digests_that_share_a_word_are_two(monkeypatch: pytest.MonkeyPatch) -> N
     for offset, key in enumerate(keys):
         assert offsets.put(key, offset)
     assert [offsets.get(key) for key in keys] == [0, 1, 2, 3]
+
+
+def test_the_first_word_decides_too_where_keys_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With seven slots, both come to the same one at first."""
+
+    class Meeting:
+        def __init__(self, key: bytes, *, digest_size: int) -> None:
+            self._low = 1 if key == b"first" else 8
+
+        def digest(self) -> bytes:
+            return self._low.to_bytes(8, "little") + (5).to_bytes(8, "little")
+
+    monkeypatch.setattr(offset_map, "blake2b", Meeting)
+    offsets = OffsetMap(7 * SLOT_BYTES, 1.0, 1 << 40)
+    assert offsets.put(b"first", 1)
+    assert offsets.put(b"second", 2)
+    assert (offsets.get(b"first"), offsets.get(b"second")) == (1, 2)

@@ -10,10 +10,17 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.coordinator.group import machine
 from broker.coordinator.group.classic import REASON_MAX
 from broker.coordinator.group.machine import IDS_MAX, PROTOCOL_BYTES_MAX, PROTOCOLS_MAX
 from broker.coordinator.group.subscription import TOPICS_MAX, TOPICS_READ_MAX, subscribed_topics
-from broker.coordinator.group.types import JoinAnswer, LeavingMember, MemberProtocol, OffsetToDelete
+from broker.coordinator.group.types import (
+    JoinAnswer,
+    LeavingMember,
+    MemberProtocol,
+    OffsetToCommit,
+    OffsetToDelete,
+)
 from stele.errors import ErrorCode
 from tests.support.groups import GroupBench, join_request, told
 
@@ -93,6 +100,58 @@ def test_an_id_that_was_used_is_a_member_s() -> None:
     assert bench.offset(group_id="kept") == 5
     bench.pass_time(20_000)  # longer than any session: timers of forgotten ids are no more
     assert bench.offset(group_id="kept") == 5
+
+
+def with_a_member_that_joins(bench: GroupBench) -> None:
+    bench.joined()
+
+
+def with_a_record(bench: GroupBench) -> None:
+    bench.left(*bench.stable())
+
+
+def with_an_offset_of_an_open_transaction(bench: GroupBench) -> None:
+    bench.ask_commit(OffsetToCommit("t", 0, 5), producer_id=1)
+
+
+def with_an_offset_whose_end_is_not_committed(bench: GroupBench) -> None:
+    bench.commit_offset(5)
+    bench.commits_at_once = False
+    bench.ask_deletion(OffsetToDelete("t", 0))
+
+
+@pytest.mark.parametrize(
+    "prepare",
+    [
+        with_a_member_that_joins,
+        with_a_record,
+        with_an_offset_of_an_open_transaction,
+        with_an_offset_whose_end_is_not_committed,
+    ],
+)
+def test_a_group_outlives_an_id_that_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch, prepare: Callable[[GroupBench], None]
+) -> None:
+    monkeypatch.setattr(machine, "IDS_MAX", 1)
+    bench = GroupBench()
+    prepare(bench)
+    member_id = told(bench.join(), JoinAnswer).member_id
+    bench.join("another")
+    assert bench.listed() == ["g", "another"]
+    answer = bench.join(member_id=member_id)
+    bench.commit()
+    assert told(answer, JoinAnswer).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_id_of_a_group_that_was_deleted_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "IDS_MAX", 1)
+    bench = GroupBench()
+    bench.commit_offset(5)
+    bench.join()
+    assert bench.delete() is ErrorCode.NONE
+    answer = told(bench.join("another"), JoinAnswer)
+    assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
+    assert bench.listed() == ["another"]
 
 
 def test_ten_thousand_names_take_little_memory() -> None:

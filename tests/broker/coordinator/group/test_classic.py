@@ -77,6 +77,12 @@ class TestSync:
         error = told(bench.sync(member_id, 1), SyncAnswer).error
         assert error is ErrorCode.REBALANCE_IN_PROGRESS
 
+    def test_before_the_first_generation_no_protocol_is_chosen(self) -> None:
+        bench = GroupBench()
+        member_id, _ = bench.joined()
+        error = told(bench.sync(member_id, 0), SyncAnswer).error
+        assert error is ErrorCode.REBALANCE_IN_PROGRESS
+
     def test_a_repeated_one_takes_the_place_of_the_first(self) -> None:
         bench = GroupBench()
         leader, follower = completing(bench)

@@ -308,16 +308,18 @@ class TestDeletedTopics:
         bench.delete_topics(DeletedTopic("deleted", TOPIC_ID))
         assert bench.offsets() == ()
 
-    def test_a_topic_deleted_while_others_are_removed(self) -> None:
+    @pytest.mark.parametrize("meanwhile", ["u", "vu", "vwu", "vwxu"])
+    def test_a_topic_deleted_while_others_are_removed(self, meanwhile: str) -> None:
         """It does not begin the sweep again, or the last groups would never get their turn."""
         bench = GroupBench()
         for topic in "tu":
             bench.ask_commit(OffsetToCommit(topic, 0, 5, topic_id=TOPIC_ID))
         bench.machine.topics_deleted([DeletedTopic("t", TOPIC_ID)], bench.now)
-        for topic in "vwxu":
+        for topic in meanwhile:
             bench.take(bench.machine.tick(bench.now))
             bench.machine.topics_deleted([DeletedTopic(topic, TOPIC_ID)], bench.now)
-        assert [each.topic for each in bench.offsets()] == ["u"]
+        assert "u" in [each.topic for each in bench.offsets()]
+        assert len(bench.offsets()) == (1 if len(meanwhile) > 2 else 2)
         bench.pass_time(0)
         assert bench.offsets() == ()
 

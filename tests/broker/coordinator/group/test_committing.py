@@ -226,6 +226,8 @@ class TestDelete:
         bench = GroupBench()
         answer = bench.delete_offsets(OffsetToDelete("t", 0))
         assert answer.error is ErrorCode.GROUP_ID_NOT_FOUND
+        nameless = told(bench.ask_deletion(OffsetToDelete("t", 0), group_id=""), OffsetDeleteAnswer)
+        assert nameless.error is ErrorCode.INVALID_GROUP_ID
         bench.joined(protocol_type="connect")
         answer = bench.delete_offsets(OffsetToDelete("t", 0))
         assert answer.error is ErrorCode.NON_EMPTY_GROUP

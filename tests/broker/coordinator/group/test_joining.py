@@ -108,8 +108,9 @@ def test_the_longest_names_can_be_recorded() -> None:
     bench = GroupBench()
     heard = bench.join(group_id="g" * 32_767, instance="i" * 32_000, client_id="c" * 32_000)
     bench.pass_time(DELAY_MS)
-    member_id = told(heard, JoinAnswer).member_id
-    bench.settle([member_id], 1, "g" * 32_767)
+    answer = told(heard, JoinAnswer)
+    assert answer.error is ErrorCode.NONE
+    bench.settle([answer.member_id], 1, "g" * 32_767)
     bench.reload()
 
 
@@ -349,6 +350,12 @@ class TestMaxSize:
         answer = told(lowered.join(member_id=first), JoinAnswer)
         assert (answer.error, answer.member_id) == (ErrorCode.GROUP_MAX_SIZE_REACHED, "")
         assert told(kept, JoinAnswer).leader == second
+
+    def test_a_full_group_goes_on_with_the_next_coordinator(self) -> None:
+        bench = GroupBench(group_max_size=2)
+        ids = bench.stable(2)
+        bench.reload()
+        assert [bench.heartbeat(each, 1) for each in ids] == [ErrorCode.NONE] * 2
 
     def test_a_static_member_that_comes_back_takes_no_more_room(self) -> None:
         bench = GroupBench(group_max_size=1)

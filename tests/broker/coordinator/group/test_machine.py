@@ -126,12 +126,19 @@ def test_answers_about_offsets_wait_for_the_last_one() -> None:
     assert settles_at(bench, functools.partial(bench.ask_offsets, require_stable=True)) == 0
 
 
-def test_that_there_is_no_group_is_told_when_its_tombstone_is_certain() -> None:
+def joining_as_a_member(bench: GroupBench) -> Callable[[], Heard]:
+    return lambda: bench.join(member_id="nobody")
+
+
+@pytest.mark.parametrize("asking", [describing, joining_as_a_member])
+def test_that_there_is_no_group_is_told_when_its_tombstone_is_certain(
+    asking: Callable[[GroupBench], Callable[[], Heard]],
+) -> None:
     bench = GroupBench()
     bench.left(*bench.stable())
     bench.commits_at_once = False
     bench.ask_deletion_of_group()
-    assert settles_at(bench, describing(bench)) == 0
+    assert settles_at(bench, asking(bench)) == 0
 
 
 def test_answers_about_consumers_wait_for_their_last_record() -> None:
@@ -165,11 +172,13 @@ def test_rebalances_of_consumers_are_counted_once_and_not_at_a_load() -> None:
     assert made.counters.rebalances == 2
 
 
-def test_a_regular_expression_is_resolved_for_groups_of_consumers_only() -> None:
-    bench = GroupBench()
-    bench.stable()
+def test_a_regular_expression_is_resolved_for_consumers_that_use_it_only() -> None:
+    classic, consumers = GroupBench(), ConsumerBench()
+    classic.stable()
+    consumers.consumer_join("a")
     resolved = ResolvedRegex(("t",), 0, 0)
-    for group_id in ("g", "nothing"):
+    for bench, group_id in ((classic, "g"), (classic, "nothing"), (consumers, "g")):
+        before = len(bench.log)
         heard = bench.ask(
             functools.partial(
                 lambda group_id, machine, waiter, now: machine.resolve_regex(
@@ -179,6 +188,7 @@ def test_a_regular_expression_is_resolved_for_groups_of_consumers_only() -> None
             )
         )
         assert heard.told == [None]
+        assert len(bench.log) == before
 
 
 def test_a_tombstone_removes_a_group_while_loading() -> None:
@@ -227,3 +237,14 @@ def test_what_happens_is_counted_once_and_not_at_a_load() -> None:
     assert bench.counters.rebalances == 1
     assert bench.delete() is ErrorCode.NONE
     assert bench.counters == GroupCounters(rebalances=1, offset_commits=2, offset_removals=1)
+
+
+def test_a_generation_that_nobody_was_assigned_anything_in_is_not_counted() -> None:
+    bench = GroupBench()
+    bench.reload()
+    bench.joined(rebalance_ms=8_000)
+    bench.pass_time(3_000)
+    assert bench.described().state is GroupState.COMPLETING_REBALANCE
+    bench.pass_time(8_000)
+    assert bench.described().state is GroupState.EMPTY
+    assert bench.counters == GroupCounters()

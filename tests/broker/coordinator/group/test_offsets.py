@@ -58,6 +58,15 @@ def test_what_is_gone_is_forgotten() -> None:
     assert store.count == 0
 
 
+def test_what_is_gone_in_a_log_that_is_committed_is_forgotten_at_once() -> None:
+    store = OffsetStore()
+    store.committed(2)
+    store.replay(0, OffsetKey("g", PARTITIONS[0]), value(5))
+    store.replay(1, OffsetKey("g", PARTITIONS[0]), None)
+    assert store.group_ids == []
+    assert store.end("g") == -1
+
+
 steps = st.lists(
     st.tuples(
         st.sampled_from("gh"),

@@ -40,6 +40,8 @@ def test_the_key_of_an_offset() -> None:
     assert offset_record(KEY, None) == (expected, None)
     assert decode_key(expected) == KEY
     assert decode_key(b"\0\0" + expected[2:]) == KEY
+    with pytest.raises(ValueError, match="goes on"):
+        decode_key(expected[:-4] + b"x" + expected[-4:])
 
 
 def test_an_offset_with_a_topic_id_is_version_4() -> None:
@@ -137,6 +139,16 @@ def test_the_oldest_group_has_one_timeout() -> None:
     value += b"\0\1m\0\1c\0\1h" + b"\0\0\0\x09" + b"\0\0\0\0" * 2
     member = RecordedMember("m", None, "c", "h", 9, 9, b"", b"")
     assert decode_group(value) == RecordedGroup("c", 1, None, None, -1, (member,))
+
+
+@pytest.mark.parametrize(("version", "state_time_ms"), [(1, -1), (2, 7)])
+def test_older_groups(version: int, state_time_ms: int) -> None:
+    value = bytes((0, version)) + b"\0\1c" + b"\0\0\0\1" + b"\xff\xff" * 2
+    if state_time_ms >= 0:
+        value += b"\0" * 7 + b"\7"
+    value += b"\0\0\0\1" + b"\0\1m\0\1c\0\1h" + b"\0\0\0\x08" + b"\0\0\0\x09" + b"\0" * 8
+    member = RecordedMember("m", None, "c", "h", 8, 9, b"", b"")
+    assert decode_group(value) == RecordedGroup("c", 1, None, None, state_time_ms, (member,))
 
 
 def test_a_flexible_group() -> None:

@@ -9,6 +9,7 @@ import pytest
 from broker.coordinator.group.consumer.records import Kind
 from broker.coordinator.group.types import GroupState
 from broker.coordinator.step import Now
+from stele.errors import ErrorCode
 from tests.support.classic_clients import ClassicClient
 from tests.support.consumer_protocol import (
     INTERVAL_MS,
@@ -109,6 +110,15 @@ def test_a_clock_that_is_set_back_delays_nothing() -> None:
     assert (b.epoch, assignments(made)) == (2, 2)
 
 
+def test_a_clock_near_its_origin_delays_nothing() -> None:
+    """A time of 0 stands for none."""
+    made = bench()
+    made.now = Now(0.0, WAIT_MS // 2)
+    a = Consumer(made, "a")
+    a.join()
+    assert (a.epoch, assignments(made)) == (1, 1)
+
+
 def test_a_topic_that_is_not_subscribed_to_any_more_is_given_up_at_once() -> None:
     made = bench(Cluster(t=4, u=2))
     a, b = Consumer(made, "a", topics=("t", "u")), Consumer(made, "b", topics=("t", "u"))
@@ -168,6 +178,25 @@ def test_a_classic_member_joins_again_only_when_there_is_something_to_get() -> N
         a.reconcile()
         b.act()
     assert (len(a.owned), len(b.owned), assignments(made)) == (2, 2, 2)
+
+
+def test_a_classic_member_gives_a_topic_up_although_the_assignment_waits() -> None:
+    made = bench(Cluster(t=2, u=2), group_initial_rebalance_delay_ms=0)
+    topics = ("t", "u")
+    a, b = Consumer(made, "a", topics=topics), ClassicClient(made, None, topics, False)
+    settle(a)
+    made.pass_time(WAIT_MS)
+    for _ in range(8):
+        b.act()
+        settle(a, rounds=1)
+    assert b.owned == made.cluster.pairs_of({"u"})
+    b.topics = ("t",)
+    b.join()
+    assert b.owned == frozenset()
+    again = ErrorCode.REBALANCE_IN_PROGRESS
+    assert made.heartbeat(b.member_id, b.generation) is again, "it has not said that it has"
+    b.act()
+    assert made.heartbeat(b.member_id, b.generation) is ErrorCode.NONE
 
 
 def test_members_of_the_classic_protocol_alone_make_the_assignment_by_joining() -> None:

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from broker.coordinator.group.consumer import draft
+from broker.coordinator.group.consumer.reconciliation import reconcile
 from broker.coordinator.group.consumer.records import (
+    CurrentAssignment,
     Kind,
     MemberMetadata,
+    MemberState,
     ResolvedRegex,
     member_record,
     tombstone,
@@ -154,6 +157,16 @@ def test_a_heartbeat_looks_at_topics_only_when_there_is_news(
         made.beat("a", a.epoch)
 
 
+def test_what_a_member_says_that_it_does_not_own_it_need_not_revoke() -> None:
+    two, one, other = ({T: frozenset(each)} for each in ({0, 1}, {0}, {1}))
+    current = CurrentAssignment(1, 1, MemberState.STABLE, two)
+    for owned in (None, two):
+        after = reconcile(current, one, 2, owned, lambda *_: True)
+        assert after == CurrentAssignment(1, 1, MemberState.UNREVOKED_PARTITIONS, one, other)
+    after = reconcile(current, one, 2, one, lambda *_: True)
+    assert after == CurrentAssignment(2, 1, MemberState.STABLE, one)
+
+
 # ------------------------------------------------------------------------------- states
 
 
@@ -249,3 +262,25 @@ def test_an_instance_id_stays_with_who_has_got_it() -> None:
     assert made.beat("b", 0, instance_id="i", owned={}).error is ErrorCode.INVALID_REQUEST
     assert made.consumer_join("b", instance_id="i").error is ErrorCode.NONE
     assert made.beat("a", 1, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
+
+
+def test_an_instance_id_is_free_when_its_member_has_left_for_good() -> None:
+    made = bench()
+    made.consumer_join("a", instance_id="i")
+    assert made.beat("a", -1, instance_id="i").error is ErrorCode.NONE
+    assert made.consumer_join("b", instance_id="i").error is ErrorCode.NONE
+
+
+def test_a_member_may_get_an_instance_id_by_joining_again() -> None:
+    made = bench()
+    made.consumer_join("a")
+    assert made.consumer_join("a", instance_id="i").error is ErrorCode.NONE
+    assert [each.instance_id for each in made.described_consumers().members] == ["i"]
+
+
+def test_who_has_no_assignment_any_more_owns_nothing() -> None:
+    made = bench()
+    settled(made, "a")
+    made.take(Step([tombstone(Kind.CURRENT, "g", each) for each in ("a", "nobody")]))
+    (member,) = made.described_consumers().members
+    assert (member.member_id, member.assigned) == ("a", {})

@@ -165,6 +165,18 @@ def test_partitions_of_no_number_and_unknown_states_can_be_read() -> None:
     assert decode_current(unknown[:10] + b"\x09" + unknown[11:]).state is MemberState.UNKNOWN
 
 
-def test_a_hash_of_another_size_is_refused() -> None:
+def test_a_hash_or_a_time_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="hash"):
         decode_group_value(b"\0\0\0\0\0\x07\x01\0\x01\0")
+    with pytest.raises(ValueError, match="time"):
+        decode_target_epoch(b"\0\0\0\0\0\x07\x01\0\x01\0")
+
+
+@pytest.mark.parametrize(("first", "read"), [(b"\xff", MEMBER), (b"\0", CLASSIC)])
+def test_only_a_negative_number_says_that_a_structure_is_not_there(
+    first: bytes, read: MemberMetadata
+) -> None:
+    """As Kafka reads it, also in a tagged field that is there."""
+    rest = b"\0\0\x27\x10\x02\x06range\x02\x01\0\0" if read is CLASSIC else b""
+    field = b"\x01\0" + bytes((len(first + rest),)) + first + rest
+    assert decode_member(MEMBER_BYTES + field) == read

@@ -146,6 +146,8 @@ def test_a_group_that_never_had_a_generation_is_upgraded_too() -> None:
     client.act()
     client.act()
     consumer = Consumer(made, "new")
+    assert isinstance(answer := consumer.join(), ConsumerHeartbeatAnswer)
+    assert answer.error is ErrorCode.NONE
     act_all(consumer, client)
     check_shared(made, consumer, client)
 
@@ -234,6 +236,12 @@ def test_a_member_that_waits_for_partitions_is_told_when_they_are_free() -> None
     assert made.heartbeat(one.member_id, one.generation) is AGAIN
     act_all(one, consumer)
     check_shared(made, one, consumer)
+
+
+def test_a_member_that_has_what_it_should_have_stays() -> None:
+    made = bench()
+    (one, _), _ = mixed(made)
+    assert made.heartbeat(one.member_id, one.generation) is ErrorCode.NONE
 
 
 def test_new_partitions_reach_a_group_by_heartbeats_of_classic_members() -> None:
@@ -388,6 +396,20 @@ def test_the_time_to_revoke_and_join_again_begins_with_the_answer_that_says_so()
     assert one.member_id not in {each.member_id for each in made.described_consumers().members}
 
 
+def test_the_time_to_join_does_not_begin_with_the_upgrade() -> None:
+    """Nobody has told the member of it yet."""
+    made = bench()
+    (one,) = settled(made, 1)
+    made.consumer_join("new")
+    for _ in range(REBALANCE_MS // 5_000):
+        made.pass_time(5_000)
+        assert made.heartbeat(one.member_id, one.generation) is AGAIN
+    made.pass_time(4_999)
+    assert made.heartbeat(one.member_id, one.generation) is AGAIN
+    made.pass_time(1)
+    assert made.heartbeat(one.member_id, one.generation) is UNKNOWN
+
+
 def test_the_next_coordinator_expects_nothing_of_members_that_are_settled() -> None:
     made = bench()
     classic, consumer = mixed(made)
@@ -414,6 +436,13 @@ def test_a_static_member_changes_its_protocol_and_comes_back() -> None:
     check_shared(made, again, other)
     assert isinstance(consumer.beat(), ConsumerHeartbeatAnswer)
     assert consumer.owned == frozenset()
+
+
+def test_a_consumer_replaces_a_static_member_of_the_classic_protocol_that_has_not_left() -> None:
+    made = bench()
+    act_all(ClassicClient(made, "i"))
+    assert made.consumer_join("new", instance_id="i").error is ErrorCode.NONE
+    assert [each.member_id for each in made.described_consumers().members] == ["new"]
 
 
 def test_a_static_member_is_fenced_by_its_next_process() -> None:
