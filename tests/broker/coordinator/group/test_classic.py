@@ -364,6 +364,16 @@ class TestLeave:
         assert bench.left(pending) == (ErrorCode.NONE,)
         assert told(waiting, JoinAnswer).generation == 2
 
+    def test_ids_that_an_empty_group_has_given_out_leave_nothing_behind(self) -> None:
+        bench = GroupBench()
+        bench.commit_offset(5)
+        pending = told(bench.join(), JoinAnswer).member_id
+        assert bench.left(pending) == (ErrorCode.NONE,)
+        bench.join()
+        bench.pass_time(SESSION_MS)
+        assert len(bench.log) == 1
+        assert bench.offset() == 5
+
     def test_all_before_the_first_generation(self) -> None:
         bench = GroupBench()
         member_id, waiting = bench.joined()
