@@ -52,6 +52,7 @@ def test_a_marker_may_go_if_nothing_was_left_of_its_transaction() -> None:
     transactions.read(records(5, is_transactional=False))
     assert transactions.ended(marker(6))
     assert not transactions.ended(marker(7, 8))
+    assert transactions.ended(marker(8, 0)), "of the first producer that there was"
 
 
 def test_an_early_marker_does_not_end_a_later_transaction() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from stele.wire.batch import stamp
+from stele.wire.batch import NO_TIMESTAMP, stamp
 from storage.compaction import work
 from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
 from storage.compaction.request import CompactionRequest, Failed, Finished, decode_answer
@@ -52,9 +53,9 @@ def test_the_bounds_of_a_survey() -> None:
     assert surveyed(0, end, now_ms=1_000_099).segments == ()
 
 
-def aged(ages_ms: list[int]) -> PartitionLog:
+def aged(ages_ms: list[int], disk: MemoryDisk | None = None) -> PartitionLog:
     """A log with a segment of each age."""
-    log = opened(MemoryDisk(), dataclasses.replace(CONFIG, max_compaction_lag_ms=1_000))
+    log = opened(disk or MemoryDisk(), dataclasses.replace(CONFIG, max_compaction_lag_ms=1_000))
     for age_ms in ages_ms:
         segments = len(log.segment_bases)
         while len(log.segment_bases) == segments:
@@ -82,6 +83,38 @@ def test_deleted_records_are_not_overdue() -> None:
     assert is_overdue(log, limit=second)
     log.advance_start_offset(second)
     assert not is_overdue(log, limit=second), "nothing is left of the only cleanable segment"
+
+
+def test_records_without_a_timestamp_are_not_overdue() -> None:
+    """Nor is a header without records."""
+    assert not is_overdue(aged([2_000_000 - NO_TIMESTAMP]))
+    assert is_overdue(aged([2_000_000 - NO_TIMESTAMP - 1]))
+
+
+def cut(log: PartitionLog) -> None:
+    log.truncate_to(1)
+
+
+def closed(log: PartitionLog) -> None:
+    log.close()
+
+
+@pytest.mark.parametrize("change", [cut, closed])
+@pytest.mark.parametrize("turns", range(1, 6))
+def test_a_survey_ends_when_the_log_changes(
+    turns: int, change: Callable[[PartitionLog], None]
+) -> None:
+    async def scenario() -> Survey:
+        disk = MemoryDisk()
+        log = aged([0, 5_000], disk)
+        disk.cold = True
+        surveying = asyncio.create_task(survey(log, 0, log.end_offset, 2_000_000))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        change(log)
+        return await surveying
+
+    assert asyncio.run(scenario()).first_dirty == 0
 
 
 def test_without_a_greatest_lag_no_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -204,15 +237,21 @@ def test_the_keys_of_clean_records_need_no_room() -> None:
     assert finished.clean_end == log.segment_bases[-1]
 
 
-def test_a_map_that_is_too_small_is_told_wherever_the_first_dirty_batch_is() -> None:
+@pytest.mark.parametrize("is_within", [False, True])
+def test_a_map_that_is_too_small_is_told_wherever_the_first_dirty_batch_is(
+    is_within: bool,
+) -> None:
     disk = MemoryDisk()
     log = opened(disk, dataclasses.replace(CONFIG, segment_bytes=10_000))
     write(log, [(b"a", b"v")])
     roll(log)
+    if is_within:
+        write(log, [(b"b", b"v")])
+    clean_end = log.end_offset
     write(log, [(b"%d" % number, b"v") for number in range(50)])
     roll(log)
     with pytest.raises(UncleanableError, match="too small"):
-        compact(log, disk, clean_end=2, limits=LIMITS._replace(map_bytes=5 * SLOT_BYTES))
+        compact(log, disk, clean_end=clean_end, limits=LIMITS._replace(map_bytes=5 * SLOT_BYTES))
 
 
 def test_only_segments_below_the_end_of_the_map_are_written_again() -> None:
@@ -288,6 +327,32 @@ def test_a_segment_that_is_not_as_it_was_surveyed_is_told(
     assert "ends at offset" in failure(longer)
     monkeypatch.setattr(work, "_POSITION_MAX", 10)
     assert "too large" in failure(worked(disk, log))
+
+
+def test_batches_in_another_order_are_told() -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    segment = log.segments.at(1)
+    (_, first), (position, _) = list(segment.headers(0))[:2]
+    disk.inodes[segment.path].data[position : position + 8] = first.base_offset.to_bytes(8, "big")
+    expected = f"offset {first.base_offset} at byte {position} after {first.last_offset}"
+    assert expected in failure(worked(disk, log))
+
+
+@pytest.mark.parametrize("spare", [0, -1])
+def test_a_segment_has_any_size_that_a_position_has(
+    monkeypatch: pytest.MonkeyPatch, spare: int
+) -> None:
+    disk = MemoryDisk()
+    log = two_segments(disk)
+    log.configure(dataclasses.replace(CONFIG, segment_bytes=1))
+    monkeypatch.setattr(work, "_POSITION_MAX", log.segments.at(0).size + spare)
+    if spare < 0:
+        assert "too large" in failure(worked(disk, log))
+    else:
+        last = worked(disk, log)[-1]
+        assert isinstance(last, Part)
+        assert isinstance(decode_answer(*last.value), Finished)
 
 
 def test_long_work_is_divided_into_turns(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import errno
 import itertools
+import os
 
 import pytest
 from hypothesis import given, settings
@@ -14,11 +15,14 @@ from hypothesis import strategies as st
 from stele.wire.batch import Record, batches, read_header
 from stele.wire.compression import Compression
 from storage.compaction.offset_map import SLOT_BYTES
+from storage.compaction.request import Finished
 from storage.compaction.round import AbandonedError
 from storage.compaction.survey import survey
 from storage.compaction.work import UncleanableError
 from storage.errors import StorageError
 from storage.log import PartitionLog
+from storage.segment_names import DELETED_SUFFIX
+from storage.swaps import SWAP_FILE
 from tests.support.batches import make_batch
 from tests.support.compaction import (
     CONFIG,
@@ -59,6 +63,7 @@ def test_the_last_value_of_every_key_stays() -> None:
     assert_adjacent(log)
     assert log.size_bytes == sum(segment.size for segment in log.segments)
     assert not [name for name in disk.list(DIRECTORY) if "." not in name or "clean" in name]
+    assert not [name for name in disk.list(DIRECTORY) if name.endswith(DELETED_SUFFIX)]
 
 
 def test_readers_get_the_next_batch_at_an_offset_that_is_gone() -> None:
@@ -210,6 +215,23 @@ def test_a_full_disk_ends_the_round_and_nothing_else() -> None:
     assert len(records(log)) == 5
 
 
+def test_a_disk_without_room_for_the_note_of_a_swap_ends_the_round_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    before = records(log)
+
+    def replace(path: str, data: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+
+    monkeypatch.setattr(disk, "replace_file_now", replace)
+    with pytest.raises(StorageError, match="no room to compact"):
+        compact(log, disk)
+    assert log.offline is None
+    assert records(log) == before
+
+
 def test_a_failed_sync_takes_the_log_offline() -> None:
     disk = MemoryDisk()
     log = filled(disk)
@@ -254,6 +276,50 @@ def test_a_round_is_abandoned_when_the_log_changes(turns: int, what: str) -> Non
             assert (log.start_offset, log.end_offset) == (500, 500)
         elif what == "retire":
             assert last_values(records(log)) == last_values(expected)
+
+    asyncio.run(scenario())
+
+
+async def begun(turns: int) -> tuple[MemoryDisk, PartitionLog, asyncio.Task[Finished | None]]:
+    """A round that has had some turns, and writes several segments."""
+    disk = MemoryDisk()
+    log = filled(disk, 60, keys=20)
+    task = asyncio.create_task(compacting(log, disk))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    return disk, log, task
+
+
+def test_nothing_is_swapped_and_nothing_fails_once_the_log_is_closed() -> None:
+    """Whoever opens it next settles what was begun."""
+
+    async def scenario() -> int:
+        for turns in itertools.count(1, 3):
+            disk, log, task = await begun(turns)
+            if task.done():
+                return turns
+            log.close()
+            disk.unreadable.update(disk.inodes)
+            has_note = SWAP_FILE in disk.list(DIRECTORY)
+            with pytest.raises(AbandonedError):
+                await task
+            assert (SWAP_FILE in disk.list(DIRECTORY)) is has_note
+        raise AssertionError
+
+    assert asyncio.run(scenario()) > 20
+
+
+def test_a_round_of_a_log_that_was_cut_during_a_swap_reads_no_more() -> None:
+    async def scenario() -> None:
+        disk, log, task = await begun(0)
+        for _ in range(1_000):
+            if SWAP_FILE in disk.list(DIRECTORY):
+                break
+            await asyncio.sleep(0)
+        log.truncate_to(log.end_offset - 1)  # the compacted segments stay
+        disk.unreadable.update(disk.inodes)
+        with pytest.raises(AbandonedError):
+            await task
 
     asyncio.run(scenario())
 
