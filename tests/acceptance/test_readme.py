@@ -36,6 +36,8 @@ PROGRAMS = [block for language, block in BLOCKS if language == "python"]
 
 
 def run(arguments: list[str], bootstrap: str) -> str:
+    # Not the JVM that tests of Spark in this process may have started.
+    own = {name: value for name, value in os.environ.items() if "PYSPARK_GATEWAY" not in name}
     done = subprocess.run(
         arguments,
         capture_output=True,
@@ -43,7 +45,7 @@ def run(arguments: list[str], bootstrap: str) -> str:
         timeout=180,
         cwd=ROOT,
         env={
-            **os.environ,
+            **own,
             "STELE_BOOTSTRAP_SERVER": bootstrap,
             "SPARK_LOCAL_IP": "127.0.0.1",
         },

@@ -312,7 +312,7 @@ class GroupMachine:
         has_offsets = self._offsets.end(group_id) != -1 or self._offsets.has_any(group_id)
         has_records = group.recorded_end != -1 or has_offsets
         if not has_records and not group.is_used:
-            del self._groups[group_id]
+            self._groups.pop(group_id).dissolve()
 
     def _join_consumers(
         self, group: ConsumerGroup, request: JoinRequest, waiter: Waiter, now: Now

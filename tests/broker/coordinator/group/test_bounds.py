@@ -154,6 +154,21 @@ def test_an_id_of_a_group_that_was_deleted_is_forgotten(monkeypatch: pytest.Monk
     assert bench.listed() == ["another"]
 
 
+def test_a_group_that_goes_with_a_forgotten_id_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its first rebalance had begun, with a member that has left."""
+    monkeypatch.setattr(machine, "IDS_MAX", 1)
+    bench = GroupBench()
+    member_id, _ = bench.joined()
+    bench.left(member_id)
+    bench.join()
+    bench.join("another")
+    assert bench.listed() == ["another"]
+    bench.pass_time(bench.config.group_initial_rebalance_delay_ms)
+    assert bench.listed() == ["another"]
+
+
 def test_ten_thousand_names_take_little_memory() -> None:
     bench = GroupBench()
     bench.join("warm")
