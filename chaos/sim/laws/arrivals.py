@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from chaos.sim.world.wire import Said
+from chaos.sim.world.wire import Said, Stage
 
 T = TypeVar("T")
 
@@ -25,3 +25,9 @@ class Arrivals(Generic[T]):
 
     def get(self, answered: Said) -> T | None:
         return self._found.get(answered._replace(answer=b""))
+
+    def met(self, stage: Stage, said: Said, now: T) -> T | None:
+        """Keep what is true as a request arrives. Returns what was kept as its answer leaves."""
+        if stage is Stage.ARRIVED:
+            self.keep(said, now)
+        return self.get(said) if stage is Stage.ANSWERED else None

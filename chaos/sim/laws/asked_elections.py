@@ -39,14 +39,9 @@ class ElectionsAreAsAsked(Law):
         return cls(scene.cluster, scene.report)
 
     def hear(self, stage: Stage, said: Said) -> None:
-        if stage is Stage.SENT:
+        if stage is Stage.SENT or (now := self._image_at(said.target)) is None:
             return
-        now = self._image_at(said.target)
-        if now is None:
-            return
-        if stage is Stage.ARRIVED:
-            self._arrivals.keep(said, now)
-        elif (then := self._arrivals.get(said)) is not None:
+        if (then := self._arrivals.met(stage, said, now)) is not None:
             self._check(said, then, now)
 
     def _image_at(self, machine: str) -> MetadataImage | None:
