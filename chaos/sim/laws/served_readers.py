@@ -10,6 +10,7 @@ from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.view import replica_of
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
+from metadata.partitions import PartitionState
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 
@@ -25,7 +26,8 @@ class ReadersAreServed(Law):
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._since: dict[Replica, float] = {}  # when it was last seen to change
+        # When each was last seen to change, and the state that the metadata gave it then.
+        self._since: dict[Replica, tuple[float, PartitionState]] = {}
         self._deposed: dict[int, float] = {}  # when a broker was last seen to have old metadata
 
     @classmethod
@@ -35,7 +37,7 @@ class ReadersAreServed(Law):
     def look(self, cluster: SimCluster, report: Report) -> None:
         now = cluster.simulation.now
         for _, replica in (*self._scene.leading, *self._scene.following):
-            self._since[replica] = now
+            self._since[replica] = now, replica.machine.state
         for node in cluster.brokers.values():
             if node.broker is not None and node.broker.deposed:
                 self._deposed[node.id] = now
@@ -53,7 +55,10 @@ class ReadersAreServed(Law):
         if replica is None or replica not in self._since:
             return
         machine, now = replica.machine, cluster.simulation.now
-        if now - max(self._since[replica], self._deposed.get(broker, 0.0)) <= waited_s:
+        since, state = self._since[replica]
+        if machine.state != state:
+            return  # it has changed in this very turn, and nobody has looked yet
+        if now - max(since, self._deposed.get(broker, 0.0)) <= waited_s:
             return  # it may have had a reason when it was asked
         self.looked += 1
         follows = machine.role is Role.FOLLOWER and broker in machine.state.isr

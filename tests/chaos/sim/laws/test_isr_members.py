@@ -47,6 +47,11 @@ class Leader:
     def proposes(self, at_ms: float) -> None:
         self.leading.machine.ticked(at_ms)
 
+    def appended(self, at_ms: float) -> None:
+        machine = self.leading.machine
+        end = machine.log.end_offset + 1
+        machine.appended(machine.log._replace(end_offset=end, durable_offset=end), at_ms)
+
     def looks(self, at_ms: float) -> list[str]:
         clock = SimpleNamespace(monotonic=lambda: at_ms / 1000)
         world = SimpleNamespace(clock=clock)
@@ -72,6 +77,7 @@ def test_who_lags_may_be_left_out(leader: Leader) -> None:
 def test_who_had_everything_lately_may_not(leader: Leader, seen_ms: float, breaks: bool) -> None:
     leader.fetched(2, 2, 0.0)
     leader.fetched(3, 1, 0.0)
+    assert not leader.looks(1.0)
     leader.proposes(LAG_MS + 1)
     assert bool(leader.looks(seen_ms)) is breaks
 
@@ -84,6 +90,21 @@ def test_who_has_everything_may_not(leader: Leader) -> None:
     (report,) = leader.looks(LAG_MS + 50)
     assert "leaves 3 out of the ISR" in report
     assert not leader.looks(LAG_MS + 60)  # once is enough
+
+
+def test_a_fetch_after_the_proposal_may_tell_of_earlier(leader: Leader) -> None:
+    leader.fetched(2, 2, 0.0)
+    leader.fetched(3, 1, 0.0)
+    leader.fetched(3, 1, LAG_MS - 100)
+    assert not leader.looks(LAG_MS)
+    leader.proposes(LAG_MS + 1)
+    # Now the leader knows that this one had everything at the fetch before.
+    leader.appended(LAG_MS + 2)
+    leader.fetched(3, 2, LAG_MS + 3)
+    progress = leader.leading.machine.progress_of(3)
+    assert progress is not None
+    assert progress.caught_up_ms == LAG_MS - 100
+    assert not leader.looks(LAG_MS + 10)
 
 
 def test_who_comes_back_between_a_proposal_and_the_look_was_away(leader: Leader) -> None:
@@ -130,6 +151,19 @@ def test_who_has_changed_meanwhile_may_have_been_right(bench: LawBench) -> None:
     law.refused(TOPIC, 0, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)
     assert not bench.broken()
     assert law.looked == 0
+
+
+def test_a_change_that_nobody_has_looked_at_yet_does_not_count(bench: LawBench) -> None:
+    law = ReadersAreServed(bench.scene)
+    replica = serves(bench, 3, replace(STATE, isr=(1, 2)))
+    bench.scene.following = [(bench.sim_node(3), replica)]
+    assert not bench.broken(law)
+    bench.simulation.run(asyncio.sleep(1.0))
+    grown = replace(STATE, partition_epoch=STATE.partition_epoch + 1)
+    replica.machine.updated(grown, 1, replica.position, 1000.0)
+    assert 3 in replica.machine.state.isr
+    law.refused(TOPIC, 0, 3, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)
+    assert not bench.broken()
 
 
 def test_a_broker_with_old_metadata_may_send_consumers_away(bench: LawBench) -> None:
