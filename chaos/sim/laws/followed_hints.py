@@ -45,7 +45,7 @@ class ObserversAskTheLeader(Law):
     def hear(self, stage: Stage, said: Said) -> None:
         if stage is Stage.SENT:
             self._sent(said)
-        elif stage is Stage.ANSWERED and self._asked.get(said.source) == said._replace(answer=b""):
+        elif stage is Stage.TAKEN and self._asked.get(said.source) == said._replace(answer=b""):
             del self._asked[said.source]
             self._answered(said)
 

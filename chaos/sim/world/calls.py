@@ -123,12 +123,15 @@ class ClientCall:
         rng = fabric.rng(source, self.process.machine)
         if faults.lost_reply and rng.random() < faults.lost_reply:
             return
-        fabric.send(source, self.process.machine, self.process.loop.hand_in, self._take, outcome)
+        hand_in = self.process.loop.hand_in
+        fabric.send(source, self.process.machine, hand_in, self._take, source, outcome)
 
-    def _take(self, outcome: bytes | RpcError) -> None:
+    def _take(self, source: Machine, outcome: bytes | RpcError) -> None:
         if isinstance(outcome, RpcError):
             self.fail(outcome)
         elif not self._answer.done():
+            said = self._said(self.process.machine, source, outcome)
+            self.network.fabric.wire.tell(Stage.TAKEN, said)
             self._answer.set_result(outcome)
 
     def fail(self, error: RpcError) -> None:

@@ -13,6 +13,7 @@ class Stage(enum.Enum):
     SENT = "sent"  # the request leaves its sender
     ARRIVED = "arrived"  # the request is at its target, which has not read it yet
     ANSWERED = "answered"  # the answer leaves, and cannot be taken back
+    TAKEN = "taken"  # the client has the answer, in time
 
 
 class Said(NamedTuple):

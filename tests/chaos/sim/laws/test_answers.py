@@ -171,14 +171,19 @@ class Observer:
         self.law = ObserversAskTheLeader(bench.cluster, bench.report)
         bench.core(103).role = Role.OBSERVER
 
-    def is_told(self, leader: int, *, asked: str = "c101", **answer: Any) -> None:
+    def is_told(
+        self, leader: int, *, asked: str = "c101", taken: bool = True, **answer: Any
+    ) -> None:
         said = fetches(103, asked)
         error = ErrorCode.NOT_LEADER_OR_FOLLOWER
         told = {"error": error, "leader_id": leader, "epoch": 5, **answer}
         self.law.hear(Stage.SENT, said)
         assert not self.bench.broken()
         response = pb.QuorumFetchResponse(**told).SerializeToString()
-        self.law.hear(Stage.ANSWERED, said._replace(answer=response))
+        answered = said._replace(answer=response)
+        self.law.hear(Stage.ANSWERED, answered)
+        if taken:
+            self.law.hear(Stage.TAKEN, answered)
 
     def asks(self, whom: str, *, epoch: int = 5) -> list[str]:
         self.law.hear(Stage.SENT, fetches(103, whom, epoch=epoch))
@@ -214,6 +219,8 @@ def test_who_answers_itself_or_late_or_is_not_heard_names_nobody(observer: Obser
     assert not observer.asks("c101", epoch=6)
     observer.is_told(102)
     observer.bench.simulation.run(asyncio.sleep(WITHIN_S + 0.01))
+    assert not observer.asks("c101")
+    observer.is_told(102, taken=False)
     assert not observer.asks("c101")
     observer.is_told(102)
     observer.bench.core(103).role = Role.FOLLOWER
