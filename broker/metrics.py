@@ -11,6 +11,7 @@ from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
 from broker.replication.manager import ReplicaCounters, ReplicaManager
+from runtime.kafka.connection import Queue
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from stele.ids import TopicPartition
 from storage.directory import LogDirectory
@@ -66,15 +67,21 @@ _NAMES = {
 class RequestMeter:
     """What is counted of the requests of one API."""
 
-    __slots__ = ("_local", "_remote", "_requests", "_seconds")
+    __slots__ = ("_local", "_remote", "_requests", "_seconds", "_waits")
 
     def __init__(
-        self, requests: Counter, seconds: Histogram, local: Histogram, remote: Histogram
+        self,
+        requests: Counter,
+        seconds: Histogram,
+        local: Histogram,
+        remote: Histogram,
+        waits: dict[Queue, Histogram],
     ) -> None:
         self._requests = requests
         self._seconds = seconds
         self._local = local
         self._remote = remote
+        self._waits = waits
 
     def answered(self, took_s: float, local_s: float | None = None) -> None:
         """Count a request, so long after its arrival. ``local_s``: after so much of that its
@@ -86,6 +93,10 @@ class RequestMeter:
         else:
             self._local.observe(local_s)
             self._remote.observe(took_s - local_s)
+
+    def waited(self, queue: Queue, waited_s: float) -> None:
+        """Count the wait of a request, or of its answer, within its connection."""
+        self._waits[queue].observe(waited_s)
 
 
 class BrokerMetrics:
@@ -114,6 +125,18 @@ class BrokerMetrics:
             "Of requests that wait, for replicas, the disk or records: how long (RemoteTimeMs).",
             "api",
         )
+        self.queue_seconds = registry.histograms(
+            "stele_request_queue_seconds",
+            "Of requests that wait until the one before on their connection is answered: how long, "
+            "by API (RequestQueueTimeMs).",
+            "api",
+        )
+        self.answer_queue_seconds = registry.histograms(
+            "stele_response_queue_seconds",
+            "Of answers that wait for earlier ones of their connection or are encoded in slices: "
+            "how long, by API (ResponseQueueTimeMs).",
+            "api",
+        )
         self._meters: dict[str, RequestMeter] = {}
         self.produce_waiting = 0
         self.fetch_waiting = 0
@@ -137,6 +160,10 @@ class BrokerMetrics:
                 self.request_seconds(api),
                 self.local_seconds(api),
                 self.remote_seconds(api),
+                {
+                    Queue.REQUESTS: self.queue_seconds(api),
+                    Queue.ANSWERS: self.answer_queue_seconds(api),
+                },
             )
             self._meters[api] = meter
         return meter

@@ -175,6 +175,15 @@ _BROKER = Dashboard(
             "Waiting for replicas and the disk; of a Fetch: for records.",
         ),
         Panel(
+            "Time in queues, 99th percentile",
+            "s",
+            [
+                Query(_quantile("stele_request_queue_seconds", 0.99, "api"), "{{api}} requests"),
+                Query(_quantile("stele_response_queue_seconds", 0.99, "api"), "{{api}} answers"),
+            ],
+            "Of requests and answers that wait for earlier ones of their connection.",
+        ),
+        Panel(
             "Sync of a log directory, 99th percentile",
             "s",
             [Query(_quantile("stele_log_flush_seconds", 0.99, "instance"), "{{instance}}")],

@@ -64,7 +64,7 @@ from broker.metrics import RequestMeter
 from broker.replication.types import Cancel
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
-from runtime.kafka.connection import KafkaServerProtocol, Respond
+from runtime.kafka.connection import KafkaServerProtocol, Queue, Respond
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
@@ -209,6 +209,9 @@ class KafkaApis:
         else:
             self._waiting.append(partial(self._start, served, request_context, message, answer))
 
+    def waited(self, header: RequestHeader, queue: Queue, waited_s: float) -> None:
+        self._meter(header.api_key).waited(queue, waited_s)
+
     def _request_context(
         self, connection: KafkaServerProtocol, header: RequestHeader
     ) -> RequestContext:
@@ -221,11 +224,15 @@ class KafkaApis:
         """The request waits for nothing any more."""
         if (of_connection := self._withdrawals.get(answer.connection)) is not None:
             of_connection.pop(answer.number, None)
-        meter = self._meters.get(answer.api_key)
+        took_s = self._context.clock.monotonic() - answer.began_s
+        self._meter(answer.api_key).answered(took_s, answer.local_s)
+
+    def _meter(self, api_key: int) -> RequestMeter:
+        meter = self._meters.get(api_key)
         if meter is None:
-            name = ApiKey(answer.api_key).name
-            meter = self._meters[answer.api_key] = self._context.metrics.of_requests(name)
-        meter.answered(self._context.clock.monotonic() - answer.began_s, answer.local_s)
+            name = ApiKey(api_key).name
+            meter = self._meters[api_key] = self._context.metrics.of_requests(name)
+        return meter
 
     # ------------------------------------------------------------------ handlers
 

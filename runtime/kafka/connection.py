@@ -10,6 +10,7 @@ that are no request close the connection; nothing else does.
 from __future__ import annotations
 
 import asyncio
+import enum
 import functools
 import logging
 from collections import deque
@@ -34,6 +35,13 @@ Respond = Callable[[kafka.Struct | None], None]
 
 After the connection is lost it does nothing, so a handler need not watch for that.
 """
+
+
+class Queue(enum.Enum):
+    """Where a request waits within the connection."""
+
+    REQUESTS = "requests"  # decoded, until the answer of the one before is written
+    ANSWERS = "answers"  # answered, until earlier answers are there and its own is encoded
 
 
 class Dispatch(Protocol):
@@ -62,6 +70,10 @@ class Dispatch(Protocol):
         """
         ...
 
+    def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
+        """A request has waited so long in a queue. Those that need not wait are not told of."""
+        ...
+
 
 class _Pending:
     """A request whose answer is not written yet."""
@@ -74,6 +86,7 @@ class _Pending:
         "is_answered",
         "memory_bytes",
         "size_bytes",
+        "waits_since_s",
     )
 
     def __init__(self, header: kafka.RequestHeader, size_bytes: int) -> None:
@@ -84,6 +97,7 @@ class _Pending:
         self.is_answered = False  # the handler gave its answer, which may still be encoded
         self.done = False
         self.buffers: list[Buffer] = []  # the answer; empty: none is due
+        self.waits_since_s: float | None = None  # the loop's time; None: it waits in no queue
 
 
 class KafkaServerProtocol(asyncio.BufferedProtocol):
@@ -377,6 +391,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._handlers.takes_turns(header, message):
             if self._turn is not None or not self._is_writable:
                 self._next = pending, message
+                self._note_wait(pending)
                 return
             self._turn = pending
         self._handle(pending, message)
@@ -387,8 +402,20 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             return False
         (pending, message), self._next = self._next, None
         self._turn = pending
+        self._end_wait(pending, Queue.REQUESTS)
         self._handle(pending, message)
         return True
+
+    def _note_wait(self, pending: _Pending) -> None:
+        if pending.waits_since_s is None and self._loop is not None:
+            pending.waits_since_s = self._loop.time()
+
+    def _end_wait(self, pending: _Pending, queue: Queue) -> None:
+        if pending.waits_since_s is None or self._loop is None:
+            return
+        waited_s = self._loop.time() - pending.waits_since_s
+        pending.waits_since_s = None
+        self._handlers.waited(pending.header, queue, waited_s)
 
     def _handle(self, pending: _Pending, message: kafka.Struct) -> None:
         answer = functools.partial(self._answer, pending)
@@ -458,6 +485,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             )
         except kafka.TooManyElementsError:
             encoding = kafka.encode_response_in_slices(key, version, correlation_id, message)
+            self._note_wait(pending)
             self._encode_slice(pending, encoding)
         except kafka.UnencodableMessageError as error:
             self._give_up(pending, error)
@@ -491,6 +519,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if pending is self._pending[0]:
             self._flush()
         else:
+            self._note_wait(pending)
             pending.answer_bytes = sum(map(len, pending.buffers))
             self._pending_memory_bytes += pending.answer_bytes
             self._note_held()
@@ -504,6 +533,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._pending_memory_bytes -= pending.memory_bytes + pending.answer_bytes
             if pending is self._turn:
                 self._turn = None
+            self._end_wait(pending, Queue.ANSWERS)
             buffers += pending.buffers
         if buffers and self._transport is not None:
             self.bytes_out += sum(map(len, buffers))

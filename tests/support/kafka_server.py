@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from runtime.kafka.connection import KafkaServerProtocol, Respond
+from runtime.kafka.connection import KafkaServerProtocol, Queue, Respond
 from stele.wire import kafka
 from stele.wire.kafka.messages import find_coordinator
 
@@ -64,6 +64,7 @@ class Handlers:
         self.at_once = at_once
         self.unserved: set[int] = set()
         self.in_turn: set[int] = set()
+        self.waits: list[tuple[int, Queue, float]] = []  # by correlation id
         self._came = asyncio.Event()
 
     async def wait_for(self, count: int) -> None:
@@ -88,6 +89,9 @@ class Handlers:
         self._came.set()
         if self.at_once is not None:
             respond(self.at_once(message))
+
+    def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
+        self.waits.append((header.correlation_id, queue, waited_s))
 
 
 class Server:

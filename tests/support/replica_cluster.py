@@ -33,7 +33,7 @@ from metadata.partitions import PartitionState
 from runtime.authorization.authorizer import AllowAll
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.config.node import from_settings
-from runtime.kafka.connection import KafkaServerProtocol, Respond
+from runtime.kafka.connection import KafkaServerProtocol, Queue, Respond
 from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
@@ -253,6 +253,9 @@ class _FetchOnly:
         caller = Caller(ANONYMOUS, header.client_id, LISTENER, Plane.KAFKA, connection.address)
         request_context = RequestContext(header.api_version, caller, TopicViews(), connection)
         fetch_api.handle(self._context, request_context, message, respond)  # type: ignore[arg-type]
+
+    def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
+        pass
 
 
 class ReplicaCluster:

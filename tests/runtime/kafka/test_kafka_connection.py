@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.connection import KafkaServerProtocol, Queue
 from runtime.real.network import RealNetwork
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.errors import ApiError, ErrorCode
@@ -120,6 +120,35 @@ async def test_requests_and_answers_of_many_elements_take_several_turns_and_keep
         server.handlers.taken[1][2](unknown(1))
     assert await turns_until(lambda: server.protocol.in_flight == 0) >= 4
     assert server.answers() == [0, 1, 2]
+
+
+async def test_waits_in_queues_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    server = Server()
+    server.handlers.in_turn = {find_coordinator.API.key}
+    server.feed(request(0) + request(1))
+    now = 101.0
+    server.handlers.taken[0][2](ANSWER)
+    now = 103.0
+    server.handlers.taken[1][2](ANSWER)
+    assert server.handlers.waits == [(1, Queue.REQUESTS, 1.0)]
+
+
+async def test_waits_of_answers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    server = Server()
+    server.feed(request(0) + request(1) + names(2, 1))
+    responds = [respond for _, _, respond in server.handlers.taken]
+    responds[2](unknown(5000))
+    now = 101.0
+    responds[1](ANSWER)
+    now = 103.0
+    responds[0](ANSWER)
+    await turns_until(lambda: server.protocol.in_flight == 0)
+    waits = [(1, Queue.ANSWERS, 2.0), (2, Queue.ANSWERS, 3.0)]
+    assert server.handlers.waits == waits
 
 
 async def test_a_long_request_that_turns_out_malformed_closes_the_connection() -> None:
