@@ -53,7 +53,9 @@ class Child:
         os.kill(self._process.pid, signal.SIGSTOP)
 
     async def _end(self, number: signal.Signals, within_s: float) -> None:
-        """What it has printed is taken when this returns."""
+        """What it has printed is taken when this returns. When a drill is ended by a signal, all
+        its tasks are cancelled, and nobody takes anything any more. The process ends all the same.
+        """
         if self._process is None or self._taking is None:
             return
         if self._process.returncode is None:
@@ -63,7 +65,9 @@ class Child:
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
-        await self._taking
+        await asyncio.wait([self._taking])
+        if not self._taking.cancelled():
+            self._taking.result()
 
     async def _take_lines(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,8 +100,8 @@ class Chain:
         await self._source.stop(_SOURCE_STOP_S)
 
     async def stop(self) -> None:
-        for child in (self._source, *self._hops.values(), self._sink):
-            await child.stop()
+        children = (self._source, *self._hops.values(), self._sink)
+        await asyncio.gather(*(child.stop() for child in children))
 
     @property
     def came_out(self) -> int:
