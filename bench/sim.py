@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from bench.report import SIMULATION, Cell, Report
 from chaos.sim.runs.swarm import Plan, run, silent
+from chaos.sim.work.load import LoadKind
 
 
 def measure(what: str, order: Plan, seeds: Iterable[int]) -> tuple[float, list[Cell]]:
@@ -43,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     report = Report("sim", as_json=options.json)
-    light = Plan(0, seconds=options.seconds, light=True)
+    light = Plan(0, seconds=options.seconds, load=LoadKind.LIGHT)
     with silent():
         run(replace(light, seconds=1.0, faults=()))  # imports, caches
     gc.collect()
@@ -51,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     seeds = range(options.seeds)
     speed, calm = measure("no faults, light load", replace(light, faults=()), range(2))
     _, stormy = measure("all faults, light load", light, seeds)
-    _, drawn = measure("all faults, drawn load", replace(light, light=False), seeds)
+    _, drawn = measure("all faults, drawn load", replace(light, load=LoadKind.DRAWN), seeds)
     report.table(
         "light: 3 controllers, 3 brokers, five acks=all batches of five records a second",
         [

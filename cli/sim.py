@@ -23,7 +23,9 @@ Faults = Annotated[str, typer.Option("--faults", help="all, none, or kinds: kill
 Load = Annotated[
     str,
     typer.Option(
-        "--load", help="drawn: cluster and work from the seed; light: 3+3 nodes, little work."
+        "--load",
+        help="drawn: cluster and work from the seed; light: 3+3 nodes, little work; "
+        "rare: that and what hardly anybody does.",
     ),
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; one for each core.")]
@@ -57,6 +59,7 @@ def sim(
 ) -> int:
     """Whole clusters of the real code on virtual time, with faults, each from one seed."""
     from chaos.sim.runs.swarm import Plan, parse_faults
+    from chaos.sim.work.load import LoadKind
     from cli import sim_run
     from cli.interruption import exit_code_of, terminable
 
@@ -69,7 +72,7 @@ def sim(
     if seed is not None:
         span = range(seed, seed + 1)
     jobs = jobs or os.cpu_count() or 1
-    order = Plan(0, seconds or 60.0, kinds, light=load == "light")
+    order = Plan(0, seconds or 60.0, kinds, load=LoadKind(load))
     try:
         with terminable():
             if mutants:
@@ -90,8 +93,8 @@ def _check_combination(
         raise typer.BadParameter("--trace goes with --seed")
     if record and not mutants:
         raise typer.BadParameter("--record goes with --mutants")
-    if load not in ("drawn", "light"):
-        raise typer.BadParameter(f"--load {load!r} is neither drawn nor light")
+    if load not in ("drawn", "light", "rare"):
+        raise typer.BadParameter(f"--load {load!r} is neither drawn, light nor rare")
 
 
 def _span(text: str) -> range:

@@ -14,6 +14,7 @@ import pytest
 
 from chaos.sim.runs.mutants.harness import source_tree, worker
 from chaos.sim.runs.swarm import Outcome, Plan
+from chaos.sim.work.load import LoadKind
 from cli import sim_run
 from cli.main import run
 
@@ -110,7 +111,7 @@ def test_a_planted_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seeds", "3..1"], 1, "is empty"),
         (["--faults", "rain"], 1, "no kind of fault 'rain'"),
         (["--trace"], 2, "--trace goes with --seed"),
-        (["--load", "heavy"], 2, "neither drawn nor light"),
+        (["--load", "heavy"], 2, "neither drawn, light nor rare"),
         (["--mutants", "--only", "no such name"], 1, "no planted bug"),
     ],
 )
@@ -191,7 +192,7 @@ def test_a_worker_that_nobody_listens_to_says_nothing(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with source_tree() as root:
-        process = worker(root, [0], Plan(0, seconds=1.0, faults=("kill",), light=True))
+        process = worker(root, [0], Plan(0, seconds=1.0, faults=("kill",), load=LoadKind.LIGHT))
         assert process.stdout is not None
         process.stdout.close()
         assert process.wait(WAIT_S) == -signal.SIGPIPE

@@ -10,6 +10,7 @@ from types import FrameType
 from typing import NamedTuple, NoReturn
 
 from chaos.sim.runs.swarm import Plan, run, silent
+from chaos.sim.work.load import LoadKind
 from tests.mutation import children
 from tests.mutation.children import Job, Lost
 from tests.mutation.mutants import Mutant
@@ -18,6 +19,11 @@ from tests.mutation.probing import Probes
 
 _SEED_LIMIT_S = 45.0  # of processor time, ten times what a run takes: then it does not end
 _PROBES_LIMIT_S = 600.0
+
+
+class _TooLongError(KeyboardInterrupt):
+    """A run does not end, and is ended as by Ctrl-C. The source would take a TimeoutError for an
+    error of its own, and go on."""
 
 
 class Hunt(NamedTuple):
@@ -102,15 +108,18 @@ def _first_violation(seeds: Sequence[int], seconds: float) -> tuple[int, str] | 
     with silent():
         for seed in seeds:
             signal.setitimer(signal.ITIMER_PROF, _SEED_LIMIT_S)
-            outcome = run(_plan(seed, seconds))
+            try:
+                outcome = run(_plan(seed, seconds))
+            except _TooLongError as error:
+                return seed, str(error)
             if not outcome.ok:
                 return seed, outcome.violations[0]
     return None
 
 
 def _plan(seed: int, seconds: float) -> Plan:
-    return Plan(seed, seconds, light=True, hasty=True)
+    return Plan(seed, seconds, load=LoadKind.LIGHT, hasty=True)
 
 
 def _give_up(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise TimeoutError(f"no end after {_SEED_LIMIT_S:g} s of processor time")
+    raise _TooLongError(f"no end after {_SEED_LIMIT_S:g} s of processor time")

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from chaos.sim.runs.swarm import Plan, run, silent
+from chaos.sim.work.load import LoadKind
 from tests.mutation import children
 from tests.mutation.children import Job
 from tests.mutation.mutants import ROOMS, mutants_of
@@ -103,7 +104,7 @@ def test_a_run_with_probes_is_the_run_without() -> None:
 
     def digest() -> str:
         with silent():
-            return run(Plan(1, 2.0, light=True)).digest
+            return run(Plan(1, 2.0, load=LoadKind.LIGHT)).digest
 
     with children.running([Job(0, digest, 300.0), Job(1, probed, 300.0)], 2) as answers:
         said = {job.key: answer for job, answer in answers}

@@ -136,7 +136,7 @@ class SimClient:
             if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:  # retention has deleted some
                 records, offset = [], answer.log_start_offset
                 continue
-            found, offset = _records_of(answer, offset)
+            found, offset = records_of(answer, offset)
             records += found
             if offset >= answer.high_watermark:
                 return records
@@ -149,7 +149,7 @@ class SimClient:
         answer = await self._fetch(topic, partition, offset, broker, version=_ANY_REPLICA)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             return [], answer.log_start_offset
-        return _records_of(answer, offset)
+        return records_of(answer, offset)
 
     async def _fetch(
         self,
@@ -367,7 +367,7 @@ class SimClient:
             await channel.close()
 
 
-def _records_of(answer: fetch.PartitionData, offset: int) -> tuple[list[tuple[int, bytes]], int]:
+def records_of(answer: fetch.PartitionData, offset: int) -> tuple[list[tuple[int, bytes]], int]:
     """The records from ``offset`` on, and the offset to go on at."""
     records: list[tuple[int, bytes]] = []
     data = b"".join(bytes(part) for part in _parts(answer.records))

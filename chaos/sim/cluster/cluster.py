@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -44,9 +44,11 @@ class SimCluster:
         brokers: int = 3,
         combined: bool = False,
         settings: Mapping[str, str] | None = None,
+        racks: Sequence[str] = (),
         keep_transcript: bool = False,
     ) -> None:
-        """``combined``: every broker is a controller too; ``controllers`` has no meaning then."""
+        """``combined``: every broker is a controller too; ``controllers`` has no meaning then.
+        ``racks``: of the brokers, in turn."""
         self.simulation = Simulation(seed, keep_transcript=keep_transcript)
         self.cluster_id = CLUSTER_ID
         broker_ids = range(1, brokers + 1)
@@ -58,7 +60,10 @@ class SimCluster:
         common = {**self._settings, "controller.quorum.voters": voters}
 
         def node(node_id: int, host: str, roles: str) -> SimNode:
-            return SimNode(self.simulation, _config(node_id, host, roles, common), host)
+            own = {}
+            if racks and node_id in broker_ids:
+                own["broker.rack"] = racks[node_id % len(racks)]
+            return SimNode(self.simulation, _config(node_id, host, roles, common | own), host)
 
         roles = "broker,controller" if combined else "broker"
         self.brokers = {i: node(i, f"b{i}", roles) for i in broker_ids}

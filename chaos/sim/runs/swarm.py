@@ -27,8 +27,10 @@ from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.any_replica import AnyReplicaLoad
 from chaos.sim.work.compacted import CompactedLoad
 from chaos.sim.work.groups import GroupLoad
+from chaos.sim.work.load import Load, LoadKind, Wear
+from chaos.sim.work.rare import RareLoad
 from chaos.sim.work.transactions import TransactionLoad
-from chaos.sim.work.workload import Load, Wear, Workload
+from chaos.sim.work.workload import Workload
 from chaos.sim.world.rng import Rngs
 
 DRAIN_S = 5.0  # after the storm: no fault begins, nothing is mended
@@ -55,7 +57,7 @@ class Plan:
     seconds: float = 60.0
     faults: tuple[str, ...] = KINDS  # none: a quiet run
     acts: int | None = None  # the most acts of the storm; None: no limit
-    light: bool = False  # three controllers, three brokers and light load for every seed
+    load: LoadKind = LoadKind.DRAWN
     hasty: bool = False  # end at the first violation
 
     @property
@@ -73,7 +75,7 @@ class Plan:
     @classmethod
     def of(cls, data: dict[str, Any]) -> Self:
         """The plan from which ``asdict`` has made ``data``."""
-        return cls(**{**data, "faults": tuple(data["faults"])})
+        return cls(**{**data, "faults": tuple(data["faults"]), "load": LoadKind(data["load"])})
 
 
 @dataclass(slots=True)
@@ -127,7 +129,7 @@ class _Run:
         self._plan = plan
         shape = Shape()
         rng = Rngs(plan.seed).of("swarm")
-        if not plan.light:
+        if not plan.load.is_small:
             shape = Shape(
                 controllers=rng.choice([1, 3, 3, 3, 5]),
                 brokers=rng.choice([3, 3, 3, 4, 5]),
@@ -135,8 +137,8 @@ class _Run:
             )
         if shape.combined:
             shape = replace(shape, metadata_apart=rng.random() < 0.5)
-        self._load = Load.light(rng) if plan.light else Load.draw(rng)
-        if plan.light and not plan.faults:
+        self._load = Load.light(rng) if plan.load.is_small else Load.draw(rng)
+        if plan.load.is_small and not plan.faults:
             # A quiet cluster has its light load and nothing else.
             self._load = replace(
                 self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
@@ -151,6 +153,8 @@ class _Run:
                 any_replica=AnyReplicaLoad.draw(rngs.of("any replica")),
                 transactions=TransactionLoad.draw(rngs.of("transactions")),
             )
+        if plan.faults and plan.load is LoadKind.RARE:
+            self._load = replace(self._load, rare=RareLoad.draw(Rngs(plan.seed).of("rare")))
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
@@ -158,7 +162,7 @@ class _Run:
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
         settings = _draw_settings(rng)
         load = self._load
-        for drawn in (load.wear, load.groups, load.compacted, load.transactions):
+        for drawn in (load.wear, load.groups, load.compacted, load.transactions, load.rare):
             settings |= dict(drawn.settings)
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
@@ -168,6 +172,7 @@ class _Run:
             controllers=shape.controllers,
             brokers=shape.brokers,
             combined=shape.combined,
+            racks=load.rare.racks,
             keep_transcript=keep_transcript,
         )
         self._storm = Storm(
@@ -242,6 +247,8 @@ class _Run:
         await storm.calm()
         await self._operators.settle()
         await self._see_work_go_on()
+        if workload.rare is not None:
+            await workload.rare.settle()
         await workload.finish(HEAL_S)
         for topic, partition in workload.replicated:
             await cluster.until_whole(topic, partition)
@@ -308,6 +315,8 @@ class _Run:
             cover.update(self._workload.compacted.counts)
         if self._workload.transactions is not None:
             cover.update(self._workload.transactions.counts)
+        if self._workload.rare is not None:
+            cover.update(self._workload.rare.counts)
         compacted = invariants.law(CompactedLogsKeepTheLastValues)
         cover["compacted segments"] = compacted.rounds
         cover["tombstones gone"] = compacted.dropped

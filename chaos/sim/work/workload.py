@@ -4,10 +4,9 @@ what clients were told with what the cluster holds."""
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from broker.replication.replica import ReplicaState
@@ -21,13 +20,15 @@ from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.laws.served_readers import ReadersAreServed
 from chaos.sim.work.administration import Administration
-from chaos.sim.work.any_replica import AnyReplicaLoad, AnyReplicaReader
-from chaos.sim.work.compacted import CompactedLoad, CompactedWork
-from chaos.sim.work.groups import GroupLoad, GroupWork
+from chaos.sim.work.any_replica import AnyReplicaReader
+from chaos.sim.work.compacted import CompactedWork
+from chaos.sim.work.groups import GroupWork
 from chaos.sim.work.habits import Impatient, Rude, Streamer
+from chaos.sim.work.load import Load
+from chaos.sim.work.rare import RareWork
 from chaos.sim.work.readers import Reader
 from chaos.sim.work.remade import AGAIN, Remade
-from chaos.sim.work.transactions import TransactionLoad, TransactionWork
+from chaos.sim.work.transactions import TransactionWork
 from stele.admin.admin import Admin
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
@@ -38,102 +39,6 @@ PLAIN, EXACT, WEAK = "plain", "exact", "weak"
 _PATIENCE_S = 3600.0
 _ADMIN_PATIENCE_MS = 20_000
 _SLOW_SYNC_S = 0.1
-_SEGMENT_BYTES = (2000, 10_000, 1 << 30)
-
-
-@dataclass(frozen=True, slots=True)
-class Wear:
-    """What changes during a run: a topic is made anew under its name, logs roll, and retention
-    deletes their old segments."""
-
-    remake_pause_s: float = 0.0  # between two deletions of the topic; 0: there is no such topic
-    segment_bytes: int | None = None  # replaces the load's
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
-    settings: tuple[tuple[str, str], ...] = ()
-
-    @classmethod
-    def draw(cls, rng: random.Random) -> Wear:
-        """Each of the two kinds of wear comes to half of the runs."""
-        settings, wear = {}, cls()
-        if rng.random() < 0.5:
-            wear = replace(wear, remake_pause_s=rng.choice([0.5, 1.0, 3.0]))
-            pause_ms = rng.choice([100, 100, 500])
-            settings["replica.high.watermark.checkpoint.interval.ms"] = str(pause_ms)
-        if rng.random() < 0.5:
-            settings["log.retention.check.interval.ms"] = str(rng.choice([300, 1000]))
-            wear = replace(
-                wear,
-                segment_bytes=rng.choice([1024, 1024, 4000]),
-                retention_ms=rng.choice([None, 3000, 10_000]),
-                retention_bytes=rng.choice([None, 3000, 20_000]),
-            )
-        return replace(wear, settings=tuple(settings.items()))
-
-    def topic_configs(self) -> dict[str, str]:
-        told = {
-            "segment.bytes": self.segment_bytes,
-            "retention.ms": self.retention_ms,
-            "retention.bytes": self.retention_bytes,
-        }
-        return {name: str(value) for name, value in told.items() if value is not None}
-
-
-@dataclass(slots=True)
-class Load:
-    """How much work there is."""
-
-    exact_producers: int = 1
-    exact_pause_s: float = 0.2  # between batches of a producer
-    batch_records: int = 5
-    plain_writers: int = 1
-    plain_pause_s: float = 0.2
-    weak_writers: int = 1
-    weak_pause_s: float = 0.5
-    consumers: int = 1
-    admin_pause_s: float = 10.0
-    readers: int = 2  # of the metadata
-    read_pause_s: float = 0.3
-    partitions: int = 2
-    min_insync: int = 2
-    segment_bytes: int = 1 << 30
-    stream_pause_s: float = 0.0  # between records of a ``Streamer``; 0: there is none
-    rude_writers: int = 0
-    wear: Wear = field(default_factory=Wear)
-    groups: GroupLoad = field(default_factory=GroupLoad)
-    compacted: CompactedLoad = field(default_factory=CompactedLoad)
-    any_replica: AnyReplicaLoad = field(default_factory=AnyReplicaLoad)
-    transactions: TransactionLoad = field(default_factory=TransactionLoad)
-
-    @classmethod
-    def light(cls, rng: random.Random) -> Load:
-        """About five acks=all batches a second from one producer."""
-        return cls(
-            plain_writers=0,
-            weak_writers=0,
-            partitions=1,
-            admin_pause_s=rng.choice([3.0, 10.0]),
-            segment_bytes=rng.choice(_SEGMENT_BYTES),
-        )
-
-    @classmethod
-    def draw(cls, rng: random.Random) -> Load:
-        return cls(
-            exact_producers=rng.randint(1, 2),
-            exact_pause_s=rng.choice([0.05, 0.2, 0.2, 1.0]),
-            batch_records=rng.choice([1, 5, 20]),
-            plain_writers=rng.randint(1, 3),
-            plain_pause_s=rng.choice([0.05, 0.2, 0.5]),
-            weak_writers=rng.randint(0, 2),
-            weak_pause_s=rng.choice([0.1, 0.5]),
-            consumers=rng.randint(1, 2),
-            admin_pause_s=rng.choice([0.0, 3.0, 10.0]),
-            partitions=rng.randint(1, 3),
-            min_insync=rng.choice([1, 2, 2, 2]),
-            segment_bytes=rng.choice(_SEGMENT_BYTES),
-            stream_pause_s=rng.choice([0.0, 0.0, 0.02, 0.05]),
-            rude_writers=rng.randint(0, 2),
-        )
 
 
 Record = tuple[str, int, int]  # topic, partition, offset
@@ -186,6 +91,7 @@ class Workload:
         self.groups = self._group_work() if load.groups.is_there else None
         self.compacted = self._compacted_work() if load.compacted.is_there else None
         self.transactions = self._transaction_work() if load.transactions.is_there else None
+        self.rare = self._rare_work() if load.rare.is_there else None
         self.any_replica_readers = [
             AnyReplicaReader(
                 self._client,
@@ -221,6 +127,15 @@ class Workload:
             min_insync=self._load.min_insync,
             is_calm=lambda: self._done or self._settling,
             is_done=lambda: self._done,
+            report=self._violated,
+        )
+
+    def _rare_work(self) -> RareWork:
+        return RareWork(
+            self._cluster,
+            self._load.rare,
+            self.partitions,
+            deliver=lambda topic, number, offset, value: self._read((topic, number, offset), value),
             report=self._violated,
         )
 
@@ -344,6 +259,8 @@ class Workload:
             work += self.compacted.work(lambda: self._done)
         if self.transactions is not None:
             work += self.transactions.work(lambda: self._done)
+        if self.rare is not None:
+            work += self.rare.work(lambda: self._done or self._settling, lambda: self._done)
         self._tasks = [asyncio.create_task(each) for each in work]
         if self.groups is not None:
             members = self.groups.work(lambda: self._done or self._settling)

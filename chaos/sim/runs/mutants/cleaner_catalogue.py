@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.work.load import LoadKind
 
 _REWRITING: Final = "storage/compaction/rewriting.py"
 _WORK: Final = "storage/compaction/work.py"
@@ -17,7 +18,7 @@ def _bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -
 
 def _light_bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -> Mutant:
     """The same. It shows under light load."""
-    return _bug(name, path, function, old, new, *kinds)._replace(light=True)
+    return _bug(name, path, function, old, new, *kinds)._replace(load=LoadKind.LIGHT)
 
 
 CLEANER = [

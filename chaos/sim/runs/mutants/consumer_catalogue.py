@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.work.load import LoadKind
 
 _ROOM: Final = "broker/coordinator/group/consumer"
 _DRAFT: Final = f"{_ROOM}/draft.py"
@@ -15,7 +16,7 @@ _RECONCILIATION: Final = f"{_ROOM}/reconciliation.py"
 
 def _bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -> Mutant:
     """``kinds``: of the storm. None: all of them."""
-    return Mutant(name, (Edit(path, function, old, new),), kinds=kinds, light=True)
+    return Mutant(name, (Edit(path, function, old, new),), kinds=kinds, load=LoadKind.LIGHT)
 
 
 CONSUMERS = [

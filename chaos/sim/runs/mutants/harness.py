@@ -175,7 +175,7 @@ def hunt(
     verdict = Verdict(mutant)
     started = time.monotonic()
     with source_tree(mutant) as root:
-        order = Plan(0, seconds, faults_for(mutant), light=mutant.light, hasty=True)
+        order = Plan(0, seconds, faults_for(mutant), load=mutant.load, hasty=True)
         running = outcomes(start(root, seeds, order))
         try:
             for outcome in running:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from chaos.sim.work.load import LoadKind
+
 
 class Edit(NamedTuple):
     """A change of one function, in code: layout and comments do not count.
@@ -29,8 +31,7 @@ class Mutant(NamedTuple):
     aims: tuple[str, ...] = ()
     # The kinds of the storm that may show it soon.
     kinds: tuple[str, ...] = ()
-    # Three brokers and little work show it.
-    light: bool = False
+    load: LoadKind = LoadKind.DRAWN
 
 
 def bug(name: str, path: str, function: str, old: str, new: str, *aims: str) -> Mutant:

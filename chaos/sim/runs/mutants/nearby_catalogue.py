@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.work.load import LoadKind
 
 _MACHINE: Final = "broker/partition/machine.py"
 
 
 def _bug(name: str, function: str, old: str, new: str, *kinds: str) -> Mutant:
     """``kinds``: of the storm. None: all of them."""
-    return Mutant(name, (Edit(_MACHINE, function, old, new),), kinds=kinds, light=True)
+    return Mutant(name, (Edit(_MACHINE, function, old, new),), kinds=kinds, load=LoadKind.LIGHT)
 
 
 NEARBY = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.work.load import LoadKind
 
 _ROOM: Final = "broker/coordinator/transaction"
 _MACHINE: Final = f"{_ROOM}/machine.py"
@@ -18,7 +19,7 @@ _OFFSETS: Final = "broker/coordinator/group/offsets.py"
 
 def _bug(name: str, path: str, function: str, old: str, new: str, *kinds: str) -> Mutant:
     """``kinds``: of the storm, or aims at transactions. None: all of them."""
-    return Mutant(name, (Edit(path, function, old, new),), kinds=kinds, light=True)
+    return Mutant(name, (Edit(path, function, old, new),), kinds=kinds, load=LoadKind.LIGHT)
 
 
 COORDINATORS = [

@@ -5,6 +5,7 @@ import pytest
 from chaos.sim.faults.aim import NAMES
 from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES
 from chaos.sim.runs.swarm import Plan, parse_faults, run, silent
+from chaos.sim.work.load import LoadKind
 
 SEED_WITH_TRANSACTIONS = 3
 
@@ -13,7 +14,7 @@ SEED_WITH_TRANSACTIONS = 3
 def test_an_aim_is_taken_and_survived(name: str) -> None:
     kind = f"aimed:{name}"
     with silent():
-        outcome = run(Plan(1, 8.0, (kind,), light=True))
+        outcome = run(Plan(1, 8.0, (kind,), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     aimed = {kind: count for kind, count in outcome.faults.items() if kind.startswith("aimed")}
     assert set(aimed) == {"aimed", f"aimed: {name}"}
@@ -24,7 +25,7 @@ def test_an_aim_is_taken_and_survived(name: str) -> None:
 def test_an_aim_at_transactions_is_taken_and_survived(name: str) -> None:
     kind = f"aimed:{name}"
     with silent():
-        outcome = run(Plan(SEED_WITH_TRANSACTIONS, 8.0, (kind,), light=True))
+        outcome = run(Plan(SEED_WITH_TRANSACTIONS, 8.0, (kind,), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     assert outcome.faults[f"aimed: {name}"] > 0
     assert outcome.coverage["transactions committed"] > 0

@@ -23,8 +23,9 @@ from chaos.sim.runs.campaign import (
 from chaos.sim.runs.mutants.harness import source_tree
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
 from chaos.sim.runs.swarm import Outcome, Plan
+from chaos.sim.work.load import LoadKind
 
-ORDER = Plan(0, seconds=1.0, faults=("kill",), light=True)
+ORDER = Plan(0, seconds=1.0, faults=("kill",), load=LoadKind.LIGHT)
 
 WORKER = "chaos/sim/runs/worker.py"
 RUN = "outcome = run(replace(order, seed=seed))"
@@ -93,7 +94,9 @@ def test_results_survive_a_break_in_the_middle_of_a_line(tmp_path: Path) -> None
     assert file.read_text() == ""
 
 
-@pytest.mark.parametrize("other", [(replace(ORDER, light=False), "source"), (ORDER, "changed")])
+@pytest.mark.parametrize(
+    "other", [(replace(ORDER, load=LoadKind.DRAWN), "source"), (ORDER, "changed")]
+)
 def test_results_of_something_else_are_not_gone_on_with(
     other: tuple[Plan, str], tmp_path: Path
 ) -> None:

@@ -22,6 +22,7 @@ from chaos.sim.runs.mutants.harness import (
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
 from chaos.sim.runs.mutants.syntax import substituted
 from chaos.sim.runs.swarm import Outcome, Plan, run, silent
+from chaos.sim.work.load import LoadKind
 
 pytestmark = pytest.mark.apart
 
@@ -68,19 +69,19 @@ def test_a_planted_bug_is_caught(name: str) -> None:
     )
 
 
-def catching_plan(name: str) -> tuple[int, float, tuple[str, ...], bool]:
+def catching_plan(name: str) -> tuple[int, float, tuple[str, ...], LoadKind]:
     catch, mutant = RECORDED[name], BY_NAME[name]
-    return catch.seed, catch.seconds, faults_for(mutant), mutant.light
+    return catch.seed, catch.seconds, faults_for(mutant), mutant.load
 
 
 @pytest.mark.parametrize(
-    ("seed", "seconds", "faults", "light"), sorted({catching_plan(name) for name in QUICK})
+    ("seed", "seconds", "faults", "load"), sorted({catching_plan(name) for name in QUICK})
 )
 def test_the_true_source_survives_what_catches_planted_bugs(
-    seed: int, seconds: float, faults: tuple[str, ...], light: bool
+    seed: int, seconds: float, faults: tuple[str, ...], load: LoadKind
 ) -> None:
     with silent():
-        outcome = run(Plan(seed, seconds, faults, light=light))
+        outcome = run(Plan(seed, seconds, faults, load=load))
     assert outcome.ok, outcome.violations
 
 

@@ -12,6 +12,8 @@ from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
 from chaos.sim.runs.mutants.harness import outcomes, source_tree, worker
 from chaos.sim.runs.shrink import shortest
 from chaos.sim.runs.swarm import Outcome, Plan, parse_faults, run, silent
+from chaos.sim.work.load import LoadKind
+from chaos.sim.work.rare import RareLoad
 
 
 def quiet_run(plan: Plan) -> Outcome:
@@ -29,7 +31,7 @@ def test_a_run_from_a_seed_breaks_no_law(seed: int) -> None:
 
 
 def test_a_quiet_cluster_under_light_load_has_one_leader_throughout() -> None:
-    outcome = quiet_run(Plan(0, seconds=15, faults=(), light=True))
+    outcome = quiet_run(Plan(0, seconds=15, faults=(), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     assert outcome.acts == 0
     assert outcome.coverage["elections"] == 1
@@ -73,7 +75,7 @@ def test_a_run_in_which_nothing_is_acknowledged_fails(monkeypatch: pytest.Monkey
 
 def test_a_run_in_which_a_law_looks_at_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(DirectoriesFailWithTheirDevice, "look", lambda *_: None)
-    outcome = quiet_run(Plan(0, seconds=5, faults=(), light=True))
+    outcome = quiet_run(Plan(0, seconds=5, faults=(), load=LoadKind.LIGHT))
     assert outcome.violations == [
         "vacuous: nothing was looked at: directories fail with their device"
     ]
@@ -108,3 +110,19 @@ def test_an_outcome_survives_its_line_of_json() -> None:
     assert "\n" not in line
     assert json.loads(line)["acts"] == 2
     assert Outcome.from_json(line) == outcome
+
+
+@pytest.mark.parametrize("load", [LoadKind.LIGHT, LoadKind.DRAWN])
+def test_only_rare_load_draws_rare_things(load: LoadKind, monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(3, seconds=1.0, load=load)
+    before = quiet_run(plan).digest
+    monkeypatch.setattr(RareLoad, "draw", lambda _: pytest.fail("it was drawn"))
+    assert quiet_run(plan).digest == before
+
+
+def test_rare_load_is_light_load_and_more() -> None:
+    outcome = quiet_run(Plan(3, seconds=8, load=LoadKind.RARE))
+    assert outcome.ok, outcome.violations
+    for what in ("handovers", "odd requests", "consumers sent to their rack"):
+        assert outcome.coverage[what], what
+    assert outcome.coverage["acknowledged"] > 50

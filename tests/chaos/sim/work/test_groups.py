@@ -9,6 +9,7 @@ from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.runs.swarm import Plan, run, silent
 from chaos.sim.work.groups import GroupLoad
+from chaos.sim.work.load import LoadKind
 
 GROUPS = GroupLoad(
     members=3,
@@ -36,7 +37,7 @@ GROUPS = GroupLoad(
 def test_members_and_keepers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GroupLoad, "draw", lambda _: GROUPS)
     with silent():
-        outcome = run(Plan(7, seconds=40, faults=("conditions",), light=True))
+        outcome = run(Plan(7, seconds=40, faults=("conditions",), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     for what in (
         "assignments of consumers",

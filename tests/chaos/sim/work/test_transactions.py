@@ -12,6 +12,7 @@ from chaos.sim.laws.markers import MarkersFollowDecisions
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
 from chaos.sim.laws.transactions import TransactionsAreAtomic
 from chaos.sim.runs.swarm import Plan, run, silent
+from chaos.sim.work.load import LoadKind
 from chaos.sim.work.transactions import SETTINGS, TransactionLoad
 
 TRANSACTIONS = TransactionLoad(
@@ -31,7 +32,7 @@ TRANSACTIONS = TransactionLoad(
 def test_transactional_producers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TransactionLoad, "draw", lambda _: TRANSACTIONS)
     with silent():
-        outcome = run(Plan(2, seconds=12, faults=("conditions",), light=True))
+        outcome = run(Plan(2, seconds=12, faults=("conditions",), load=LoadKind.LIGHT))
     assert outcome.ok, outcome.violations
     for what in (
         "committed records seen",

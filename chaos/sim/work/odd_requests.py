@@ -1,0 +1,98 @@
+"""An administrator whose requests are wrong: each has one right answer, and changes nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from chaos.sim.cluster.client import SimClient
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1.admin_pb2 import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+)
+from stele.world import RpcError
+
+Partition = tuple[str, int]
+
+_FAR: Final = 1000  # no topic has so many partitions
+_NO_BROKER: Final = 999
+
+
+@dataclass(slots=True)
+class OddRequests:
+    """Call ``run``."""
+
+    client: SimClient
+    rng: random.Random
+    partitions: Sequence[Partition]  # they are there all the time
+    brokers: Sequence[int]
+    report: Callable[[str], None]
+    counts: Counter[str] = field(default_factory=Counter)
+
+    async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
+        acts = [self._name_twice, self._move_to_nobody, self._elect_nowhere]
+        while not is_done():
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
+            try:
+                await self.rng.choice(acts)()
+            except (ApiError, RpcError):
+                self.counts["odd requests without an answer"] += 1
+
+    async def _name_twice(self) -> None:
+        """A partition with two targets: none of the two is meant more than the other."""
+        topic, partition = self.rng.choice(self.partitions)
+        targets = [self.rng.sample(self.brokers, len(self.brokers)) for _ in range(2)]
+        await self._reassign(topic, partition, targets, ErrorCode.INVALID_REQUEST)
+
+    async def _move_to_nobody(self) -> None:
+        topic, partition = self.rng.choice(self.partitions)
+        twice = self.rng.sample(self.brokers, 2)
+        for target in ([*twice, twice[0]], [self.rng.choice(self.brokers), _NO_BROKER], []):
+            await self._reassign(topic, partition, [target], ErrorCode.INVALID_REPLICA_ASSIGNMENT)
+
+    async def _reassign(
+        self, topic: str, partition: int, targets: Sequence[Sequence[int]], right: ErrorCode
+    ) -> None:
+        request = AlterPartitionReassignmentsRequest()
+        for target in targets:
+            wish = request.partitions.add(topic=topic, partition=partition)
+            wish.target.SetInParent()
+            wish.target.ids.extend(target)
+        raw = await self.client.administrate(
+            "AlterPartitionReassignments", request.SerializeToString()
+        )
+        answer = AlterPartitionReassignmentsResponse.FromString(raw)
+        if answer.error == ErrorCode.NONE:
+            self._judge(
+                f"moves of {topic}-{partition} to {targets}",
+                [each.error for each in answer.partitions],
+                right,
+            )
+
+    async def _elect_nowhere(self) -> None:
+        topic, _ = self.rng.choice(self.partitions)
+        request = ElectLeadersRequest(unclean=self.rng.random() < 0.5)
+        request.partitions.add(topic=topic, partition=-1)
+        request.partitions.add(topic=topic, partition=_FAR)
+        request.partitions.add(topic="nowhere", partition=0)
+        raw = await self.client.administrate("ElectLeaders", request.SerializeToString())
+        answer = ElectLeadersResponse.FromString(raw)
+        if answer.error == ErrorCode.NONE:
+            self._judge(
+                "elections where there is nothing",
+                [each.error for each in answer.partitions],
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+
+    def _judge(self, what: str, errors: Sequence[int], right: ErrorCode) -> None:
+        self.counts["odd requests"] += 1
+        if not errors or any(error != right for error in errors):
+            names = [ErrorCode(error).name for error in errors]
+            self.report(f"asked for {what}, answered {names}: {right.name} is right")

@@ -1,0 +1,116 @@
+"""What hardly any operator or client does: handovers of the quorum, racks, odd requests."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any, Final
+
+from chaos.sim.cluster.connections import Connections
+from chaos.sim.laws.judged import JudgedCluster
+from chaos.sim.laws.members import MembersHaveEverything
+from chaos.sim.work.handovers import Handovers
+from chaos.sim.work.odd_requests import OddRequests
+from chaos.sim.work.rack_reader import RackReader
+from metadata.node_settings import RACK_AWARE_SELECTOR
+
+RACKS: Final = ("east", "west")  # of the brokers, in turn
+
+
+@dataclass(frozen=True, slots=True)
+class RareLoad:
+    """How much of it there is. Pauses are the mean ones; with 0 a thing does not happen."""
+
+    handover_pause_s: float = 0.0
+    odd_pause_s: float = 0.0
+    rack_readers: int = 0
+    read_pause_s: float = 0.1
+    settings: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> RareLoad:
+        settings: dict[str, str] = {}
+        if rng.random() < 0.5:
+            settings |= {
+                "leader.imbalance.check.interval.seconds": str(rng.choice([1, 3])),
+                "leader.imbalance.per.broker.percentage": str(rng.choice([0, 10])),
+            }
+        rack_readers = rng.choice([0, 1, 2])
+        if rack_readers:
+            settings["replica.selector.class"] = RACK_AWARE_SELECTOR
+        return cls(
+            handover_pause_s=rng.choice([0.0, 0.5, 2.0]),
+            odd_pause_s=rng.choice([0.5, 2.0]),
+            rack_readers=rack_readers,
+            read_pause_s=rng.choice([0.05, 0.2]),
+            settings=tuple(settings.items()),
+        )
+
+    @property
+    def is_there(self) -> bool:
+        return bool(self.handover_pause_s or self.odd_pause_s or self.rack_readers)
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        return RACKS if self.rack_readers else ()
+
+
+class RareWork:
+    """Run ``work``, and call ``settle`` when everything is mended."""
+
+    def __init__(
+        self,
+        cluster: JudgedCluster,
+        load: RareLoad,
+        partitions: list[tuple[str, int]],
+        *,
+        deliver: Callable[[str, int, int, bytes], None],
+        report: Callable[[str], None],
+    ) -> None:
+        """``partitions``: they are there all the time."""
+        self._load = load
+        rngs = cluster.simulation.rngs
+        self._handovers = Handovers(cluster, rngs.of("handovers"), report)
+        self._odd_requests = OddRequests(
+            cluster.client, rngs.of("odd requests"), partitions, sorted(cluster.brokers), report
+        )
+        racks = {number: node.config.rack or "" for number, node in cluster.brokers.items()}
+        self._rack_readers = [
+            RackReader(
+                Connections.of(cluster, f"rack reader {number}"),
+                rngs.of(f"rack reader {number}"),
+                racks,
+                RACKS[number % len(RACKS)],
+                partitions,
+                deliver,
+                cluster.invariants.law(MembersHaveEverything).shown,
+                report,
+            )
+            for number in range(load.rack_readers)
+        ]
+
+    @property
+    def counts(self) -> Counter[str]:
+        found = self._handovers.counts + self._odd_requests.counts
+        for reader in self._rack_readers:
+            found += reader.counts
+        return found
+
+    def work(
+        self, is_calm: Callable[[], bool], is_done: Callable[[], bool]
+    ) -> list[Coroutine[Any, Any, None]]:
+        """``is_calm``: from then on the quorum's leader stays, until ``settle``."""
+        load = self._load
+        found: list[Coroutine[Any, Any, None]] = []
+        if load.handover_pause_s:
+            found.append(self._handovers.run(load.handover_pause_s, is_calm))
+        if load.odd_pause_s:
+            found.append(self._odd_requests.run(load.odd_pause_s, is_done))
+        found += [reader.run(load.read_pause_s, is_done) for reader in self._rack_readers]
+        return found
+
+    async def settle(self) -> None:
+        if self._load.handover_pause_s:
+            await self._handovers.settle()
