@@ -118,7 +118,7 @@ def _first_violation(seeds: Sequence[int], seconds: float) -> tuple[int, str] | 
 
 
 def _plan(seed: int, seconds: float) -> Plan:
-    return Plan(seed, seconds, load=LoadKind.LIGHT, hasty=True)
+    return Plan(seed, seconds, load=LoadKind.RARE, hasty=True)
 
 
 def _give_up(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -43,6 +43,7 @@ from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.metadata_history import MetadataHistory
 from chaos.sim.laws.metadata_images import MetadataIsTheSame
+from chaos.sim.laws.named_replicas import NamedReplicasAreTheBest
 from chaos.sim.laws.openings import LogsOpenAsTheyWereLeft
 from chaos.sim.laws.orderly_stops import StopsAreAskedFor
 from chaos.sim.laws.partition_epochs import EpochsOnlyGrow
@@ -102,6 +103,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     IsrProposalsAreFresh,
     IsrLosesOnlyWhoLags,
     ReadersAreServed,
+    NamedReplicasAreTheBest,
     FollowersKnowTheEpoch,
     NothingGoesUnnoticed,
     LeadersHaveRoom,
