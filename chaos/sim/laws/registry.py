@@ -55,6 +55,7 @@ from chaos.sim.laws.reads import ReadsAreLinearizable
 from chaos.sim.laws.refused_deletions import DeletionsAreRefusedForAReason
 from chaos.sim.laws.refused_voters import VotersAreRefusedForAReason
 from chaos.sim.laws.replica_sets import ReplicasFitTogether
+from chaos.sim.laws.resumed_following import VotersGoOnWithTheirLeader
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.laws.room import LeadersHaveRoom
 from chaos.sim.laws.served_readers import ReadersAreServed
@@ -82,6 +83,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     QuorumAnswersAreTrue,
     FetchesTellWhatIsDurable,
     ObserversAskTheLeader,
+    VotersGoOnWithTheirLeader,
     VotersAreRefusedForAReason,
     # The committed metadata.
     EpochsOnlyGrow,
