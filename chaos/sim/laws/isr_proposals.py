@@ -58,7 +58,7 @@ class IsrProposalsAreFresh(Law):
             self._registered[said] = self._registrations(said.target)
             while len(self._registered) > _ARRIVALS_KEPT:
                 del self._registered[next(iter(self._registered))]
-        else:
+        elif stage is Stage.ANSWERED:
             self._check_answers(said, request)
 
     def _check_proposal(self, leader: int, proposal: AlterPartitionRequest.Partition) -> None:

@@ -55,7 +55,12 @@ class VotesAreKept(Law):
             self._vote_told(request.candidate_id, request)
         elif stage is Stage.ARRIVED:
             self._remember_log(said, request)
-        elif (answer := VoteResponse.FromString(said.answer)).granted and not answer.error:
+        elif stage is Stage.ANSWERED:
+            self._answered(said, request)
+
+    def _answered(self, said: Said, request: VoteRequest) -> None:
+        answer = VoteResponse.FromString(said.answer)
+        if answer.granted and not answer.error:
             self._vote_told(request.voter_id, request)
             self._check_disk(request)
             self._check_log(said, request)

@@ -107,6 +107,14 @@ def test_a_vote_that_is_on_disk_may_be_told(votes: LawBench) -> None:
     assert not say(votes, Stage.ANSWERED, granted(asked))
 
 
+def test_a_disk_that_is_lost_when_the_answer_has_left_does_not_matter(votes: LawBench) -> None:
+    vote_on_disk(votes, 102, 6, 101)
+    asked = asks(101, 102)
+    assert not say(votes, Stage.ANSWERED, granted(asked))
+    vote_on_disk(votes, 102, 0, -1)
+    assert not say(votes, Stage.TAKEN, granted(asked))
+
+
 @pytest.mark.parametrize("on_disk", [None, (5, 101), (6, -1), (6, 103)])
 def test_a_vote_that_is_told_before_it_is_on_disk_breaks_it(
     votes: LawBench, on_disk: tuple[int, int] | None
