@@ -12,6 +12,7 @@ from chaos.sim.cluster.connections import Connections
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.work.handovers import Handovers
+from chaos.sim.work.odd_peers import OddPeer
 from chaos.sim.work.odd_requests import OddRequests
 from chaos.sim.work.rack_reader import RackReader
 from metadata.node_settings import RACK_AWARE_SELECTOR
@@ -76,6 +77,7 @@ class RareWork:
         self._odd_requests = OddRequests(
             cluster.client, rngs.of("odd requests"), partitions, sorted(cluster.brokers), report
         )
+        self._odd_peer = OddPeer(cluster, rngs.of("odd peer"), report)
         racks = {number: node.config.rack or "" for number, node in cluster.brokers.items()}
         self._rack_readers = [
             RackReader(
@@ -93,7 +95,7 @@ class RareWork:
 
     @property
     def counts(self) -> Counter[str]:
-        found = self._handovers.counts + self._odd_requests.counts
+        found = self._handovers.counts + self._odd_requests.counts + self._odd_peer.counts
         for reader in self._rack_readers:
             found += reader.counts
         return found
@@ -108,6 +110,7 @@ class RareWork:
             found.append(self._handovers.run(load.handover_pause_s, is_calm))
         if load.odd_pause_s:
             found.append(self._odd_requests.run(load.odd_pause_s, is_done))
+            found.append(self._odd_peer.run(load.odd_pause_s, is_done))
         found += [reader.run(load.read_pause_s, is_done) for reader in self._rack_readers]
         return found
 

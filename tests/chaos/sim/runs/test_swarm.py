@@ -123,6 +123,6 @@ def test_only_rare_load_draws_rare_things(load: LoadKind, monkeypatch: pytest.Mo
 def test_rare_load_is_light_load_and_more() -> None:
     outcome = quiet_run(Plan(3, seconds=8, load=LoadKind.RARE))
     assert outcome.ok, outcome.violations
-    for what in ("handovers", "odd requests", "consumers sent to their rack"):
+    for what in ("handovers", "odd peers", "odd requests", "consumers sent to their rack"):
         assert outcome.coverage[what], what
     assert outcome.coverage["acknowledged"] > 50
