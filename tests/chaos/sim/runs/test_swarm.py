@@ -125,4 +125,3 @@ def test_rare_load_is_light_load_and_more() -> None:
     assert outcome.ok, outcome.violations
     for what in ("handovers", "odd peers", "odd requests", "consumers sent to their rack"):
         assert outcome.coverage[what], what
-    assert outcome.coverage["acknowledged"] > 50
