@@ -102,6 +102,15 @@ def test_a_transaction_that_begins_at_the_end_of_the_range_is_none_of_it() -> No
     assert log.transactions.aborted(0, 1) == [AbortedTransaction(7, 0, 2, 1)]
 
 
+def test_the_first_aborted_one_that_begins_at_the_end_of_the_range_is_none_of_it() -> None:
+    log = opened(MemoryDisk())
+    append(log, make_batch(3))
+    write(log, 7)
+    end(log, 7)
+    assert log.transactions.aborted(0, 3) == []
+    assert log.transactions.aborted(0, 4) == [AbortedTransaction(7, 3, 4, 5)]
+
+
 def test_only_the_indexes_of_the_range_are_read() -> None:
     disk, log, (_, second, _) = three_aborted()
     for at in (0, 2):
@@ -286,6 +295,22 @@ def test_a_transaction_is_open_in_its_epoch(
     is_open: bool, producer_id: int, epoch: int, expected: bool
 ) -> None:
     assert states_with(is_open=is_open).is_open(producer_id, epoch) is expected
+
+
+@pytest.mark.parametrize(
+    ("is_open", "producer_id", "epoch", "expected"),
+    [
+        (True, 7, 3, True),
+        (True, 7, 2, False),  # it is the open one itself
+        (True, 7, 1, False),
+        (False, 7, 3, False),
+        (True, 8, 3, False),
+    ],
+)
+def test_a_transaction_is_left_open_if_its_producer_has_gone_on(
+    is_open: bool, producer_id: int, epoch: int, expected: bool
+) -> None:
+    assert states_with(is_open=is_open).is_left_open(producer_id, epoch) is expected
 
 
 @pytest.mark.parametrize(("is_transactional", "is_taken"), [(True, True), (False, False)])

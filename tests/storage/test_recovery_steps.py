@@ -12,6 +12,7 @@ import pytest
 
 from stele.ids import TopicPartition
 from stele.wire.batch import BatchHeader
+from stele.wire.control_records import end_marker_batch
 from storage import opening
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
@@ -25,7 +26,7 @@ from storage.recovery import (
 )
 from storage.replay import Replayed, replay
 from storage.steps import BATCHES_PER_TURN, Step, Steps, Sync, Turn, Warm
-from tests.support.batches import make_batch
+from tests.support.batches import header_of, make_batch
 from tests.support.storage import Inode, MemoryDisk, MemoryFile, append
 from tests.support.timing import HandClock
 
@@ -98,6 +99,23 @@ def warmed(steps: list[Step]) -> list[tuple[str, int, int]]:
 
 def synced(steps: list[Step]) -> list[str]:
     return [path for step in steps if isinstance(step, Sync) for path in step.paths]
+
+
+@pytest.mark.parametrize(
+    ("producer_id", "is_control", "expected"),
+    [(0, True, True), (7, True, True), (7, False, False), (-1, True, False)],
+)
+def test_a_producers_control_batch_is_a_marker(
+    producer_id: int, is_control: bool, expected: bool
+) -> None:
+    if is_control:
+        batch = end_marker_batch(0, 0, commit=True, coordinator_epoch=1, timestamp_ms=0)
+    else:
+        batch = make_batch(1)
+    header = header_of(batch)._replace(producer_id=producer_id)
+    recovered = RecoveredSegments([], 0)
+    recovered.see_marker(header)
+    assert recovered.has_markers is expected
 
 
 # ------------------------------------------------------------------------------- turns

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from storage.txn_index import (
     decode_aborted,
     encode_aborted,
 )
-from tests.support.storage import MemoryDisk
+from tests.support.storage import MemoryDisk, MemoryFile
 
 PATH = "/d/00000000000000000000.txnindex"
 ONE = AbortedTransaction(7, 3, 9, 10)
@@ -100,9 +101,15 @@ def test_a_wrong_file_is_corrupt() -> None:
         index.entries_now(disk)
 
 
-@pytest.mark.parametrize("tail", [b"", b"torn", bytes(ENTRY_SIZE), encode_aborted([ONE])])
+LATER_VERSION = b"\0\1" + encode_aborted([AbortedTransaction(7, 16, 17, 18)])[2:]
+
+
+@pytest.mark.parametrize(
+    "tail", [b"", b"torn", bytes(ENTRY_SIZE), encode_aborted([ONE]), LATER_VERSION]
+)
 def test_what_follows_the_recovery_point_is_not_believed(tail: bytes) -> None:
     disk, index = on_disk(ONE, TWO, THREE, tail=tail)
+    assert index.read_sound(disk, below=99) == [ONE, TWO, THREE]
     assert index.read_sound(disk, below=16) == [ONE, TWO, THREE]
     assert index.read_sound(disk, below=15) == [ONE, TWO]
     assert index.read_sound(disk, below=10) == [ONE]
@@ -125,3 +132,14 @@ def test_what_is_not_in_memory_is_warmed_first() -> None:
     assert index.entries(disk) == 2 * ENTRY_SIZE
     assert index.entries_now(disk) == [ONE, TWO]
     assert index.entries(disk) == [ONE, TWO]
+
+
+def test_what_is_only_partly_in_memory_is_warmed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, index = on_disk(ONE, TWO)
+    read = MemoryFile.read
+
+    def read_in_part(file: MemoryFile, position: int, size: int) -> Any:
+        return read(file, position, min(size, ENTRY_SIZE))
+
+    monkeypatch.setattr(MemoryFile, "read", read_in_part)
+    assert index.entries(disk) == 2 * ENTRY_SIZE

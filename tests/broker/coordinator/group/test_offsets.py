@@ -44,6 +44,20 @@ def test_a_commit_is_told_when_it_is_certain() -> None:
     assert store.end("g") == 4
 
 
+def test_of_all_partitions_only_what_is_certain_is_told() -> None:
+    store = OffsetStore()
+    store.replay(0, OffsetKey("g", PARTITIONS[0]), value(5))
+    store.committed(1)
+    store.replay(1, OffsetKey("g", PARTITIONS[0]), value(6))
+    store.replay(2, OffsetKey("g", PARTITIONS[1]), value(7))
+    told = {partition: each.offset for partition, each in store.all_told("g")}
+    assert told == {PARTITIONS[0]: 5}
+    store.committed(3)
+    told = {partition: each.offset for partition, each in store.all_told("g")}
+    assert told == {PARTITIONS[0]: 6, PARTITIONS[1]: 7}
+    assert list(store.all_told("nobody")) == []
+
+
 def test_what_is_gone_is_forgotten() -> None:
     store = OffsetStore()
     store.replay(0, OffsetKey("g", PARTITIONS[0]), value(5))

@@ -2,7 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator.group.subscription import subscribed_topics
+from broker.coordinator.group.subscription import (
+    TOPICS_READ_MAX,
+    all_subscribed_topics,
+    subscribed_topics,
+)
 
 
 def test_topics() -> None:
@@ -29,3 +33,21 @@ def test_topics() -> None:
 def test_other_metadata_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"subscription|decode"):
         subscribed_topics(data)
+
+
+def metadata_of(*topics: str) -> bytes:
+    named = b"".join(len(each).to_bytes(2, "big") + each.encode() for each in topics)
+    return b"\0\0" + len(topics).to_bytes(4, "big") + named + b"\xff\xff\xff\xff"
+
+
+def test_topics_of_members_are_put_together_up_to_a_bound() -> None:
+    names = [str(number) for number in range(TOPICS_READ_MAX)]
+    told = [(names[at], metadata_of(*names[at : at + 1000])) for at in range(0, len(names), 1000)]
+    assert all_subscribed_topics(told) == set(names)
+    with pytest.raises(ValueError, match=f"c: the members name more than {TOPICS_READ_MAX}"):
+        all_subscribed_topics([*told, ("c", metadata_of("0"))])
+
+
+def test_the_member_with_wrong_metadata_is_named() -> None:
+    with pytest.raises(ValueError, match="b: "):
+        all_subscribed_topics([("a", metadata_of("t")), ("b", b"")])
