@@ -9,8 +9,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from chaos.sim.cluster.client import SimClient
+from chaos.sim.cluster.cluster import SimCluster
 from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -29,15 +30,15 @@ _NO_BROKER: Final = 999
 class OddRequests:
     """Call ``run``."""
 
-    client: SimClient
+    cluster: SimCluster
     rng: random.Random
     partitions: Sequence[Partition]  # they are there all the time
-    brokers: Sequence[int]
     report: Callable[[str], None]
     counts: Counter[str] = field(default_factory=Counter)
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         acts = [self._name_twice, self._move_to_nobody, self._elect_nowhere]
+        acts += [self._remove_another_disk, self._add_a_voter_again]
         while not is_done():
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
             try:
@@ -48,13 +49,14 @@ class OddRequests:
     async def _name_twice(self) -> None:
         """A partition with two targets: none of the two is meant more than the other."""
         topic, partition = self.rng.choice(self.partitions)
-        targets = [self.rng.sample(self.brokers, len(self.brokers)) for _ in range(2)]
+        brokers = sorted(self.cluster.brokers)
+        targets = [self.rng.sample(brokers, len(brokers)) for _ in range(2)]
         await self._reassign(topic, partition, targets, ErrorCode.INVALID_REQUEST)
 
     async def _move_to_nobody(self) -> None:
         topic, partition = self.rng.choice(self.partitions)
-        twice = self.rng.sample(self.brokers, 2)
-        for target in ([*twice, twice[0]], [self.rng.choice(self.brokers), _NO_BROKER], []):
+        one, other = self.rng.sample(sorted(self.cluster.brokers), 2)
+        for target in ([one, other, one], [one, _NO_BROKER], []):
             await self._reassign(topic, partition, [target], ErrorCode.INVALID_REPLICA_ASSIGNMENT)
 
     async def _reassign(
@@ -65,7 +67,7 @@ class OddRequests:
             wish = request.partitions.add(topic=topic, partition=partition)
             wish.target.SetInParent()
             wish.target.ids.extend(target)
-        raw = await self.client.administrate(
+        raw = await self.cluster.client.administrate(
             "AlterPartitionReassignments", request.SerializeToString()
         )
         answer = AlterPartitionReassignmentsResponse.FromString(raw)
@@ -82,7 +84,7 @@ class OddRequests:
         request.partitions.add(topic=topic, partition=-1)
         request.partitions.add(topic=topic, partition=_FAR)
         request.partitions.add(topic="nowhere", partition=0)
-        raw = await self.client.administrate("ElectLeaders", request.SerializeToString())
+        raw = await self.cluster.client.administrate("ElectLeaders", request.SerializeToString())
         answer = ElectLeadersResponse.FromString(raw)
         if answer.error == ErrorCode.NONE:
             self._judge(
@@ -90,6 +92,31 @@ class OddRequests:
                 [each.error for each in answer.partitions],
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             )
+
+    async def _remove_another_disk(self) -> None:
+        """A voter goes only by the disk that it has."""
+        if voters := self.cluster.voter_ids:
+            voter, disk = self.rng.choice(voters), self.rng.randbytes(16)
+            request = pb.RemoveVoterRequest(voter_id=voter, voter_directory_id=disk)
+            await self._change_voters("RemoveVoter", request, voter)
+
+    async def _add_a_voter_again(self) -> None:
+        """With another disk it would forget its votes."""
+        if voters := self.cluster.voter_ids:
+            voter, disk = self.rng.choice(voters), self.rng.randbytes(16)
+            request = pb.AddVoterRequest(
+                voter_id=voter, voter_directory_id=disk, endpoint="nowhere:9093", timeout_ms=1000
+            )
+            await self._change_voters("AddVoter", request, voter)
+
+    async def _change_voters(
+        self, method: str, request: pb.AddVoterRequest | pb.RemoveVoterRequest, voter: int
+    ) -> None:
+        raw = await self.cluster.client.administrate(method, request.SerializeToString())
+        answer = pb.VoterChangeResponse.FromString(raw)
+        self.counts["odd requests"] += 1
+        if answer.error == ErrorCode.NONE:
+            self.report(f"{method} of {voter} with a disk that it does not have is confirmed")
 
     def _judge(self, what: str, errors: Sequence[int], right: ErrorCode) -> None:
         self.counts["odd requests"] += 1

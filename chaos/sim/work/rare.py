@@ -74,9 +74,7 @@ class RareWork:
         self._load = load
         rngs = cluster.simulation.rngs
         self._handovers = Handovers(cluster, rngs.of("handovers"), report)
-        self._odd_requests = OddRequests(
-            cluster.client, rngs.of("odd requests"), partitions, sorted(cluster.brokers), report
-        )
+        self._odd_requests = OddRequests(cluster, rngs.of("odd requests"), partitions, report)
         self._odd_peer = OddPeer(cluster, rngs.of("odd peer"), report)
         racks = {number: node.config.rack or "" for number, node in cluster.brokers.items()}
         self._rack_readers = [

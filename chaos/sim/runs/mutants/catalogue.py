@@ -13,6 +13,7 @@ from chaos.sim.runs.mutants.isr_catalogue import ISR
 from chaos.sim.runs.mutants.metadata_catalogue import MAJORITIES, READS
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
 from chaos.sim.runs.mutants.nearby_catalogue import NEARBY
+from chaos.sim.runs.mutants.rare_catalogue import RARE
 from chaos.sim.runs.mutants.transaction_catalogue import TRANSACTIONS
 
 RAFT = [
@@ -594,6 +595,7 @@ MUTANTS = [
     *CONSUMERS,
     *CLEANER,
     *NEARBY,
+    *RARE,
     *TRANSACTIONS,
     *CLIENT,
 ]

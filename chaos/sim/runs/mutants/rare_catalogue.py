@@ -1,0 +1,32 @@
+"""Planted bugs of what hardly anybody does. They show under rare load."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from chaos.sim.runs.mutants.mutant import Edit, Mutant
+from chaos.sim.work.load import LoadKind
+
+
+def _bug(name: str, path: str, function: str, old: str, new: str) -> Mutant:
+    """In a cluster without faults, but on a bad network."""
+    edit = Edit(path, function, old, new)
+    return Mutant(name, (edit,), kinds=("conditions",), load=LoadKind.RARE)
+
+
+RARE: Final = [
+    _bug(
+        "raft: name the successor of a handover last",
+        "raft/replica.py",
+        "RaftReplica.become_resigned",
+        "item[0] != preferred",
+        "item[0] == preferred",
+    ),
+    _bug(
+        "leader: send consumers to the replica that has least",
+        "broker/partition/followers.py",
+        "Followers.preferred",
+        "max",
+        "min",
+    ),
+]
