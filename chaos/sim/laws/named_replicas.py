@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Final, Self
 
 from broker.partition.machine import PartitionMachine
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
+
+_NOBODY: Final = -1
 
 
 class NamedReplicasAreTheBest(Law):
@@ -55,8 +57,8 @@ class NamedReplicasAreTheBest(Law):
         }
         named = machine.preferred_replica(offset, brokers)
         self.looked += 1
-        most = max(has.values(), default=-1)
-        if has.get(named, -1) != most:
+        best = [broker for broker, end_offset in has.items() if end_offset == max(has.values())]
+        if named not in (best or [_NOBODY]):
             report(
                 f"{machine.state}: a consumer at {offset} near {sorted(brokers)}, of which "
                 f"{has} is known, is sent to broker {named}"

@@ -55,6 +55,7 @@ from chaos.sim.laws.reads import ReadsAreLinearizable
 from chaos.sim.laws.refused_deletions import DeletionsAreRefusedForAReason
 from chaos.sim.laws.refused_voters import VotersAreRefusedForAReason
 from chaos.sim.laws.replica_sets import ReplicasFitTogether
+from chaos.sim.laws.resting_followers import RestingFollowersHaveEverything
 from chaos.sim.laws.resumed_following import VotersGoOnWithTheirLeader
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.laws.room import LeadersHaveRoom
@@ -104,6 +105,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     IsrHasTheHighWatermark,
     IsrProposalsAreFresh,
     IsrLosesOnlyWhoLags,
+    RestingFollowersHaveEverything,
     ReadersAreServed,
     NamedReplicasAreTheBest,
     FollowersKnowTheEpoch,

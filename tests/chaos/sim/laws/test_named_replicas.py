@@ -36,6 +36,18 @@ def broken(bench: LawBench) -> list[str]:
     return found
 
 
+def test_who_lacks_records_below_the_offset_may_not_be_named(
+    bench: LawBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((_, leading),) = bench.scene.leading
+    end = leading.machine.log._replace(end_offset=3, durable_offset=3)
+    leading.machine.appended(end, 1.0)
+    assert not broken(bench)
+    monkeypatch.setattr(Followers, "preferred", lambda _, offset, *__: 2)
+    (report,) = broken(bench)
+    assert "a consumer at 3" in report
+
+
 def test_the_one_that_has_most_is_named(bench: LawBench) -> None:
     assert not broken(bench)
 
