@@ -122,3 +122,13 @@ class Load:
             stream_pause_s=rng.choice([0.0, 0.0, 0.02, 0.05]),
             rude_writers=rng.randint(0, 2),
         )
+
+    def with_rare(self, rare: RareLoad) -> Load:
+        """This load and rare things. Administrators are busier, and many small batches are under
+        way."""
+        return replace(
+            self,
+            rare=rare,
+            admin_pause_s=rare.admin_pause_s,
+            stream_pause_s=rare.stream_pause_s,
+        )

@@ -28,6 +28,8 @@ class RareLoad:
     odd_pause_s: float = 0.0
     rack_readers: int = 0
     read_pause_s: float = 0.1
+    admin_pause_s: float = 0.0  # replaces the light load's
+    stream_pause_s: float = 0.0
     settings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -47,6 +49,8 @@ class RareLoad:
             rack_readers=rack_readers,
             read_pause_s=rng.choice([0.05, 0.2]),
             settings=tuple(settings.items()),
+            admin_pause_s=rng.choice([0.5, 2.0]),
+            stream_pause_s=rng.choice([0.0, 0.01]),
         )
 
     @property
