@@ -6,7 +6,7 @@ import logging
 
 from stele.ids import TopicPartition
 from storage.checkpoints import CORRUPT_FILE, encode_corrupt, read_corrupt
-from storage.errors import CorruptLogError
+from storage.errors import CorruptLogError, CutShortError
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -24,7 +24,8 @@ class CorruptLogs:
         """The topic ids of the same logs; None for a log that has lost its topic id."""
         self._disk = disk
         self._path = path
-        self._unnoted: set[TopicPartition] = set()  # their notes could not be written
+        self._unnoted: set[TopicPartition] = set()
+        """Those without a note: it could not be written, or recovery is to repair the log."""
 
     def noted(self, key: TopicPartition) -> CorruptLogError | None:
         """The fault of a log that an earlier process has noted; None if there is none. Raises
@@ -40,10 +41,15 @@ class CorruptLogs:
         is_noted: bool = False,
     ) -> None:
         """Remember a fault until the log is set aside, also in a note on disk. The next start may
-        not read the corrupt place: after a clean shutdown, or below the recovery point."""
+        not read the corrupt place: after a clean shutdown, or below the recovery point. A change
+        that was cut short has no note: the next start recovers, and thereby completes or undoes
+        it."""
         self.errors[key] = error
         self.topic_ids[key] = topic_id
         if is_noted:
+            return
+        if isinstance(error, CutShortError):
+            self._unnoted.add(key)
             return
         try:
             self._disk.replace_file_now(self._note(key), encode_corrupt(error))
@@ -60,7 +66,7 @@ class CorruptLogs:
     @property
     def all_are_noted(self) -> bool:
         """Whether every fault is noted on disk. If not, the next start must recover, to find the
-        others again."""
+        others again or to repair them."""
         return not self._unnoted
 
     def _note(self, key: TopicPartition) -> str:

@@ -541,7 +541,7 @@ class LogDirectory:
 
     async def _mark_clean(self, broker_epoch: int) -> None:
         if not self._corrupt.all_are_noted:
-            return  # without the mark the next start recovers, and finds the corrupt logs again
+            return  # without the mark the next start recovers: it finds or repairs them
         await self._disk.replace_file(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)
         )

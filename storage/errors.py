@@ -97,6 +97,11 @@ class UnreadableLogError(CorruptLogError):
     """A part of a log cannot be read. Unlike a corrupt log, its other parts may be served."""
 
 
+class CutShortError(UnreadableLogError):
+    """A change of a log was cut short, for no fault of the disk's. This process does not know what
+    is there. Recovery at the next start does, so nothing on disk says that the log is corrupt."""
+
+
 class LogDirectoryError(SteleError):
     """A log directory cannot be used. The message is one line and says what to do."""
 

@@ -62,7 +62,7 @@ from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, TopicPartition
 from storage.directory import LogDirectory
-from storage.errors import CorruptLogError, UnreadableLogError
+from storage.errors import CorruptLogError, CutShortError, UnreadableLogError
 from storage.log import PartitionLog
 from storage.producer_state import ProducerEntry
 from world.world import World
@@ -519,13 +519,10 @@ class ReplicaManager:
         for replica in list(self._replicas):
             if replica.uses(log):
                 reason = f"a change was cut short: {error}"
-                self._found_corrupt(
-                    replica,
-                    log,
-                    UnreadableLogError(
-                        log.directory, position=0, offset=log.end_offset, reason=reason
-                    ),
+                cut_short = CutShortError(
+                    log.directory, position=0, offset=log.end_offset, reason=reason
                 )
+                self._found_corrupt(replica, log, cut_short)
 
     def _take_down(self, replica: Replica, state: ReplicaState) -> None:
         self._fetchers.leave(replica.id)

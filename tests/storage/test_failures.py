@@ -13,7 +13,13 @@ from stele.ids import TopicPartition
 from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
-from storage.errors import CorruptLogError, Failure, StorageError, UnreadableLogError
+from storage.errors import (
+    CorruptLogError,
+    CutShortError,
+    Failure,
+    StorageError,
+    UnreadableLogError,
+)
 from storage.formatted import format_directory
 from storage.log import PartitionLog
 from tests.support.batches import make_batch
@@ -132,6 +138,28 @@ async def test_an_interrupted_cut_is_not_begun_or_ends_the_log_only(
     disk.locks.clear()  # the process ends
     recovered = open_directory(disk).logs[TopicPartition("t", 0)]
     assert recovered.end_offset >= 4
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+async def test_a_change_that_was_cut_short_is_repaired_at_the_next_start(
+    disk: MemoryDisk, is_clean: bool
+) -> None:
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    for _ in range(3):
+        append(log, make_batch(size=50))
+    await directory.flush()
+    key = TopicPartition("t", 0)
+    error = CutShortError(log.directory, position=0, offset=3, reason="for the test")
+    directory.mark_corrupt("t", 0, error)
+    assert directory.corrupt == {key: error}
+    if is_clean:
+        await directory.close()
+    else:
+        disk.locks.clear()  # the process ends
+    again = open_directory(disk)
+    assert again.corrupt == {}
+    assert again.logs[key].end_offset == 3
 
 
 @pytest.mark.parametrize("length", [1, 212, 213, 214, 248, 249])

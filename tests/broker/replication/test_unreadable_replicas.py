@@ -10,6 +10,7 @@ import pytest
 from broker.replication.replica import ReplicaState
 from broker.replication.types import OffsetQuery
 from stele.errors import ErrorCode
+from storage.checkpoints import CORRUPT_FILE
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replication import ends, with_topic
@@ -153,6 +154,19 @@ def test_want_of_handles_refuses_and_passes() -> None:
         await until(lambda: cluster.state().isr == (1, 2, 3))
 
     with_topic(scenario, segment_bytes="1024")
+
+
+def test_a_change_that_was_cut_short_costs_the_replica_until_the_next_start_only() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        log = cluster[1].replica().log
+        log.availability.failure(OSError(errno.EMFILE, "Too many open files", log.directory))
+        assert cluster[1].replica().state is ReplicaState.CORRUPT
+        assert not cluster[1].process.world.disk.exists(f"{log.directory}/{CORRUPT_FILE}")
+        cluster.change(leader=2, isr=(2, 3))
+        await until(lambda: cluster.state().isr == (1, 2, 3))
+
+    with_topic(scenario)
 
 
 def test_a_topic_that_is_deleted_before_its_log_could_be_made_leaves_no_directory() -> None:
