@@ -71,6 +71,11 @@ FOLLOWER_THROTTLED_RATE: Final = ConfigKey(
     "follower.replication.throttled.replicas. Replicas that are in sync are not held back.",
     minimum=0, scope=Scope.CLUSTER,
 )  # fmt: skip
+MOVES_RATE: Final = ConfigKey(
+    "replica.alter.log.dirs.io.max.bytes.per.second", Type.LONG, str(LONG_MAX),
+    "The most bytes per second that a broker copies to move replicas between its log directories.",
+    minimum=1, scope=Scope.CLUSTER,
+)  # fmt: skip
 
 _NODE = (
     *(setting.key for setting in SETTINGS.values()),
@@ -155,6 +160,7 @@ _NODE = (
     # Replication.
     LEADER_THROTTLED_RATE,
     FOLLOWER_THROTTLED_RATE,
+    MOVES_RATE,
 )  # fmt: skip
 
 

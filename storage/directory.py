@@ -16,6 +16,7 @@ from storage.checkpoints import (
     encode_partition_metadata,
 )
 from storage.config import LogConfig
+from storage.copies import Copies, LogsAndCopies
 from storage.corrupt_logs import CorruptLogs
 from storage.directory_loading import DirectoryLoading, DirectoryLogs
 from storage.directory_names import CORRUPT_SUFFIX, DELETED_SUFFIX, unused_path
@@ -75,13 +76,27 @@ class LogDirectory:
         self._release_lock: Callable[[], None] | None = release_lock
         self._is_loaded = False
         self._commit = GroupCommit(disk, clock, self._on_failed_sync)
-        self._checkpoints = OffsetCheckpoints(disk, path, self.logs, self.corrupt)
+        copies: dict[TopicPartition, PartitionLog] = {}
+        self._all = LogsAndCopies(self.logs, copies)
+        self._checkpoints = OffsetCheckpoints(disk, path, self._all, self.corrupt)
+        self.copies = Copies(
+            disk,
+            path,
+            self._checkpoints,
+            self._opening,
+            lambda key, topic_id: self._set_aside(key, DELETED_SUFFIX, topic_id),
+            self._refusal,
+            self._commit.remove,
+            self.logs,
+            self.half_made,
+            copies,
+        )
         self._loading = DirectoryLoading(
             disk,
             path,
             clock,
             self._checkpoints,
-            DirectoryLogs(self.logs, self._corrupt, self.half_made),
+            DirectoryLogs(self.logs, self._corrupt, self.half_made, self.copies.left),
             lambda partition, topic_id: self._opening(partition, config, topic_id),
         )
 
@@ -140,6 +155,7 @@ class LogDirectory:
     def _give_back(self) -> None:
         for log in self.logs.values():
             log.close()
+        self.copies.close()
         self._unlock()
 
     def _unlock(self) -> None:
@@ -249,9 +265,10 @@ class LogDirectory:
         Raises StorageError, or ValueError if the log exists already.
         """
         key = TopicPartition(topic, partition)
-        if key in self.logs or key in self.corrupt:
+        if key in self._all or key in self.corrupt:
             raise ValueError(f"{key} is there already")
         self._check_online()
+        self.copies.clear(key)
         directory = f"{self.path}/{key}"
         if key in self.half_made and self.half_made[key] is None:
             self._set_aside(key, DELETED_SUFFIX, None)
@@ -350,6 +367,13 @@ class LogDirectory:
         except OSError as error:
             raise self._refusal(f"{self.path}/{key} cannot be set aside", error) from error
 
+    async def sync_entries(self) -> None:
+        """Return when no name that was set aside can come back. Raises StorageError."""
+        try:
+            await self._disk.sync([self.path])
+        except OSError as error:
+            raise self._refusal(f"{self.path} cannot be synced", error) from error
+
     async def remove_deleted(self) -> None:
         """Remove the directories that ``delete`` set aside, in this process or an earlier one.
         Raises OSError."""
@@ -417,7 +441,7 @@ class LogDirectory:
             return
         self.offline = error
         self._commit.fail(error)
-        for log in self.logs.values():
+        for log in self._all.values():
             log.go_offline(error)
         if self.on_offline is not None:
             self.on_offline(self)
@@ -451,7 +475,7 @@ class LogDirectory:
 
     def _committed(self) -> dict[PartitionLog, int]:
         """The high watermark of each log, but at most the offset up to which the log is on disk."""
-        return {log: min(log.synced_offset, log.ask_high_watermark()) for log in self.logs.values()}
+        return {log: min(log.synced_offset, log.ask_high_watermark()) for log in self._all.values()}
 
     async def checkpoint_clean_end(self, log: PartitionLog, offset: int, generation: int) -> None:
         """The log is compacted up to ``offset``, if it was not truncated since ``generation``.

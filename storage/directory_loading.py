@@ -14,6 +14,7 @@ from storage.checkpoints import (
     decode_clean_shutdown,
     read_partition_metadata,
 )
+from storage.copies import is_unfinished_copy
 from storage.corrupt_logs import CorruptLogs
 from storage.directory_names import CORRUPT_SUFFIX, METADATA_TOPIC, parse_partition_directory
 from storage.errors import CorruptLogError, UnreadableLogError, is_unreadable
@@ -36,6 +37,7 @@ class DirectoryLogs(NamedTuple):
     sound: dict[TopicPartition, PartitionLog]
     corrupt: CorruptLogs
     half_made: dict[TopicPartition, bytes | None]
+    unfinished_copies: dict[TopicPartition, bytes | None]
 
 
 class DirectoryLoading:
@@ -118,6 +120,10 @@ class DirectoryLoading:
         found: CorruptLogError | None = None
         try:
             topic_id = read_partition_metadata(self._disk, f"{directory}/{PARTITION_METADATA_FILE}")
+            if is_unfinished_copy(self._disk, directory):
+                logger.info("%s is an unfinished copy of a log in another directory", directory)
+                self._logs.unfinished_copies[partition] = topic_id
+                return
             if (found := corrupt.noted(partition)) is not None:
                 raise found
             if topic_id is None:

@@ -20,6 +20,7 @@ class Durability:
         "_dirty",
         "_disk",
         "_founding",
+        "_is_held",
         "_on_dirty",
         "_on_unflushed",
         "_requirements",
@@ -55,11 +56,12 @@ class Durability:
         self._unsynced_paths: dict[str, int] = {}
         self._requirements = 0  # the number of calls of ``require`` so far
         self._founding = 0  # the requirement of ``found`` that is not met yet; 0: none
+        self._is_held = False  # nothing more may be acknowledged, whatever is on disk
         self._unflushed_records = 0
 
     def appended(self, records: int, end_offset: int, config: LogConfig) -> None:
         """``records`` more records were written, and the log now ends at ``end_offset``."""
-        if config.strict_flush or self._founding:
+        if config.strict_flush or self._founding or self._is_held:
             if not self._dirty:
                 self.mark_dirty()
             return
@@ -120,10 +122,28 @@ class Durability:
         if self._founding <= ticket.requirements:
             self._founding = 0
         self.synced_offset = max(self.synced_offset, ticket.end_offset)
-        if self.synced_offset <= self.durable_offset:
+        return self._catch_up()
+
+    def _catch_up(self) -> bool:
+        if self._is_held or self.synced_offset <= self.durable_offset:
             return False
         self.durable_offset = self.synced_offset
         return True
+
+    # ----------------------------------------------------------------------------- taking over
+
+    def hold(self, durable_offset: int, generation: int) -> None:
+        """The log goes on in the place of another, of which this much may be acknowledged. No more
+        may be, even if the flush is relaxed, until ``release``: what is on disk here counts only
+        when this log does. Syncs under way no longer count."""
+        self.durable_offset, self.generation = durable_offset, generation
+        self._is_held = True
+        self.mark_dirty()
+
+    def release(self) -> bool:
+        """The log counts. Returns whether ``durable_offset`` has risen."""
+        self._is_held = False
+        return self._catch_up()
 
     # ----------------------------------------------------------------------------- a cut
 
@@ -139,5 +159,6 @@ class Durability:
                 self._disk.sync_now(path)
         self._unsynced_paths.clear()
         self._founding = 0
-        self.synced_offset = self.durable_offset = end_offset
+        self.synced_offset = end_offset
+        self.durable_offset = min(self.durable_offset, end_offset) if self._is_held else end_offset
         self._unflushed_records = 0

@@ -24,7 +24,7 @@ from storage.cold_range import ColdRange
 from storage.config import LogConfig
 from storage.durability import Durability
 from storage.errors import StorageError, is_disk_full, is_unreadable
-from storage.leader_epochs import EpochEndOffset
+from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log_types import (
     AppendResult,
     LogOwner,
@@ -34,6 +34,7 @@ from storage.log_types import (
 )
 from storage.producer_files import ProducerFiles
 from storage.producer_recovery import rebuild_producers
+from storage.producer_state import ProducerStates
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
 from storage.replay import end_marker_of
@@ -343,6 +344,35 @@ class PartitionLog:
         if self.offline is not None:
             return
         if self._durability.finish(ticket) and self.on_durable is not None:
+            self.on_durable(self)
+
+    # ----------------------------------------------------------------------------- taking over
+
+    def take_over(self, source: PartitionLog) -> None:
+        """This log is a copy of all of ``source``, which is not written any more: go on in its
+        place. Nothing more counts as durable than of ``source`` until ``release``.
+
+        A copy that was made of the batches alone does not know of producers and leader epochs whose
+        batches were deleted: they come from ``source``. Raises StorageError: nothing has changed.
+        """
+        assert source.end_offset == self.end_offset, (source, self)
+        try:
+            states = ProducerStates.decode(source.producers.encode())
+            path = self._producer_files.write(self.end_offset, states)
+        except OSError as error:
+            raise self.availability.refusal(error) from error
+        self.config = source.config
+        self.epochs = LeaderEpochs(source.epochs.entries)
+        self.epochs.dirty = True
+        # ``source`` keeps a copy: after a crash it may be the log again.
+        self.producers, source.producers = source.producers, states
+        self.transactions.truncated()
+        self._durability.hold(source.durable_offset, source.truncation_generation)
+        self.require_synced(path)
+
+    def release(self) -> None:
+        """This log is the only one on disk: what is on disk of it counts as durable."""
+        if self._durability.release() and self.on_durable is not None:
             self.on_durable(self)
 
     def sync_now(self) -> None:

@@ -4,8 +4,8 @@ and the offsets up to which logs are compacted."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Container, Mapping, Sequence
-from typing import Final
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Final, Protocol
 
 from stele.ids import TopicPartition
 from storage.checkpoints import (
@@ -30,6 +30,16 @@ OffsetsOfLogs = Mapping[PartitionLog, int]
 disk."""
 
 
+class LogsByKey(Protocol):
+    """The logs that have entries."""
+
+    def get(self, key: TopicPartition) -> PartitionLog | None: ...
+
+    def items(self) -> Iterable[tuple[TopicPartition, PartitionLog]]: ...
+
+    def values(self) -> Iterable[PartitionLog]: ...
+
+
 class OffsetCheckpoints:
     """The contents of the four checkpoint files, and their replacement.
 
@@ -40,7 +50,7 @@ class OffsetCheckpoints:
         self,
         disk: Disk,
         path: str,
-        logs: Mapping[TopicPartition, PartitionLog],
+        logs: LogsByKey,
         corrupt: Container[TopicPartition],
     ) -> None:
         """``path`` is the log directory. Nothing is read before ``load``."""

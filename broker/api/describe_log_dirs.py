@@ -1,6 +1,7 @@
 """DescribeLogDirs (35), versions 1-4: this broker's log directories and what is in them (KIP-113).
 
-Deviations: replicas do not move between the directories of a broker, so none is a future one.
+A replica that is to move to a directory is described there as a future one, before and while its
+copy is filled. Deviations: none known.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ def _result(directory: DirectoryDescription) -> DescribeLogDirsResult:
     for each in directory.replicas:
         topic = topics.setdefault(each.topic, DescribeLogDirsTopic(name=each.topic))
         topic.partitions.append(
-            DescribeLogDirsPartition(each.partition, each.size_bytes, each.offset_lag)
+            DescribeLogDirsPartition(
+                each.partition, each.size_bytes, each.offset_lag, each.is_future
+            )
         )
     return DescribeLogDirsResult(
         error_code=directory.error,

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import NamedTuple
 
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from runtime.config.node import NodeConfig
+from stele.ids import PartitionId
 from storage.compaction.round import AbandonedError, Limits, compact_log
 from storage.compaction.survey import Survey, survey
 from storage.compaction.work import UncleanableError
@@ -78,6 +80,10 @@ class Cleaner:
             config.log_cleaner_io_buffer_load_factor,
             config.log_cleaner_io_max_bytes_per_second,
         )
+        self.is_paused: Callable[[PartitionId], bool] = lambda _: False
+        """Whether a replica is not to be compacted now: another copy of it is being made, which
+        would get a record and not the tombstone that is compacted away with it."""
+        self._at_work: tuple[PartitionLog, asyncio.Future[None]] | None = None
         # Logs whose compaction failed. A log that is begun anew is another one.
         self._uncleanable: dict[PartitionLog, _Failure] = {}
         # Logs whose compaction failed for now. They wait until no other is due, and a backoff.
@@ -93,6 +99,11 @@ class Cleaner:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
+
+    async def leave(self, log: PartitionLog) -> None:
+        """Return when no compaction of this log is under way."""
+        if self._at_work is not None and self._at_work[0] is log:
+            await asyncio.shield(self._at_work[1])
 
     def uncleanable_in(self, directory: LogDirectory) -> int:
         """How many logs of a directory are not compacted any more."""
@@ -134,7 +145,7 @@ class Cleaner:
             if replica.state is not ReplicaState.ONLINE or not replica.log.config.compact:
                 continue
             log = replica.log
-            if log in self._uncleanable:
+            if log in self._uncleanable or self.is_paused(replica.id):
                 continue
             directory = replica.directory
             limit = min(replica.machine.last_stable_offset, directory.checkpointed(log)[0])
@@ -151,9 +162,18 @@ class Cleaner:
         return candidates
 
     async def _clean(self, candidate: _Candidate) -> None:
+        replica, log = candidate.replica, candidate.log
+        if not replica.uses(log) or self.is_paused(replica.id):
+            return  # it was removed while others were looked at, or is to be moved
+        self._at_work = log, asyncio.get_running_loop().create_future()
+        try:
+            await self._compact(candidate)
+        finally:
+            self._at_work[1].set_result(None)
+            self._at_work = None
+
+    async def _compact(self, candidate: _Candidate) -> None:
         replica, log, found = candidate
-        if not replica.uses(log):
-            return  # it was removed while others were looked at
         generation = log.truncation_generation
         now_ms = self._replicas.clock.time_ms()
         size = log.size_bytes

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from broker.replication.moves import DirectoryMoves
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from stele.errors import ApiError, ErrorCode
@@ -33,7 +34,8 @@ class ReplicaSize:
     topic: str
     partition: int
     size_bytes: int
-    offset_lag: int  # how far its end is below the high watermark
+    offset_lag: int  # how far its end is below the high watermark, or that of the replica's log
+    is_future: bool = False  # a copy, to which the replica is moved
 
 
 @dataclass(slots=True)
@@ -50,9 +52,16 @@ class DirectoryDescription:
 class ReplicaDescriptions:
     """Reads only."""
 
-    def __init__(self, replicas: Replicas, directories: Sequence[LogDirectory], disk: Disk) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        directories: Sequence[LogDirectory],
+        moves: DirectoryMoves,
+        disk: Disk,
+    ) -> None:
         self._replicas = replicas
         self._directories = directories
+        self._moves = moves
         self._disk = disk
 
     async def directories(
@@ -75,6 +84,17 @@ class ReplicaDescriptions:
             described[replica.directory].replicas.append(
                 ReplicaSize(replica.topic, replica.id.partition, replica.log.size_bytes, lag)
             )
+        for future in self._moves.future_replicas():
+            if wanted is None or (future.topic, future.partition) in wanted:
+                described[future.directory].replicas.append(
+                    ReplicaSize(
+                        future.topic,
+                        future.partition,
+                        future.size_bytes,
+                        future.offset_lag,
+                        is_future=True,
+                    )
+                )
         return list(described.values())
 
     def _directory(self, directory: LogDirectory) -> DirectoryDescription:

@@ -174,6 +174,11 @@ class PeerFetcher:
         if partition in self._held:
             self._tell(partition)
 
+    def made_durable(self, partition: PartitionId) -> None:
+        """Tell the leader, to whom the end of the log was not told while it was not durable."""
+        if partition not in self._resting and self._following[partition].is_durable:
+            self._tell(partition)
+
     # ---------------------------------------------------------------------------- resting
 
     def _rest(self, partition: PartitionId, delay_s: float) -> None:
@@ -434,6 +439,12 @@ class Fetchers:
         leader_id = self._leader_of.get(partition)
         if leader_id is not None:
             self._peers[leader_id].look_again(partition)
+
+    def made_durable(self, partition: PartitionId) -> None:
+        """All of the log may be acknowledged again, without an answer of the leader."""
+        leader_id = self._leader_of.get(partition)
+        if leader_id is not None:
+            self._peers[leader_id].made_durable(partition)
 
     def leave(self, partition: PartitionId) -> None:
         """Fetch a partition no more; harmless if it was not."""

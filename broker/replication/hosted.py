@@ -18,6 +18,7 @@ from stele.ids import PartitionId, TopicPartition
 from stele.wire.batch import BatchHeader, Record, batches, decode
 from stele.wire.control_records import EndMarker, decode_end_marker
 from storage.errors import CorruptLogError
+from storage.log import PartitionLog
 from storage.turns import Slices
 
 _READ_BYTES = 1 << 20
@@ -54,7 +55,8 @@ class HostedPartition:
         self._deposed = deposed
         self._on_corrupt = on_corrupt
         self.leader_epoch = replica.machine.leader_epoch
-        self._log = replica.log
+        self._tenure = replica.tenure
+        self._last_log = replica.log
         self._on_marker: OnMarker | None = None
         # By producer id: the epoch whose transaction a coordinator has confirmed, while the log
         # does not have the transaction yet. In the order of confirmations, VERIFIED_MAX at most.
@@ -68,13 +70,20 @@ class HostedPartition:
         return self._replica.id
 
     @property
+    def _log(self) -> PartitionLog:
+        """In the directory where it is now."""
+        if self._replica.has_tenure(self._tenure):
+            self._last_log = self._replica.log
+        return self._last_log
+
+    @property
     def is_led(self) -> bool:
-        """Whether this broker leads it still, in the same epoch and with the same log."""
+        """Whether this broker leads it still, in the same epoch and with the same records."""
         machine = self._replica.machine
         return (
             machine.is_leader
             and machine.leader_epoch == self.leader_epoch
-            and self._replica.uses(self._log)
+            and self._replica.has_tenure(self._tenure)
         )
 
     @property
@@ -190,9 +199,10 @@ class HostedPartition:
 
         Raises ApiError: it is not led any more, or its log cannot be read.
         """
-        log, offset = self._log, self._log.start_offset
+        offset = self._log.start_offset
         slices = Slices(_RECORDS_A_TURN)
-        while offset < log.end_offset:
+        while offset < self._log.end_offset:
+            log = self._log
             try:
                 result = log.read(offset, _READ_BYTES)
                 if result.cold is not None:

@@ -32,6 +32,7 @@ from broker.replication.isr_proposer import AlterPartition, IsrProposer
 from broker.replication.leader_throttle import LeaderThrottle
 from broker.replication.markers import MarkerRequests
 from broker.replication.metadata import MetadataApplier
+from broker.replication.moves import DirectoryMoves
 from broker.replication.offsets import OffsetRequests
 from broker.replication.produce import ProduceRequests
 from broker.replication.relaxed_flush import RelaxedFlush
@@ -50,7 +51,7 @@ from broker.replication.types import (
     ProduceResult,
 )
 from broker.replication.verification import TransactionVerifier
-from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
+from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE, MOVES_RATE
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.effective import throttled_rate
@@ -130,7 +131,6 @@ class ReplicaManager:
         self._fetch = self._make_fetch(answer_share)
         self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)
         self._deletion = DeleteRequests(self._replicas, lease_valid)
-        self._descriptions = ReplicaDescriptions(self._replicas, self._directories, world.disk)
         self._relaxed = {
             directory: RelaxedFlush(world.disk, directory) for directory in self._directories
         }
@@ -146,6 +146,10 @@ class ReplicaManager:
             self._replicas, config, self._directories, self._applier, self._rooms
         )
         self.cleaner = Cleaner(self._replicas, world.disk, config)
+        self.moves = self._applier.moves = self._make_moves()
+        self._descriptions = ReplicaDescriptions(
+            self._replicas, self._directories, self.moves, world.disk
+        )
 
     def _make_fetch(self, answer_share: Callable[[], int]) -> FetchRequests:
         return FetchRequests(
@@ -164,6 +168,18 @@ class ReplicaManager:
             take_down=self._take_down,
             on_changed=lambda replica: self._fetchers.look_again(replica.id),
             corruption_found=self._corruption_found,
+        )
+
+    def _make_moves(self) -> DirectoryMoves:
+        return DirectoryMoves(
+            self._replicas,
+            self._relaxed,
+            self._rooms,
+            self.cleaner,
+            listen=self._applier.listen,
+            delete_log=self._applier.delete_log,
+            on_settled=lambda replica: self._fetchers.made_durable(replica.id),
+            on_corrupt=self._found_corrupt,
         )
 
     def _make_fetchers(self) -> Fetchers:
@@ -213,6 +229,7 @@ class ReplicaManager:
             self._proposer.stop,
             self._housekeeping.stop,
             self.cleaner.stop,
+            self.moves.stop,
         ):
             end.push(step)
         await end.run()
@@ -281,6 +298,7 @@ class ReplicaManager:
             mine = (static, self._broker_id)
             self._leader_throttle.set_rate(throttled_rate(image, LEADER_THROTTLED_RATE, *mine))
             self._follower_throttle.set_rate(throttled_rate(image, FOLLOWER_THROTTLED_RATE, *mine))
+            self.moves.rate_bytes_per_s = throttled_rate(image, MOVES_RATE, *mine)
 
     def corrupt_replicas(self) -> list[PartitionId]:
         """Replicas found corrupt and not yet rebuilt: to be reported at registration."""
@@ -358,6 +376,10 @@ class ReplicaManager:
     ) -> list[DeletionResult]:
         """Let the logs of partitions that are led here begin later: DeleteRecords."""
         return await self._deletion.delete(deletions, timeout_ms)
+
+    def alter_directory(self, partition: TopicPartition, path: str) -> ErrorCode:
+        """As ``DirectoryMoves.alter``."""
+        return self.moves.alter(partition, path)
 
     async def describe_directories(
         self, wanted: Collection[tuple[str, int]] | None
@@ -527,6 +549,7 @@ class ReplicaManager:
     def _take_down(self, replica: Replica, state: ReplicaState) -> None:
         self._fetchers.leave(replica.id)
         replica.take_down(state)
+        self.moves.taken_down(replica)
         effects = replica.machine.fail_waiters(replica.refusal)
         self._replicas.carry_out(replica, effects)
         replica.wake_all()

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from broker.partition.effects import EMPTY_LOG, Followed
 from broker.partition.machine import PartitionMachine
 from broker.replication.log_config import log_config
+from broker.replication.moves import DirectoryMoves
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState, position_of
 from broker.replication.replicas import Replicas
@@ -60,6 +61,8 @@ class MetadataApplier:
         self._take_down = take_down
         self._on_changed = on_changed
         self._corruption_found = corruption_found
+        self.moves: DirectoryMoves
+        """Of the replicas between the directories. Set by who makes both."""
         self._is_first = True
         # Of the topics looked at so far in the present image.
         self._topics: dict[str, _Topic] = {}
@@ -71,21 +74,25 @@ class MetadataApplier:
     def apply(self, delta: MetadataDelta) -> None:
         """By the image that the delta has led to, which all replicas go by already."""
         self._topics.clear()
-        if self._is_first:
-            self._is_first = False
+        is_first, self._is_first = self._is_first, False
+        if is_first:
             for relaxed in self._directories.values():
                 relaxed.reported()
             self._delete_strays(self._replicas.metadata.image)
         self._announce_relaxed(delta)
         for topic in delta.deleted_topics:
             for number in range(len(topic.partitions)):
-                self._remove(PartitionId(topic.topic_id, number))
+                partition = PartitionId(topic.topic_id, number)
+                self._remove(partition)
+                self.moves.forget_wish(partition)
         # Partitions come first: nothing else of this image is acted on with the leader or the ISR
         # of an earlier one.
         for change in delta.changed_partitions:
             self._apply_partition(change)
         self._apply_configs(delta.changed_configs)
         self._apply_brokers(delta)
+        if is_first:
+            self.moves.resume()
         self._settle_relaxed()
 
     @property
@@ -100,7 +107,7 @@ class MetadataApplier:
             if directory.offline is not None or not directory.holds(key):
                 continue
             if directory.topic_id(key) == topic_id:
-                self._delete_log(directory, key)
+                self.delete_log(directory, key)
         unmade, self._unmade = self._unmade, {}
         for change in unmade.values():
             self._apply_partition(change)
@@ -199,8 +206,9 @@ class MetadataApplier:
         replica = Replica(partition, topic, config, machine, directory, log, traffic)
         self._throttle(replica)
         if log is not None:
-            self._listen(replica, log)
+            self.listen(replica, log)
         self._replicas.by_id[partition] = replica
+        self.moves.forget_wish(partition)
         return replica
 
     def _open_log(
@@ -208,6 +216,7 @@ class MetadataApplier:
     ) -> tuple[LogDirectory, PartitionLog | None]:
         """None: the log is corrupt."""
         key = TopicPartition(topic, partition.partition)
+        self._delete_older(key, partition.topic_id)
         for directory in self._directories:
             if key not in directory.corrupt and key not in directory.logs:
                 continue
@@ -226,14 +235,36 @@ class MetadataApplier:
         if not online:
             raise StorageError("every log directory is offline")
         begun = [directory for directory in online if key in directory.half_made]
+        wish = self.moves.wish_of(partition)
+        if wish is not None and not begun:
+            online = [wish]
         directory = min(begun or online, key=lambda each: len(each.logs))
         log = directory.create(topic, key.partition, partition.topic_id, self._log_config(config))
         return directory, log
 
+    def _delete_older(self, key: TopicPartition, topic_id: bytes) -> None:
+        """Of several logs of a name, that which was copied from another directory is the newest: a
+        crash came before the other was deleted. Raises StorageError: then none is used yet."""
+        holders = [directory for directory in self._directories if directory.holds(key)]
+        if len(holders) < 2:
+            return
+        copied = [
+            directory
+            for directory in holders
+            if directory.topic_id(key) == topic_id and directory.copies.is_copied(key)
+        ]
+        for directory in holders:
+            if copied and directory is not copied[0]:
+                logger.warning("%s/%s is older than its copy: deleting it", directory.path, key)
+                directory.delete(*key)
+                self._directories[directory].discard(*key)
+
     def _log_config(self, config: TopicConfig) -> LogConfig:
         return log_config(config, self._config.producer_id_expiration_ms)
 
-    def _listen(self, replica: Replica, log: PartitionLog) -> None:
+    def listen(self, replica: Replica, log: PartitionLog) -> None:
+        """Let the replica's machine hear of what happens to its log."""
+
         def made_durable(_: PartitionLog) -> None:
             now_ms = self._replicas.now_ms()
             effects = replica.machine.made_durable(replica.position, now_ms)
@@ -262,6 +293,8 @@ class MetadataApplier:
 
     def _rebuild(self, replica: Replica) -> None:
         """Begin with an empty log; the leader has everything. Raises StorageError."""
+        if self.moves.is_settling(replica.id):
+            raise StorageError("an older log in another directory is not deleted yet")
         logger.warning("%r was corrupt: fetching it anew", replica)
         log = replica.directory.discard_corrupt(
             replica.topic,
@@ -270,7 +303,7 @@ class MetadataApplier:
             self._log_config(replica.config),
         )
         replica.bring_online(log)
-        self._listen(replica, log)
+        self.listen(replica, log)
 
     # --------------------------------------------------------------------------- removing
 
@@ -283,15 +316,16 @@ class MetadataApplier:
             return
         self._take_down(replica, ReplicaState.REMOVED)
         logger.info("%r is no longer of this broker: deleting it", replica)
-        self._delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
+        self.delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
 
     def _delete_half_made(self, key: TopicPartition) -> None:
         """Drop a log that could not be made and is not wanted any more."""
         for directory in self._directories:
             if key in directory.half_made:
-                self._delete_log(directory, key)
+                self.delete_log(directory, key)
 
-    def _delete_log(self, directory: LogDirectory, key: TopicPartition) -> None:
+    def delete_log(self, directory: LogDirectory, key: TopicPartition) -> None:
+        """Delete a log now, or as soon as that is possible."""
         try:
             directory.delete(key.topic, key.partition)
             self._directories[directory].discard(key.topic, key.partition)
@@ -314,7 +348,7 @@ class MetadataApplier:
                     state = image.partition(topic.topic_id, key.partition)
                 if state is None or self._replicas.broker_id not in state.replicas:
                     logger.warning("%s is not of this broker any more: deleting it", key)
-                    self._delete_log(directory, key)
+                    self.delete_log(directory, key)
 
     # ----------------------------------------------------------------- brokers and configs
 

@@ -107,7 +107,7 @@ class OffsetRequests:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         # The search may have waited for the disk: somebody else may lead by now.
         replica = self._leader(query.id, query.current_leader_epoch)
-        if replica.machine is not machine or machine.leader_epoch != epoch:
+        if not replica.uses(log) or machine.leader_epoch != epoch:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         limit = machine.consumable_end(read_committed=read_committed)
         if found is not None and found.offset < limit:

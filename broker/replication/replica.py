@@ -90,6 +90,7 @@ class Replica:
         "machine",
         "on_marker",
         "state",
+        "tenure",
         "throttled_as_follower",
         "throttled_as_leader",
         "topic",
@@ -118,6 +119,9 @@ class Replica:
         self.machine = machine
         self.directory = directory
         self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
+        # Another object whenever the replica begins anew with an empty log. A move to another
+        # directory changes the log, but not what is in it.
+        self.tenure = object()
         if log is not None:
             self.log = log
         # The leader epoch in which the log was found corrupt; -1: before this process fetched.
@@ -137,8 +141,13 @@ class Replica:
 
     def uses(self, log: PartitionLog) -> bool:
         """Whether this is the log it works with, for who has waited since it asked for the log: the
-        replica may have been removed, taken down, or begun anew with another log."""
+        replica may have been removed, taken down, moved to another directory, or begun anew with
+        another log."""
         return self.state is ReplicaState.ONLINE and self.log is log
+
+    def has_tenure(self, tenure: object) -> bool:
+        """Whether its log is the one of that tenure, in whichever directory it is now."""
+        return self.state is ReplicaState.ONLINE and self.tenure is tenure
 
     @property
     def refusal(self) -> ErrorCode:
@@ -154,8 +163,13 @@ class Replica:
     def bring_online(self, log: PartitionLog) -> None:
         """Begin with another, empty log."""
         self.log = log
+        self.tenure = object()
         self.state = ReplicaState.ONLINE
         self.machine.truncated(self.position)
+
+    def move_to(self, directory: LogDirectory, log: PartitionLog) -> None:
+        """Go on with a whole copy of the log in another directory."""
+        self.directory, self.log = directory, log
 
     def take_down(self, state: ReplicaState) -> None:
         """The log cannot be worked with any more."""

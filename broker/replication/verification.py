@@ -13,7 +13,6 @@ from typing import Final, NamedTuple, Protocol
 from broker.replication.replica import Replica
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
-from storage.log import PartitionLog
 
 # As in Kafka. Older producers do not repeat a batch after these errors, but after this one they do.
 _ASK_AGAIN: Final = frozenset(
@@ -49,17 +48,17 @@ class Guard(NamedTuple):
     """What a coordinator's verdict goes by. If it has changed meanwhile, the verdict may be about a
     transaction that was ended since."""
 
-    log: PartitionLog
+    tenure: object
     leader_epoch: int
     markers: int
 
     @classmethod
     def of(cls, replica: Replica, producer_id: int) -> Guard:
-        return cls(replica.log, replica.machine.leader_epoch, _markers(replica, producer_id))
+        return cls(replica.tenure, replica.machine.leader_epoch, _markers(replica, producer_id))
 
     def is_same_leader(self, replica: Replica) -> bool:
         """Whether no other leader can have written a marker meanwhile."""
-        return replica.uses(self.log) and replica.machine.leader_epoch == self.leader_epoch
+        return replica.has_tenure(self.tenure) and replica.machine.leader_epoch == self.leader_epoch
 
     def holds(self, replica: Replica, producer_id: int) -> bool:
         """Whether no marker may have ended the transaction. A marker of a later epoch fences the

@@ -1,13 +1,16 @@
-"""Log directories of this broker, and what is in them."""
+"""Log directories of this broker, what is in them, and what is to be."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from broker.replication.descriptions import DirectoryDescription
 from broker.service.context import BrokerContext
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+from storage.turns import SLICE_STEPS, Slices
 
 
 async def describe_directories(
@@ -21,3 +24,20 @@ async def describe_directories(
     if why is not None:
         raise why
     return await context.replicas.describe_directories(wanted)
+
+
+async def alter_directories(
+    context: BrokerContext, caller: Caller, wanted: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """Let each of these replicas be in the directory of that path (``DirectoryMoves.alter``). A
+    replica is there some time after the answer. Without the permission, each has the error."""
+    why = refusal(context.authorizer, caller, Operation.ALTER, CLUSTER)
+    slices = Slices(SLICE_STEPS)
+    errors: dict[TopicPartition, ErrorCode] = {}
+    for partition, path in wanted.items():
+        if why is None:
+            errors[partition] = context.replicas.alter_directory(partition, path)
+        else:
+            errors[partition] = why.code
+        await slices.step()
+    return errors

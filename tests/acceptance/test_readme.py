@@ -121,7 +121,6 @@ PROOFS: dict[str, Callable[[], None]] = {
     "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
     "TLS, SASL, access control": refused_security,
     "quotas": lambda: unadvertised(*QUOTAS),
-    "moves between the directories of a broker": lambda: unadvertised(34),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "telemetry of clients (KIP-714)": refused_telemetry,
 }

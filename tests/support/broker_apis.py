@@ -96,6 +96,7 @@ class FakeReplicas(ReplicaManager):
         self.deleted: list[tuple[list[Deletion], int]] = []
         self.deletion_result = DeletionResult(ErrorCode.NONE, 7)
         self.directories: list[DirectoryDescription] = []
+        self.wanted_directories: dict[TopicPartition, str] = {}
         self.described: list[Collection[tuple[str, int]] | None] = []
         self.producers: dict[PartitionId, list[ProducerEntry]] = {}
         self.markers: list[Marker] = []
@@ -170,6 +171,10 @@ class FakeReplicas(ReplicaManager):
     ) -> list[DeletionResult]:
         self.deleted.append((list(deletions), timeout_ms))
         return [self.deletion_result for _ in deletions]
+
+    def alter_directory(self, partition: TopicPartition, path: str) -> ErrorCode:
+        self.wanted_directories[partition] = path
+        return ErrorCode.NONE if path.startswith("/data") else ErrorCode.LOG_DIR_NOT_FOUND
 
     async def describe_directories(
         self, wanted: Collection[tuple[str, int]] | None

@@ -55,6 +55,7 @@ P0 = PartitionId(TOPIC_ID, 0)
 PORT = 9092
 LISTENER = "INTERNAL"
 DIRECTORY = "/data"
+OTHER_DIRECTORY = "/other"
 
 
 class Node:
@@ -67,7 +68,8 @@ class Node:
         self.process: Process
         self.manager: ReplicaManager
         self.sessions: FetchSessions
-        self.directory: LogDirectory
+        self.directory: LogDirectory  # the first one
+        self.directories: list[LogDirectory] = []
         self.image: MetadataImage = EMPTY
         self.epoch = -1
         self.lease = True
@@ -96,16 +98,12 @@ class Node:
 
     async def _start(self) -> None:
         world = self.process.world
-        if not world.disk.exists(f"{DIRECTORY}/meta.properties"):
-            properties = MetaProperties("cluster", self.broker_id, self.name)
-            format_directory(world.disk, DIRECTORY, properties)
-        self.directory = LogDirectory.open(
-            world.disk, DIRECTORY, world.clock, LogConfig(), cluster_id="cluster"
-        )
+        self.directories = [self._open(path) for path in self.cluster.directories]
+        self.directory = self.directories[0]
         self.manager = ReplicaManager(
             broker_id=self.broker_id,
             world=world,
-            directories=[self.directory],
+            directories=self.directories,
             config=self.cluster.config,
             metadata=self,
             broker_epoch=lambda: self.epoch,
@@ -133,6 +131,13 @@ class Node:
                 dispatch, max_request_bytes=1 << 20, listener_name=LISTENER
             ),
         )
+
+    def _open(self, path: str) -> LogDirectory:
+        world = self.process.world
+        if not world.disk.exists(f"{path}/meta.properties"):
+            properties = MetaProperties("cluster", self.broker_id, self.name)
+            format_directory(world.disk, path, properties)
+        return LogDirectory.open(world.disk, path, world.clock, LogConfig(), cluster_id="cluster")
 
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         await asyncio.sleep(0.002)
@@ -261,9 +266,18 @@ class _FetchOnly:
 class ReplicaCluster:
     """Brokers 1 to ``brokers`` and a controller that is always there."""
 
-    def __init__(self, *, brokers: int = 3, seed: int = 1, **settings: object) -> None:
-        """``settings``: configuration of all nodes, by key with underscores for dots."""
+    def __init__(
+        self,
+        *,
+        brokers: int = 3,
+        seed: int = 1,
+        directories: Sequence[str] = (DIRECTORY,),
+        **settings: object,
+    ) -> None:
+        """``directories``: of each broker. ``settings``: configuration of all nodes, by key with
+        underscores for dots."""
         self.simulation = Simulation(seed)
+        self.directories = tuple(directories)
         self.config = from_settings(
             {
                 "node.id": "1",

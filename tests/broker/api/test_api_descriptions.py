@@ -1,4 +1,5 @@
-"""DescribeLogDirs, DescribeProducers, DescribeQuorum and DescribeTopicPartitions."""
+"""AlterReplicaLogDirs, DescribeLogDirs, DescribeProducers, DescribeQuorum and
+DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 
 from broker.replication.descriptions import DirectoryDescription, ReplicaSize
 from stele.errors import ErrorCode
-from stele.ids import PartitionId
+from stele.ids import PartitionId, TopicPartition
+from stele.wire.kafka.messages import alter_replica_log_dirs as alter_log_dirs
 from stele.wire.kafka.messages import describe_log_dirs as log_dirs
 from stele.wire.kafka.messages import describe_producers as producers
 from stele.wire.kafka.messages import describe_quorum as quorum
@@ -32,7 +34,7 @@ def test_log_directories(version: int) -> None:
                 replicas=[
                     ReplicaSize("a", 0, 10, 0),
                     ReplicaSize("b", 0, 30, 5),
-                    ReplicaSize("a", 1, 20, 0),
+                    ReplicaSize("a", 1, 20, 0, is_future=True),
                 ],
             ),
             DirectoryDescription("/data/b", ErrorCode.KAFKA_STORAGE_ERROR),
@@ -47,11 +49,53 @@ def test_log_directories(version: int) -> None:
         assert (good.log_dir, good.error_code) == ("/data/a", ErrorCode.NONE)
         assert (good.total_bytes, good.usable_bytes) == ((1000, 400) if version >= 4 else (-1, -1))
         assert {
-            (topic.name, each.partition_index): (each.partition_size, each.offset_lag)
+            (topic.name, each.partition_index): (
+                each.partition_size,
+                each.offset_lag,
+                each.is_future_key,
+            )
             for topic in good.topics
             for each in topic.partitions
-        } == {("a", 0): (10, 0), ("a", 1): (20, 0), ("b", 0): (30, 5)}
+        } == {("a", 0): (10, 0, False), ("a", 1): (20, 0, True), ("b", 0): (30, 5, False)}
         assert (offline.error_code, offline.topics) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", range(1, 3))
+def test_directories_that_replicas_are_to_be_in(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        request = alter_log_dirs.AlterReplicaLogDirsRequest(
+            [
+                alter_log_dirs.AlterReplicaLogDir(
+                    path, [alter_log_dirs.AlterReplicaLogDirTopic(*each) for each in topics]
+                )
+                for path, topics in (
+                    ("/data/a", [("a", [0, 1]), ("b", [0])]),
+                    ("/data/b", [("a", [1])]),
+                    ("/elsewhere", [("c", [0])]),
+                )
+            ]
+        )
+        answer = await edges.client().call(alter_log_dirs.API, version, request)
+        assert edges.replicas.wanted_directories == {
+            TopicPartition("a", 0): "/data/a",
+            TopicPartition("a", 1): "/data/b",
+            TopicPartition("b", 0): "/data/a",
+            TopicPartition("c", 0): "/elsewhere",
+        }
+        assert [
+            (
+                topic.topic_name,
+                [(each.partition_index, each.error_code) for each in topic.partitions],
+            )
+            for topic in answer.results
+        ] == [
+            ("a", [(0, ErrorCode.NONE), (1, ErrorCode.NONE)]),
+            ("b", [(0, ErrorCode.NONE)]),
+            ("c", [(0, ErrorCode.LOG_DIR_NOT_FOUND)]),
+        ]
 
     run_virtual(main())
 

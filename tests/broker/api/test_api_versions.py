@@ -84,7 +84,6 @@ RANGES = {
 ABSENT = {
     **dict.fromkeys((17, 36), "SASL"),
     **dict.fromkeys((29, 30, 31), "access control"),
-    34: "moves between the directories of a broker",
     **dict.fromkeys((48, 49), "quotas"),
     **dict.fromkeys((50, 51), "SCRAM"),
 }

@@ -241,6 +241,7 @@ LARGEST = (
     "ListOffsets",
     "OffsetForLeaderEpoch",
     "DescribeConfigs",
+    "AlterReplicaLogDirs",
     "DescribeLogDirs",
     "DescribeProducers",
     "DescribeTopicPartitions",

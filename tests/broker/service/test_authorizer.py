@@ -21,6 +21,7 @@ from stele.wire.kafka import Api
 from stele.wire.kafka.messages import (
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     create_partitions,
     create_topics,
     delete_records,
@@ -290,6 +291,19 @@ OVER_KAFKA = [
             [
                 describe_quorum.TopicRequest(
                     "__cluster_metadata", [describe_quorum.PartitionRequest(0)]
+                )
+            ]
+        ),
+    ),
+    Asked(
+        Operation.ALTER,
+        CLUSTER,
+        alter_replica_log_dirs.API,
+        2,
+        alter_replica_log_dirs.AlterReplicaLogDirsRequest(
+            [
+                alter_replica_log_dirs.AlterReplicaLogDir(
+                    "/data/a", [alter_replica_log_dirs.AlterReplicaLogDirTopic("a", [0])]
                 )
             ]
         ),

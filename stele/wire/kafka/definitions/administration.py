@@ -36,6 +36,21 @@ response
     resource_type int8
     resource_name string
 
+api 34 AlterReplicaLogDirs 1-2 flexible 2+
+request
+  dirs [AlterReplicaLogDir]
+    path string
+    topics [AlterReplicaLogDirTopic]
+      name string
+      partitions [int32]
+response
+  throttle_time_ms int32
+  results [AlterReplicaLogDirTopicResult]
+    topic_name string
+    partitions [AlterReplicaLogDirPartitionResult]
+      partition_index int32
+      error_code int16
+
 api 35 DescribeLogDirs 1-4 flexible 2+
 request
   topics [DescribableLogDirTopic]?
