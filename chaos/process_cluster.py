@@ -296,7 +296,7 @@ class ProcessCluster:
                 node.write_config()
                 format_directory(
                     world.world.disk,
-                    [node.settings["log.dirs"]],
+                    node.settings["log.dirs"].split(","),
                     self.cluster_id,
                     node.node_id,
                     world.world.rng,

@@ -298,7 +298,7 @@ class ReplicaManager:
             mine = (static, self._broker_id)
             self._leader_throttle.set_rate(throttled_rate(image, LEADER_THROTTLED_RATE, *mine))
             self._follower_throttle.set_rate(throttled_rate(image, FOLLOWER_THROTTLED_RATE, *mine))
-            self.moves.rate_bytes_per_s = throttled_rate(image, MOVES_RATE, *mine)
+            self.moves.set_rate(throttled_rate(image, MOVES_RATE, *mine))
 
     def corrupt_replicas(self) -> list[PartitionId]:
         """Replicas found corrupt and not yet rebuilt: to be reported at registration."""

@@ -14,6 +14,7 @@ says so.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import enum
 import logging
 import sys
@@ -42,6 +43,8 @@ leaderships."""
 
 _LAST_SLICES: Final = 8
 """Slices in one turn once the copy has caught up: writers must not always be a slice ahead."""
+
+_SHORT_S: Final = 0.000_1  # nobody waits for less
 
 _RETRY_S: Final = 1.0
 
@@ -123,8 +126,8 @@ class DirectoryMoves:
         self._delete_log = delete_log
         self._on_settled = on_settled
         self._on_corrupt = on_corrupt
-        self.rate_bytes_per_s: float = sys.maxsize
-        """The most that copies read: ``replica.alter.log.dirs.io.max.bytes.per.second``."""
+        self._rate_bytes_per_s = sys.maxsize
+        self._news = asyncio.Event()  # what a copy waits for may be over before its time
         # In the order of the requests. The first is under way.
         self._moves: dict[PartitionId, _Move] = {}
         # Moves whose replicas use the copy already, and must not acknowledge more before it counts.
@@ -133,6 +136,12 @@ class DirectoryMoves:
         self._wishes: dict[PartitionId, LogDirectory] = {}
         self._task: asyncio.Task[None] | None = None
         self._is_stopped = False
+
+    def set_rate(self, bytes_per_s: int) -> None:
+        """The most that copies read: ``replica.alter.log.dirs.io.max.bytes.per.second``."""
+        if bytes_per_s != self._rate_bytes_per_s:
+            self._rate_bytes_per_s = bytes_per_s
+            self._news.set()
 
     # ------------------------------------------------------------------------- requests
 
@@ -240,6 +249,7 @@ class DirectoryMoves:
         if move is None:
             return
         logger.info("%s is not moved to %s: %s", move.key, move.target.path, why)
+        self._news.set()
         self._drop_copy(move)
 
     def _drop_copy(self, move: _Move) -> None:
@@ -331,9 +341,19 @@ class DirectoryMoves:
                 continue
             turn_bytes += copied
             if turn_bytes >= SLICE_BYTES * (_LAST_SLICES if is_prepared else 1):
-                await asyncio.sleep(turn_bytes / self.rate_bytes_per_s)
+                await self._pace(turn_bytes)
                 turn_bytes = 0
         return False
+
+    async def _pace(self, size_bytes: int) -> None:
+        delay_s = size_bytes / self._rate_bytes_per_s
+        if delay_s < _SHORT_S:
+            await asyncio.sleep(0)
+            return
+        self._news.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(delay_s):
+                await self._news.wait()
 
     def _advance(self, move: _Move, copying: Copying) -> int | ColdRange:
         try:

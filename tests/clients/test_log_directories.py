@@ -1,0 +1,141 @@
+"""An unmodified client moves replicas between the log directories of a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic
+from kafka.errors import (
+    LogDirNotFoundError,
+    NoError,
+    UnknownTopicOrPartitionError,
+)
+
+from chaos.process_cluster import ProcessCluster
+
+pytestmark = pytest.mark.processes
+
+TOPIC = "orders"
+BROKER = 1
+RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+
+
+class Stage:
+    """One broker with two log directories."""
+
+    def __init__(self, cluster: ProcessCluster, directories: tuple[str, str]) -> None:
+        self.cluster = cluster
+        self.directories = directories
+        self.admin: Any = None
+
+    def connect(self) -> None:
+        self.admin = KafkaAdminClient(bootstrap_servers=self.cluster.bootstrap_servers)
+
+    def move(self, directory: str, topic: str = TOPIC, partition: int = 0) -> Any:
+        (error,) = self.admin.alter_replica_log_dirs(
+            {(topic, partition, BROKER): directory}
+        ).values()
+        return error
+
+    def places(self) -> dict[str, bool]:
+        """The directories that hold the partition, and whether it is a future one there."""
+        (described,) = self.admin.describe_log_dirs()
+        return {
+            directory["log_dir"]: each["is_future_key"]
+            for directory in described["log_dirs"]
+            for topic in directory["topics"]
+            for each in topic["partitions"]
+            if topic["name"] == TOPIC
+        }
+
+    def set_rate(self, bytes_per_s: int) -> None:
+        self.admin.alter_configs(
+            [ConfigResource(ConfigResourceType.BROKER, str(BROKER), {RATE: str(bytes_per_s)})]
+        )
+
+    def write(self, count: int) -> None:
+        with KafkaProducer(
+            bootstrap_servers=self.cluster.bootstrap_servers, acks="all"
+        ) as producer:
+            for number in range(count):
+                producer.send(TOPIC, b"%06d" % number + bytes(1000), partition=0)
+            producer.flush(30)
+
+    def read(self) -> list[int]:
+        consumer = KafkaConsumer(
+            bootstrap_servers=self.cluster.bootstrap_servers, auto_offset_reset="earliest"
+        )
+        place = TopicPartition(TOPIC, 0)
+        consumer.assign([place])
+        (end,) = consumer.end_offsets([place]).values()
+        found: list[int] = []
+        while consumer.position(place) < end:
+            for records in consumer.poll(1000).values():
+                found += [int(record.value[:6]) for record in records]
+        consumer.close()
+        return found
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    directory: Path = tmp_path_factory.mktemp("directories")
+    paths = str(directory / "one"), str(directory / "two")
+    cluster = ProcessCluster(
+        directory / "cluster", brokers=1, combined=True, settings={"log.dirs": ",".join(paths)}
+    )
+    asyncio.run(cluster.start())
+    stage = Stage(cluster, paths)
+    stage.connect()
+    yield stage
+    stage.admin.close()
+    asyncio.run(cluster.stop())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_replica_moves_through_a_kill_of_its_broker(stage: Stage) -> None:
+    stage.admin.create_topics([NewTopic(TOPIC, 1, 1)])
+    stage.write(600)
+    ((present, is_future),) = stage.places().items()
+    assert not is_future
+    (other,) = {*stage.directories} - {present}
+    stage.set_rate(1000)
+    assert stage.move(other) is NoError
+    assert stage.places() == {present: False, other: True}
+    until(lambda: _size(f"{other}/{TOPIC}-0") > 0)
+    stage.admin.close()
+    stage.cluster.kill(BROKER)
+    asyncio.run(stage.cluster.restart(BROKER))
+    stage.connect()
+    assert stage.places() == {present: False, other: True}
+    assert stage.move(present) is NoError  # a cancellation
+    assert stage.places() == {present: False}
+    assert stage.move(other) is NoError
+    assert stage.places() == {present: False, other: True}
+    stage.set_rate(1 << 40)
+    until(lambda: stage.places() == {other: False})
+    stage.write(10)
+    assert stage.read() == [*range(600), *range(10)]
+    assert not Path(present, f"{TOPIC}-0").exists()
+
+
+def _size(directory: str) -> int:
+    return sum(path.stat().st_size for path in Path(directory).glob("*.log"))
+
+
+def test_what_cannot_be_moved_is_refused_with_the_reason(stage: Stage) -> None:
+    one, _ = stage.directories
+    assert stage.move("/elsewhere") is LogDirNotFoundError
+    assert stage.move(one, "unknown") is UnknownTopicOrPartitionError
+    assert stage.move(one, TOPIC, 7) is UnknownTopicOrPartitionError
