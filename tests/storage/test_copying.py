@@ -1,0 +1,265 @@
+"""A copy of a log that changes meanwhile is what the log is when the copy takes its place."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stele.ids import TopicPartition
+from stele.wire.batch import read_header
+from stele.wire.control_records import end_marker_batch
+from storage.checkpoints import MetaProperties
+from storage.cold_range import ColdRange
+from storage.config import LogConfig
+from storage.copies import COPIED_FILE, COPY_FILE
+from storage.copying import Copying, CopyStep, Lineage, next_step
+from storage.directory import LogDirectory
+from storage.errors import StorageError
+from storage.formatted import format_directory
+from storage.log import PartitionLog
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append, commit
+from tests.support.timing import LoopClock, run_virtual
+
+KEY = TopicPartition("t", 0)
+TOPIC_ID = b"topic-id-of-16-b"
+CONFIG = LogConfig(segment_bytes=600)
+ONE, OTHER = "/d/one", "/d/other"
+
+
+def opened(disk: MemoryDisk, path: str) -> LogDirectory:
+    if not disk.exists(f"{path}/meta.properties"):
+        disk.make_directory(path)
+        format_directory(disk, path, MetaProperties("cluster", 1, path))
+        disk.sync_now("/d")
+    return LogDirectory.open(disk, path, LoopClock(), CONFIG, cluster_id="cluster")
+
+
+def contents(log: PartitionLog, start_offset: int) -> list[bytes]:
+    """Every batch that has an offset from ``start_offset`` on."""
+    if start_offset == log.end_offset:
+        return []
+    return [bytes(data) for _, data in log.batches_now(start_offset)]
+
+
+def aborted(log: PartitionLog) -> set[tuple[int, int]]:
+    """Producer and marker of each aborted transaction."""
+    found = log.transactions.aborted(log.start_offset, log.end_offset)
+    assert not isinstance(found, ColdRange)
+    return {(each.producer_id, each.last_offset) for each in found if each.first_offset >= 0}
+
+
+def state(log: PartitionLog) -> dict[str, Any]:
+    return {
+        "offsets": (log.start_offset, log.end_offset),
+        "batches": contents(log, log.start_offset),
+        "epochs": log.epochs.entries,
+        "producers": log.producers.encode(),
+        "first open": log.transactions.first_open_offset,
+        "aborted": aborted(log),
+    }
+
+
+class Changes:
+    """What happens to a log."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+        self.epoch = 0
+        self.sequences: dict[int, int] = {}
+        self.open: set[int] = set()
+
+    def write(self, producer_id: int) -> None:
+        sequence = self.sequences.get(producer_id, 0)
+        self.sequences[producer_id] = sequence + 2
+        append(
+            self.log,
+            make_batch(2, producer=(producer_id, 0, sequence), is_transactional=producer_id > 5),
+            epoch=self.epoch,
+        )
+        if producer_id > 5:
+            self.open.add(producer_id)
+
+    def write_plainly(self, _: int) -> None:
+        append(self.log, make_batch(3, size=40), epoch=self.epoch)
+
+    def end(self, commits: int) -> None:
+        for producer_id in sorted(self.open)[:1]:
+            self.open.discard(producer_id)
+            marker = end_marker_batch(
+                producer_id, 0, commit=bool(commits % 2), coordinator_epoch=1, timestamp_ms=1
+            )
+            self.log.append_as_leader(
+                marker,
+                read_header(marker),
+                leader_epoch=self.epoch,
+                now_ms=1,
+                check_sequence=False,
+            )
+
+    def lead(self, _: int) -> None:
+        self.epoch += 1
+        self.log.assign_leader_epoch(self.epoch)
+
+    def delete(self, share: int) -> None:
+        log = self.log
+        log.advance_start_offset(
+            log.start_offset + (log.end_offset - log.start_offset) * share // 10
+        )
+        log.remove_dead_segments()
+
+    def cut(self, share: int) -> None:
+        log = self.log
+        log.truncate_to(log.end_offset - (log.end_offset - log.start_offset) * share // 10)
+        self.epoch = max(self.epoch, log.latest_epoch)
+        self.sequences = {each.producer_id: each.last_sequence + 1 for each in log.producers}
+        self.open = {producer_id for producer_id, _ in log.producers.open_transactions()}
+
+
+CHANGES = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.integers(1, 9)),
+        st.tuples(st.just("write_plainly"), st.just(0)),
+        st.tuples(st.just("end"), st.integers(0, 1)),
+        st.tuples(st.just("lead"), st.just(0)),
+        st.tuples(st.just("delete"), st.integers(0, 10)),
+        st.tuples(st.just("cut"), st.integers(0, 4)),
+        st.tuples(st.just("copy"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@given(CHANGES)
+def test_a_copy_is_the_log_when_it_takes_over(changes: list[tuple[str, int]]) -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        one, other = opened(disk, ONE), opened(disk, OTHER)
+        log = one.create(*KEY, TOPIC_ID, CONFIG)
+        commit(log, 0)
+        happening = Changes(log)
+        copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
+        for name, argument in changes:
+            if name != "copy":
+                getattr(happening, name)(argument)
+            elif copying.step in {CopyStep.FILL, CopyStep.RESTART}:
+                copying.advance()
+        while copying.step is not CopyStep.COMPLETE:
+            if copying.step is CopyStep.BEGIN_ANEW:
+                copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
+            else:
+                copying.advance()
+        expected, copy = state(log), copying.copy
+        copy.take_over(log)
+        assert state(copy) == expected
+        await check_durable(copy, log, other, expected)
+        one.delete(*KEY)
+        disk.power_loss()
+        again = opened(disk, OTHER).logs[KEY]
+        assert {**state(again), "producers": None} == {**expected, "producers": None}
+        assert {each.producer_id for each in again.producers} == {
+            each.producer_id for each in copy.producers
+        }
+
+    run_virtual(main())
+
+
+async def check_durable(
+    copy: PartitionLog, log: PartitionLog, other: LogDirectory, expected: dict[str, Any]
+) -> None:
+    """What is on disk of the copy is acknowledged when the copy is the log on disk."""
+    promised = log.durable_offset
+    assert (copy.durable_offset, copy.truncation_generation) == (
+        promised,
+        log.truncation_generation,
+    )
+    other.copies.put_in_place(KEY)
+    append(copy, make_batch(), epoch=max(copy.latest_epoch, 0))
+    await other.flush()
+    await other.checkpoint()
+    assert copy.synced_offset == copy.end_offset
+    assert copy.durable_offset == promised
+    await other.copies.settle(copy)
+    copy.release()
+    assert copy.durable_offset == copy.end_offset
+    expected.update(state(copy))
+
+
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
+def test_steps(start: int, length: int, copy_start: int, copied: int) -> None:
+    begun = Lineage(1, 1)
+    log, copy = (start, start + length), (copy_start, copy_start + copied)
+    assert next_step(begun, Lineage(2, 1), log, copy) is CopyStep.BEGIN_ANEW
+    assert next_step(begun, Lineage(1, 2), log, copy) is CopyStep.BEGIN_ANEW
+    step = next_step(begun, begun, log, copy)
+    assert (step is CopyStep.COMPLETE) == (log == copy)
+    assert (step is CopyStep.RESTART) == (copy[1] < log[0])
+
+
+def test_a_copy_that_is_left_is_no_log_and_gives_way_to_one() -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        other = opened(disk, OTHER)
+        copy = await other.copies.begin(KEY, TOPIC_ID, CONFIG)
+        append(copy, make_batch())
+        with pytest.raises(ValueError, match="there already"):
+            other.create(*KEY, TOPIC_ID, CONFIG)
+        await other.flush()
+        await other.close()
+        again = opened(disk, OTHER)
+        assert (again.logs, again.corrupt, again.half_made) == ({}, {}, {})
+        assert again.copies.left == {KEY: TOPIC_ID}
+        assert disk.exists(f"{OTHER}/{KEY}/{COPY_FILE}")
+        log = again.create(*KEY, TOPIC_ID, CONFIG)
+        assert (log.end_offset, again.copies.left) == (0, {})
+        assert not disk.exists(f"{OTHER}/{KEY}/{COPY_FILE}")
+        assert not again.copies.is_copied(KEY)
+
+    run_virtual(main())
+
+
+def test_a_copy_is_not_begun_over_a_log_nor_finished_under_one() -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        one = opened(disk, ONE)
+        one.create(*KEY, TOPIC_ID, CONFIG)
+        with pytest.raises(StorageError, match="there already"):
+            await one.copies.begin(KEY, TOPIC_ID, CONFIG)
+        other = opened(disk, OTHER)
+        disk.gate = asyncio.Event()
+        beginning = asyncio.ensure_future(other.copies.begin(KEY, TOPIC_ID, CONFIG))
+        await asyncio.sleep(0)
+        other.create(*KEY, TOPIC_ID, CONFIG)
+        disk.gate.set()
+        with pytest.raises(StorageError, match="needed for a log"):
+            await beginning
+        assert [*other.logs] == [KEY]
+        assert (other.copies.open, other.copies.left) == ({}, {})
+
+    run_virtual(main())
+
+
+def test_the_note_of_a_copy_that_counts_is_forgotten_durably() -> None:
+    async def main() -> None:
+        disk = MemoryDisk()
+        one, other = opened(disk, ONE), opened(disk, OTHER)
+        log = one.create(*KEY, TOPIC_ID, CONFIG)
+        copy = await other.copies.begin(KEY, TOPIC_ID, CONFIG)
+        copy.take_over(log)
+        other.copies.put_in_place(KEY)
+        await other.flush()
+        await other.copies.settle(copy)
+        disk.power_loss()
+        assert disk.exists(f"{OTHER}/{KEY}/{COPIED_FILE}")
+        other = opened(disk, OTHER)
+        assert other.copies.is_copied(KEY)
+        await other.copies.forget_copied(KEY)
+        disk.power_loss()
+        assert not disk.exists(f"{OTHER}/{KEY}/{COPIED_FILE}")
+        assert [*opened(disk, OTHER).logs] == [KEY]
+
+    run_virtual(main())
