@@ -302,6 +302,7 @@ class Broker:
         self._metrics.read_replicas(lambda: self._replicas.counters)
         self._metrics.read_directories(self._directories, self._rooms)
         self._metrics.read_cleaner(self._replicas.cleaner, self._directories)
+        self._metrics.read_moves(self._replicas.moves)
         self._publisher.subscribe(self._replicas)
         self._groups = GroupCoordinators(config, self._replicas, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)

@@ -11,6 +11,7 @@ from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
 from broker.replication.manager import ReplicaCounters, ReplicaManager
+from broker.replication.moves import DirectoryMoves
 from runtime.kafka.connection import Queue
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from stele.ids import TopicPartition
@@ -255,6 +256,14 @@ class BrokerMetrics:
             "Open streams of stele.v1.Log, by method.",
             "method",
             count_by_method,
+        )
+
+    def read_moves(self, moves: DirectoryMoves) -> None:
+        """Declare what moves between the log directories tell."""
+        self._registry.gauge(
+            "stele_replica_moves",
+            "Replicas that are being copied to another log directory, or wait for that.",
+            lambda: float(len(moves)),
         )
 
     def read_cleaner(self, cleaner: Cleaner, directories: Sequence[LogDirectory]) -> None:

@@ -30,8 +30,8 @@ def read_assignments(path: Path) -> Assignments:
             raise CommandError(f"{where}: replicas must be broker ids, they are {replicas}")
         if any(each != "any" for each in entry.get("log_dirs", [])):
             raise CommandError(
-                f"{where}: brokers choose log directories themselves: leave log_dirs out, or "
-                'give "any"'
+                f"{where}: this command does not choose log directories: leave log_dirs out, give "
+                '"any", or let kafka-reassign-partitions carry the plan out'
             )
         if (topic, partition) in found:
             raise CommandError(f"{where}: {topic}-{partition} is there already")

@@ -60,7 +60,7 @@ def test_a_file_of_kafka_s_own_tool(tmp_path: Path) -> None:
         ({"partitions": [entry(), entry()]}, r"partitions\[1\]: t-0 is there already"),
         (
             {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/a"]}]},
-            "brokers choose log directories themselves",
+            "this command does not choose log directories",
         ),
     ],
 )

@@ -521,3 +521,80 @@ def test_a_corrupt_batch_ends_the_move_and_is_not_copied() -> None:
         await writer.write(1)
 
     with_topic(scenario, brokers=2, settings=SLOW)
+
+
+def test_a_topic_is_not_compacted_while_it_is_copied() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        writer = Writer(node)
+        await writer.write(40, size=20_000)
+        cleaner = node.manager.cleaner
+        assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+        await begun(node, OTHER_DIRECTORY)
+        await asyncio.sleep(20)
+        assert cleaner.rounds == 0
+        hurry(node)
+        await moved(node, OTHER_DIRECTORY)
+        writer.check(await values(node))
+        await until(lambda: cleaner.rounds > 0)
+        assert await values(node) == writer.acknowledged[-2:], "all have one key"
+
+    with_topic(
+        scenario,
+        settings={**SLOW, "log.cleaner.backoff.ms": 2000},
+        cleanup_policy="compact",
+        segment_bytes="30000",
+        min_cleanable_dirty_ratio="0",
+    )
+
+
+def test_a_compaction_under_way_ends_before_the_copy_begins() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        writer = Writer(node)
+        await writer.write(40, size=20_000)
+        cleaner = node.manager.cleaner
+        await until(lambda: node.disk.names(f"{DIRECTORY}/{KEY}") != [] and is_cleaning(node))
+        assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+        await asyncio.sleep(1)
+        assert futures(node) == [(OTHER_DIRECTORY, 0, 40)]
+        assert cleaner.rounds == 0
+        await moved(node, OTHER_DIRECTORY)
+        assert cleaner.rounds == 1
+        assert await values(node) == writer.acknowledged[-2:]
+        assert node.directories[1].clean_end(node.replica().log) == 39
+
+    with_topic(
+        scenario,
+        settings={"log.cleaner.backoff.ms": 2000, "log.cleaner.io.max.bytes.per.second": 100_000},
+        cleanup_policy="compact",
+        segment_bytes="30000",
+        min_cleanable_dirty_ratio="0",
+    )
+
+
+def is_cleaning(node: Node) -> bool:
+    return any(name.endswith(".cleaned") for name in node.disk.names(f"{DIRECTORY}/{KEY}"))
+
+
+def test_a_relaxed_topic_is_noted_where_it_goes() -> None:
+    """After a power loss, the controller hears that the replica may lack what it acknowledged."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        node = cluster[1]
+        writer = Writer(node)
+        await writer.write(20, size=20_000)
+        assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+        await moved(node, OTHER_DIRECTORY)
+        assert await move(node, DIRECTORY) is ErrorCode.NONE
+        await moved(node, DIRECTORY)
+        assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+        await moved(node, OTHER_DIRECTORY)
+        await writer.write(5)
+        writer.check(await values(node))
+        node.kill()
+        cluster.fence(1)
+        await node.start()
+        assert node.manager.unsynced_replicas() == [P0]
+
+    with_topic(scenario, flush_messages="1000")
