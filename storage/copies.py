@@ -39,7 +39,8 @@ COPIED_FILE: Final = "copied"
 SetAside = Callable[[TopicPartition, bytes | None], None]
 """Renames the directory of a name, with a topic id if it is known. Raises StorageError."""
 
-Opening = Callable[[TopicPartition, LogConfig, bytes], Steps[PartitionLog]]
+Opening = Callable[[TopicPartition, LogConfig, bytes, int], Steps[PartitionLog]]
+"""Opens a log of a topic id. One that is new begins at the offset."""
 
 
 class LogsAndCopies:
@@ -116,8 +117,11 @@ class Copies:
             self._set_aside(key, self.left[key])
             del self.left[key]
 
-    async def begin(self, key: TopicPartition, topic_id: bytes, config: LogConfig) -> PartitionLog:
-        """Make an empty copy, whose note is on disk. What is left of an earlier copy is set aside.
+    async def begin(
+        self, key: TopicPartition, topic_id: bytes, config: LogConfig, start_offset: int = 0
+    ) -> PartitionLog:
+        """Make an empty copy that begins at an offset, and whose note is on disk. What is left of
+        an earlier copy is set aside.
 
         Raises StorageError: there is no copy then.
         """
@@ -130,12 +134,17 @@ class Copies:
         if self._disk.exists(directory):
             raise StorageError(f"{directory} is there already")
         try:
-            return await self._begin(key, directory, topic_id, config)
+            return await self._begin(key, directory, topic_id, config, start_offset)
         except OSError as error:
             raise self._refusal(f"{directory} cannot be made", error) from error
 
     async def _begin(
-        self, key: TopicPartition, directory: str, topic_id: bytes, config: LogConfig
+        self,
+        key: TopicPartition,
+        directory: str,
+        topic_id: bytes,
+        config: LogConfig,
+        start_offset: int,
     ) -> PartitionLog:
         # Checkpoints of an earlier log of that name must not apply to this one.
         self._checkpoints.lower(key, 0)
@@ -147,7 +156,7 @@ class Copies:
         if key not in self.left or not self._disk.exists(note):
             raise StorageError(f"{directory}: its name was needed for a log meanwhile")
         self._write(f"{directory}/{PARTITION_METADATA_FILE}", encode_partition_metadata(topic_id))
-        copy = finish(self._disk, self._opening(key, config, topic_id))
+        copy = finish(self._disk, self._opening(key, config, topic_id, start_offset))
         del self.left[key]
         self.open[key] = copy
         return copy

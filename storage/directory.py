@@ -222,7 +222,11 @@ class LogDirectory:
         self._is_loaded = True
 
     def _opening(
-        self, partition: TopicPartition, config: LogConfig, topic_id: bytes | None
+        self,
+        partition: TopicPartition,
+        config: LogConfig,
+        topic_id: bytes | None,
+        start_offset: int = 0,
     ) -> Steps[PartitionLog]:
         return opening_log(
             self._disk,
@@ -230,7 +234,7 @@ class LogDirectory:
             config,
             self._clock,
             key=partition,
-            start_offset=self._checkpoints.start_offsets.get(partition, 0),
+            start_offset=max(start_offset, self._checkpoints.start_offsets.get(partition, 0)),
             recovery_point=self._checkpoints.recovery_points.get(partition, 0),
             high_watermark_checkpoint=self._checkpoints.high_watermarks.get(partition, 0),
             clean_shutdown=self.clean_shutdown,

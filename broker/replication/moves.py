@@ -289,8 +289,9 @@ class DirectoryMoves:
         await self._cleaner.leave(move.log)
         await self._end_earlier(move)
         while self._is_wanted(move):
+            log = move.log
             copy = await move.target.copies.begin(
-                move.key, move.replica.id.topic_id, move.log.config
+                move.key, move.replica.id.topic_id, log.config, log.start_offset
             )
             if not self._is_wanted(move):
                 self._drop_copy(move)

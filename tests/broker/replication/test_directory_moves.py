@@ -193,7 +193,8 @@ def test_a_crash_at_any_time_leaves_one_log_with_all_that_was_acknowledged(power
             writing.cancel()
             await crash(cluster, node, power=power)
             places.append(place(node))
-            assert holders(node) == [place(node)]
+            # A copy that was begun anew may have taken over already.
+            assert node.manager.moves.is_settling(P0) or holders(node) == [place(node)]
             assert node.starts()[0] == start_offset
             found = await values(node)
             del writer.acknowledged[:start_offset]
