@@ -296,7 +296,7 @@ class ProcessCluster:
                 node.write_config()
                 format_directory(
                     world.world.disk,
-                    node.settings["log.dirs"].split(","),
+                    [node.settings["log.dirs"]],
                     self.cluster_id,
                     node.node_id,
                     world.world.rng,

@@ -18,6 +18,8 @@ from kafka.errors import (
 )
 
 from chaos.process_cluster import ProcessCluster
+from node.format import format_directory
+from runtime.real.world import RealWorld
 
 pytestmark = pytest.mark.processes
 
@@ -27,7 +29,7 @@ RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 
 class Stage:
-    """One broker with two log directories."""
+    """One broker, to which a second log directory was added."""
 
     def __init__(self, cluster: ProcessCluster, directories: tuple[str, str]) -> None:
         self.cluster = cluster
@@ -85,12 +87,25 @@ class Stage:
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     directory: Path = tmp_path_factory.mktemp("directories")
-    paths = str(directory / "one"), str(directory / "two")
+    one, two = str(directory / "one"), str(directory / "two")
     cluster = ProcessCluster(
-        directory / "cluster", brokers=1, combined=True, settings={"log.dirs": ",".join(paths)}
+        directory / "cluster", brokers=1, combined=True, settings={"log.dirs": one}
     )
-    asyncio.run(cluster.start())
-    stage = Stage(cluster, paths)
+
+    async def start() -> None:
+        await cluster.start()
+        await cluster.stop_node(BROKER)
+        node = cluster.nodes[BROKER]
+        node.settings["log.dirs"] = f"{one},{two}"
+        node.write_config()
+        world = RealWorld()
+        disk, rng = world.world.disk, world.world.rng
+        format_directory(disk, [two], cluster.cluster_id, BROKER, rng)
+        world.close()
+        await cluster.restart(BROKER)
+
+    asyncio.run(start())
+    stage = Stage(cluster, (one, two))
     stage.connect()
     yield stage
     stage.admin.close()
