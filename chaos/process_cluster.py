@@ -17,7 +17,9 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
+from chaos.nursery import ForkedProcess, fork_command
 from node.format import format_directory, random_cluster_id
 from runtime.real.world import RealWorld
 from stele.aio import Admin
@@ -34,6 +36,7 @@ _TOLD = "stele: "  # how a node begins what is for people
 FREE_PORTS = range(20_000, 32_000)
 
 _SERVER = (sys.executable, "-m", "cli.main", "server")
+_CAN_FORK = sys.platform == "linux"  # elsewhere libraries may not survive it
 
 
 class ClusterError(SteleError):
@@ -49,7 +52,7 @@ class NodeProcess:
     settings: dict[str, str]
     kafka_port: int | None = None
     metrics_port: int = 0
-    process: subprocess.Popen[bytes] | None = None
+    process: subprocess.Popen[bytes] | ForkedProcess | None = None
     environment: dict[str, str] = field(default_factory=dict)  # beside that of this process
     _run_begins: int = 0  # where in the log file the present or last process began to write
 
@@ -100,17 +103,24 @@ class NodeProcess:
 
     def spawn(self) -> None:
         """Start the process in a session of its own, so that a Ctrl-C here does not reach it."""
-        command = [*_SERVER, str(self.config_file), "--exit-with-parent", str(os.getpid())]
         with self.log_file.open("ab") as log:
             self._run_begins = log.tell()
-            self.process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **self.environment},
-                start_new_session=True,
-            )
+            # An environment of its own may change how an interpreter begins.
+            if _CAN_FORK and not self.environment:
+                command = ("server", str(self.config_file))
+                self.process = fork_command(command, os.environ, log.fileno())
+            else:
+                self.process = self._execute(log)
+
+    def _execute(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [*_SERVER, str(self.config_file), "--exit-with-parent", str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env={**os.environ, **self.environment},
+            start_new_session=True,
+        )
 
 
 @dataclass(slots=True)

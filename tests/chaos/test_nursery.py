@@ -1,0 +1,67 @@
+"""Nodes that a nursery forks: how they end, and what becomes of them without it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from chaos.nursery import ForkedProcess, fork_command
+from chaos.process_cluster import ProcessCluster
+
+pytestmark = pytest.mark.processes
+
+WITHIN_S = 30.0
+
+
+def parent_of(pid: int) -> int:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[1])
+
+
+def test_what_a_command_says_and_how_it_ends_is_known(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as log:
+        missing = tmp_path / "no.properties"
+        node = fork_command(("server", str(missing)), os.environ, log.fileno())
+        other = fork_command(("no-such-command",), os.environ, log.fileno())
+    assert node.wait(WITHIN_S) == node.poll() == node.returncode == 1
+    assert other.wait() == 2
+    node.kill()  # does nothing to whoever has its number now
+    said = (tmp_path / "log").read_text()
+    assert f"stele: cannot read {missing}" in said
+    assert "no-such-command" in said
+
+
+async def test_a_node_is_killed_and_begins_anew_also_without_its_nursery(tmp_path: Path) -> None:
+    cluster = ProcessCluster(tmp_path, brokers=1, combined=True)
+    await cluster.start()
+    try:
+        (node,) = cluster.nodes.values()
+        process = node.process
+        assert isinstance(process, ForkedProcess)
+        assert os.getsid(process.pid) == process.pid
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.01)
+        assert process.poll() is None
+        cluster.kill(node.node_id)
+        assert process.returncode == -signal.SIGKILL
+
+        await cluster.restart(node.node_id)
+        process = node.process
+        assert process is not None
+        os.kill(parent_of(process.pid), signal.SIGKILL)
+        assert process.wait(WITHIN_S) == -signal.SIGKILL
+
+        await cluster.restart(node.node_id)
+        process = node.process
+        assert process is not None
+        await cluster.stop_node(node.node_id)
+        assert process.returncode == 0
+        node.environment["LANG"] = "C"
+        await cluster.restart(node.node_id)
+        assert parent_of(node.pid) == os.getpid()
+    finally:
+        await cluster.stop()
