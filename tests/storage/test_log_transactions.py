@@ -10,9 +10,11 @@ from stele.wire.batch import read_header
 from stele.wire.control_records import EndMarker, end_marker_batch
 from storage.cold_range import ColdRange
 from storage.config import LogConfig
+from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.opening import open_log
 from storage.producer_state import NEVER, EndedTransaction, ProducerStates
+from storage.segment import Segment
 from storage.txn_index import ENTRY_SIZE, AbortedTransaction, TxnIndex, encode_aborted
 from tests.support.batches import header_of, make_batch
 from tests.support.storage import MemoryDisk
@@ -235,6 +237,145 @@ def test_an_open_transaction_of_which_one_record_is_left_is_known() -> None:
     log.close()
     log = opened(disk, start=base, recovery_point=base, high_watermark=base)
     assert log.producers.first_open_offset < NEVER
+    log.close()
+
+
+# ------------------------------------------------------------------------------- recovery
+
+
+def end_after(log: PartitionLog) -> int:
+    """Close the log as a kill would, with all of it on disk. Returns where it ends."""
+    end_offset = log.end_offset
+    log.sync_now()
+    log.close()
+    return end_offset
+
+
+def cut_out(disk: MemoryDisk, path: str, offsets: range) -> None:
+    """Remove the batches that begin at these offsets, as a compaction does; the indexes go, too."""
+    data, kept = disk.read_file(path), bytearray()
+    while data:
+        header = read_header(data)
+        if header.base_offset not in offsets:
+            kept += data[: header.size_bytes]
+        data = data[header.size_bytes :]
+    disk.replace_file_now(path, bytes(kept))
+    for suffix in (".index", ".timeindex"):
+        disk.remove(path.removesuffix(".log") + suffix)
+
+
+def with_an_open_one(*, goes_on: bool = True) -> tuple[MemoryDisk, str, int]:
+    """A log whose newest snapshot says that producer 7 has an open transaction, which begins at
+    offset 1. ``goes_on``: its next batch follows. The disk, its first segment and its end."""
+    disk = MemoryDisk()
+    log = opened(disk)
+    append(log, make_batch(1))
+    write(log, 7)
+    if goes_on:
+        write(log, 7)
+    else:
+        append(log, make_batch(1))
+    roll(log)
+    return disk, log.segments.at(0).path, end_after(log)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_an_open_transaction_of_a_snapshot_is_believed_if_its_first_batch_is_there(
+    goes_on: bool,
+) -> None:
+    disk, _, end_offset = with_an_open_one(goes_on=goes_on)
+    log = opened(disk, recovery_point=end_offset, high_watermark=end_offset)
+    assert list(log.producers.open_transactions()) == [(7, 1)]
+    log.close()
+
+
+@pytest.mark.parametrize(
+    ("goes_on", "gone"), [(True, range(1, 2)), (False, range(1, 2)), (True, range(1, 99))]
+)
+def test_an_open_transaction_of_a_snapshot_whose_first_batch_is_gone_had_ended(
+    goes_on: bool, gone: range
+) -> None:
+    disk, path, end_offset = with_an_open_one(goes_on=goes_on)
+    cut_out(disk, path, gone)
+    log = opened(disk, recovery_point=end_offset, high_watermark=end_offset)
+    assert list(log.producers.open_transactions()) == []
+    log.close()
+
+
+def test_a_file_that_gets_shorter_meanwhile_is_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, path, end_offset = with_an_open_one()
+    nowhere = ColdRange(path, 81, 10)
+    monkeypatch.setattr(Segment, "locate", lambda segment, offset, *, wait: nowhere)
+    with pytest.raises(CorruptLogError, match=r"at byte 81 .*ends inside a batch"):
+        opened(disk, recovery_point=end_offset, high_watermark=end_offset)
+
+
+def test_a_committed_transaction_above_the_recovery_point_is_in_no_index() -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    end(log, 7, commit=True)
+    write(log, 7)
+    end(log, 7)
+    end_after(log)
+    log = opened(disk)
+    assert log.transactions.aborted(0, 4) == [AbortedTransaction(7, 2, 3, 4)]
+    log.close()
+
+
+@pytest.mark.parametrize("known", [0, 1, 2])
+def test_indexes_of_several_segments_are_made_anew(known: int) -> None:
+    disk, log, expected = three_aborted()
+    paths = [log.segments.at(at).txn_index.path for at in range(3)]
+    recovery_point = log.segment_bases[known]
+    end_offset = end_after(log)
+    for path in paths[known:]:
+        disk.remove(path)
+    log = opened(disk, recovery_point=recovery_point)
+    assert log.transactions.aborted(0, end_offset) == expected
+    log.close()
+
+
+def test_a_torn_entry_of_the_active_segment_is_removed() -> None:
+    disk, log, _ = three_aborted()
+    path = log.segments.active.txn_index.path
+    whole = disk.read_file(path)
+    end_offset = end_after(log)
+    disk.open(path).append([b"torn"])
+    opened(disk, recovery_point=end_offset, high_watermark=end_offset).close()
+    assert disk.read_file(path) == whole
+
+
+def test_a_marker_that_begins_a_segment_is_in_its_index_alone() -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    room = CONFIG.segment_bytes - log.segments.active.size
+    append(log, make_batch(1, size=room - len(make_batch(1, size=0)) - 10))
+    end(log, 7)
+    assert log.segment_bases == [0, 2]
+    paths = [log.segments.at(at).txn_index.path for at in range(2)]
+    end_after(log)
+    disk.remove(paths[1])
+    log = opened(disk)
+    assert log.transactions.aborted(0, 3) == [AbortedTransaction(7, 0, 2, 3)]
+    assert not disk.exists(paths[0])
+    log.close()
+
+
+def test_a_marker_above_the_high_watermark_is_known_to_be_undecided() -> None:
+    """Though a snapshot from above the marker is there, and all is on disk."""
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    end(log, 7, commit=True)
+    roll(log)
+    end_offset = end_after(log)
+    log = opened(disk, recovery_point=end_offset, high_watermark=1)
+    assert [each.marker_offset for each in log.transactions.undecided] == [1]
+    log.close()
+    log = opened(disk, recovery_point=end_offset, high_watermark=end_offset)
+    assert log.transactions.undecided == []
     log.close()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.step import KeyValue, Now
+from broker.coordinator.transaction.adding import PARTITION_BYTES_MAX
 from broker.coordinator.transaction.machine import MAX_PATIENT
 from broker.coordinator.transaction.records import (
     RecordedTransaction,
@@ -25,6 +26,7 @@ from broker.coordinator.transaction.types import (
     TransactionState,
 )
 from stele.errors import ErrorCode
+from stele.ids import TopicPartition
 from tests.support.coordinators import Heard
 from tests.support.transactions import (
     FIRST_PRODUCER_ID,
@@ -201,6 +203,22 @@ def test_an_answer_waits_for_what_it_rests_on() -> None:
         assert len(heard.told) == 1
 
 
+@pytest.mark.parametrize(("more", "error"), [(0, ErrorCode.NONE), (1, ErrorCode.INVALID_REQUEST)])
+def test_a_transaction_has_as_many_partitions_as_a_record_can_hold(
+    more: int, error: ErrorCode
+) -> None:
+    bench = TransactionBench()
+    ref = bench.producer()
+    topic = "t" * 236  # 248 bytes each
+    count = PARTITION_BYTES_MAX // 248
+    rest = PARTITION_BYTES_MAX - 248 * count - 12
+    added = [TopicPartition(topic, number) for number in range(count)]
+    added.append(TopicPartition("t" * (rest + more), 0))
+    request = AddPartitionsRequest(ref, tuple(added), client_version=2)
+    answer = bench.ask(lambda machine, *rest: machine.add_partitions(request, *rest)).told[0]
+    assert answer.error is error
+
+
 def test_who_waits_for_the_end_of_a_transaction_hears_of_it_with_the_last_marker() -> None:
     bench = TransactionBench()
     ref = bench.producer()
@@ -209,6 +227,8 @@ def test_who_waits_for_the_end_of_a_transaction_hears_of_it_with_the_last_marker
         return bench.ask(lambda machine, *rest: machine.when_complete("t", *rest))
 
     assert ask().told == [None]
+    nobody = bench.ask(lambda machine, *rest: machine.when_complete("nobody", *rest))
+    assert nobody.told == [None]
     bench.add(ref, "a0", "a1")
     assert ask().told == [None], "a transaction that is open may go on"
     bench.writes_markers = False
