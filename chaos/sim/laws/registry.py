@@ -53,6 +53,7 @@ from chaos.sim.laws.quorum_commits import MajorityHolds
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.reads import ReadsAreLinearizable
 from chaos.sim.laws.refused_deletions import DeletionsAreRefusedForAReason
+from chaos.sim.laws.refused_pre_votes import PreVotesAreRefusedForAReason
 from chaos.sim.laws.refused_voters import VotersAreRefusedForAReason
 from chaos.sim.laws.replica_sets import ReplicasFitTogether
 from chaos.sim.laws.resting_followers import RestingFollowersHaveEverything
@@ -86,6 +87,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     ObserversAskTheLeader,
     VotersGoOnWithTheirLeader,
     VotersAreRefusedForAReason,
+    PreVotesAreRefusedForAReason,
     # The committed metadata.
     EpochsOnlyGrow,
     ReplicasFitTogether,
