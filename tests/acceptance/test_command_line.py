@@ -21,7 +21,7 @@ from tests.support.acceptance import committed
 
 pytestmark = pytest.mark.processes
 
-STELE = [sys.executable, "-m", "cli.main"]
+STELE = [sys.executable, "-m", "cli"]
 HEADER = b"InvoiceNo,StockCode,Description,Quantity,InvoiceDate,UnitPrice,CustomerID,Country\n"
 LINE = b'536365,85123A,"HEART, WHITE",6,2010-12-01 08:26:00,2.55,17850.0,United Kingdom\n'
 CreateTopic = Callable[..., str]
