@@ -30,6 +30,7 @@ from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.high_watermarks import HighWatermarksOnlyRise
 from chaos.sim.laws.holders import SomeoneHasEverything
+from chaos.sim.laws.idle_partitions import IdlePartitionsAreLeftAlone
 from chaos.sim.laws.isr import IsrHasTheHighWatermark
 from chaos.sim.laws.isr_members import IsrLosesOnlyWhoLags
 from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
@@ -108,6 +109,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     IsrProposalsAreFresh,
     IsrLosesOnlyWhoLags,
     RestingFollowersHaveEverything,
+    IdlePartitionsAreLeftAlone,
     ReadersAreServed,
     NamedReplicasAreTheBest,
     FollowersKnowTheEpoch,
