@@ -13,6 +13,7 @@ from storage.config import LogConfig
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 from storage.opening import open_log
+from storage.producer_recovery import rebuild_producers
 from storage.producer_state import NEVER, EndedTransaction, ProducerStates
 from storage.segment import Segment
 from storage.txn_index import ENTRY_SIZE, AbortedTransaction, TxnIndex, encode_aborted
@@ -302,12 +303,32 @@ def test_an_open_transaction_of_a_snapshot_whose_first_batch_is_gone_had_ended(
     log.close()
 
 
+def test_an_open_transaction_whose_last_record_begins_the_log_is_known() -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    roll(log)
+    base = log.segment_bases[-1]
+    log.truncate_to(base)
+    append(log, make_batch(1, producer=(7, 0, 0), is_transactional=True))
+    roll(log)
+    log.advance_start_offset(base)
+    log.remove_dead_segments()
+    end_offset = end_after(log)
+    log = opened(disk, start=base, recovery_point=end_offset, high_watermark=end_offset)
+    assert log.producers.first_open_offset < NEVER
+    log.close()
+
+
 def test_a_file_that_gets_shorter_meanwhile_is_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     disk, path, end_offset = with_an_open_one()
+    log = opened(disk, recovery_point=end_offset, high_watermark=end_offset)
     nowhere = ColdRange(path, 81, 10)
     monkeypatch.setattr(Segment, "locate", lambda segment, offset, *, wait: nowhere)
+    work = rebuild_producers(disk, DIRECTORY, log.segments.all(), end_offset, 0)
     with pytest.raises(CorruptLogError, match=r"at byte 81 .*ends inside a batch"):
-        opened(disk, recovery_point=end_offset, high_watermark=end_offset)
+        next(work)
+    log.close()
 
 
 def test_a_committed_transaction_above_the_recovery_point_is_in_no_index() -> None:

@@ -245,6 +245,13 @@ def test_what_the_scan_has_seen_is_not_read_again_for_epochs_and_producers() -> 
 # ------------------------------------------------------------------------------- handles
 
 
+def test_batches_of_no_producer_are_not_read_again_for_producers() -> None:
+    asked = request(written(5))
+    result, steps = walked(recover_producers(asked, opened(asked)))
+    assert result.replayed == Replayed(0, 0)
+    assert warmed(steps) == []
+
+
 class HandleDisk(MemoryDisk):
     """A disk that knows which files are open."""
 
