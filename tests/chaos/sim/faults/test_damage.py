@@ -13,7 +13,7 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
 from chaos.sim.laws.judged import JudgedCluster
 from stele.ids import TopicPartition
-from storage.checkpoints import LOG_START_FILE, encode_offsets
+from storage.checkpoints import CORRUPT_FILE, LOG_START_FILE, encode_offsets
 from tests.support.sim_cluster import SAFE, TOPIC, a_topic, admin_of, write
 
 APART = {"metadata.log.dir": "/metadata"}
@@ -229,8 +229,12 @@ def test_a_replica_that_its_broker_gave_up_is_not_counted_on() -> None:
         assert broker is not None
         (replica,) = broker.replicas
         faults.failing_read = True
+        # It is given up as for a change that was cut short, and noted as for a bad sector.
+        note = f"{replica.log.directory}/{CORRUPT_FILE}"
         assert replica.directory.on_log_failed is not None
         replica.directory.on_log_failed(replica.log, OSError("a test"))
+        assert first.process is not None
+        first.process.world.disk.replace_file_now(note, b"")
         faults.failing_read = False
         assert not damage.spoil_sector(second)  # at once, before any controller has heard of it
         first.kill()
