@@ -35,7 +35,11 @@ def test_what_a_command_says_and_how_it_ends_is_known(tmp_path: Path) -> None:
     assert "no-such-command" in said
 
 
-async def test_a_node_is_killed_and_begins_anew_also_without_its_nursery(tmp_path: Path) -> None:
+async def test_a_node_is_killed_and_begins_anew_also_without_its_nursery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The one that all tests of this process share has nodes of theirs.
+    monkeypatch.setattr("chaos.nursery._nurseries", {})
     cluster = ProcessCluster(tmp_path, brokers=1, combined=True)
     await cluster.start()
     try:
