@@ -10,7 +10,7 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
-from runtime.quorum.messages import FETCH, VOTE
+from runtime.quorum.messages import END_QUORUM_EPOCH, FETCH, VOTE
 from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
 from stele.wire.v1.raft_pb2 import VoteRequest
 
@@ -19,11 +19,12 @@ _NONE: Final = -1
 
 class VotersGoOnWithTheirLeader(Law):
     """A voter that starts, and knows another one that leads the epoch, first fetches from it. It
-    stands for election only if it does not hear it: a restart alone costs no leader its epoch."""
+    stands for election only if it does not hear it, or hears that it leads no more: a restart alone
+    costs no leader its epoch."""
 
     name = "voters go on with their leader"
     cadence = Cadence.TOLD
-    hears = (FETCH, VOTE)
+    hears = (FETCH, VOTE, END_QUORUM_EPOCH)
     proof = Proof.CAMPAIGN
 
     def __init__(self, cluster: SimCluster, report: Report) -> None:
@@ -36,6 +37,10 @@ class VotersGoOnWithTheirLeader(Law):
         return cls(scene.cluster, scene.report)
 
     def hear(self, stage: Stage, said: Said) -> None:
+        if said.method.endswith(END_QUORUM_EPOCH):
+            if stage is Stage.ARRIVED:
+                self._began_if_runs(said.target)
+            return
         if stage is not Stage.SENT:
             return
         node = self._node_on(said.source)
@@ -54,6 +59,12 @@ class VotersGoOnWithTheirLeader(Law):
                 f"{said.source} knows from its disk that {leader} leads epoch {epoch}, and begins "
                 f"with a request for votes in epoch {request.epoch}"
             )
+
+    def _began_if_runs(self, machine: str) -> None:
+        """What the process there begins with follows from a message, not from its file."""
+        node = self._node_on(machine)
+        if node is not None:
+            self._began[machine] = node.incarnation
 
     def _node_on(self, machine: str) -> SimNode | None:
         for node in self._cluster.controllers.values():

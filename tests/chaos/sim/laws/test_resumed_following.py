@@ -8,7 +8,7 @@ from chaos.sim.laws.resumed_following import VotersGoOnWithTheirLeader
 from chaos.sim.world.wire import Said, Stage
 from raft.ready import HardState
 from raft.voter_history import VoterHistory
-from runtime.quorum.messages import FETCH, VOTE
+from runtime.quorum.messages import END_QUORUM_EPOCH, FETCH, VOTE
 from runtime.quorum.state import FILE_NAME, encode
 from stele.wire.v1.raft_pb2 import VoteRequest
 from tests.support.law_bench import METADATA_LOG, LawBench, voters
@@ -53,3 +53,13 @@ def test_each_process_begins_anew(bench: LawBench) -> None:
     law.hear(Stage.SENT, Said("c101", "c102", VOTE, VoteRequest().SerializeToString()))
     assert bench.broken()
     assert law.looked == 2
+
+
+def test_who_hears_first_that_the_leader_leads_no_more_may_stand(bench: LawBench) -> None:
+    law = VotersGoOnWithTheirLeader(bench.cluster, bench.report)
+    bench.put(101, f"{METADATA_LOG}/{FILE_NAME}", encode(HardState(5, 102), "c"))
+    law.hear(Stage.ARRIVED, Said("c102", "c101", END_QUORUM_EPOCH, b""))
+    request = VoteRequest(candidate_id=101, epoch=6).SerializeToString()
+    law.hear(Stage.SENT, Said("c101", "c102", VOTE, request))
+    assert not bench.broken()
+    assert law.looked == 0
