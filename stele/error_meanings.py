@@ -20,6 +20,7 @@ MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "another broker leads this partition: refresh the metadata",
     ErrorCode.REQUEST_TIMED_OUT: "the time ran out; whether it was done is not known",
     ErrorCode.BROKER_NOT_AVAILABLE: "the broker cannot be reached",
+    ErrorCode.REPLICA_NOT_AVAILABLE: "the broker has no replica of this partition",
     ErrorCode.MESSAGE_TOO_LARGE: "the record batch is larger than max.message.bytes",
     ErrorCode.NETWORK_EXCEPTION: "the connection broke before the answer came",
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "the coordinator is still loading: ask again",
