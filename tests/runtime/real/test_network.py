@@ -313,6 +313,7 @@ async def test_the_servers_return_ends_the_stream_and_its_close_wakes_the_handle
 
 
 async def test_a_handler_sees_its_client_go() -> None:
+    """By the end of the messages, by an error, or because its task is cancelled."""
     ends: list[object] = []
     gone = asyncio.Event()
 
@@ -323,19 +324,24 @@ async def test_a_handler_sees_its_client_go() -> None:
             ends.append(None)
         except RpcError as error:
             ends.append(error.code)
+        except asyncio.CancelledError:
+            ends.append(RpcCode.CANCELLED)
+            raise
         finally:
             gone.set()
 
     listener = await RealNetwork().serve("127.0.0.1", 0, Service(streams={TALK: handler}))
-    channel = RealConnector().channel("127.0.0.1", listener.port)
-    stream = channel.stream(TALK)
-    await stream.send(b"x")
-    assert await stream.receive() == b"x"
-    await stream.close()
-    await asyncio.wait_for(gone.wait(), 5)
-    assert ends in ([None], [RpcCode.CANCELLED])
-    await channel.close()
-    await listener.close()
+    try:
+        channel = RealConnector().channel("127.0.0.1", listener.port)
+        stream = channel.stream(TALK)
+        await stream.send(b"x")
+        assert await stream.receive() == b"x"
+        await stream.close()
+        await asyncio.wait_for(gone.wait(), 5)
+        assert ends in ([None], [RpcCode.CANCELLED])
+        await channel.close()
+    finally:
+        await listener.close()
 
 
 async def test_a_refused_connection_is_unavailable() -> None:
