@@ -20,7 +20,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 NURSERY: Final = (sys.executable, "-m", "cli.nursery")
-_FD_OF_ANSWERS: Final = 1  # its standard output is not used
 _ENDED: Final = signal.SIGKILL  # what ends the nodes of a nursery that has ended
 
 
@@ -96,6 +95,10 @@ class _Nursery:
                 start_new_session=True,
             )
 
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
     def close(self) -> None:
         """Its nodes end with it."""
         self._orders.close()
@@ -133,14 +136,8 @@ def fork_command(
     ``--exit-with-parent`` and its process id follow them. What it prints goes to the file ``log``.
     Raises OSError."""
     owner = os.getpid()
-    nursery = _nurseries.get(owner) or _begin(owner)
-    try:
-        return nursery.fork(arguments, environment, log)
-    except OSError:
-        return _begin(owner).fork(arguments, environment, log)  # somebody has killed the old one
-
-
-def _begin(owner: int) -> _Nursery:
-    nursery = _nurseries[owner] = _Nursery()
-    atexit.register(nursery.close)
-    return nursery
+    nursery = _nurseries.get(owner)
+    if nursery is None or nursery.has_ended:
+        nursery = _nurseries[owner] = _Nursery()
+        atexit.register(nursery.close)
+    return nursery.fork(arguments, environment, log)

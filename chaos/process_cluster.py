@@ -105,12 +105,17 @@ class NodeProcess:
         """Start the process in a session of its own, so that a Ctrl-C here does not reach it."""
         with self.log_file.open("ab") as log:
             self._run_begins = log.tell()
-            # An environment of its own may change how an interpreter begins.
-            if _CAN_FORK and not self.environment:
-                command = ("server", str(self.config_file))
-                self.process = fork_command(command, os.environ, log.fileno())
-            else:
-                self.process = self._execute(log)
+            self.process = self._fork(log) or self._execute(log)
+
+    def _fork(self, log: IO[bytes]) -> ForkedProcess | None:
+        """None: it is to be executed. An environment of its own may change how an interpreter
+        begins. And if no nursery can be had, the node itself says in its log what is wrong."""
+        if not _CAN_FORK or self.environment:
+            return None
+        try:
+            return fork_command(("server", str(self.config_file)), os.environ, log.fileno())
+        except OSError:
+            return None
 
     def _execute(self, log: IO[bytes]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(

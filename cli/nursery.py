@@ -81,7 +81,6 @@ def _live(order: dict[str, Any], log: int, answers: int, inherited: list[int]) -
     try:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)  # as Python has it
         os.setsid()
         for handle in (*inherited, answers):
             os.close(handle)

@@ -93,8 +93,10 @@ def _check_combination(
         raise typer.BadParameter("--trace goes with --seed")
     if record and not mutants:
         raise typer.BadParameter("--record goes with --mutants")
-    if load not in ("drawn", "light", "rare"):
-        raise typer.BadParameter(f"--load {load!r} is neither drawn, light nor rare")
+    from chaos.sim.work.load import LoadKind
+
+    if load not in list(LoadKind):
+        raise typer.BadParameter(f"--load {load!r} is none of {', '.join(LoadKind)}")
 
 
 def _span(text: str) -> range:

@@ -533,7 +533,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._pending_memory_bytes -= pending.memory_bytes + pending.answer_bytes
             if pending is self._turn:
                 self._turn = None
-            self._end_wait(pending, Queue.ANSWERS)
+            if pending.waits_since_s is not None:
+                self._end_wait(pending, Queue.ANSWERS)
             buffers += pending.buffers
         if buffers and self._transport is not None:
             self.bytes_out += sum(map(len, buffers))

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from chaos.nursery import ForkedProcess, fork_command
-from chaos.process_cluster import ProcessCluster
+from chaos.process_cluster import ClusterError, ProcessCluster
 
 pytestmark = pytest.mark.processes
 
@@ -69,3 +70,16 @@ async def test_a_node_is_killed_and_begins_anew_also_without_its_nursery(
         assert parent_of(node.pid) == os.getpid()
     finally:
         await cluster.stop()
+
+
+async def test_without_a_nursery_a_node_is_executed_and_says_itself_what_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("chaos.nursery._nurseries", {})
+    monkeypatch.setattr("chaos.nursery.NURSERY", (sys.executable, "-c", "raise SystemExit(1)"))
+    settings = {"min.insync.replicas": "none"}
+    cluster = ProcessCluster(tmp_path, brokers=1, combined=True, settings=settings)
+    with pytest.raises(ClusterError, match=r"min\.insync\.replicas=none"):
+        await cluster.start()
+    (node,) = cluster.nodes.values()
+    assert isinstance(node.process, subprocess.Popen)

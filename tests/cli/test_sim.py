@@ -111,7 +111,7 @@ def test_a_planted_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
         (["--seeds", "3..1"], 1, "is empty"),
         (["--faults", "rain"], 1, "no kind of fault 'rain'"),
         (["--trace"], 2, "--trace goes with --seed"),
-        (["--load", "heavy"], 2, "neither drawn, light nor rare"),
+        (["--load", "heavy"], 2, "is none of drawn, light, rare"),
         (["--mutants", "--only", "no such name"], 1, "no planted bug"),
     ],
 )

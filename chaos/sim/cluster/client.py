@@ -161,22 +161,7 @@ class SimClient:
     ) -> fetch.PartitionData:
         connection = await self.connection(broker)
         version = connection.version_of(fetch.API, at_most=version)
-        request = fetch.FetchRequest(
-            max_wait_ms=500,
-            min_bytes=1,
-            topics=[
-                fetch.FetchTopic(
-                    topic=topic,
-                    partitions=[
-                        fetch.FetchPartition(
-                            partition=partition,
-                            fetch_offset=offset,
-                            partition_max_bytes=1 << 20,
-                        )
-                    ],
-                )
-            ],
-        )
+        request = consumer_fetch(topic, partition, offset, max_wait_ms=500, max_bytes=1 << 20)
         response = await connection.request(fetch.API, version, request, timeout_s=10.0)
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code))
@@ -365,6 +350,21 @@ class SimClient:
             connection.close()
         for channel in self._channels.values():
             await channel.close()
+
+
+def consumer_fetch(
+    topic: str, partition: int, offset: int, *, max_wait_ms: int, max_bytes: int, rack: str = ""
+) -> fetch.FetchRequest:
+    """A consumer's request for one partition by its topic's name."""
+    wanted = fetch.FetchPartition(
+        partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
+    )
+    return fetch.FetchRequest(
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        rack_id=rack,
+        topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
+    )
 
 
 def records_of(answer: fetch.PartitionData, offset: int) -> tuple[list[tuple[int, bytes]], int]:

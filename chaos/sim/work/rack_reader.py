@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from chaos.sim.cluster.client import records_of
+from chaos.sim.cluster.client import consumer_fetch, records_of
 from chaos.sim.cluster.connections import Connections
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import fetch
@@ -93,22 +93,13 @@ class RackReader:
 
     async def _fetch(self, broker: int, place: Partition, offset: int) -> fetch.PartitionData:
         topic, partition = place
-        request = fetch.FetchRequest(
+        request = consumer_fetch(
+            topic,
+            partition,
+            offset,
             max_wait_ms=_MAX_WAIT_MS,
-            min_bytes=1,
-            rack_id=self.rack,
-            topics=[
-                fetch.FetchTopic(
-                    topic=topic,
-                    partitions=[
-                        fetch.FetchPartition(
-                            partition=partition,
-                            fetch_offset=offset,
-                            partition_max_bytes=_PARTITION_BYTES,
-                        )
-                    ],
-                )
-            ],
+            max_bytes=_PARTITION_BYTES,
+            rack=self.rack,
         )
         answer = await self.connections.ask(broker, fetch.API, request, at_most=_BY_NAME)
         if answer.error_code != ErrorCode.NONE:
