@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import gc
 import itertools
 import logging
@@ -24,6 +25,7 @@ from tests.support.scheduling import FilesInGroups
 from tests.support.stele import Plane
 
 CreateTopic = Callable[..., str]
+_END_S = 60.0
 
 # Processes that a shell starts in the background ignore Ctrl-C, and their children inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -66,7 +68,8 @@ def grpc_poller() -> Iterator[None]:
 
     The queue ends with the last channel and server, wherever the garbage collector finds that, and
     then waits for everything under way: for ever, if a failed test has left a server running. With
-    this channel the queue and its thread do not end before the tests.
+    this channel the queue and its thread do not end before the tests. At the end of the tests such
+    a wait is bounded: the process says where each thread stands, and ends.
     """
 
     async def open_channel() -> grpc.aio.Channel:
@@ -74,6 +77,7 @@ def grpc_poller() -> Iterator[None]:
 
     channel = asyncio.run(open_channel())
     yield
+    faulthandler.dump_traceback_later(_END_S, exit=True, file=2)
     asyncio.run(channel.close())
 
 

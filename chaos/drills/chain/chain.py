@@ -54,6 +54,7 @@ class Chain:
         self._recorder = recorder
         self._offsets = offsets
         self._sources = 0
+        self._began_ms: float | None = None  # when the first source did
         self._source = Child("chaos.drills.chain.source", self._take_source)
         self._hops = {
             hop: Child(_HOP_MODULES[options.clients], partial(self._take_hop, hop))
@@ -81,10 +82,19 @@ class Chain:
 
     async def start_source(self) -> None:
         """A source goes on under another name: what of its predecessor was not acknowledged is not
-        sent again."""
+        sent again. It writes as many other records for it, and for the time without a source."""
         self._sources += 1
-        label, per_s = f"source-{self._sources}", str(self.options.per_s)
-        await self._source.start(self._bootstrap, label, str(PARTITIONS), per_s)
+        if self._began_ms is None:
+            self._began_ms = self._recorder.now_ms
+        elapsed_s = (self._recorder.now_ms - self._began_ms) / 1000
+        behind = max(0, int(elapsed_s * self.options.per_s) - self._acked.total())
+        await self._source.start(
+            self._bootstrap,
+            f"source-{self._sources}",
+            str(PARTITIONS),
+            str(self.options.per_s),
+            str(behind),
+        )
 
     async def start_hop(self, hop: int) -> None:
         await self._hops[hop].start(self._bootstrap, str(hop), self._offsets)

@@ -1,7 +1,8 @@
 """The source of the chain:
-``python -m chaos.drills.chain.source BOOTSTRAP LABEL PARTITIONS PER_S``.
+``python -m chaos.drills.chain.source BOOTSTRAP LABEL PARTITIONS PER_S BEHIND``.
 
-It writes that many records a second, over all partitions, until SIGTERM. It prints a line of JSON
+It writes that many records a second, over all partitions, until SIGTERM. ``BEHIND``: so many more,
+which its predecessors did not write in time. It prints a line of JSON
 before it sends some, and another one when all of them are acknowledged or have failed.
 """
 
@@ -21,7 +22,7 @@ from stele.real import RealClock
 
 _TICK_S: Final = 0.05
 _AT_ONCE: Final = 5_000
-"""After a wait for room it goes on with what is due, so many records at a time."""
+"""It makes up for lost time with so many records at a time."""
 _DELIVERY_TIMEOUT_MS: Final = 300_000
 """Above any outage that a drill may make. What fails all the same is printed."""
 
@@ -47,7 +48,7 @@ class _Batch:
                 print_line({"acked": self._runs})
 
 
-async def write(bootstrap: str, label: str, partitions: int, per_s: float) -> None:
+async def write(bootstrap: str, label: str, partitions: int, per_s: float, behind: int) -> None:
     """Write until cancelled, and then wait for the outcome of everything."""
     loop, clock = asyncio.get_running_loop(), RealClock()
     numbers = [0] * partitions
@@ -59,7 +60,7 @@ async def write(bootstrap: str, label: str, partitions: int, per_s: float) -> No
     )
     try:
         await producer.partitions_for(TOPICS[0])
-        began, sent = loop.time(), 0
+        began, sent = loop.time(), -behind
         while True:
             await producer.room()
             due = min(int((loop.time() - began) * per_s) - sent, _AT_ONCE)
@@ -92,8 +93,8 @@ def _shares(label: str, numbers: list[int], count: int) -> Iterator[Run]:
 
 
 def main() -> None:
-    bootstrap, label, partitions, per_s = sys.argv[1:]
-    run_until_terminated(write(bootstrap, label, int(partitions), float(per_s)))
+    bootstrap, label, partitions, per_s, behind = sys.argv[1:]
+    run_until_terminated(write(bootstrap, label, int(partitions), float(per_s), int(behind)))
 
 
 if __name__ == "__main__":

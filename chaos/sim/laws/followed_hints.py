@@ -25,7 +25,8 @@ class _Hint(NamedTuple):
 
 class ObserversAskTheLeader(Law):
     """An observer that is refused by a replica which names the leader of the epoch asks that leader
-    next, as long as it stays in the epoch."""
+    next, as long as it stays in the epoch, and if it knows where that leader is. Example: the
+    leader was added as a voter, and the observer's log does not reach so far."""
 
     name = "observers ask the leader"
     cadence = Cadence.TOLD
@@ -58,6 +59,8 @@ class ObserversAskTheLeader(Law):
         node = self._cluster.nodes.get(request.replica_id)
         core = None if node is None else node.core
         if core is None or core.role is not Role.OBSERVER or request.epoch != hint.epoch:
+            return
+        if hint.leader not in core.voters.ids:
             return
         leader = self._cluster.nodes.get(hint.leader)
         self.looked += 1

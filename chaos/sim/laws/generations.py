@@ -45,7 +45,11 @@ class PartitionsHaveOneOwner(Law):
     def of(cls, scene: Scene) -> Self:
         return cls(scene)
 
-    def assigned(self, member: Membership, partitions: Collection[Partition]) -> None:
+    def asks(self) -> int:
+        """No moment is needed: generations have an order."""
+        return 0
+
+    def assigned(self, member: Membership, partitions: Collection[Partition], _: int) -> None:
         """A SyncGroup was answered with these partitions."""
         group_id, generation = member.group_id, member.generation
         self._newest[group_id] = max(generation, self._newest.get(group_id, generation))
@@ -63,6 +67,9 @@ class PartitionsHaveOneOwner(Law):
                     f"group {group_id}: {partition} belongs to {owner} and to {member.owner} in "
                     f"generation {generation}"
                 )
+
+    def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None:
+        """The member is about to join again. A generation has its owners all the same."""
 
     def is_over(self, member: Membership) -> bool:
         """Whether the coordinator has to refuse what is asked for now in this member's name."""

@@ -16,6 +16,7 @@ class _Holder(NamedTuple):
 
     epoch: int
     member: Membership
+    at: int  # the moment when it was told
 
 
 class MembersReconcile(Law):
@@ -25,6 +26,9 @@ class MembersReconcile(Law):
     that the member was told last, and the member epoch of a member never goes back.
 
     The ``generation`` of a Membership is its member epoch here.
+
+    A group that changes its protocol may begin with the first epoch again, when it has no members.
+    There the moments decide who had a partition before, and answers that crossed prove nothing.
     """
 
     name = "a member epoch gives a partition to one member"
@@ -37,10 +41,20 @@ class MembersReconcile(Law):
         self._newest: dict[tuple[str, str], int] = {}  # the last told epoch, by group and member id
         self._gone: set[tuple[str, str]] = set()  # (group, id of who is no member any more)
         self._processes: dict[tuple[str, str], str] = {}  # by (group, instance): its last process
+        self._moment = 0  # so much was told
+        self._restarting: set[str] = set()  # groups
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
         return cls(scene)
+
+    def may_restart(self, group_id: str) -> None:
+        """The epochs of this group may begin again."""
+        self._restarting.add(group_id)
+
+    def asks(self) -> int:
+        """The moment, when a member asks for what it will be told."""
+        return self._moment
 
     def joins(self, member: Membership) -> None:
         """A member asks to join with nothing. It may have been one before."""
@@ -48,8 +62,10 @@ class MembersReconcile(Law):
         self._gone.discard(identity)
         self._newest.pop(identity, None)
 
-    def told(self, member: Membership, partitions: Collection[Partition]) -> None:
-        """A heartbeat was answered: this is the member's epoch, and this is what it has."""
+    def told(self, member: Membership, partitions: Collection[Partition], asked: int) -> None:
+        """A heartbeat was answered: this is the member's epoch, and this is what it has.
+        ``asked``: what ``asks`` said when the heartbeat was sent."""
+        self._moment += 1
         identity = member.group_id, member.member_id
         before = self._newest.get(identity, member.generation)
         self.looked += 1
@@ -63,20 +79,30 @@ class MembersReconcile(Law):
                 self._gone.add((member.group_id, former))
             self._processes[instance] = member.member_id
         for partition in partitions:
-            self._holds(member, partition)
+            self._holds(_Holder(member.generation, member, self._moment), partition, asked)
 
-    def _holds(self, member: Membership, partition: Partition) -> None:
+    def _holds(self, new: _Holder, partition: Partition, asked: int) -> None:
         self.looked += 1
+        member = new.member
         place = member.group_id, partition
         holder = self._holders.get(place)
         if holder is not None and holder.member.owner != member.owner:
-            if holder.epoch == member.generation:
-                self._report(member, f"{partition} belongs to {holder.member.member_id} as well")
-            older = min((holder, _Holder(member.generation, member)), key=lambda each: each.epoch)
+            if member.group_id in self._restarting:
+                if holder.at > asked:
+                    return  # whose answer is older?
+                older = holder
+            else:
+                if holder.epoch == new.epoch:
+                    self._report(member, f"{partition} belongs to {holder.member.member_id} too")
+                older = min((holder, new), key=lambda each: each.epoch)
             self._gone.add((member.group_id, older.member.member_id))
-            if older.member is member:
+            if older is new:
                 return  # the answer comes from before its removal
-        self._holders[place] = _Holder(member.generation, member)
+        self._holders[place] = new
+
+    def assigned(self, member: Membership, partitions: Collection[Partition], asked: int) -> None:
+        """A member of the classic protocol was told its share. Its generation is its epoch."""
+        self.told(member, partitions, asked)
 
     def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None:
         """The member does not use these partitions any more, and may say so from now on."""

@@ -9,6 +9,7 @@ from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
+from raft.quorum import ReplicaKey
 from runtime.quorum.messages import (
     BEGIN_QUORUM_EPOCH,
     END_QUORUM_EPOCH,
@@ -33,7 +34,9 @@ class QuorumAnswersAreTrue(Law):
     leader but the one of its epoch.
 
     Nobody refuses the leader of an epoch that announces the beginning or the end of it, and who was
-    told of the end names no leader of the epoch any more.
+    told of the end names no leader of the epoch any more. Whoever answers is in the epoch of the
+    request at least, unless somebody who is no voter asks for a pre-vote: it must not depose the
+    leader.
     """
 
     name = "the quorum's answers are true"
@@ -65,7 +68,8 @@ class QuorumAnswersAreTrue(Law):
         where = f"in epoch {answer.epoch} with {error}; it was asked in {request.epoch}"
         if error == ErrorCode.NONE:
             is_end = said.method == END_QUORUM_EPOCH and answer.epoch == request.epoch
-            if answer.epoch < request.epoch or (is_end and answer.leader_id >= 0):
+            is_behind = answer.epoch < request.epoch and not self._disturbs(said, request, answer)
+            if is_behind or (is_end and answer.leader_id >= 0):
                 return f"{where}, and names the leader {answer.leader_id}"
         elif error == ErrorCode.FENCED_LEADER_EPOCH:
             if answer.epoch <= request.epoch:
@@ -82,6 +86,14 @@ class QuorumAnswersAreTrue(Law):
         elif error == ErrorCode.INCONSISTENT_VOTER_SET and request.candidate_id != own_id:
             return where
         return ""
+
+    def _disturbs(self, said: Said, request: Any, answer: Any) -> bool:
+        """Whether a stranger got no pre-vote, because the replica has a leader."""
+        if said.method != VOTE or not request.pre_vote or answer.granted or answer.leader_id < 0:
+            return False
+        core = self._cluster.nodes[self._id_of(said.target)].core
+        candidate = ReplicaKey(request.candidate_id, request.candidate_directory_id)
+        return core is not None and candidate not in core.voters
 
     def _id_of(self, host: str) -> int:
         return next(node.id for node in self._cluster.nodes.values() if node.host == host)

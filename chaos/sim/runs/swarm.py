@@ -154,7 +154,11 @@ class _Run:
                 transactions=TransactionLoad.draw(rngs.of("transactions")),
             )
         if plan.faults and plan.load is LoadKind.RARE:
-            self._load = self._load.with_rare(RareLoad.draw(Rngs(plan.seed).of("rare")))
+            rngs = Rngs(plan.seed)
+            self._load = replace(
+                self._load.with_rare(RareLoad.draw(rngs.of("rare"))),
+                groups=self._load.groups.with_movers(rngs.of("movers")),
+            )
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)

@@ -74,7 +74,7 @@ class ConsumerMember(GroupReader):
         if self.rng.random() < 0.4:
             await self.commit(self.me, self.positions)
         if not is_calm() and self.rng.random() < 0.25:
-            acts = [self._leave, self._die, self._stand_still, self._look_elsewhere]
+            acts = [self.leave, self._die, self._stand_still, self._look_elsewhere]
             await self.rng.choice(acts)()
         if self._ghost is not None and self.rng.random() < 0.5:
             await self._haunt()
@@ -115,7 +115,7 @@ class ConsumerMember(GroupReader):
             self.owners.joins(self.me)
             self._ghost = None if self._is_mine(self._ghost) else self._ghost
         owned = sorted(self.positions)
-        sent, was_gone = self.me, self.owners.is_gone(self.me)
+        sent, was_gone, asked = self.me, self.owners.is_gone(self.me), self.owners.asks()
         answer = await self.client.consumer_beat(self._heartbeat(owned))
         error = ErrorCode(answer.error_code)
         if error in _NO_MEMBER:
@@ -139,7 +139,7 @@ class ConsumerMember(GroupReader):
             unused = [each for each in before if each not in {*self._target, *self.positions}]
             self.owners.gave_up(self.me, unused)
             self.group.counts["assignments of consumers"] += 1
-        self.owners.told(self.me, self._target)
+        self.owners.told(self.me, self._target, asked)
         return True
 
     def _is_mine(self, ghost: tuple[Membership, dict[Partition, int]] | None) -> bool:
@@ -195,7 +195,7 @@ class ConsumerMember(GroupReader):
 
     # ------------------------------------------------------------------------- misbehaving
 
-    async def _leave(self) -> None:
+    async def leave(self) -> None:
         """A static member may leave for a while, and another process of it come back."""
         if self.rng.random() < 0.5:
             await self.commit(self.me, self.positions)

@@ -4,6 +4,7 @@ that is known last. It shares no code with the groups of our client."""
 from __future__ import annotations
 
 import random
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -66,6 +67,9 @@ class GroupClient:
     group_id: str
     connections: Connections
     rng: random.Random
+    tells_coordinators: bool = False
+    """Assignments have Kafka's layout, ConsumerProtocolAssignment, which coordinators read when a
+    group changes its protocol. Otherwise only members can read them."""
     _coordinator: int | None = field(default=None)
 
     # ------------------------------------------------------------------------- membership
@@ -102,6 +106,7 @@ class GroupClient:
     async def sync(
         self, member: Membership, assignments: Mapping[str, Iterable[Partition]], timeout_s: float
     ) -> tuple[ErrorCode, list[Partition]]:
+        encode = _common_assignment if self.tells_coordinators else _assignment
         request = sync_group.SyncGroupRequest(
             group_id=self.group_id,
             generation_id=member.generation,
@@ -110,12 +115,13 @@ class GroupClient:
             protocol_type=_PROTOCOL,
             protocol_name=_STRATEGY,
             assignments=[
-                sync_group.SyncGroupRequestAssignment(member_id, _assignment(partitions))
+                sync_group.SyncGroupRequestAssignment(member_id, encode(partitions))
                 for member_id, partitions in assignments.items()
             ],
         )
         answer = await self._ask(sync_group.API, request, timeout_s=timeout_s)
-        return self._heard(answer.error_code), _assigned(answer.assignment)
+        decode = _common_assigned if self.tells_coordinators else _assigned
+        return self._heard(answer.error_code), decode(answer.assignment)
 
     async def beat(self, member: Membership) -> ErrorCode:
         request = heartbeat.HeartbeatRequest(
@@ -278,6 +284,34 @@ def _subscription(topics: Iterable[str], change: int) -> bytes:
     parts = [b"\x00\x00", len(names).to_bytes(4)]
     parts += [len(name).to_bytes(2) + name for name in names]
     return b"".join((*parts, (4).to_bytes(4), change.to_bytes(4)))
+
+
+def _common_assignment(partitions: Iterable[Partition]) -> bytes:
+    """ConsumerProtocolAssignment, version 0: the partitions, each with its topic, and no user
+    data."""
+    parts = []
+    for topic, number in partitions:
+        name = topic.encode()
+        parts.append(struct.pack(f">h{len(name)}sii", len(name), name, 1, number))
+    return struct.pack(">hi", 0, len(parts)) + b"".join(parts) + struct.pack(">i", -1)
+
+
+def _common_assigned(assignment: bytes) -> list[Partition]:
+    """A member without partitions may have got no bytes at all."""
+    found: list[Partition] = []
+    if not assignment:
+        return found
+    _, topics = struct.unpack_from(">hi", assignment)
+    at = 6
+    for _ in range(topics):
+        (length,) = struct.unpack_from(">h", assignment, at)
+        topic = assignment[at + 2 : at + 2 + length].decode()
+        at += 2 + length
+        (count,) = struct.unpack_from(">i", assignment, at)
+        numbers = struct.unpack_from(f">{count}i", assignment, at + 4)
+        at += 4 + 4 * count
+        found += [(topic, number) for number in numbers]
+    return found
 
 
 def _assignment(partitions: Iterable[Partition]) -> bytes:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
-from chaos.sim.laws.generations import Membership, Partition, PartitionsHaveOneOwner
+from chaos.sim.laws.generations import Membership, Partition
 from chaos.sim.work.group_client import NO_MEMBER
-from chaos.sim.work.group_reader import GroupReader
+from chaos.sim.work.group_reader import GroupReader, Owners
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import join_group
 
@@ -17,11 +17,24 @@ _NO_GENERATION: Final = -1
 _ROUND_S: Final = 0.25
 
 
+class Generations(Owners, Protocol):
+    """A law that knows which generation gives which partition to whom."""
+
+    def asks(self) -> int: ...
+
+    def assigned(
+        self, member: Membership, partitions: Collection[Partition], asked: int, /
+    ) -> None: ...
+
+    def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None: ...
+
+
 @dataclass(slots=True)
 class Member(GroupReader):
-    """``run`` until ``is_over``. From ``is_calm`` on it stays in the group and reads on."""
+    """``run`` until ``is_over``. From ``is_calm`` on it stays in the group and reads on. It gives
+    up all partitions before it joins again."""
 
-    owners: PartitionsHaveOneOwner = field(kw_only=True)
+    owners: Generations = field(kw_only=True)
     me: Membership = field(init=False)
     _changes: int = 0  # of its metadata
     _ghost: tuple[Membership, dict[Partition, int]] | None = None
@@ -36,6 +49,7 @@ class Member(GroupReader):
                 await self._live(is_calm, is_over)
             except (ApiError, OSError):
                 self.group.counts["group requests without an answer"] += 1
+            self.owners.gave_up(self.me, self.positions)
             self.positions = {}
             await asyncio.sleep(self.rng.uniform(0.1, 0.4))
         self.client.connections.close()
@@ -59,7 +73,7 @@ class Member(GroupReader):
             if not self._goes_on(error):
                 return
             if not is_calm() and self.rng.random() < 0.25:
-                acts = [self._leave, self._die, self._stand_still, self._hurry, self._hurry]
+                acts = [self.leave, self._die, self._stand_still, self._hurry, self._hurry]
                 if await self.rng.choice(acts)():
                     return
             if self._ghost is not None and self.rng.random() < 0.5:
@@ -88,10 +102,11 @@ class Member(GroupReader):
         is_leader = answer.leader == answer.member_id and not answer.skip_assignment
         assignments = self._divided(answer.members) if is_leader else {}
         timeout_s = 2 * self.rebalance_timeout_ms / 1000
+        asked = self.owners.asks()
         error, partitions = await self.client.sync(self.me, assignments, timeout_s)
         if not self._goes_on(error):
             return False
-        self.owners.assigned(self.me, partitions)
+        self.owners.assigned(self.me, partitions, asked)
         self.positions = dict.fromkeys(partitions, 0)
         self.group.counts["assignments of groups"] += 1
         return True
@@ -130,7 +145,7 @@ class Member(GroupReader):
 
     # ------------------------------------------------------------------------- misbehaving
 
-    async def _leave(self) -> bool:
+    async def leave(self) -> bool:
         if self.rng.random() < 0.5:
             await self.commit(self.me, self.positions)
         await self.client.leave(self.me)

@@ -3,12 +3,13 @@ offsets. In the end the members own all partitions, and have got every acknowled
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
@@ -20,12 +21,21 @@ from chaos.sim.work.group_client import GroupClient
 from chaos.sim.work.group_member import Member
 from chaos.sim.work.group_reader import Group
 from chaos.sim.work.log_reader import LogReader
+from chaos.sim.work.mover import Mover
 from chaos.sim.work.offset_keepers import OffsetKeeper
 from metadata.internal_topics import GROUP_TOPIC
 
-_CLASSIC, _CONSUMERS, _KEPT = "readers", "consumers", "keepers"
+_CLASSIC, _CONSUMERS, _MOVERS, _KEPT = "readers", "consumers", "movers", "keepers"
 _PARTITIONS = 3  # of __consumer_offsets
 _CONVERGE_S = 40.0  # so long a group may take in a cluster that is whole
+_SETTINGS: Final = {
+    "offsets.topic.num.partitions": str(_PARTITIONS),
+    "group.min.session.timeout.ms": "500",
+    "group.initial.rebalance.delay.ms": "0",
+    "log.cleaner.dedupe.buffer.size": str(1 << 20),
+}
+
+_AnyMember = Member | ConsumerMember | Mover
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +46,7 @@ class GroupLoad:
     static_members: int = 0  # so many of them
     consumers: int = 0  # members of the consumer protocol, in a group of their own
     static_consumers: int = 0
+    movers: int = 0  # members that change their protocol, in a group of their own
     session_timeout_ms: int = 3000
     rebalance_timeout_ms: int = 3000
     keepers: int = 0
@@ -51,12 +62,10 @@ class GroupLoad:
             return cls()
         members = rng.choice([0, 2, 2, 3])
         settings = {
-            "offsets.topic.num.partitions": str(_PARTITIONS),
-            "group.min.session.timeout.ms": "500",
+            **_SETTINGS,
             "group.initial.rebalance.delay.ms": str(rng.choice([0, 0, 500])),
             "offsets.commit.timeout.ms": str(rng.choice([1000, 5000])),
             "log.cleaner.backoff.ms": str(rng.choice([300, 1000])),
-            "log.cleaner.dedupe.buffer.size": str(1 << 20),
         }
         load = cls(
             members=members,
@@ -75,12 +84,7 @@ class GroupLoad:
         consumers = rng.choice([0, 2, 3])
         if not consumers:
             return self
-        settings = {
-            "group.consumer.session.timeout.ms": str(self.session_timeout_ms),
-            "group.consumer.min.session.timeout.ms": "500",
-            "group.consumer.heartbeat.interval.ms": "200",
-            "group.consumer.min.heartbeat.interval.ms": "100",
-        }
+        settings = self._consumer_settings()
         static_consumers = rng.randint(0, consumers)
         # One of four lets members wait for an assignment.
         interval_ms = rng.choice([0, 250, 0, 0])
@@ -92,9 +96,25 @@ class GroupLoad:
             settings=(*self.settings, *settings.items()),
         )
 
+    def with_movers(self, rng: random.Random) -> GroupLoad:
+        """Two of three runs have movers, also those that have no other work with groups."""
+        movers = rng.choice([0, 2, 3])
+        if not movers:
+            return self
+        settings = {**_SETTINGS, **self._consumer_settings(), **dict(self.settings)}
+        return replace(self, movers=movers, settings=tuple(settings.items()))
+
+    def _consumer_settings(self) -> dict[str, str]:
+        return {
+            "group.consumer.session.timeout.ms": str(self.session_timeout_ms),
+            "group.consumer.min.session.timeout.ms": "500",
+            "group.consumer.heartbeat.interval.ms": "200",
+            "group.consumer.min.heartbeat.interval.ms": "100",
+        }
+
     @property
     def is_there(self) -> bool:
-        return self.members + self.consumers + self.keepers > 0
+        return self.members + self.consumers + self.movers + self.keepers > 0
 
 
 class GroupWork:
@@ -122,8 +142,11 @@ class GroupWork:
         told = deliver, report, self.counts
         self._classic = Group(_CLASSIC, topics, offsets, owners, *told)
         self._consumers = Group(_CONSUMERS, topics, offsets, epochs, *told)
+        self._moving = Group(_MOVERS, topics, offsets, epochs, *told)
+        epochs.may_restart(_MOVERS)
         self.members = [self._member(number, owners) for number in range(load.members)]
         self.consumers = [self._consumer(number, epochs) for number in range(load.consumers)]
+        self.movers = [self._mover(number, epochs) for number in range(load.movers)]
         kept = [(topic, n) for topic, count in topics.items() for n in range(count)]
         for topic in vanishing:
             offsets.may_vanish(topic)
@@ -152,12 +175,30 @@ class GroupWork:
             name=name,
         )
 
+    def _mover(self, number: int, owners: MembersReconcile) -> Mover:
+        """The first one is static."""
+        load, name = self._load, f"mover {number}"
+        reader = self._reader(self._moving, name, tells_coordinators=True)
+        told = (
+            name if number == 0 else None,
+            load.session_timeout_ms,
+            load.rebalance_timeout_ms,
+        )
+        lives = itertools.count(1)
+        return Mover(
+            lambda: Member(*reader, *told, owners=owners),
+            lambda: ConsumerMember(
+                *reader, *told, owners=owners, name=f"{name}, process {next(lives)}"
+            ),
+            reader[-1],
+        )
+
     def _reader(
-        self, group: Group, name: str
+        self, group: Group, name: str, *, tells_coordinators: bool = False
     ) -> tuple[Group, GroupClient, LogReader, random.Random]:
         rng = self._cluster.simulation.rngs.of(f"group {name}")
         connections = Connections.of(self._cluster, name)
-        client = GroupClient(group.group_id, connections, rng)
+        client = GroupClient(group.group_id, connections, rng, tells_coordinators)
         return group, client, LogReader(connections, group.topics, rng), rng
 
     def _keeper(
@@ -191,6 +232,7 @@ class GroupWork:
         """``is_calm``: the storm is over. Members read on until ``finish`` ends them."""
         work = [each.run(is_calm, lambda: self._is_over) for each in self.members]
         work += [each.run(is_calm, lambda: self._is_over) for each in self.consumers]
+        work += [each.run(is_calm, lambda: self._is_over) for each in self.movers]
         work += [each.run(self._load.keep_pause_s, is_calm) for each in self.keepers]
         return work
 
@@ -209,15 +251,19 @@ class GroupWork:
         self._is_over = True
 
     @property
-    def _groups(self) -> list[tuple[Group, Sequence[Member | ConsumerMember]]]:
+    def _groups(self) -> list[tuple[Group, Sequence[_AnyMember]]]:
         """Those with members."""
-        groups = (self._classic, self.members), (self._consumers, self.consumers)
+        groups: list[tuple[Group, Sequence[_AnyMember]]] = [
+            (self._classic, self.members),
+            (self._consumers, self.consumers),
+            (self._moving, self.movers),
+        ]
         return [(group, members) for group, members in groups if members]
 
     def _has_read(
         self,
         group: Group,
-        members: Sequence[Member | ConsumerMember],
+        members: Sequence[_AnyMember],
         ends: Mapping[Partition, int],
     ) -> bool:
         owning = [each for each in members if each.positions]

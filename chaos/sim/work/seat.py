@@ -73,9 +73,10 @@ class Seat:
         me = self.me._replace(member_id=answer.member_id, generation=answer.generation_id)
         is_leader = answer.leader == answer.member_id and not answer.skip_assignment
         assignments = self._divided(answer.members) if is_leader else {}
+        asked = self.owners.asks()
         error, partitions = await self.client.sync(me, assignments, 2 * _REBALANCE_MS / 1000)
         if error is ErrorCode.NONE:
-            self.owners.assigned(me, partitions)
+            self.owners.assigned(me, partitions, asked)
             self.me, self.partitions = me, partitions
         elif error is ErrorCode.UNKNOWN_MEMBER_ID:
             self.leave()

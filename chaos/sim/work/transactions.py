@@ -19,7 +19,7 @@ from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
 from chaos.sim.laws.markers import MarkersFollowDecisions
 from chaos.sim.laws.transactions import RISKY, TransactionsAreAtomic
-from chaos.sim.work.committed_reader import CommittedReader
+from chaos.sim.work.committed_reader import CommittedRead, CommittedReader
 from chaos.sim.work.group_client import GroupClient
 from chaos.sim.work.passer import Passer
 from chaos.sim.work.seat import Seat
@@ -47,7 +47,7 @@ SETTINGS: Final = (
     ("group.initial.rebalance.delay.ms", "0"),
 )
 """What the brokers of a run with transactions are configured with."""
-_ATTEMPTS, _ATTEMPT_S = 100, 0.2  # to read a committed offset in the end
+_ATTEMPTS, _ATTEMPT_S = 100, 0.2  # to read in the end
 _PASS_S = 5.0  # between two transactions that are left open
 _STABLE_S = 40.0  # behind the time-out of a transaction, in a cluster that is whole
 
@@ -270,11 +270,23 @@ class TransactionWork:
         records: list[tuple[int, bytes]] = []
         position = 0
         while True:
-            read = await reader.read(place, position)
+            read = await self._read_on(reader, place, position)
             records += read.records
             if read.next_offset == position:
                 return records
             position = read.next_offset
+
+    async def _read_on(
+        self, reader: CommittedReader, place: Partition, position: int
+    ) -> CommittedRead:
+        """The first read may find a sector that cannot be read. Then another replica has to lead.
+        Raises what the last attempt raised."""
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return await reader.read(place, position)
+            except (ApiError, OSError):
+                await asyncio.sleep(_ATTEMPT_S)
+        return await reader.read(place, position)
 
     async def _judge_copies(self, found: dict[Partition, list[tuple[int, bytes]]]) -> None:
         """Up to the last copy, each record was copied once, in order, and the offset behind it is

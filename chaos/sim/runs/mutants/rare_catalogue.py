@@ -29,4 +29,25 @@ RARE: Final = [
         "max",
         "min",
     ),
+    _bug(
+        "migration: let go of what members of the classic protocol have",
+        "broker/coordinator/group/consumer/migration.py",
+        "_upgraded",
+        "CurrentAssignment(epoch, epoch, assigned=partitions)",
+        "CurrentAssignment(epoch, epoch)",
+    ),
+    _bug(
+        "migration: take heartbeats of earlier generations",
+        "broker/coordinator/group/consumer/classic_members.py",
+        "_check_generation",
+        "generation != member.current.member_epoch",
+        "False",
+    ),
+    _bug(
+        "migration: never tell members of the classic protocol to join again",
+        "broker/coordinator/group/consumer/classic_members.py",
+        "heartbeat",
+        "_has_to_join(group, member, now)",
+        "False",
+    ),
 ]

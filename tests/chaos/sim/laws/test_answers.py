@@ -133,6 +133,34 @@ def test_after_the_end_of_an_epoch_it_has_no_leader(
     assert answers(bench, law, END_QUORUM_EPOCH, 5, leader_id=101)
 
 
+@pytest.mark.parametrize(
+    ("asked", "told", "breaks"),
+    [
+        ({}, {"leader_id": 103}, False),
+        ({"pre_vote": False}, {"leader_id": 103}, True),
+        ({"candidate_id": 101}, {"leader_id": 103}, True),
+        ({}, {"leader_id": -1}, True),
+        ({}, {"leader_id": 103, "granted": True}, True),
+    ],
+)
+def test_only_a_stranger_that_asks_for_a_pre_vote_may_be_ahead(
+    bench: LawBench,
+    law: QuorumAnswersAreTrue,
+    asked: dict[str, Any],
+    told: dict[str, Any],
+    breaks: bool,
+) -> None:
+    """Controller 102 has a leader in epoch 4. A candidate of epoch 5 asks for its pre-vote."""
+    bench.core(102).history.append(0, voters(101, 102, 103))
+    candidate = {"candidate_id": 104, "candidate_directory_id": disk_id(104), "pre_vote": True}
+    if asked.get("candidate_id") == 101:
+        candidate["candidate_directory_id"] = disk_id(101)
+    request = pb.VoteRequest(epoch=5, **{**candidate, **asked}).SerializeToString()
+    answer = pb.VoteResponse(epoch=4, **told).SerializeToString()
+    law.hear(Stage.ANSWERED, Said("c104", "c102", VOTE, request, answer))
+    assert bool(bench.broken()) is breaks
+
+
 # ------------------------------------------------------------------------ fetches
 
 
@@ -164,12 +192,13 @@ def test_a_fetch_tells_no_epoch_that_is_not_on_disk(bench: LawBench) -> None:
 
 
 class Observer:
-    """Controller 103 observes. It asks 101, which names a leader."""
+    """Controller 103 observes. It asks 101, which names a leader. The voters are 101 and 102."""
 
     def __init__(self, bench: LawBench) -> None:
         self.bench = bench
         self.law = ObserversAskTheLeader(bench.cluster, bench.report)
         bench.core(103).role = Role.OBSERVER
+        bench.core(103).history.append(0, voters(101, 102))
 
     def is_told(
         self, leader: int, *, asked: str = "c101", taken: bool = True, **answer: Any
@@ -208,6 +237,13 @@ def test_who_is_told_of_the_leader_asks_it(observer: Observer) -> None:
 )
 def test_some_answers_name_nobody_to_ask(observer: Observer, answer: dict[str, Any]) -> None:
     observer.is_told(102, **answer)
+    assert not observer.asks("c101")
+    assert observer.law.looked == 0
+
+
+def test_a_leader_that_the_observer_does_not_know_cannot_be_asked(observer: Observer) -> None:
+    observer.bench.core(103).history.append(1, voters(101))
+    observer.is_told(102)
     assert not observer.asks("c101")
     assert observer.law.looked == 0
 

@@ -137,13 +137,13 @@ def owners() -> tuple[PartitionsHaveOneOwner, Reported]:
 def test_a_partition_has_one_owner_in_a_generation() -> None:
     law, reported = owners()
     one, other = Membership("g", 3, "one", None), Membership("g", 3, "other", None)
-    law.assigned(one, [("t", 0)])
-    law.assigned(other, [("t", 1)])
-    law.assigned(one, [("t", 0)])  # the answer came twice
-    law.assigned(other._replace(generation=4), [("t", 0)])
-    law.assigned(other._replace(group_id="h"), [("t", 0)])
+    law.assigned(one, [("t", 0)], law.asks())
+    law.assigned(other, [("t", 1)], law.asks())
+    law.assigned(one, [("t", 0)], law.asks())  # the answer came twice
+    law.assigned(other._replace(generation=4), [("t", 0)], law.asks())
+    law.assigned(other._replace(group_id="h"), [("t", 0)], law.asks())
     assert not reported
-    law.assigned(other, [("t", 0)])
+    law.assigned(other, [("t", 0)], law.asks())
     assert len(reported) == 1
     assert law.looked == 6
 
@@ -151,23 +151,25 @@ def test_a_partition_has_one_owner_in_a_generation() -> None:
 def test_a_new_process_of_a_static_member_owns_what_the_former_owned() -> None:
     law, reported = owners()
     former = Membership("g", 3, "first", "static")
-    law.assigned(former, [("t", 0)])
-    law.assigned(former._replace(member_id="second"), [("t", 0)])
+    law.assigned(former, [("t", 0)], law.asks())
+    law.assigned(former._replace(member_id="second"), [("t", 0)], law.asks())
     assert not reported
     assert law.is_over(former)
     assert not law.is_over(former._replace(member_id="second"))
-    law.assigned(former._replace(member_id="second", group_instance_id="else"), [("t", 0)])
+    law.assigned(
+        former._replace(member_id="second", group_instance_id="else"), [("t", 0)], law.asks()
+    )
     assert len(reported) == 1
 
 
 def test_nobody_acts_in_a_generation_after_another_one_has_begun() -> None:
     law, reported = owners()
     member = Membership("g", 3, "one", None)
-    law.assigned(member, [])
+    law.assigned(member, [], law.asks())
     assert not law.is_over(member)
     law.accepted(member, "a commit", was_over=False)
     assert law.looked == 0
-    law.assigned(member._replace(member_id="other", generation=4), [])
+    law.assigned(member._replace(member_id="other", generation=4), [], law.asks())
     assert law.is_over(member)
     assert not law.is_over(member._replace(group_id="h"))
     law.refused(was_over=True)

@@ -28,21 +28,21 @@ def bench() -> Bench:
 
 def test_a_partition_is_given_to_one_member_in_an_epoch(bench: Bench) -> None:
     law = bench.law
-    law.told(ONE, [P])
-    law.told(ONE, [P])
-    law.told(OTHER, [Q])
-    law.told(OTHER._replace(group_id="h"), [P])
+    law.told(ONE, [P], law.asks())
+    law.told(ONE, [P], law.asks())
+    law.told(OTHER, [Q], law.asks())
+    law.told(OTHER._replace(group_id="h"), [P], law.asks())
     assert not bench.reported
-    law.told(OTHER, [P, Q])
+    law.told(OTHER, [P, Q], law.asks())
     assert len(bench.reported) == 1
 
 
 def test_a_partition_that_was_given_up_may_go_to_another_member(bench: Bench) -> None:
     law = bench.law
-    law.told(ONE, [P])
+    law.told(ONE, [P], law.asks())
     law.gave_up(OTHER, [P])  # it does not have it
     law.gave_up(ONE, [P])
-    law.told(OTHER, [P])
+    law.told(OTHER, [P], law.asks())
     assert not bench.reported
     assert not law.is_gone(ONE)
     assert not law.is_gone(OTHER)
@@ -50,10 +50,10 @@ def test_a_partition_that_was_given_up_may_go_to_another_member(bench: Bench) ->
 
 def test_whoever_loses_a_partition_without_giving_it_up_is_no_member(bench: Bench) -> None:
     law = bench.law
-    law.told(ONE, [P])
+    law.told(ONE, [P], law.asks())
     assert not law.is_gone(ONE)
     law.accepted(ONE, "a heartbeat", was_over=law.is_gone(ONE))
-    law.told(OTHER._replace(generation=4), [P])
+    law.told(OTHER._replace(generation=4), [P], law.asks())
     assert law.is_gone(ONE)
     assert law.is_over(ONE)
     law.refused(was_over=True)
@@ -66,44 +66,70 @@ def test_whoever_loses_a_partition_without_giving_it_up_is_no_member(bench: Benc
 
 def test_an_answer_from_before_a_removal_counts_for_nothing(bench: Bench) -> None:
     law = bench.law
-    law.told(OTHER._replace(generation=5), [P])
-    law.told(ONE, [P])  # its answer was long under way
+    law.told(OTHER._replace(generation=5), [P], law.asks())
+    law.told(ONE, [P], law.asks())  # its answer was long under way
     assert law.is_gone(ONE)
     assert not law.is_gone(OTHER)
-    law.told(OTHER._replace(generation=6), [P])
+    law.told(OTHER._replace(generation=6), [P], law.asks())
     assert not bench.reported
 
 
 def test_nobody_commits_in_an_epoch_before_the_last_one(bench: Bench) -> None:
     law = bench.law
-    law.told(ONE, [])
-    law.told(ONE._replace(generation=4), [])
+    law.told(ONE, [], law.asks())
+    law.told(ONE._replace(generation=4), [], law.asks())
     assert law.is_over(ONE)
     assert not law.is_gone(ONE)  # the answer to its heartbeat may have been lost
     assert not bench.reported
-    law.told(ONE, [])
+    law.told(ONE, [], law.asks())
     assert "was 4 before" in bench.reported[0]
 
 
 def test_a_member_may_begin_again_with_any_epoch(bench: Bench) -> None:
     law = bench.law
-    law.told(ONE, [P])
+    law.told(ONE, [P], law.asks())
     law.joins(ONE)
-    law.told(ONE._replace(generation=2), [])
+    law.told(ONE._replace(generation=2), [], law.asks())
     assert not bench.reported
 
 
 def test_a_new_process_of_a_static_member_takes_its_place(bench: Bench) -> None:
     law = bench.law
     former = ONE._replace(group_instance_id="static")
-    law.told(former, [P])
-    law.told(former._replace(member_id="second"), [P])
+    law.told(former, [P], law.asks())
+    law.told(former._replace(member_id="second"), [P], law.asks())
     assert not bench.reported
     assert law.is_gone(former)
     assert not law.is_gone(former._replace(member_id="second"))
 
 
 def test_a_member_that_has_left_is_none(bench: Bench) -> None:
-    bench.law.told(ONE, [P])
+    bench.law.told(ONE, [P], bench.law.asks())
     bench.law.left(ONE)
     assert bench.law.is_over(ONE)
+
+
+def test_in_a_group_that_may_restart_the_later_answer_counts(bench: Bench) -> None:
+    """OTHER is told that it has the partition in an earlier epoch, which is that of a new group."""
+    law = bench.law
+    law.may_restart("g")
+    law.told(ONE, [P], law.asks())
+    law.told(OTHER._replace(generation=1), [P], law.asks())
+    assert law.is_gone(ONE)
+    assert not law.is_gone(OTHER)
+    law.told(ONE._replace(member_id="third", generation=1), [P], law.asks())
+    assert law.is_gone(OTHER)
+    assert not bench.reported
+
+
+def test_in_a_group_that_may_restart_answers_that_crossed_prove_nothing(bench: Bench) -> None:
+    law = bench.law
+    law.may_restart("g")
+    asked = law.asks()
+    law.told(ONE, [P], asked)
+    law.told(OTHER, [P], asked)
+    assert not law.is_gone(ONE)
+    assert not law.is_gone(OTHER)
+    law.told(OTHER, [P], law.asks())  # the next heartbeat tells
+    assert law.is_gone(ONE)
+    assert not bench.reported

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from dataclasses import replace
+
 import pytest
 
+from broker.coordinator.group.consumer import migration
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.member_epochs import MembersReconcile
@@ -57,3 +61,19 @@ def test_members_and_keepers_do_all_that_they_can_do(monkeypatch: pytest.MonkeyP
     assert outcome.looks[CommittedOffsetsStay.name] > 50
     assert outcome.looks[PartitionsHaveOneOwner.name] > 50
     assert outcome.looks[MembersReconcile.name] > 100
+
+
+def test_members_change_their_protocol_under_way(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """From the classic protocol to the consumer protocol and back, more than once."""
+    load = replace(GROUPS, members=0, consumers=0, static_consumers=0, movers=3, keepers=0)
+    monkeypatch.setattr(GroupLoad, "draw", lambda _: load)
+    with caplog.at_level(logging.INFO, logger=migration.__name__):
+        outcome = run(Plan(7, seconds=40, faults=("conditions",), load=LoadKind.LIGHT))
+    assert outcome.ok, outcome.violations
+    assert outcome.coverage["protocols drawn again"] > 3
+    assert outcome.looks[MembersReconcile.name] > 50
+    told = [each.getMessage().partition(" goes ")[2] for each in caplog.records]
+    assert told.count("on with the consumer protocol") > 1
+    assert told.count("on with the classic protocol") > 1
