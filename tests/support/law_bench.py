@@ -134,7 +134,9 @@ class Node:
         self.failure = ""
         self.on_start: Callable[[SimNode], None] | None = None
         self.process = SimpleNamespace(incarnation=1)
-        self.config = SimpleNamespace(broker_session_timeout_ms=6000)
+        self.config = SimpleNamespace(
+            broker_session_timeout_ms=6000, log_retention_check_interval_ms=300_000
+        )
         self.node = SimpleNamespace(quorum=None, controller=None, broker=None)
 
     @property

@@ -42,11 +42,20 @@ class Left(NamedTuple):
     start_offset: int
 
 
+class _Start(NamedTuple):
+    """A process that has not registered yet."""
+
+    incarnation: str
+    at_s: float
+    logs: dict[TopicPartition, Left]
+
+
 class LogsOpenAsTheyWereLeft(Law):
     """A log that nobody has damaged opens with every whole batch that its files have, and is not
     called corrupt. No log opens that ends below what its checkpoints say was on disk.
 
-    The files are read before a process starts, and compared with its logs when it registers.
+    The files are read before a process starts, and compared with its logs when it registers. If it
+    waits so long for a controller that retention has run, a log may have lost old segments again.
     """
 
     name = "logs open as they were left"
@@ -57,35 +66,40 @@ class LogsOpenAsTheyWereLeft(Law):
     def __init__(self, cluster: SimCluster, report: Report) -> None:
         self._report = report
         self._brokers = {node.host: node for node in cluster.brokers.values()}
-        self._left: dict[str, tuple[str, dict[TopicPartition, Left]]] = {}  # of the next process
+        self._starts: dict[str, _Start] = {}  # by host
+        self._simulation = cluster.simulation
         for node in cluster.brokers.values():
-            node.on_start = self._starts
+            node.on_start = self._on_start
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
         return cls(scene.cluster, scene.report)
 
-    def _starts(self, node: SimNode) -> None:
-        self._left[node.host] = node.incarnation, dict(_logs(node))
+    def _on_start(self, node: SimNode) -> None:
+        now_s = self._simulation.now
+        self._starts[node.host] = _Start(node.incarnation, now_s, dict(_logs(node)))
 
     def hear(self, stage: Stage, said: Said) -> None:
         node = self._brokers.get(said.source)
         if stage is not Stage.SENT or node is None or node.broker is None:
             return
-        before, left = self._left.pop(said.source, ("", {}))
-        if before == node.incarnation:
+        start = self._starts.pop(said.source, None)
+        if start is None or start.incarnation == node.incarnation:
             return  # it is the process before that registers
+        left = start.logs
+        waited_ms = (self._simulation.now - start.at_s) * 1000
+        is_soon = waited_ms < node.config.log_retention_check_interval_ms
         for directory in node.broker.directories:
             for key, log in directory.logs.items():
                 if key in left:
-                    self._look_at(node, key, left[key], log.end_offset, log.segments.bases[0])
+                    self._look_at(node, key, left[key], log.end_offset)
+                    if is_soon:
+                        self._look_at_start(node, key, left[key], log.segments.bases[0])
             for key, error in directory.corrupt.items():
                 if key in left and not isinstance(error, UnreadableLogError):
                     self._look_at_corrupt(node, key, str(error))
 
-    def _look_at(
-        self, node: SimNode, key: TopicPartition, left: Left, end_offset: int, first_base: int
-    ) -> None:
+    def _look_at(self, node: SimNode, key: TopicPartition, left: Left, end_offset: int) -> None:
         self.looked += left.end_offset > left.start_offset
         who = f"{key} on broker {node.id}"
         if end_offset < left.floor:
@@ -95,8 +109,16 @@ class LogsOpenAsTheyWereLeft(Law):
         wanted = max(left.end_offset, left.start_offset)
         if end_offset != wanted:
             self._report(f"{who} opens and ends at {end_offset}; it was left with {left}")
-        if left.end_offset >= left.start_offset and first_base != left.first_base:
-            self._report(f"{who} opens and begins with {first_base}; it was left with {left}")
+
+    def _look_at_start(
+        self, node: SimNode, key: TopicPartition, left: Left, first_base: int
+    ) -> None:
+        is_whole = left.end_offset >= max(left.floor, left.start_offset)
+        if is_whole and not _is_damaged(node, key) and first_base != left.first_base:
+            self._report(
+                f"{key} on broker {node.id} opens and begins with {first_base}; it was left with "
+                f"{left}"
+            )
 
     def _look_at_corrupt(self, node: SimNode, key: TopicPartition, error: str) -> None:
         self.looked += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -147,6 +148,17 @@ def test_a_log_keeps_the_segment_in_which_it_begins(bench: LawBench, restart: Re
     restart.log.reset_to(4)
     (report,) = restart()
     assert "opens and begins with 4" in report
+
+
+def test_retention_may_run_before_a_broker_has_registered(
+    bench: LawBench, restart: Restart
+) -> None:
+    checkpoint(bench, LOG_START_FILE, 4)
+    restart.leave()
+    restart.log.reset_to(4)
+    restart.node.config.log_retention_check_interval_ms = 1000
+    bench.simulation.run(asyncio.sleep(1.001))
+    assert not restart()
 
 
 def test_a_log_whose_end_is_lost_may_begin_anew_at_its_start(
