@@ -79,6 +79,9 @@ def grpc_poller() -> Iterator[None]:
     yield
     faulthandler.dump_traceback_later(_END_S, exit=True, file=2)
     asyncio.run(channel.close())
+    del channel
+    gc.collect()
+    faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.fixture(scope="session")
