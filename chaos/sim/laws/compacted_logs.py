@@ -21,7 +21,7 @@ from storage.compaction.rewriting import HAS_DELETE_HORIZON
 from storage.log import PartitionLog
 
 _SEEN_LATE_MS: Final = 1000
-"""A record is seen at most so long after it was committed."""
+"""A record is seen at most so long after it was committed, and a clock so long after it was set."""
 
 
 class _Written(NamedTuple):
@@ -151,7 +151,7 @@ class CompactedLogsKeepTheLastValues(Law):
         if least_ms < self._least_ms:  # a clock was set back
             for history in self._histories.values():
                 for offset, since_ms in history.tombstones.items():
-                    history.tombstones[offset] = min(since_ms, least_ms)
+                    history.tombstones[offset] = min(since_ms, least_ms - _SEEN_LATE_MS)
         self._least_ms = least_ms
 
     # ------------------------------------------------------------------------- reading
