@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from stele.wire.batch import CONTROL, BatchHeader, decode
+from stele.wire.batch import CONTROL, BatchError, BatchHeader, decode
 from stele.wire.control_records import EndMarker, decode_end_marker
 from stele.world import Buffer
 from storage.cold_range import ColdRange
@@ -22,19 +22,28 @@ class Replayed(NamedTuple):
     size_bytes: int
 
 
-def end_marker_of(batch: Buffer, position: int = 0) -> EndMarker | None:
+def end_marker_of(
+    batch: Buffer, position: int = 0, *, verify_crc: bool = False
+) -> EndMarker | None:
     """The marker in a control batch of a producer. None if it has no record any more. Raises
-    CorruptBatchError."""
-    records = decode(batch, position, verify_crc=False)
+    BatchError."""
+    records = decode(batch, position, verify_crc=verify_crc)
     return decode_end_marker(records[0]) if records else None
 
 
 def marker_at(segment: Segment, position: int, header: BatchHeader) -> EndMarker | None:
     """The marker in the batch at ``position`` of a segment, waiting for the device; None if the
-    batch ends no transaction."""
+    batch ends no transaction.
+
+    A changed bit could make a commit an abort, and recovery checks no CRC below the recovery point.
+    So the CRC is checked here. Raises CorruptLogError.
+    """
     if not header.attributes & CONTROL or header.producer_id < 0:
         return None
-    return end_marker_of(segment.file.read_now(position, header.size_bytes))
+    try:
+        return end_marker_of(segment.file.read_now(position, header.size_bytes), verify_crc=True)
+    except BatchError as error:
+        raise segment.corrupt(position, error.message, header.base_offset) from error
 
 
 def replay(
@@ -43,7 +52,7 @@ def replay(
     take: Callable[[BatchHeader, EndMarker | None], None],
 ) -> Steps[Replayed]:
     """Pass every batch from ``offset`` on to ``take``, in order, with its marker if it ends a
-    transaction."""
+    transaction. Raises CorruptLogError, OSError."""
     count = size = 0
     for segment in segments:
         if segment.end_offset <= offset:

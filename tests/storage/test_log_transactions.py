@@ -6,7 +6,7 @@ import pytest
 
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
-from stele.wire.batch import read_header
+from stele.wire.batch import HEADER_SIZE, read_header
 from stele.wire.control_records import EndMarker, end_marker_batch
 from storage.cold_range import ColdRange
 from storage.config import LogConfig
@@ -329,6 +329,25 @@ def test_a_file_that_gets_shorter_meanwhile_is_corrupt(monkeypatch: pytest.Monke
     with pytest.raises(CorruptLogError, match=r"at byte 81 .*ends inside a batch"):
         next(work)
     log.close()
+
+
+def test_a_damaged_marker_below_the_recovery_point_makes_the_log_corrupt() -> None:
+    """Whatever bit of its record has changed: a commit must not become an abort."""
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    marker = end_marker_batch(7, 0, commit=True, coordinator_epoch=1, timestamp_ms=0)
+    path, position = log.segments.active.path, log.segments.active.size
+    append(log, marker)
+    whole = disk.read_file(path)
+    for bit in range(8 * (position + HEADER_SIZE), 8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[bit // 8] ^= 1 << bit % 8
+        disk.replace_file_now(path, bytes(damaged))
+        with pytest.raises(CorruptLogError, match=rf"byte {position} \(offset 1\)"):
+            opened(disk, recovery_point=2, high_watermark=2)
+    disk.replace_file_now(path, whole)
+    assert opened(disk, recovery_point=2, high_watermark=2).end_offset == 2
 
 
 def test_a_committed_transaction_above_the_recovery_point_is_in_no_index() -> None:
