@@ -133,17 +133,21 @@ def _begins_at(segment: Segment, offset: int, producer_id: int) -> bool:
 def _correct_indexes(
     request: RecoveryRequest, segments: Sequence[Segment], aborted: list[AbortedTransaction]
 ) -> Steps[None]:
-    """Keep the entries below the recovery point, and let those that were made anew follow."""
-    changed: list[str] = []
+    """Keep the entries below the recovery point, and let those that were made anew follow.
+
+    An index that has those already is synced all the same: the process before this one may have
+    been killed before it did so, and the recovery point is about to pass them.
+    """
+    unsynced: list[str] = []
     for segment in segments:
         if segment.end_offset <= request.recovery_point and segment is not segments[-1]:
             continue
         index = segment.txn_index
         entries = index.read_sound(request.disk, below=request.recovery_point)
-        entries += [
+        anew = [
             each for each in aborted if segment.base_offset <= each.last_offset < segment.end_offset
         ]
-        if index.replace(request.disk, entries):
-            changed.append(index.path)
-    if changed:
-        yield Sync((*changed, request.directory))
+        if index.replace(request.disk, [*entries, *anew]) or anew:
+            unsynced.append(index.path)
+    if unsynced:
+        yield Sync((*unsynced, request.directory))

@@ -350,6 +350,20 @@ def test_a_damaged_marker_below_the_recovery_point_makes_the_log_corrupt() -> No
     assert opened(disk, recovery_point=2, high_watermark=2).end_offset == 2
 
 
+def test_an_index_that_a_killed_process_has_not_synced_outlives_a_power_loss() -> None:
+    """The next process finds the entry, and says by its recovery point that it is on disk."""
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    end(log, 7)
+    entries = log.transactions.aborted(0, 2)
+    again = opened(disk)
+    assert again.durable_offset == 2
+    disk.power_loss()
+    assert opened(disk, recovery_point=2, high_watermark=2).transactions.aborted(0, 2) == entries
+    assert len(entries) == 1
+
+
 def test_a_committed_transaction_above_the_recovery_point_is_in_no_index() -> None:
     disk = MemoryDisk()
     log = opened(disk)
