@@ -1,9 +1,9 @@
 """The source of the chain:
 ``python -m chaos.drills.chain.source BOOTSTRAP LABEL PARTITIONS PER_S BEHIND``.
 
-It writes that many records a second, over all partitions, until SIGTERM. ``BEHIND``: so many more,
-which its predecessors did not write in time. It prints a line of JSON
-before it sends some, and another one when all of them are acknowledged or have failed.
+It writes that many records a second, over all partitions, until SIGTERM, and ``BEHIND`` more, which
+its predecessors did not write in time. It prints a line of JSON before it sends some, and another
+one when all of them are acknowledged or have failed.
 """
 
 from __future__ import annotations
