@@ -525,6 +525,11 @@ class ReplicaManager:
         logger.error("%r: %s", replica, error)
         if isinstance(error, UnreadableLogError) and not self._others_have(replica):
             if log.offline is not None:
+                logger.error(
+                    "%r is offline until this broker is restarted and recovers it: no other broker "
+                    "has all its records",
+                    replica,
+                )
                 self._take_down(replica, ReplicaState.OFFLINE)
             return
         replica.directory.mark_corrupt(replica.topic, replica.id.partition, error)

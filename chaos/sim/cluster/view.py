@@ -55,3 +55,13 @@ def replica_of(node: SimNode, partition: PartitionId) -> Replica | None:
     broker = node.broker
     replica = None if broker is None else broker.replicas.get(partition)
     return replica if replica is not None and replica.state is ReplicaState.ONLINE else None
+
+
+def waits_for_restart(node: SimNode) -> bool:
+    """Whether a running broker has a log that only its next start can recover: a change of it was
+    cut short, and no other broker has all its records. An operator finds this in the broker's log.
+    """
+    return any(
+        replica.state is ReplicaState.OFFLINE and replica.directory.offline is None
+        for replica in hosted_by(node)
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from chaos.sim.cluster.node import SimNode
+from chaos.sim.cluster.view import waits_for_restart
 from chaos.sim.faults.aim import Aims
 from chaos.sim.faults.conditions import Conditions
 from chaos.sim.faults.field import Field
@@ -187,6 +188,8 @@ class Storm:
         self._mend()  # also slow disks: a vote that takes longer than an election elects nobody
         end = self._simulation.now + CALM_TIMEOUT_S
         for node in field.nodes:
+            if waits_for_restart(node):
+                field.kill(node)
             field.revive(node)
         while not all(node.ready for node in field.nodes):
             for node in field.nodes:  # a node that refuses to start needs more mending

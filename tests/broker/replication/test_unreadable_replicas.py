@@ -169,6 +169,29 @@ def test_a_change_that_was_cut_short_costs_the_replica_until_the_next_start_only
     with_topic(scenario)
 
 
+def test_the_only_replica_is_offline_until_its_restart_if_a_change_was_cut_short(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        log = cluster[1].replica().log
+        log.availability.failure(OSError(errno.EMFILE, "Too many open files", log.directory))
+        assert cluster[1].replica().state is ReplicaState.OFFLINE
+        assert cluster[1].corrupt == []  # it has lost nothing that the controller must hear of
+        assert (await cluster[1].produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
+        assert "orders-0 is offline until this broker is restarted" in caplog.text
+        cluster[1].kill()
+        cluster.fence(1)
+        await cluster[1].start()
+        cluster.unfence(1)
+        cluster.change(leader=1)
+        await until(lambda: cluster[1].holds() and cluster[1].replica().machine.is_leader)
+        assert len((await cluster[1].fetch(0)).records) == 1
+        assert (await cluster[1].produce()).error is ErrorCode.NONE
+
+    with_topic(scenario, (1,), min_insync=1)
+
+
 def test_a_topic_that_is_deleted_before_its_log_could_be_made_leaves_no_directory() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         disk = cluster[1].process.world.disk

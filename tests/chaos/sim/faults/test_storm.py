@@ -1,9 +1,11 @@
 """Clusters in storms: they keep their promises, whatever happens to nodes, disks and network."""
 
 import asyncio
+import errno
 
 import pytest
 
+from chaos.sim.cluster.view import online, waits_for_restart
 from chaos.sim.faults.storm import Storm
 from chaos.sim.laws.judged import JudgedCluster
 from stele.aio import Consumer, Producer
@@ -108,6 +110,26 @@ def check_exactly_once(records: list[tuple[bytes, bytes]], delivered: int) -> No
     for key in range(10):
         of_key = [int(value) for found, value in records if found == b"%d" % key]
         assert of_key == sorted(of_key)
+
+
+def test_a_broker_with_a_log_that_only_its_next_start_recovers_is_restarted() -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
+        await cluster.client.create_topic(PLAIN, replication_factor=1)
+        await cluster.until_isr(PLAIN, 1)
+        [(node, replica)] = [each for each in online(cluster) if each[1].topic == PLAIN]
+        assert node.process is not None
+
+        async def fail() -> None:
+            error = OSError(errno.EMFILE, "Too many open files", PLAIN)
+            replica.log.availability.failure(error)
+
+        await node.process.run(fail())
+        assert waits_for_restart(node)
+        await Storm(cluster).calm()
+        assert not waits_for_restart(node)
+        await cluster.client.produce_until_acknowledged(PLAIN, b"x", give_up_s=20)
+
+    JudgedCluster(5).run(scenario)
 
 
 def test_a_storm_is_the_same_every_time() -> None:
