@@ -1,4 +1,4 @@
-"""``stele cluster describe``, ``stele cluster unregister``, ``stele cluster restart-check``."""
+"""``stele cluster describe``, ``unregister``, ``restart-check`` and ``log-dirs``."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from cli.connection import connect
+from cli.log_dirs import log_dirs
 from cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     Bootstrap,
@@ -21,6 +22,7 @@ from cli.whatif import restart_check
 
 cluster_app = typer.Typer(help="The brokers.", no_args_is_help=True)
 cluster_app.command("restart-check")(restart_check)
+cluster_app.command("log-dirs")(log_dirs)
 
 
 @cluster_app.command("describe")

@@ -41,6 +41,17 @@ RequestId = Annotated[
 ]
 
 
+def broker_ids_of(text: str) -> list[int]:
+    """The ids of ``--broker-list``. Raises CommandError."""
+    try:
+        ids = [int(part) for part in text.split(",")]
+    except ValueError:
+        raise CommandError(f"--broker-list {text!r} is not of the form 1,2,3") from None
+    if len(set(ids)) < len(ids):
+        raise CommandError(f"--broker-list {text!r} names a broker twice")
+    return ids
+
+
 def request_id_of(text: str | None) -> bytes | None:
     """The bytes of ``--request-id``. Raises CommandError."""
     if text is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,9 +12,18 @@ import typer
 
 from cli import reassignment_throttles as throttles
 from cli.connection import connect
-from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
+from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, broker_ids_of
 from cli.output import CommandError, did_you_mean, note, print_json, print_table
-from cli.reassignment_file import Assignments, document, read_assignments, read_topics
+from cli.reassignment_file import (
+    Assignments,
+    LogDirs,
+    Replica,
+    document,
+    read_plan,
+    read_topics,
+)
+from cli.reassignment_log_dirs import Directories
+from cli.reassignment_log_dirs import Status as LogDirStatus
 
 if TYPE_CHECKING:
     from stele.admin.admin import BrokerDescription, PartitionDescription
@@ -31,7 +40,8 @@ PlanFile = Annotated[
         "-f",
         exists=True,
         dir_okay=False,
-        help='Kafka\'s format: {"version": 1, "partitions": [{"topic", "partition", "replicas"}]}',
+        help='Kafka\'s format: {"version": 1, "partitions": [{"topic", "partition", "replicas"}]}, '
+        'and, if brokers are not to choose, "log_dirs".',
     ),
 ]
 PreserveThrottles = Annotated[
@@ -71,7 +81,7 @@ def generate(
     names = [*(read_topics(topics_file) if topics_file else ()), *(topic or ())]
     if not names:
         raise CommandError("which topics? Give --topics-to-move-json-file or --topic")
-    ids = _broker_ids(broker_list)
+    ids = broker_ids_of(broker_list)
     with connect(bootstrap, timeout) as admin:
         states = _states(admin, names)
         brokers = {each.broker_id: each for each in admin.describe_cluster().brokers}
@@ -105,14 +115,25 @@ def execute(
             help="How much each broker sends and fetches for moves at most; `verify` removes it.",
         ),
     ] = None,
+    log_dirs_throttle: Annotated[
+        int | None,
+        typer.Option(
+            "--replica-alter-log-dirs-throttle",
+            min=1,
+            metavar="BYTES_PER_S",
+            help="How much brokers copy between their directories at most; `verify` removes it.",
+        ),
+    ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
     """Begin to move partitions as a plan says; another target replaces the one before."""
-    plan = read_assignments(plan_file)
+    plan, log_dirs = read_plan(plan_file)
     with connect(bootstrap, timeout) as admin:
         states = _planned_states(admin, plan)
+        directories = Directories.of(admin, log_dirs)
+        directories.check(log_dirs)
         active = admin.list_partition_reassignments()
         if active and not additional:
             raise CommandError(
@@ -123,17 +144,28 @@ def execute(
             throttles.check_brokers(admin, plan)
             moving = _states(admin, {topic for topic, _ in active}) if active else {}
             admin.alter_configs(throttles.changes({**moving, **states}, plan, throttle))
+        if log_dirs_throttle is not None:
+            throttles.set_log_dirs_rate(admin, log_dirs, log_dirs_throttle)
+        # First, so that new replicas are made where they are to be.
+        admin.alter_replica_log_dirs(log_dirs)
         admin.alter_partition_reassignments(plan, allow_replication_factor_change=not keep_factor)
-    if throttle is not None:
+    if throttle is not None or log_dirs_throttle is not None:
         note("stele: run `stele reassign verify` until all is completed: it removes the throttles")
     current = {each: _settled(states[each]) for each in plan}
+    present = directories.present(log_dirs)
     if as_json:
-        print_json({"current": document(current), "target": document(plan)})
+        print_json({"current": document(current, present), "target": document(plan, log_dirs)})
         return
     rows = [(*each, _ids(current[each]), _ids(plan[each])) for each in sorted(plan)]
     print_table(("TOPIC", "PARTITION", "FROM", "TO"), rows)
+    if log_dirs:
+        print()
+        print_table(
+            ("TOPIC", "PARTITION", "BROKER", "FROM", "TO"),
+            [(*place, present.get(place), path) for place, path in sorted(log_dirs.items())],
+        )
     print("\nTo go back to where it was, execute this:")
-    print(json.dumps(document(current)))
+    print(json.dumps(document(current, present)))
 
 
 class Status(enum.StrEnum):
@@ -157,13 +189,17 @@ def verify(
 
     Once nothing is being moved, throttles are removed: the brokers' and those of the plan's topics.
     """
-    plan = read_assignments(plan_file)
+    plan, log_dirs = read_plan(plan_file)
     with connect(bootstrap, timeout) as admin:
+        directories = Directories.of(admin, log_dirs)
         active = admin.list_partition_reassignments(sorted(plan))
         # This question comes after the one before it, so it sees every move that was completed.
         states = _planned_states(admin, plan)
         if not preserve_throttles and not admin.list_partition_reassignments():
             _unthrottle(admin, {topic for topic, _ in plan}, rates=True)
+        if log_dirs and not preserve_throttles and not directories.moving(log_dirs):
+            throttles.set_log_dirs_rate(admin, log_dirs, None)
+    placed = {place: directories.status(place, path) for place, path in sorted(log_dirs.items())}
     found = []
     for each, wanted in sorted(plan.items()):
         state, moving = states[each], active.get(each)  # type: ignore[call-overload]
@@ -176,7 +212,12 @@ def verify(
             status = Status.COMPLETED if state.replicas == wanted else Status.ELSEWHERE
         found.append((each, status, state))
     if as_json:
-        print_json([_verified(*entry, target=plan[entry[0]]) for entry in found])
+        print_json(
+            [
+                {**_verified(*entry, target=plan[entry[0]]), **_placed(entry[0], log_dirs, placed)}
+                for entry in found
+            ]
+        )
     else:
         print_table(
             ("TOPIC", "PARTITION", "STATUS", "REPLICAS", "TARGET", "NOT IN SYNC"),
@@ -185,7 +226,18 @@ def verify(
                 for each, status, state in found
             ],
         )
-    is_done = all(status is Status.COMPLETED for _, status, _ in found)
+        if placed:
+            print()
+            print_table(
+                ("TOPIC", "PARTITION", "BROKER", "STATUS", "LOG DIR", "TARGET"),
+                [
+                    (*place, status, directories.standing(place).path, log_dirs[place])
+                    for place, status in placed.items()
+                ],
+            )
+    is_done = all(status is Status.COMPLETED for _, status, _ in found) and all(
+        status is LogDirStatus.COMPLETED for status in placed.values()
+    )
     return 0 if is_done else EXIT_NOT_THERE_YET
 
 
@@ -251,23 +303,37 @@ def cancel(
     """Take moves back that are under way: the replicas before, in their order.
 
     Throttles of the topics are removed, and those of the brokers once nothing is being moved.
+    Moves between the directories of a broker are cancelled if a plan names them.
     """
     if (plan_file is None) != everything:
         raise CommandError("cancel what? Give either --reassignment-json-file or --all")
-    named = None if plan_file is None else sorted(read_assignments(plan_file))
+    plan = None if plan_file is None else read_plan(plan_file)
+    named = None if plan is None else plan.names
+    log_dirs = {} if plan is None else plan.log_dirs
     with connect(bootstrap, timeout) as admin:
+        moving = Directories.of(admin, log_dirs).moving(log_dirs)
+        admin.alter_replica_log_dirs(moving)
         active = admin.list_partition_reassignments(named)
         if active:
             admin.alter_partition_reassignments(dict.fromkeys(active))
         if not preserve_throttles:
             topics = {topic for topic, _ in (active if named is None else named)}
             _unthrottle(admin, topics, rates=not admin.list_partition_reassignments())
+            throttles.set_log_dirs_rate(admin, log_dirs, None)
     if as_json:
-        print_json([{"topic": each.topic, "partition": each.partition} for each in active])
-    elif not active:
+        entries: list[dict[str, object]] = [
+            {"topic": each.topic, "partition": each.partition} for each in active
+        ]
+        print_json(entries + [_replica(place, path) for place, path in sorted(moving.items())])
+        return
+    if not active and not moving:
         print("no partition is being moved" if everything else "none of these is being moved")
-    for each in () if as_json else active:
+    for each in active:
         print(f"cancelled the move of {each}")
+    for (topic, partition, broker_id), path in sorted(moving.items()):
+        print(
+            f"cancelled the move of {topic}-{partition} on broker {broker_id}: it stays in {path}"
+        )
 
 
 # ------------------------------------------------------------------------------------- helpers
@@ -276,16 +342,6 @@ def cancel(
 def _unthrottle(admin: Admin, topics: Collection[str], *, rates: bool) -> None:
     for topic in throttles.remove(admin, topics, rates=rates):
         note(f"stele: the replication of topic {topic} is throttled no more")
-
-
-def _broker_ids(text: str) -> list[int]:
-    try:
-        ids = [int(part) for part in text.split(",")]
-    except ValueError:
-        raise CommandError(f"--broker-list {text!r} is not of the form 1,2,3") from None
-    if len(set(ids)) < len(ids):
-        raise CommandError(f"--broker-list {text!r} names a broker twice")
-    return ids
 
 
 def _states(admin: Admin, names: Collection[str]) -> States:
@@ -352,6 +408,23 @@ def _verified(
         "target": target,
         "not_in_sync": [replica for replica in target if replica not in state.isr],
     }
+
+
+def _placed(
+    each: tuple[str, int], log_dirs: LogDirs, statuses: Mapping[Replica, LogDirStatus]
+) -> dict[str, object]:
+    """What is said of a partition's log directories, if the plan names any."""
+    replicas = [
+        {**_replica(place, log_dirs[place]), "status": status}
+        for place, status in statuses.items()
+        if place[:2] == each
+    ]
+    return {"log_dirs": replicas} if replicas else {}
+
+
+def _replica(place: Replica, path: str) -> dict[str, object]:
+    topic, partition, broker_id = place
+    return {"topic": topic, "partition": partition, "broker_id": broker_id, "log_dir": path}
 
 
 def _missing(state: PartitionDescription, target: tuple[int, ...]) -> str | None:

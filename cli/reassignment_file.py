@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cli.output import CommandError
 
@@ -14,13 +14,36 @@ VERSION = 1
 Assignments = dict[tuple[str, int], tuple[int, ...]]
 """(topic, partition) → replicas, the preferred leader first."""
 
+Replica = tuple[str, int, int]
+"""(topic, partition, broker id)"""
 
-def read_assignments(path: Path) -> Assignments:
-    """Of ``{"version": 1, "partitions": [{"topic", "partition", "replicas"}]}``.
+LogDirs = dict[Replica, str]
+"""The path of the log directory in which each replica is, or is to be."""
 
+ANY = "any"
+"""Where a plan leaves the log directory to the broker."""
+
+
+class Plan(NamedTuple):
+    """What a file asks for."""
+
+    assignments: Assignments
+    log_dirs: LogDirs  # without those that the broker is to choose
+
+    @property
+    def names(self) -> list[tuple[str, int]]:
+        """Its partitions in their order."""
+        return sorted(self.assignments)
+
+
+def read_plan(path: Path) -> Plan:
+    """Of ``{"version": 1, "partitions": [{"topic", "partition", "replicas", "log_dirs"}]}``.
+
+    ``log_dirs`` has a path or ``"any"`` for each of the replicas, or is left out.
     Raises CommandError that says what is wrong with the file, and where.
     """
     found: Assignments = {}
+    log_dirs: LogDirs = {}
     for number, entry in enumerate(_entries(path, "partitions")):
         where = f"{path}: partitions[{number}]"
         topic = _field(entry, "topic", str, where)
@@ -28,17 +51,29 @@ def read_assignments(path: Path) -> Assignments:
         replicas = _field(entry, "replicas", list, where)
         if not all(isinstance(each, int) and not isinstance(each, bool) for each in replicas):
             raise CommandError(f"{where}: replicas must be broker ids, they are {replicas}")
-        if any(each != "any" for each in entry.get("log_dirs", [])):
-            raise CommandError(
-                f"{where}: this command does not choose log directories: leave log_dirs out, give "
-                '"any", or let kafka-reassign-partitions carry the plan out'
-            )
+        paths = _log_dirs(entry, len(replicas), where)
         if (topic, partition) in found:
             raise CommandError(f"{where}: {topic}-{partition} is there already")
         found[topic, partition] = tuple(replicas)
+        for broker_id, log_dir in zip(replicas, paths, strict=True):
+            if log_dir != ANY:
+                log_dirs[topic, partition, broker_id] = log_dir
     if not found:
         raise CommandError(f"{path} names no partitions")
-    return found
+    return Plan(found, log_dirs)
+
+
+def _log_dirs(entry: Mapping[str, Any], count: int, where: str) -> list[str]:
+    """Of each replica."""
+    if entry.get("log_dirs") is None:
+        return [ANY] * count
+    paths: list[str] = _field(entry, "log_dirs", list, where)
+    if len(paths) != count:
+        raise CommandError(f"{where}: there are {count} replicas and {len(paths)} log_dirs")
+    for path in paths:
+        if path != ANY and not (isinstance(path, str) and path.startswith("/")):
+            raise CommandError(f'{where}: log_dirs must be absolute paths or "any", not {path!r}')
+    return paths
 
 
 def read_topics(path: Path) -> list[str]:
@@ -52,15 +87,20 @@ def read_topics(path: Path) -> list[str]:
     return list(dict.fromkeys(topics))
 
 
-def document(assignments: Mapping[tuple[str, int], tuple[int, ...]]) -> dict[str, object]:
-    """The form that ``read_assignments`` reads, by topic and partition."""
-    return {
-        "version": VERSION,
-        "partitions": [
-            {"topic": topic, "partition": partition, "replicas": list(replicas)}
-            for (topic, partition), replicas in sorted(assignments.items())
-        ],
-    }
+def document(assignments: Assignments, log_dirs: LogDirs | None = None) -> dict[str, object]:
+    """The form that ``read_plan`` reads, by topic and partition."""
+    partitions = []
+    for (topic, partition), replicas in sorted(assignments.items()):
+        entry: dict[str, object] = {
+            "topic": topic,
+            "partition": partition,
+            "replicas": list(replicas),
+        }
+        paths = [(log_dirs or {}).get((topic, partition, each), ANY) for each in replicas]
+        if any(path != ANY for path in paths):
+            entry["log_dirs"] = paths
+        partitions.append(entry)
+    return {"version": VERSION, "partitions": partitions}
 
 
 def _entries(path: Path, name: str) -> list[Any]:

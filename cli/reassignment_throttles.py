@@ -7,8 +7,12 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from cli.output import CommandError
-from cli.reassignment_file import Assignments
-from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE
+from cli.reassignment_file import Assignments, LogDirs
+from metadata.config_keys import (
+    FOLLOWER_THROTTLED_RATE,
+    LEADER_THROTTLED_RATE,
+    MOVES_RATE,
+)
 from metadata.topic_config import TopicConfig
 
 if TYPE_CHECKING:
@@ -79,3 +83,16 @@ def remove(admin: Admin, topics: Collection[str], *, rates: bool) -> list[str]:
     if found:
         admin.alter_configs(found)
     return throttled
+
+
+def set_log_dirs_rate(admin: Admin, log_dirs: LogDirs, rate: int | None) -> None:
+    """What the brokers of these replicas copy between their directories, in bytes/s; None: as much
+    as they can."""
+    from stele.admin.admin import ConfigResource
+
+    brokers = sorted({broker_id for _, _, broker_id in log_dirs})
+    value = None if rate is None else str(rate)
+    if brokers:
+        admin.alter_configs(
+            {ConfigResource.broker(each): {MOVES_RATE.name: value} for each in brokers}
+        )

@@ -4,7 +4,8 @@ What describes topics, brokers, configs and features is read from this broker's 
 be a moment behind; a broker that has lost the controllers refuses then, for another one knows
 better. A linearizable read asks the active controller first how far the image has to be.
 DescribeQuorum and TransferLeadership go to the quorum's leader, ListPartitionReassignments too:
-what an image lacks may just have been started.
+what an image lacks may just have been started. DescribeLogDirs and AlterReplicaLogDirs are about
+this broker alone.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
@@ -75,6 +77,7 @@ class AdminService:
         self._listener = listener
 
     def service(self) -> Service:
+        log_dirs = LogDirs(self._context)
         methods: dict[str, tuple[Any, Any]] = {
             **{
                 name: (request_type, self._change(response_type))
@@ -99,6 +102,8 @@ class AdminService:
             "DescribeConfigs": (pb.DescribeConfigsRequest, self._describe_configs),
             "DescribeFeatures": (pb.DescribeFeaturesRequest, self._describe_features),
             "ReadMetadataLog": (pb.ReadMetadataLogRequest, self._read_metadata_log),
+            "DescribeLogDirs": (pb.DescribeLogDirsRequest, log_dirs.describe),
+            "AlterReplicaLogDirs": (pb.AlterReplicaLogDirsRequest, log_dirs.alter),
         }
         return Service(
             unary={

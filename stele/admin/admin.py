@@ -17,6 +17,7 @@ from stele.admin.features import (
 from stele.admin.group_lag import PartitionLag, find_lags
 from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from stele.admin.items import all_or_raise, item_error
+from stele.admin.log_dirs import LogDirAdmin
 from stele.admin.maintenance import MaintenanceAdmin
 from stele.admin.metadata_log import MetadataLog, read_metadata_log
 from stele.admin.partitions import PartitionAdmin, PartitionReassignment
@@ -154,7 +155,7 @@ class ConfigEntry:
     read_only: bool
 
 
-class Admin(TransactionAdmin):
+class Admin(LogDirAdmin, TransactionAdmin):
     """Administrates a cluster.
 
     Every call is repeated while it fails for a passing reason (there is no active controller, a

@@ -18,6 +18,7 @@ from stele.admin.admin import (
 from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType
 from stele.admin.group_lag import PartitionLag
 from stele.admin.groups import CommittedOffset, GroupDescription, GroupListing
+from stele.admin.log_dirs import LogDirDescription, ReplicaPlace
 from stele.admin.metadata_log import MetadataLog
 from stele.admin.partitions import PartitionReassignment
 from stele.admin.quorum import QuorumDescription
@@ -136,6 +137,14 @@ class Admin(Face):
 
     def describe_cluster(self, *, linearizable: bool = True) -> ClusterDescription:
         return self._run(self._admin.describe_cluster(linearizable=linearizable))
+
+    def describe_log_dirs(
+        self, broker_ids: Sequence[int] = (), partitions: Sequence[tuple[str, int]] = ()
+    ) -> list[LogDirDescription]:
+        return self._run(self._admin.describe_log_dirs(broker_ids, partitions))
+
+    def alter_replica_log_dirs(self, wanted: Mapping[ReplicaPlace, str]) -> set[ReplicaPlace]:
+        return self._run(self._admin.alter_replica_log_dirs(wanted))
 
     def describe_quorum(self) -> QuorumDescription:
         return self._run(self._admin.describe_quorum())

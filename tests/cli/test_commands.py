@@ -44,6 +44,7 @@ ARGUMENTS = {
     "reassign cancel": ["--all"],
     "cluster describe": [],
     "cluster unregister": ["1"],
+    "cluster log-dirs": [],
     "cluster restart-check": ["1"],
     "quorum describe": [],
     "quorum transfer": ["--to", "1"],

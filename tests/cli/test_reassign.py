@@ -11,8 +11,11 @@ from cli import main
 from cli import reassignment_throttles as throttles
 from cli.output import CommandError
 from cli.reassign import _spread
-from cli.reassignment_file import Assignments, document, read_assignments, read_topics
+from cli.reassignment_file import Assignments, LogDirs, document, read_plan, read_topics
+from cli.reassignment_log_dirs import Directories, Status
 from stele.admin.admin import BrokerDescription, ConfigResource, PartitionDescription
+from stele.admin.log_dirs import LogDirDescription, LogDirReplica
+from stele.ids import TopicPartition
 
 
 def write(path: Path, content: object) -> Path:
@@ -21,14 +24,16 @@ def write(path: Path, content: object) -> Path:
     return file
 
 
-def entry(topic: object = "t", partition: object = 0, replicas: object = (1, 2)) -> object:
+def entry(
+    topic: object = "t", partition: object = 0, replicas: object = (1, 2)
+) -> dict[str, object]:
     return {"topic": topic, "partition": partition, "replicas": replicas}
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
     plan = {("t", 1): (2, 1), ("t", 0): (1, 2), ("a", 10): (3,)}
     written = document(plan)
-    assert read_assignments(write(tmp_path, written)) == plan
+    assert read_plan(write(tmp_path, written)) == (plan, {})
     assert [each["topic"] for each in written["partitions"]] == ["a", "t", "t"]  # type: ignore[attr-defined]
 
 
@@ -38,9 +43,64 @@ def test_a_file_of_kafka_s_own_tool(tmp_path: Path) -> None:
         '{"version":1,"partitions":[{"topic":"foo","partition":0,"replicas":[1,2],'
         '"log_dirs":["any","any"]}]}',
     )
-    assert read_assignments(file) == {("foo", 0): (1, 2)}
+    assert read_plan(file) == ({("foo", 0): (1, 2)}, {})
     topics = write(tmp_path, {"version": 1, "topics": [{"topic": "a"}, {"topic": "a"}]})
     assert read_topics(topics) == ["a"]
+
+
+def test_the_log_directories_of_a_plan(tmp_path: Path) -> None:
+    plan: Assignments = {("t", 0): (1, 2), ("t", 1): (2, 3)}
+    log_dirs: LogDirs = {("t", 0, 2): "/b"}
+    written = document(plan, log_dirs)
+    assert written["partitions"] == [
+        {"topic": "t", "partition": 0, "replicas": [1, 2], "log_dirs": ["any", "/b"]},
+        {"topic": "t", "partition": 1, "replicas": [2, 3]},
+    ]
+    assert read_plan(write(tmp_path, written)) == (plan, log_dirs)
+
+
+def replica(partition: int, *, is_future: bool = False) -> LogDirReplica:
+    return LogDirReplica(TopicPartition("t", partition), 10, 0, is_future)
+
+
+DIRECTORIES = Directories(
+    [
+        LogDirDescription(1, "/a", False, 100, 50, tuple(map(replica, range(3)))),
+        LogDirDescription(1, "/b", False, 100, 50, (replica(1, is_future=True),)),
+        LogDirDescription(1, "/c", True, None, None, ()),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("partition", "path", "status"),
+    [
+        (0, "/a", Status.COMPLETED),
+        (0, "/b", Status.ELSEWHERE),
+        (0, "/c", Status.OFFLINE),
+        (1, "/b", Status.IN_PROGRESS),
+        (1, "/a", Status.REDIRECTED),  # it is there still
+        (3, "/a", Status.AWAITED),
+    ],
+)
+def test_how_far_a_move_to_another_directory_is(partition: int, path: str, status: Status) -> None:
+    assert DIRECTORIES.status(("t", partition, 1), path) is status
+
+
+def test_where_replicas_are_and_which_move() -> None:
+    wanted: LogDirs = {("t", 0, 1): "/b", ("t", 1, 1): "/b", ("t", 3, 1): "/b"}
+    assert DIRECTORIES.present(wanted) == {("t", 0, 1): "/a", ("t", 1, 1): "/a"}
+    assert DIRECTORIES.moving(wanted) == {("t", 1, 1): "/a"}
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [("/d", "t-0: broker 1 has no log directory /d; it has /a, /b, /c"), ("/c", "is offline")],
+)
+def test_a_plan_with_a_directory_that_cannot_be_used(path: str, said: str) -> None:
+    with pytest.raises(CommandError, match=said):
+        DIRECTORIES.check({("t", 0, 1): path})
+    DIRECTORIES.check({("t", 0, 1): "/b"})
 
 
 @pytest.mark.parametrize(
@@ -58,15 +118,15 @@ def test_a_file_of_kafka_s_own_tool(tmp_path: Path) -> None:
         ({"partitions": [entry(replicas=3)]}, "'replicas' is missing or not a list"),
         ({"partitions": [entry(replicas=["1"])]}, "must be broker ids"),
         ({"partitions": [entry(), entry()]}, r"partitions\[1\]: t-0 is there already"),
-        (
-            {"partitions": [{"topic": "t", "partition": 0, "replicas": [1], "log_dirs": ["/a"]}]},
-            "this command does not choose log directories",
-        ),
+        ({"partitions": [{**entry(), "log_dirs": ["/a"]}]}, "2 replicas and 1 log_dirs"),
+        ({"partitions": [{**entry(), "log_dirs": "/a"}]}, "'log_dirs' is missing or not a list"),
+        ({"partitions": [{**entry(), "log_dirs": ["/a", "b"]}]}, "absolute paths"),
+        ({"partitions": [{**entry(), "log_dirs": ["any", 1]}]}, "absolute paths"),
     ],
 )
 def test_bad_files(tmp_path: Path, content: object, said: str) -> None:
     with pytest.raises(CommandError, match=said):
-        read_assignments(write(tmp_path, content))
+        read_plan(write(tmp_path, content))
 
 
 @pytest.mark.parametrize(

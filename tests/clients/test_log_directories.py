@@ -1,8 +1,12 @@
-"""An unmodified client moves replicas between the log directories of a real broker."""
+"""An unmodified client and our commands move replicas between the directories of a real broker."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +24,8 @@ from kafka.errors import (
 from chaos.process_cluster import ProcessCluster
 from node.format import format_directory
 from runtime.real.world import RealWorld
+from stele import Admin
+from stele.admin.admin import ConfigResource as OurResource
 
 pytestmark = pytest.mark.processes
 
@@ -154,3 +160,73 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(stage: Stage) -> None:
     assert stage.move("/elsewhere") is LogDirNotFoundError
     assert stage.move(one, "unknown") is UnknownTopicOrPartitionError
     assert stage.move(one, TOPIC, 7) is UnknownTopicOrPartitionError
+
+
+def stele(stage: Stage, *arguments: str, code: int = 0) -> Any:
+    """The JSON that a command prints, or the line of its error."""
+    done = subprocess.run(
+        [sys.executable, "-m", "cli.main", *arguments, "--json"],
+        capture_output=True,
+        timeout=60,
+        env={**os.environ, "STELE_BOOTSTRAP_SERVER": stage.cluster.bootstrap_servers},
+    )
+    assert done.returncode == code, done
+    return json.loads(done.stdout) if done.stdout else done.stderr.decode()
+
+
+def test_a_plan_chooses_the_directories(stage: Stage, tmp_path: Path) -> None:
+    topic = "planned"
+    stage.admin.create_topics([NewTopic(topic, 1, 1)])
+    before = stele(stage, "cluster", "log-dirs", "--topic-list", topic)
+    assert [each["path"] for each in before] == sorted(stage.directories)
+    (present,) = [each["path"] for each in before if each["replicas"]]
+    (other,) = {*stage.directories} - {present}
+
+    def plan(path: str) -> str:
+        entry = {"topic": topic, "partition": 0, "replicas": [BROKER], "log_dirs": [path]}
+        file = tmp_path / "plan.json"
+        file.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+        return str(file)
+
+    said = stele(stage, "reassign", "execute", "-f", plan("/elsewhere"), code=1)
+    assert f"has no log directory /elsewhere; it has {', '.join(sorted(stage.directories))}" in said
+    throttle = ["--replica-alter-log-dirs-throttle", str(1 << 40)]
+    told = stele(stage, "reassign", "execute", "-f", plan(other), *throttle)
+    assert told["current"]["partitions"][0]["log_dirs"] == [present]
+    assert told["target"]["partitions"][0]["log_dirs"] == [other]
+
+    def verified() -> bool:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli.main", "reassign", "verify", "-f", plan(other)],
+            capture_output=True,
+            timeout=60,
+            env={**os.environ, "STELE_BOOTSTRAP_SERVER": stage.cluster.bootstrap_servers},
+        )
+        assert done.returncode == 0 or b"in progress" in done.stdout, done
+        return done.returncode == 0
+
+    until(verified)
+    after = stele(stage, "cluster", "log-dirs", "--topic-list", topic)
+    (directory,) = [each for each in after if each["replicas"]]
+    assert directory["path"] == other
+    assert directory["replicas"] == [
+        {"topic": topic, "partition": 0, "size_bytes": 0, "offset_lag": 0, "is_future": False}
+    ]
+    with Admin(stage.cluster.bootstrap_servers) as admin:
+        (entries,) = admin.describe_configs([OurResource.broker(BROKER)]).values()
+    assert [each.source for each in entries if each.name == RATE] == ["DEFAULT"]
+
+
+def test_a_move_between_directories_is_cancelled_by_its_plan(stage: Stage, tmp_path: Path) -> None:
+    ((present, _),) = stage.places().items()
+    (other,) = {*stage.directories} - {present}
+    entry = {"topic": TOPIC, "partition": 0, "replicas": [BROKER], "log_dirs": [other]}
+    plan = tmp_path / "plan.json"
+    plan.write_text(json.dumps({"version": 1, "partitions": [entry]}))
+    stele(
+        stage, "reassign", "execute", "-f", str(plan), "--replica-alter-log-dirs-throttle", "1000"
+    )
+    assert stage.places() == {present: False, other: True}
+    (cancelled,) = stele(stage, "reassign", "cancel", "-f", str(plan))
+    assert cancelled == {"topic": TOPIC, "partition": 0, "broker_id": BROKER, "log_dir": present}
+    assert stage.places() == {present: False}

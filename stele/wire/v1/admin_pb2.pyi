@@ -30,6 +30,89 @@ UPGRADE: UpgradeType
 SAFE_DOWNGRADE: UpgradeType
 UNSAFE_DOWNGRADE: UpgradeType
 
+class DescribeLogDirsRequest(_message.Message):
+    __slots__ = ("partitions",)
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ...) -> None: ...
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[DescribeLogDirsRequest.Partition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[DescribeLogDirsRequest.Partition, _Mapping]]] = ...) -> None: ...
+
+class DescribeLogDirsResponse(_message.Message):
+    __slots__ = ("error", "message", "directories")
+    class Replica(_message.Message):
+        __slots__ = ("topic", "partition", "size_bytes", "offset_lag", "is_future")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+        OFFSET_LAG_FIELD_NUMBER: _ClassVar[int]
+        IS_FUTURE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        size_bytes: int
+        offset_lag: int
+        is_future: bool
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., size_bytes: _Optional[int] = ..., offset_lag: _Optional[int] = ..., is_future: _Optional[bool] = ...) -> None: ...
+    class Directory(_message.Message):
+        __slots__ = ("path", "error", "total_bytes", "usable_bytes", "replicas", "message")
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        TOTAL_BYTES_FIELD_NUMBER: _ClassVar[int]
+        USABLE_BYTES_FIELD_NUMBER: _ClassVar[int]
+        REPLICAS_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        path: str
+        error: int
+        total_bytes: int
+        usable_bytes: int
+        replicas: _containers.RepeatedCompositeFieldContainer[DescribeLogDirsResponse.Replica]
+        message: str
+        def __init__(self, path: _Optional[str] = ..., error: _Optional[int] = ..., total_bytes: _Optional[int] = ..., usable_bytes: _Optional[int] = ..., replicas: _Optional[_Iterable[_Union[DescribeLogDirsResponse.Replica, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    directories: _containers.RepeatedCompositeFieldContainer[DescribeLogDirsResponse.Directory]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., directories: _Optional[_Iterable[_Union[DescribeLogDirsResponse.Directory, _Mapping]]] = ...) -> None: ...
+
+class AlterReplicaLogDirsRequest(_message.Message):
+    __slots__ = ("replicas",)
+    class Replica(_message.Message):
+        __slots__ = ("topic", "partition", "path")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        PATH_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        path: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., path: _Optional[str] = ...) -> None: ...
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    replicas: _containers.RepeatedCompositeFieldContainer[AlterReplicaLogDirsRequest.Replica]
+    def __init__(self, replicas: _Optional[_Iterable[_Union[AlterReplicaLogDirsRequest.Replica, _Mapping]]] = ...) -> None: ...
+
+class AlterReplicaLogDirsResponse(_message.Message):
+    __slots__ = ("replicas",)
+    class Replica(_message.Message):
+        __slots__ = ("topic", "partition", "error", "message")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        error: int
+        message: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    replicas: _containers.RepeatedCompositeFieldContainer[AlterReplicaLogDirsResponse.Replica]
+    def __init__(self, replicas: _Optional[_Iterable[_Union[AlterReplicaLogDirsResponse.Replica, _Mapping]]] = ...) -> None: ...
+
 class ReadMetadataLogRequest(_message.Message):
     __slots__ = ("offset",)
     OFFSET_FIELD_NUMBER: _ClassVar[int]

@@ -355,6 +355,22 @@ def test_over_kafkas_protocol(asked: Asked) -> None:
 OVER_GRPC: list[tuple[Operation, Resource, str, Any, Any]] = [
     (
         Operation.DESCRIBE,
+        CLUSTER,
+        "Admin/DescribeLogDirs",
+        admin.DescribeLogDirsRequest(),
+        admin.DescribeLogDirsResponse,
+    ),
+    (
+        Operation.ALTER,
+        CLUSTER,
+        "Admin/AlterReplicaLogDirs",
+        admin.AlterReplicaLogDirsRequest(
+            replicas=[admin.AlterReplicaLogDirsRequest.Replica(topic="a", path="/data/a")]
+        ),
+        admin.AlterReplicaLogDirsResponse,
+    ),
+    (
+        Operation.DESCRIBE,
         A,
         "Data/Metadata",
         data.MetadataRequest(topics=["a"]),
