@@ -19,9 +19,8 @@ import enum
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from metadata.brokers import BrokerRegistration
+from metadata.brokers import STREAM_GRACE_S, BrokerRegistration
 
-STREAM_GRACE_S = 0.3
 TAKEOVER_GRACE_S = 0.5
 PROBE_INTERVAL_S = 0.5
 PROBE_TIMEOUT_S = 0.3

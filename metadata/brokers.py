@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Final
 
 from metadata.feature_levels import FeatureRange
 from metadata.image_part import MapDelta, MapPart
@@ -12,6 +13,11 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 PLAINTEXT = "PLAINTEXT"
 GRPC = "GRPC"
+
+STREAM_GRACE_S: Final = 0.3
+"""A broker is fenced so long after its heartbeat stream has ended, if it opens no new one and
+answers no probe. So a broker that ends its stream believes in its lease no longer than that, until
+a heartbeat is acknowledged again."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,11 @@ class ControllerClient:
         leader_id = self._leader().leader_id
         return None if leader_id is None or self._endpoint(leader_id) is None else leader_id
 
+    @property
+    def leader(self) -> LeaderAndEpoch:
+        """The quorum's leader as this node knows it, whether or not its address is known."""
+        return self._leader()
+
     def on_leader_change(self) -> None:
         """Calls that wait for a controller try again at once."""
         for controller_id in sorted(self._channels):

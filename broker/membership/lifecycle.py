@@ -17,7 +17,9 @@ from google.protobuf.message import DecodeError
 
 from broker.membership.controller_client import ControllerClient
 from broker.membership.room import Room
+from metadata.brokers import STREAM_GRACE_S
 from metadata.features import supported_ranges
+from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -124,6 +126,7 @@ class BrokerLifecycle:
 
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
+        self._followed: LeaderAndEpoch | None = None  # to whom the present stream is
         self._closing: asyncio.Task[None] | None = None  # held, or it could be collected
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
@@ -155,6 +158,9 @@ class BrokerLifecycle:
         # When the newest *acknowledged* heartbeat was sent, never when its answer came: the
         # controller's session began between the two, so this lease ends before the session does.
         self._acknowledged_sent_at: float | None = None
+        # When this broker itself ended a stream whose controller may still be active; None if a
+        # heartbeat was acknowledged since. That controller can end the session before its timeout.
+        self._left_at: float | None = None
 
     # ------------------------------------------------------------------ what others ask
 
@@ -191,13 +197,19 @@ class BrokerLifecycle:
         return BrokerState.RECOVERY if self._fenced else BrokerState.RUNNING
 
     def lease_valid(self) -> bool:
-        """Whether the controller cannot have ended this broker's session by its timeout yet.
+        """Whether the controller cannot have ended this broker's session yet, by its timeout or
+        because this broker ended its stream.
 
+        If the network breaks the stream, and no probe reaches this broker then, the controller may
+        end the session before the lease ends. This broker cannot know it.
         Reads the clock anew: after a pause the event loop's time is old, the clock's is not.
         """
         if self._fenced or self._acknowledged_sent_at is None:
             return False
-        return self._clock.monotonic() - self._acknowledged_sent_at < self._session_s
+        now = self._clock.monotonic()
+        if self._left_at is not None and now - self._left_at >= STREAM_GRACE_S:
+            return False
+        return now - self._acknowledged_sent_at < self._session_s
 
     @property
     def acknowledged_ago_s(self) -> float | None:
@@ -270,6 +282,7 @@ class BrokerLifecycle:
         """
         self._report_due = True
         if self._is_registered:
+            self._leave()
             self._end_stream()
 
     def fence(self) -> None:
@@ -307,8 +320,17 @@ class BrokerLifecycle:
         return self._may_shut_down
 
     def on_leader_change(self) -> None:
-        """The quorum has another leader, or none: leave the present stream."""
+        """The quorum has another leader, or none as far as this node knows.
+
+        While no other one is known, the stream stays: its controller may still be active, and would
+        fence a broker that has ended its stream. Once another one leads, it can fence nobody.
+        """
         self._controller.on_leader_change()
+        leader, followed = self._controller.leader, self._followed
+        if leader.leader_id is None or leader == followed:
+            return
+        if followed is not None and leader.leader_id == followed.leader_id:
+            self._leave()  # it leads again, and may have heard a heartbeat of this stream since
         self._end_stream()
 
     def on_metadata(self, *, unfenced: bool) -> None:
@@ -426,7 +448,7 @@ class BrokerLifecycle:
         if target is None:
             return False
         stream = self._controller.stream(target, _HEARTBEAT)
-        self._stream = stream
+        self._stream, self._followed = stream, self._controller.leader
         self._sent_at.clear()
         self._wake.set()
         sender = asyncio.get_running_loop().create_task(
@@ -439,7 +461,7 @@ class BrokerLifecycle:
                     break
                 acknowledged = True
         finally:
-            self._stream = None
+            self._stream = self._followed = None
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
             await stream.close()
@@ -484,6 +506,7 @@ class BrokerLifecycle:
             async with asyncio.timeout(silence_s):
                 raw = await stream.receive()
         except TimeoutError:
+            self._leave()
             raise RpcError(
                 RpcCode.DEADLINE_EXCEEDED, f"the controller was silent for {silence_s:g} s"
             ) from None
@@ -518,6 +541,7 @@ class BrokerLifecycle:
                     _code(answer.error).name,
                     answer.message,
                 )
+                self._leave()
             return False
         self._acknowledge(answer.sequence)
         self._leads_nothing_at = max(self._leads_nothing_at, answer.leads_nothing_at)
@@ -539,8 +563,14 @@ class BrokerLifecycle:
         for earlier in [number for number in self._sent_at if number <= sequence]:
             del self._sent_at[earlier]
         self._acknowledged_sent_at = sent_at
+        self._left_at = None
 
     # ------------------------------------------------------------------ helpers
+
+    def _leave(self) -> None:
+        """The stream is about to be ended by this broker, and its controller may be active."""
+        if self._left_at is None:
+            self._left_at = self._clock.monotonic()
 
     def _end_stream(self) -> None:
         stream, self._stream = self._stream, None

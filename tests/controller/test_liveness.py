@@ -8,14 +8,13 @@ from controller.liveness import (
     FENCE_RETRY_S,
     PROBE_INTERVAL_S,
     RESUME_GRACE_S,
-    STREAM_GRACE_S,
     TAKEOVER_GRACE_S,
     Fence,
     Liveness,
     Probe,
     Silence,
 )
-from metadata.brokers import BrokerRegistration
+from metadata.brokers import STREAM_GRACE_S, BrokerRegistration
 
 SESSION_S = 9.0
 ME = b"incarnation"

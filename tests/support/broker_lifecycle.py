@@ -42,6 +42,7 @@ class Controller:
         self.registration = RegisterBrokerResponse(broker_epoch=10)
         self.error = ErrorCode.NONE
         self.mute = False
+        self.acknowledges = True  # else its answers are to no heartbeat
         self.extra: list[HeartbeatResponse] = []  # sent before the next answer
         self.may_shut_down = False
         self.leads_nothing_at = 0
@@ -72,7 +73,7 @@ class Controller:
                 await stream.send(
                     HeartbeatResponse(
                         error=self.error,
-                        sequence=request.sequence,
+                        sequence=request.sequence if self.acknowledges else 0,
                         fenced=self.fenced,
                         may_shut_down=self.may_shut_down and request.want_shutdown,
                         leads_nothing_at=self.leads_nothing_at,

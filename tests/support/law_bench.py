@@ -301,7 +301,9 @@ class LawBench:
         unseen: Any = None
         replica = Replica(partition, topic, unseen, machine, unseen, log)
         if node.broker is None:
-            node.broker = SimpleNamespace(replicas=Replicas(100 + broker_id), deposed=False)
+            node.broker = SimpleNamespace(
+                replicas=Replicas(100 + broker_id), deposed=False, image=MetadataImage()
+            )
         others = [each for each in node.broker.replicas if each.id != partition]
         node.broker.replicas[:] = [*others, replica]
         return replica

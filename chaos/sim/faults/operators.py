@@ -66,7 +66,12 @@ class Operators:
             await asyncio.sleep(0.5)
         if self._moves is not None:
             await self._throttles.ease()
-            await self._moves.settle()
+            easing = asyncio.create_task(self._throttles.stay_eased())
+            try:
+                await self._moves.settle()
+            finally:
+                easing.cancel()
+                await asyncio.gather(easing, return_exceptions=True)
             await self._throttles.end()
             self._tell_moves(self._moves)
 

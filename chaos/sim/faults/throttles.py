@@ -15,6 +15,7 @@ from stele.world import RpcError
 _PATIENCE_S = 5.0
 _SETTLE_TIMEOUT_S = 60.0
 _LOW_RATES = (0, 500, 5_000, 50_000)
+_LOOK_S = 1.0  # between two looks for throttles that come late
 _AMPLE_RATE = 10_000_000
 _ROLES = ("leader", "follower")
 
@@ -60,6 +61,23 @@ class Throttles:
         if self._is_set:
             await self._until_done(None)
             self._is_set = False
+
+    async def stay_eased(self) -> None:
+        """Lift what comes into force after ``ease``, until cancelled. A broker that stood still may
+        forward a request whose client has given it up long ago."""
+        while True:
+            if self._is_in_force():
+                await self._until_done(None)
+            await asyncio.sleep(_LOOK_S)
+
+    def _is_in_force(self) -> bool:
+        configs = self._cluster.image.configs
+        rates = [configs.of(CLUSTER).get(f"{role}.replication.throttled.rate") for role in _ROLES]
+        return any(rate not in (None, str(_AMPLE_RATE)) for rate in rates) and any(
+            f"{role}.replication.throttled.replicas" in configs.of(ConfigResource.topic(topic))
+            for role in _ROLES
+            for topic in self._topics
+        )
 
     async def _until_done(self, way: int | None) -> None:
         end = self._cluster.simulation.now + _SETTLE_TIMEOUT_S

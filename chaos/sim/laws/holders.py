@@ -12,7 +12,7 @@ from chaos.sim.cluster.replica_logs import (
     first_base,
     readable_batches_from,
 )
-from chaos.sim.cluster.view import newest_image
+from chaos.sim.cluster.view import images_of
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report, Scene
@@ -42,9 +42,11 @@ class SomeoneHasEverything(Law):
             return  # other controllers may not know what is committed
         assert leading.node is not None
         assert leading.node.controller is not None
-        image, newest = leading.node.controller.image, newest_image(cluster)
-        if newest is not None and image.offset < newest.offset:
-            return  # it has just been elected, and does not know yet of all that is committed
+        image = leading.node.controller.image
+        if any(image.offset < each.offset for each in images_of(cluster)):
+            # It has just been elected, or is about to apply what it has told brokers already. A
+            # broker may have deleted the logs of a topic that is still in its image.
+            return
         for topic, number, state in image.sorted_partitions():
             name = f"{topic.name}-{number}"
             partition = PartitionId(topic.topic_id, number)

@@ -9,6 +9,7 @@ import pytest
 
 from broker.membership.lifecycle import BrokerState
 from broker.membership.room import Room
+from metadata.brokers import STREAM_GRACE_S
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -84,13 +85,104 @@ def test_the_lease_counts_from_when_the_acknowledged_heartbeat_was_sent() -> Non
         assert not lifecycle.lease_valid()
         lifecycle.start()
         await lifecycle.wait_unfenced()
-        await asyncio.sleep(2.01)  # the heartbeat of second 2 was the last one answered
-        controller.mute = True
-        cluster.network.services.clear()
+        await asyncio.sleep(2.01)  # the heartbeat of second 2 was the last one acknowledged
+        controller.acknowledges = False
         await asyncio.sleep(8.98)
         assert lifecycle.lease_valid()
         await asyncio.sleep(0.02)
         assert not lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_while_no_other_controller_is_known_the_stream_stays() -> None:
+    """A broker that ends its stream is fenced at once if no probe reaches it."""
+
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        before = cluster.leader
+        for leader in (LeaderAndEpoch(None, before.epoch), before):
+            cluster.leader = leader
+            cluster.lifecycle.on_leader_change()
+            await asyncio.sleep(5.0)
+            assert cluster.lifecycle.lease_valid()
+        assert len(cluster.controllers[1].streams) == 1
+
+    with_cluster(body)
+
+
+def test_a_lease_outlasts_its_controller() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.controllers[2].mute = True
+        cluster.elect(2)
+        await asyncio.sleep(4.0)
+        assert len(cluster.controllers[2].streams) == 1
+        assert cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_a_controller_that_leads_again_may_end_the_session_when_the_stream_ends() -> None:
+    async def body(cluster: Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.mute = True
+        cluster.elect(1)
+        await asyncio.sleep(STREAM_GRACE_S - 0.01)
+        assert cluster.lifecycle.lease_valid()
+        await asyncio.sleep(0.02)
+        assert len(controller.streams) == 2
+        assert not cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_a_broker_that_leaves_a_silent_controller_gives_its_lease_up() -> None:
+    """The controller may see the stream end, and fence a broker that no probe reaches."""
+
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        controller.mute = True
+        await asyncio.sleep(4.5 + STREAM_GRACE_S - 0.01)
+        assert lifecycle.lease_valid()
+        await asyncio.sleep(0.02)
+        assert not lifecycle.lease_valid()
+        assert len(controller.streams) == 2
+        controller.mute = False
+        await asyncio.sleep(2.0)
+        assert lifecycle.lease_valid()
+        await asyncio.sleep(10.0)
+        assert lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_an_error_that_ends_the_stream_ends_the_lease() -> None:
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        controller.error = ErrorCode.UNKNOWN_SERVER_ERROR
+        await asyncio.sleep(2.0 + STREAM_GRACE_S + 0.01)
+        assert not lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_who_is_no_controller_any_more_takes_nothing_from_the_lease() -> None:
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        controller.error = ErrorCode.NOT_CONTROLLER
+        await asyncio.sleep(6.0)
+        assert lifecycle.lease_valid()
 
     with_cluster(body)
 
@@ -292,8 +384,8 @@ def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
     with_cluster(body)
 
 
-def test_a_report_takes_nothing_from_the_lease() -> None:
-    """The registration is the same, so no new answer to a heartbeat is needed."""
+def test_a_report_takes_the_lease_only_if_the_next_stream_is_silent() -> None:
+    """The registration is the same, so no new answer to a heartbeat is needed at first."""
 
     async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
@@ -304,6 +396,8 @@ def test_a_report_takes_nothing_from_the_lease() -> None:
         await asyncio.sleep(0.06)
         assert len(controller.registrations) == 2
         assert cluster.lifecycle.lease_valid()
+        await asyncio.sleep(STREAM_GRACE_S)
+        assert not cluster.lifecycle.lease_valid()  # the new stream was not heard from
 
     with_cluster(body)
 

@@ -284,6 +284,18 @@ def test_a_controller_that_lacks_committed_metadata_judges_nobody(
     assert bench.broken(everything)
 
 
+def test_a_controller_that_lacks_what_a_broker_has_applied_judges_nobody(
+    bench: LawBench, everything: SomeoneHasEverything
+) -> None:
+    """It is about to apply what it has told the broker already."""
+    bench.commit(image(51, replace(STATE, isr=(3,))))
+    broker = bench.brokers[1].broker
+    broker.image = image(52, STATE)
+    assert not bench.broken(everything)
+    broker.image = image(51, STATE)
+    assert bench.broken(everything)
+
+
 def test_a_batch_that_is_gone_is_not_taken_for_there_where_it_was(
     bench: LawBench, everything: SomeoneHasEverything
 ) -> None:
