@@ -17,6 +17,7 @@ from cli.output import CommandError, did_you_mean, note, print_json, print_table
 from cli.reassignment_file import (
     Assignments,
     LogDirs,
+    Plan,
     Replica,
     document,
     read_plan,
@@ -27,6 +28,8 @@ from cli.reassignment_log_dirs import Status as LogDirStatus
 
 if TYPE_CHECKING:
     from stele.admin.admin import BrokerDescription, PartitionDescription
+    from stele.admin.partitions import PartitionReassignment
+    from stele.ids import TopicPartition
     from stele.sync import Admin
 
 app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True)
@@ -151,21 +154,30 @@ def execute(
         admin.alter_partition_reassignments(plan, allow_replication_factor_change=not keep_factor)
     if throttle is not None or log_dirs_throttle is not None:
         note("stele: run `stele reassign verify` until all is completed: it removes the throttles")
-    current = {each: _settled(states[each]) for each in plan}
-    present = directories.present(log_dirs)
+    current = Plan({each: _settled(states[each]) for each in plan}, directories.present(log_dirs))
     if as_json:
-        print_json({"current": document(current, present), "target": document(plan, log_dirs)})
-        return
-    rows = [(*each, _ids(current[each]), _ids(plan[each])) for each in sorted(plan)]
+        print_json({"current": document(*current), "target": document(plan, log_dirs)})
+    else:
+        _print_begun(current, Plan(plan, log_dirs))
+
+
+def _print_begun(current: Plan, target: Plan) -> None:
+    rows = [
+        (*each, _ids(current.assignments[each]), _ids(target.assignments[each]))
+        for each in target.names
+    ]
     print_table(("TOPIC", "PARTITION", "FROM", "TO"), rows)
-    if log_dirs:
+    if target.log_dirs:
         print()
         print_table(
             ("TOPIC", "PARTITION", "BROKER", "FROM", "TO"),
-            [(*place, present.get(place), path) for place, path in sorted(log_dirs.items())],
+            [
+                (*place, current.log_dirs.get(place), path)
+                for place, path in sorted(target.log_dirs.items())
+            ],
         )
     print("\nTo go back to where it was, execute this:")
-    print(json.dumps(document(current, present)))
+    print(json.dumps(document(*current)))
 
 
 class Status(enum.StrEnum):
@@ -200,17 +212,7 @@ def verify(
         if log_dirs and not preserve_throttles and not directories.moving(log_dirs):
             throttles.set_log_dirs_rate(admin, log_dirs, None)
     placed = {place: directories.status(place, path) for place, path in sorted(log_dirs.items())}
-    found = []
-    for each, wanted in sorted(plan.items()):
-        state, moving = states[each], active.get(each)  # type: ignore[call-overload]
-        if moving is not None and not state.adding_replicas and not state.removing_replicas:
-            moving = None  # completed in between
-        if moving is not None:
-            arriving = moving.target_replicas == wanted
-            status = Status.IN_PROGRESS if arriving else Status.REDIRECTED
-        else:
-            status = Status.COMPLETED if state.replicas == wanted else Status.ELSEWHERE
-        found.append((each, status, state))
+    found = _standings(plan, states, active)
     if as_json:
         print_json(
             [
@@ -239,6 +241,24 @@ def verify(
         status is LogDirStatus.COMPLETED for status in placed.values()
     )
     return 0 if is_done else EXIT_NOT_THERE_YET
+
+
+def _standings(
+    plan: Assignments, states: States, active: Mapping[TopicPartition, PartitionReassignment]
+) -> list[tuple[tuple[str, int], Status, PartitionDescription]]:
+    """How far the move of each partition of a plan is."""
+    found = []
+    for each, wanted in sorted(plan.items()):
+        state, moving = states[each], active.get(each)  # type: ignore[call-overload]
+        if moving is not None and not state.adding_replicas and not state.removing_replicas:
+            moving = None  # completed in between
+        if moving is not None:
+            arriving = moving.target_replicas == wanted
+            status = Status.IN_PROGRESS if arriving else Status.REDIRECTED
+        else:
+            status = Status.COMPLETED if state.replicas == wanted else Status.ELSEWHERE
+        found.append((each, status, state))
+    return found
 
 
 @app.command("list")
