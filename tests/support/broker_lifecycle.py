@@ -42,6 +42,7 @@ class Controller:
         self.registration = RegisterBrokerResponse(broker_epoch=10)
         self.error = ErrorCode.NONE
         self.mute = False
+        self.hangs_up = False  # ends each stream at the next heartbeat
         self.acknowledges = True  # else its answers are to no heartbeat
         self.extra: list[HeartbeatResponse] = []  # sent before the next answer
         self.may_shut_down = False
@@ -65,6 +66,8 @@ class Controller:
         while (raw := await stream.receive()) is not None:
             request = HeartbeatRequest.FromString(raw)
             self.heartbeats.append((asyncio.get_running_loop().time(), request))
+            if self.hangs_up:
+                return
             if request.metadata_offset >= self.unfence_at:
                 self.fenced = False
             while self.extra:

@@ -141,6 +141,38 @@ def test_a_controller_that_leads_again_may_end_the_session_when_the_stream_ends(
     with_cluster(body)
 
 
+def test_a_lease_outlasts_a_stream_that_its_controller_has_ended() -> None:
+    """It may have been killed. When it leads again, it has not heard of this broker."""
+
+    async def body(cluster: Cluster) -> None:
+        controller = cluster.controllers[1]
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        controller.hangs_up = True
+        await asyncio.sleep(2.01)
+        controller.hangs_up, controller.mute = False, True
+        assert len(controller.streams) == 1
+        cluster.elect(1)
+        await asyncio.sleep(2 * STREAM_GRACE_S)
+        assert len(controller.streams) == 2
+        assert cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_to_leave_again_gives_no_longer_lease() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.controllers[1].mute = True
+        for _ in range(2):
+            cluster.lifecycle.report_replicas()
+            await asyncio.sleep(0.75 * STREAM_GRACE_S)
+        assert not cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
 def test_a_broker_that_leaves_a_silent_controller_gives_its_lease_up() -> None:
     """The controller may see the stream end, and fence a broker that no probe reaches."""
 
