@@ -160,6 +160,38 @@ def test_a_lease_outlasts_a_stream_that_its_controller_has_ended() -> None:
     with_cluster(body)
 
 
+def test_a_stream_that_ends_while_no_controller_is_known_waits_for_one() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        cluster.leader = LeaderAndEpoch(None, 2)
+        cluster.lifecycle.on_leader_change()
+        cluster.controllers[1].hangs_up = True
+        await asyncio.sleep(5.0)
+        assert cluster.lifecycle.lease_valid()
+        assert len(cluster.controllers[1].streams) == 1
+        cluster.elect(2)
+        await asyncio.sleep(0.1)
+        assert len(cluster.controllers[2].streams) == 1
+        assert cluster.failures == []
+
+    with_cluster(body)
+
+
+def test_the_lease_of_a_broker_that_leaves_ends_when_it_may_be_fenced() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        assert now() == 0.0
+        cluster.controllers[1].mute = True
+        cluster.lifecycle.report_replicas()
+        await asyncio.sleep(STREAM_GRACE_S)
+        assert now() == STREAM_GRACE_S
+        assert not cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
 def test_to_leave_again_gives_no_longer_lease() -> None:
     async def body(cluster: Cluster) -> None:
         cluster.lifecycle.start()
