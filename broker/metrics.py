@@ -50,7 +50,7 @@ _PRESENT = (
     ("under_min_isr", "Led partitions below min.insync.replicas (UnderMinIsrPartitionCount)."),
     ("at_min_isr", "Led partitions exactly at min.insync.replicas (AtMinIsrPartitionCount)."),
     ("reassigning", "Led partitions that are being moved (ReassigningPartitions)."),
-    ("offline_replicas", "Replicas on a failed directory (OfflineReplicaCount)."),
+    ("offline_replicas", "Replicas whose directory or log cannot be used (OfflineReplicaCount)."),
 )
 _NAMES = {
     "failed_produce_total": "stele_failed_produce_requests",
