@@ -101,13 +101,14 @@ class LogDirAdmin:
             for each in answer.replicas:
                 place = (each.topic, each.partition, broker_id)
                 code = error_code(each.error)
-                if code is ErrorCode.REPLICA_NOT_AVAILABLE:
-                    awaited.add(place)
-                elif code is not ErrorCode.NONE:
+                if code not in (ErrorCode.NONE, ErrorCode.REPLICA_NOT_AVAILABLE):
                     what = f"{each.topic}-{each.partition} on broker {broker_id}"
                     message = each.message or explain(code)
                     failed[what] = ApiError(code, f"{what} to {wanted[place]}: {message}")
+                    continue
                 accepted.append(place)
+                if code is ErrorCode.REPLICA_NOT_AVAILABLE:
+                    awaited.add(place)
         all_or_raise(failed, accepted)
         return awaited
 

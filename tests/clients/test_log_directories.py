@@ -26,6 +26,7 @@ from node.format import format_directory
 from runtime.real.world import RealWorld
 from stele import Admin
 from stele.admin.admin import ConfigResource as OurResource
+from stele.errors import BulkError
 
 pytestmark = pytest.mark.processes
 
@@ -230,3 +231,14 @@ def test_a_move_between_directories_is_cancelled_by_its_plan(stage: Stage, tmp_p
     (cancelled,) = stele(stage, "reassign", "cancel", "-f", str(plan))
     assert cancelled == {"topic": TOPIC, "partition": 0, "broker_id": BROKER, "log_dir": present}
     assert stage.places() == {present: False}
+
+
+def test_of_several_moves_the_refused_ones_are_named(stage: Stage) -> None:
+    ((present, _),) = stage.places().items()
+    with (
+        Admin(stage.cluster.bootstrap_servers) as admin,
+        pytest.raises(BulkError, match="unknown-0 on broker 1") as raised,
+    ):
+        admin.alter_replica_log_dirs({(TOPIC, 0, BROKER): present, ("unknown", 0, BROKER): present})
+    assert list(raised.value.failed) == ["unknown-0 on broker 1"]
+    assert list(raised.value.succeeded) == [(TOPIC, 0, BROKER)]
