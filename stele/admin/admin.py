@@ -17,7 +17,7 @@ from stele.admin.features import (
 from stele.admin.group_lag import PartitionLag, find_lags
 from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from stele.admin.items import all_or_raise, item_error
-from stele.admin.log_dirs import LogDirAdmin
+from stele.admin.log_dirs import LogDirAdmin, LogDirDescription, ReplicaPlace
 from stele.admin.maintenance import MaintenanceAdmin
 from stele.admin.metadata_log import MetadataLog, read_metadata_log
 from stele.admin.partitions import PartitionAdmin, PartitionReassignment
@@ -155,7 +155,7 @@ class ConfigEntry:
     read_only: bool
 
 
-class Admin(LogDirAdmin, TransactionAdmin):
+class Admin(TransactionAdmin):
     """Administrates a cluster.
 
     Every call is repeated while it fails for a passing reason (there is no active controller, a
@@ -188,6 +188,7 @@ class Admin(LogDirAdmin, TransactionAdmin):
         self._features = FeatureAdmin(self._requests)
         self._maintenance = MaintenanceAdmin(self._requests)
         self._partitions = PartitionAdmin(self._requests)
+        self._log_dirs = LogDirAdmin(self._view)
         self._groups = GroupAdmin(self._view)
 
     async def __aenter__(self) -> Self:
@@ -363,6 +364,27 @@ class Admin(LogDirAdmin, TransactionAdmin):
     ) -> dict[TopicPartition, PartitionReassignment]:
         """The reassignments that are under way, of these partitions or (None) of all."""
         return await self._partitions.list_reassignments(partitions)
+
+    async def describe_log_dirs(
+        self, broker_ids: Sequence[int] = (), partitions: Sequence[tuple[str, int]] = ()
+    ) -> list[LogDirDescription]:
+        """The directories by broker and path. Without ``broker_ids``: of all brokers in service.
+        Without ``partitions``: with all their replicas. Those that are being deleted are left out.
+        """
+        return await self._log_dirs.describe(broker_ids, partitions)
+
+    async def alter_replica_log_dirs(self, wanted: Mapping[ReplicaPlace, str]) -> set[ReplicaPlace]:
+        """Let replicas be in other directories of their brokers. The brokers copy them afterwards:
+        ``describe_log_dirs`` shows the copies. The directory in which a replica is cancels its
+        move.
+
+        Returns the replicas that their brokers do not have yet. They will be made in the wanted
+        directory, if they come while the broker's process runs.
+        Raises BulkError if some were refused: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a directory
+        of the broker is offline, or lacks room), UNKNOWN_TOPIC_OR_PARTITION. If a broker does not
+        answer, others may have begun; the same call may be repeated.
+        """
+        return await self._log_dirs.alter(wanted)
 
     # ------------------------------------------------------------------------ cluster
 

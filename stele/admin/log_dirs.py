@@ -48,16 +48,12 @@ class LogDirDescription:
 class LogDirAdmin:
     """The part of ``stele.admin.admin.Admin`` for log directories."""
 
-    _view: ClusterView  # of the class that inherits this
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
 
-    async def describe_log_dirs(
-        self, broker_ids: Sequence[int] = (), partitions: Sequence[tuple[str, int]] = ()
+    async def describe(
+        self, broker_ids: Sequence[int], partitions: Sequence[tuple[str, int]]
     ) -> list[LogDirDescription]:
-        """The directories by broker and path. Without ``broker_ids``: of all brokers in service.
-        Without ``partitions``: with all their replicas. Those that are being deleted are left out.
-
-        Raises ApiError CLUSTER_AUTHORIZATION_FAILED, UnreachableError.
-        """
         request = pb.DescribeLogDirsRequest()
         for topic, partition in partitions:
             request.partitions.add(topic=topic, partition=partition)
@@ -75,18 +71,7 @@ class LogDirAdmin:
             ]
         return found
 
-    async def alter_replica_log_dirs(self, wanted: Mapping[ReplicaPlace, str]) -> set[ReplicaPlace]:
-        """Let replicas be in other directories of their brokers. The brokers copy them afterwards:
-        ``describe_log_dirs`` shows the copies. The directory in which a replica is cancels its
-        move.
-
-        Returns the replicas that their brokers do not have yet. They will be made in the wanted
-        directory, if they come while the broker's process runs.
-        Raises BulkError if some were refused: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a directory
-        of the broker is offline, or lacks room), UNKNOWN_TOPIC_OR_PARTITION. Raises
-        UnreachableError if a broker does not answer; others may have begun then, and the same call
-        may be repeated.
-        """
+    async def alter(self, wanted: Mapping[ReplicaPlace, str]) -> set[ReplicaPlace]:
         awaited: set[ReplicaPlace] = set()
         accepted: list[ReplicaPlace] = []
         failed: dict[str, ApiError] = {}
