@@ -27,7 +27,12 @@ FENCED = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def opened(
-    disk: MemoryDisk, *, start: int = 0, recovery_point: int = 0, high_watermark: int = 0
+    disk: MemoryDisk,
+    *,
+    start: int = 0,
+    recovery_point: int = 0,
+    high_watermark: int = 0,
+    clean_shutdown: bool = False,
 ) -> PartitionLog:
     return open_log(
         disk,
@@ -38,7 +43,7 @@ def opened(
         start_offset=start,
         recovery_point=recovery_point,
         high_watermark_checkpoint=high_watermark,
-        clean_shutdown=False,
+        clean_shutdown=clean_shutdown,
     )
 
 
@@ -430,6 +435,18 @@ def test_a_marker_above_the_high_watermark_is_known_to_be_undecided() -> None:
     log.close()
     log = opened(disk, recovery_point=end_offset, high_watermark=end_offset)
     assert log.transactions.undecided == []
+    log.close()
+
+
+def test_undecided_transactions_are_known_though_a_clean_shutdowns_recovery_point_is_lost() -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    end(log, 7, commit=True)
+    log.prepare_clean_shutdown()
+    end_after(log)
+    log = opened(disk, recovery_point=0, high_watermark=1, clean_shutdown=True)
+    assert [each.marker_offset for each in log.transactions.undecided] == [1]
     log.close()
 
 
