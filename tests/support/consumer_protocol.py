@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,12 +115,26 @@ class ConsumerBench(GroupBench):
         return told(self.ask_join(member_id, *topics, **options), ConsumerHeartbeatAnswer)
 
     def commit_error(self, member_id: str, epoch: int) -> ErrorCode:
-        """Whether a member could commit, asked of the newest state."""
-        offset = OffsetToCommit("t", 0, 0)
-        request = OffsetCommitRequest("g", epoch, member_id, None, (offset,))
+        """Whether a member could commit what is not its own, asked of the newest state."""
+        return self.commit_errors(member_id, epoch, [(bytes(16), 0)])[0]
+
+    def commit_errors(
+        self, member_id: str, epoch: int, partitions: Iterable[tuple[bytes, int]], **options: Any
+    ) -> list[ErrorCode]:
+        """Whether a member could commit each of the partitions, asked of the newest state."""
+        offsets = tuple(OffsetToCommit("t", n, 0, topic_id=each) for each, n in partitions)
+        request = OffsetCommitRequest("g", epoch, member_id, None, offsets, **options)
         (reply,) = self.machine.commit_offsets(request, Heard(), self.now).replies
         assert isinstance(reply.answer, OffsetCommitAnswer)
-        return reply.answer.errors[0]
+        return list(reply.answer.errors)
+
+    def committable(self, member_id: str, epoch: int) -> Pairs:
+        """What a member could commit in an epoch, of all partitions."""
+        every = sorted(self.cluster.pairs_of(self.cluster.counts))
+        errors = self.commit_errors(member_id, epoch, every)
+        return frozenset(
+            pair for pair, error in zip(every, errors, strict=True) if error is ErrorCode.NONE
+        )
 
     def described_consumers(self) -> ConsumerDescribeAnswer:
         heard = self.ask(lambda machine, waiter, now: machine.describe_consumers("g", waiter, now))

@@ -379,9 +379,12 @@ class ClassicGroup:
         else:
             self._remove([member], f"the session of {member_id} is over", now, step)
 
-    def commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
-        """Whether a client may commit offsets. If it is no member, it may while there are none. In
-        a transaction, members are fenced only if they say who they are (KIP-447)."""
+    def commit_errors(self, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
+        """Whether a client may commit each of the offsets. If it is no member, it may while there
+        are none. In a transaction, members are fenced only if they say who they are (KIP-447)."""
+        return (self._commit_error(request),) * len(request.offsets)
+
+    def _commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
         member_id, group_instance_id = request.member_id, request.group_instance_id
         generation = request.generation
         if generation < 0 and self.is_empty:

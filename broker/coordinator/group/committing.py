@@ -49,32 +49,36 @@ def commit(
     limits: CommitLimits,
 ) -> Step:
     """Members commit in their generation, and other clients while the group has no members."""
-    error = _commit_error(group, request)
-    if error is not ErrorCode.NONE:
-        after = -1 if group is None else group.recorded_end
-        errors = (error,) * len(request.offsets)
-        return Step(replies=[Reply(waiter, OffsetCommitAnswer(errors), after)])
+    refusals = _refusals(group, request)
+    after = -1
+    if group is not None and any(refusals):
+        after = group.recorded_end  # they say what the group's records say
+    if all(refusals):
+        return Step(replies=[Reply(waiter, OffsetCommitAnswer(refusals), after)])
     step = Step(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, producer=request.producer)
     codes = []
-    for each in request.offsets:
-        error = limits.error(each)
+    for each, refusal in zip(request.offsets, refusals, strict=True):
+        error = refusal or limits.error(each)
         codes.append(error)
         if error is not ErrorCode.NONE:
             continue
         key = OffsetKey(request.group_id, TopicPartition(each.topic, each.partition))
         step.records.append(offset_record(key, _committed(each, request.retention_ms, now)))
-    step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes))))
+    step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes)), after))
     return step
 
 
-def _commit_error(group: AnyGroup | None, request: OffsetCommitRequest) -> ErrorCode:
+def _refusals(group: AnyGroup | None, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
+    """One for each offset; NONE: it may be committed."""
     if group is not None:
-        return group.commit_error(request)
+        return group.commit_errors(request)
     if request.generation < 0:  # the first commit of a consumer that assigns partitions itself
-        return ErrorCode.NONE
-    if request.knows_group_id_not_found and request.producer is None:
-        return ErrorCode.GROUP_ID_NOT_FOUND
-    return ErrorCode.ILLEGAL_GENERATION
+        error = ErrorCode.NONE
+    elif request.knows_group_id_not_found and request.producer is None:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+    else:
+        error = ErrorCode.ILLEGAL_GENERATION
+    return (error,) * len(request.offsets)
 
 
 def _committed(each: OffsetToCommit, retention_ms: int | None, now: Now) -> CommittedOffset:

@@ -256,25 +256,37 @@ class ConsumerGroup:
 
     # ------------------------------------------------------------------------- offsets
 
-    def commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
-        """Whether a client may commit offsets. If it is no member, it may while there are none."""
-        if request.generation < 0 and self.is_empty:
-            return ErrorCode.NONE
-        if request.producer is not None:
-            return self._transaction_error(request)
-        error = self._epoch_error(request.member_id, request.generation)
-        if error is ErrorCode.STALE_MEMBER_EPOCH and not request.knows_group_id_not_found:
-            return ErrorCode.UNSUPPORTED_VERSION  # the client does not know the error
-        return error
+    def commit_errors(self, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
+        """Whether a client may commit each of the offsets. If it is no member, it may while there
+        are none. In a transaction, members are fenced only if they say who they are (KIP-447).
 
-    def _transaction_error(self, request: OffsetCommitRequest) -> ErrorCode:
-        """A member is fenced if it says who it is (KIP-447). Producers know the errors of groups of
-        the classic protocol."""
-        if request.names_nobody:
-            return ErrorCode.NONE
+        A member in an earlier epoch may commit what it has owned since (KIP-1251). Example: its
+        epoch has just risen, and it commits before it has heard of that.
+        """
+        is_free = request.generation < 0 and self.is_empty
+        if is_free or (request.producer is not None and request.names_nobody):
+            return (ErrorCode.NONE,) * len(request.offsets)
         error = self._epoch_error(request.member_id, request.generation)
-        is_stale = error is ErrorCode.STALE_MEMBER_EPOCH
-        return ErrorCode.ILLEGAL_GENERATION if is_stale else error
+        if error is not ErrorCode.STALE_MEMBER_EPOCH:
+            return (error,) * len(request.offsets)
+        current = self.members[request.member_id].current
+        stale = self._stale_error(request)
+        return tuple(
+            ErrorCode.NONE
+            if (since := current.owned_since(each.topic_id, each.partition)) is not None
+            and since <= request.generation < current.member_epoch
+            else stale
+            for each in request.offsets
+        )
+
+    def _stale_error(self, request: OffsetCommitRequest) -> ErrorCode:
+        """What the client knows of STALE_MEMBER_EPOCH. Producers know the errors of groups of the
+        classic protocol, and so do consumers of old versions."""
+        if request.producer is not None:
+            return ErrorCode.ILLEGAL_GENERATION
+        if not request.knows_group_id_not_found:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return ErrorCode.STALE_MEMBER_EPOCH
 
     def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Whether a client may know the offsets: a member in its epoch, or an administrator."""

@@ -31,7 +31,7 @@ class Known(NamedTuple):
 
 def taking_over(former: ConsumerMember, member_id: str) -> Known:
     """The new process of a static member."""
-    current = former.current._replace(member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    current = former.current._replace(member_epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH, epochs={})
     return Known(member_id, former.metadata, current, former.member_id)
 
 

@@ -1,7 +1,8 @@
 """How a member of the consumer protocol comes from what it owns to what it should own (KIP-848).
 
 Invariant: a member is assigned a partition only if nobody owns it. The members own what they are
-assigned and what they have not revoked yet.
+assigned and what they have not revoked yet. A partition keeps its assignment epoch as long as its
+member owns it without a gap: the member alone may have committed its offsets since that epoch.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.coordinator.assignors.spec import Partitions
-from broker.coordinator.group.consumer.records import CurrentAssignment, MemberState
+from broker.coordinator.group.consumer.records import CurrentAssignment, Epochs, MemberState
 
 IsFree = Callable[[bytes, int], bool]
 """Whether no other member owns a partition, given its topic id and number."""
@@ -53,6 +54,7 @@ def _next(
             MemberState.UNREVOKED_PARTITIONS,
             kept,
             revoking,
+            _epochs(current, current.assigned, current.member_epoch),
         )
     wanted = difference(target, kept)
     free = {
@@ -65,7 +67,21 @@ def _next(
         current.member_epoch,
         MemberState.STABLE if is_complete else MemberState.UNRELEASED_PARTITIONS,
         union(kept, free),
+        epochs=_epochs(current, kept, target_epoch),
     )
+
+
+def _epochs(current: CurrentAssignment, kept: Partitions, member_epoch: int) -> Epochs:
+    """Those of the partitions that the member keeps, where they are not its new epoch."""
+    known = {
+        topic_id: {
+            number: epoch
+            for number in numbers
+            if (epoch := current.owned_since(topic_id, number)) not in (None, member_epoch)
+        }
+        for topic_id, numbers in kept.items()
+    }
+    return {topic_id: epochs for topic_id, epochs in known.items() if epochs}
 
 
 def _owns_any(owned: Partitions | None, revoking: Partitions) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
@@ -33,6 +33,13 @@ _NO_TAGS: Final = b"\0"
 _HASH_TAG: Final = 0
 _TIME_TAG: Final = 0
 _CLASSIC_TAG: Final = 0
+_EPOCHS_TAG: Final = 0
+
+Epochs = Mapping[bytes, Mapping[int, int]]
+"""Assignment epochs by topic id and partition number: the epoch in which the member was assigned
+the partition (KIP-1251). No inner mapping is empty."""
+
+_NO_EPOCHS: Final[Epochs] = {}
 
 
 class Kind(enum.IntEnum):
@@ -114,6 +121,17 @@ class CurrentAssignment(NamedTuple):
     assigned: Partitions = NO_PARTITIONS
     revoking: Partitions = NO_PARTITIONS
     """Partitions that the member has to revoke. It owns them until it says that it does not."""
+    epochs: Epochs = _NO_EPOCHS
+    """Of the partitions that it has owned since an epoch before ``member_epoch``. It has owned the
+    others, and those of records without epochs, since ``member_epoch``."""
+
+    def owned_since(self, topic_id: bytes, number: int) -> int | None:
+        """The epoch in which the member was assigned a partition that it owns; None: it does not
+        own it."""
+        owned = (self.assigned, self.revoking)
+        if not any(number in each.get(topic_id, ()) for each in owned):
+            return None
+        return self.epochs.get(topic_id, {}).get(number, self.member_epoch)
 
 
 class ResolvedRegex(NamedTuple):
@@ -202,8 +220,8 @@ def current_record(group_id: str, member_id: str, value: CurrentAssignment) -> K
         (
             _START,
             _ASSIGNMENT_HEAD.pack(value.member_epoch, value.previous_epoch, value.state),
-            _partitions(value.assigned),
-            _partitions(value.revoking),
+            _partitions(value.assigned, value),
+            _partitions(value.revoking, value),
             _NO_TAGS,
         )
     )
@@ -227,13 +245,21 @@ def _strings(texts: tuple[str, ...]) -> bytes:
     return compact_length(len(texts)) + b"".join(map(compact_string, texts))
 
 
-def _partitions(partitions: Partitions) -> bytes:
+def _partitions(partitions: Partitions, owner: CurrentAssignment | None = None) -> bytes:
+    """``owner``: whose assignment epochs are written where they are not its member epoch."""
     parts = [compact_length(len(partitions))]
     for topic_id in sorted(partitions):
         numbers = sorted(partitions[topic_id])
-        packed = struct.pack(f">{len(numbers)}i", *numbers)
-        parts += (topic_id, compact_length(len(numbers)), packed, _NO_TAGS)
+        tags = _NO_TAGS
+        if owner is not None and not owner.epochs.get(topic_id, {}).keys().isdisjoint(numbers):
+            known, epoch = owner.epochs[topic_id], owner.member_epoch
+            tags = tagged({_EPOCHS_TAG: _int32s([known.get(each, epoch) for each in numbers])})
+        parts += (topic_id, _int32s(numbers), tags)
     return b"".join(parts)
+
+
+def _int32s(numbers: list[int]) -> bytes:
+    return compact_length(len(numbers)) + struct.pack(f">{len(numbers)}i", *numbers)
 
 
 # ------------------------------------------------------------------------------- reading
@@ -300,15 +326,25 @@ def decode_target(data: bytes) -> Partitions:
 def decode_current(data: bytes) -> CurrentAssignment:
     reader = _reader(data, "the assignment of a member")
     member_epoch, previous_epoch, state = reader.int32(), reader.int32(), reader.int8()
+    epochs: dict[bytes, dict[int, int]] = {}
     value = CurrentAssignment(
         member_epoch,
         previous_epoch,
         MemberState(state) if state in set(MemberState) else MemberState.UNKNOWN,
-        _read_partitions(reader),
-        _read_partitions(reader),
+        _read_partitions(reader, epochs),
+        _read_partitions(reader, epochs),
+        _earlier(epochs, member_epoch),
     )
     reader.tags()
     return value
+
+
+def _earlier(epochs: Epochs, member_epoch: int) -> Epochs:
+    found = {
+        topic_id: {number: epoch for number, epoch in known.items() if epoch != member_epoch}
+        for topic_id, known in epochs.items()
+    }
+    return {topic_id: known for topic_id, known in found.items() if known}
 
 
 def decode_regex(data: bytes) -> ResolvedRegex:
@@ -322,12 +358,24 @@ def _read_strings(reader: Reader) -> tuple[str, ...]:
     return tuple(reader.string() for _ in range(reader.array_length()))
 
 
-def _read_partitions(reader: Reader) -> Partitions:
+def _read_partitions(
+    reader: Reader, epochs: dict[bytes, dict[int, int]] | None = None
+) -> Partitions:
+    """Adds their assignment epochs to ``epochs``, where the record has any."""
     found = {}
     for _ in range(reader.array_length()):
         topic_id = reader.uuid()
-        numbers = frozenset(reader.int32() for _ in range(reader.array_length()))
-        reader.tags()
+        numbers = _read_int32s(reader)
+        data = reader.tags().get(_EPOCHS_TAG)
         if numbers:
-            found[topic_id] = numbers
+            found[topic_id] = frozenset(numbers)
+        if data is not None and epochs is not None:
+            known = _read_int32s(_reader(_START + data, "the epochs of an assignment"))
+            if len(known) != len(numbers):
+                raise ValueError(f"{len(numbers)} partitions with {len(known)} assignment epochs")
+            epochs.setdefault(topic_id, {}).update(zip(numbers, known, strict=True))
     return found
+
+
+def _read_int32s(reader: Reader) -> list[int]:
+    return [reader.int32() for _ in range(reader.array_length())]

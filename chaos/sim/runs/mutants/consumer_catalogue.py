@@ -55,7 +55,7 @@ CONSUMERS = [
     _bug(
         "consumers: let those commit who are no members",
         _GROUP,
-        "ConsumerGroup.commit_error",
+        "ConsumerGroup.commit_errors",
         "request.generation < 0 and self.is_empty",
         "request.generation < 0 or request.member_id not in self.members",
         "kill",

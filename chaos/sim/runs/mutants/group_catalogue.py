@@ -52,7 +52,7 @@ GROUPS = [
     _bug(
         "group: let members of earlier generations commit",
         _CLASSIC,
-        "ClassicGroup.commit_error",
+        "ClassicGroup._commit_error",
         "generation != self.generation",
         "False",
     ),

@@ -164,7 +164,28 @@ def test_what_a_member_says_that_it_does_not_own_it_need_not_revoke() -> None:
         after = reconcile(current, one, 2, owned, lambda *_: True)
         assert after == CurrentAssignment(1, 1, MemberState.UNREVOKED_PARTITIONS, one, other)
     after = reconcile(current, one, 2, one, lambda *_: True)
-    assert after == CurrentAssignment(2, 1, MemberState.STABLE, one)
+    assert after == CurrentAssignment(2, 1, MemberState.STABLE, one, epochs={T: {0: 1}})
+
+
+def test_a_partition_keeps_its_assignment_epoch_until_it_is_revoked() -> None:
+    def on(current: CurrentAssignment, epoch: int, target: set[int], owned: set[int]) -> Any:
+        wanted, told = ({T: frozenset(each)} for each in (target, owned))
+        return reconcile(current, wanted, epoch, told, lambda *_: True)
+
+    def since(current: CurrentAssignment) -> dict[int, int | None]:
+        return {number: current.owned_since(T, number) for number in range(4)}
+
+    joined = on(CurrentAssignment(), 5, {0, 1}, set())
+    assert since(joined) == {0: 5, 1: 5, 2: None, 3: None}
+    more = on(joined, 6, {0, 1, 2}, {0, 1})
+    assert since(more) == {0: 5, 1: 5, 2: 6, 3: None}
+    same = on(more, 7, {0, 1, 2}, {0, 1, 2})
+    assert since(same) == {0: 5, 1: 5, 2: 6, 3: None}
+    revoking = on(same, 8, {1, 3}, {0, 1, 2})
+    assert revoking.state is MemberState.UNREVOKED_PARTITIONS
+    assert since(revoking) == {0: 5, 1: 5, 2: 6, 3: None}, "it owns what it has to revoke"
+    given_back = on(revoking, 9, {0, 1, 3}, {1})
+    assert since(given_back) == {0: 9, 1: 5, 2: None, 3: 9}
 
 
 # ------------------------------------------------------------------------------- states

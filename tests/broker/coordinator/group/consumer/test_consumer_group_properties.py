@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.coordinator.group.consumer.records import Kind, tombstone
-from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer, DescribedConsumer
+from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import GroupState
 from stele.errors import ErrorCode
@@ -157,18 +157,28 @@ class ConsumerGroupLife(RuleBasedStateMachine):
 
     @invariant()
     def a_partition_has_one_owner(self) -> None:
-        """Among the clients that may commit, or may still come to know their epoch."""
+        """Among the clients that may commit it, or may still come to know their epoch."""
         known = {each.member_id: each for each in self.described(self.bench.machine).members}
         owned: list[Pairs] = [
             client.owned
+            if client.epoch == known[client.member_id].member_epoch
+            else self.bench.committable(client.member_id, client.epoch)
             for client in self.clients
-            if client.member_id in known and self.may_act(client, known[client.member_id])
+            if client.member_id in known
         ]
         assert sum(map(len, owned)) == len(frozenset().union(*owned))
 
-    def may_act(self, client: Consumer, member: DescribedConsumer) -> bool:
-        error = self.bench.commit_error(client.member_id, client.epoch)
-        return error is ErrorCode.NONE or client.epoch == member.member_epoch
+    @invariant()
+    def members_may_commit_what_they_own(self) -> None:
+        """Until the coordinator has removed them, whatever answers they have not heard."""
+        known = {each.member_id: each for each in self.described(self.bench.machine).members}
+        for client in self.clients:
+            member = known.get(client.member_id)
+            if member is None or client.epoch == 0 or member.member_epoch < client.epoch:
+                continue
+            owned = sorted(client.owned & pairs(member.assigned))
+            errors = self.bench.commit_errors(client.member_id, client.epoch, owned)
+            assert errors == [ErrorCode.NONE] * len(owned)
 
     @invariant()
     def assignments_do_not_overlap(self) -> None:

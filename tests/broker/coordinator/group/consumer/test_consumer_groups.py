@@ -29,7 +29,7 @@ from broker.coordinator.group.types import (
     OffsetFetchRequest,
     OffsetToDelete,
 )
-from broker.coordinator.step import Now
+from broker.coordinator.step import Now, Producer
 from stele.errors import ErrorCode
 from tests.support.consumer_protocol import (
     INTERVAL_MS,
@@ -224,6 +224,49 @@ def test_commits_need_the_members_epoch() -> None:
     assert old is ErrorCode.UNSUPPORTED_VERSION
     a.leave()
     assert made.commit_offset(6) is ErrorCode.NONE
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_a_member_commits_in_an_earlier_epoch_what_it_has_owned_since(rebuilt: bool) -> None:
+    """Its epoch has risen, and it has not heard of that yet (KIP-1251)."""
+    made = bench()
+    a, b = members(made, "a", "b")
+    kept = a.owned  # since epoch 1
+    assert a.epoch == 2
+    b.leave()
+    assert a.beat(is_lost=True) is ErrorCode.REQUEST_TIMED_OUT
+    if rebuilt:
+        made.reload()
+    (member,) = made.described_consumers().members
+    assert (member.member_epoch, len(pairs(member.assigned))) == (3, 4)
+    asked = [min(kept), min(pairs(member.assigned) - kept), (bytes(16), 0)]
+
+    def errors(generation: int, **options: Any) -> list[ErrorCode]:
+        return made.commit_errors("a", generation, asked, **options)
+
+    none, stale = ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH
+    assert errors(3) == [none, none, none]
+    assert errors(2) == errors(1) == [none, stale, stale]
+    assert errors(0) == errors(-1) == errors(4) == [stale, stale, stale]
+    assert errors(2, knows_group_id_not_found=False)[1] is ErrorCode.UNSUPPORTED_VERSION
+    assert errors(2, producer=Producer(1, 0))[:2] == [none, ErrorCode.ILLEGAL_GENERATION]
+
+
+def test_the_next_process_of_a_static_member_owns_its_partitions_from_the_beginning() -> None:
+    made = bench()
+    static = Consumer(made, "s", "i")
+    settle(static)
+    (partition, *_), epoch = sorted(static.owned), static.epoch
+    members(made, "a")
+    settle(static)
+    static.leave(for_good=False)
+    assert made.commit_errors("s", epoch, [partition]) == [ErrorCode.STALE_MEMBER_EPOCH]
+    again = made.consumer_join("s2", instance_id="i")
+    assert again.assigned is not None
+    assert partition in pairs(again.assigned)
+    for earlier in range(again.member_epoch + 1):
+        assert made.commit_errors("s2", earlier, [partition]) == [ErrorCode.NONE]
+        assert made.commit_errors("s", earlier, [partition]) == [ErrorCode.UNKNOWN_MEMBER_ID]
 
 
 def test_fetches_of_members_need_their_epoch() -> None:

@@ -43,6 +43,7 @@ TWO_BYTES = (
 MEMBER = MemberMetadata("i", None, "c", "/h", ("t", "u"), "x.*", 60_000, "uniform")
 CLASSIC = MEMBER._replace(classic=ClassicMember(10_000, (MemberProtocol("range", b"\1"),)))
 CURRENT = CurrentAssignment(7, 6, MemberState.UNREVOKED_PARTITIONS, TWO, {B: frozenset({3})})
+SINCE = CURRENT._replace(epochs={A: {1: 5}, B: {3: 6}})  # the others since epoch 7
 MEMBER_BYTES = b"\0\0\x02i\0\x02c\x03/h\x03\x02t\x02u\x04x.*\0\0\xea\x60\x08uniform"
 
 CASES: list[tuple[KeyValue, bytes, bytes, ConsumerKey, Callable[[bytes], Any], Any]] = [
@@ -111,6 +112,17 @@ CASES: list[tuple[KeyValue, bytes, bytes, ConsumerKey, Callable[[bytes], Any], A
         CURRENT,
     ),
     (
+        current_record("g", "m", SINCE),
+        b"\0\x08\0\x01g\0\x01m",
+        b"\0\0\0\0\0\x07\0\0\0\x06\x01\x03"
+        + (A + b"\x03\0\0\0\x01\0\0\x01\x02" + b"\x01\0\x09\x03\0\0\0\x05\0\0\0\x07")
+        + (B + b"\x02\0\0\0\0\0")
+        + (b"\x02" + B + b"\x02\0\0\0\x03" + b"\x01\0\x05\x02\0\0\0\x06\0"),
+        ConsumerKey(Kind.CURRENT, "g", "m"),
+        decode_current,
+        SINCE,
+    ),
+    (
         regex_record("g", "t.*", ResolvedRegex(("t", "tt"), 5, 6)),
         b"\0\x10\0\x01g\0\x03t.*",
         b"\0\0\x03\x02t\x03tt" + (5).to_bytes(8, "big") + (6).to_bytes(8, "big") + b"\0",
@@ -133,6 +145,20 @@ def test_records_have_kafkas_layouts(
     assert record == (key, value)
     assert decode_key(key) == read_key
     assert decode(value) == read
+
+
+def test_partitions_without_assignment_epochs_are_owned_since_the_member_epoch() -> None:
+    assert [CURRENT.owned_since(*each) for each in ((A, 1), (B, 3), (A, 2))] == [7, 7, None]
+    assert [SINCE.owned_since(*each) for each in ((A, 1), (A, 258), (B, 3))] == [5, 7, 6]
+
+
+def test_assignment_epochs_that_are_not_one_for_each_partition_are_refused() -> None:
+    value = current_record("g", "m", SINCE).value
+    assert value is not None
+    epochs = b"\x01\0\x09\x03\0\0\0\x05\0\0\0\x07"
+    assert epochs in value
+    with pytest.raises(ValueError, match="2 partitions with 1 assignment epochs"):
+        decode_current(value.replace(epochs, b"\x01\0\x05\x02\0\0\0\x05"))
 
 
 @pytest.mark.parametrize(("record", "decode"), [(each[0], each[4]) for each in CASES])

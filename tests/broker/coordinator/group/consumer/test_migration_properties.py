@@ -139,23 +139,22 @@ class MixedGroupLife(RuleBasedStateMachine):
 
     @invariant()
     def a_partition_has_one_owner(self) -> None:
-        """Among the clients that may commit, or may still come to know their epoch."""
-        owned: list[Pairs] = [each.owned for each in self.clients if self.may_act(each)]
+        """Among the clients that may commit it, or may still come to know their epoch."""
+        owned = [self.of(each) for each in self.clients]
         assert sum(map(len, owned)) == len(frozenset().union(*owned)), self.clients
 
-    def may_act(self, client: ClassicClient | Consumer) -> bool:
+    def of(self, client: ClassicClient | Consumer) -> Pairs:
         if isinstance(client, ClassicClient):
             error = self.bench.commit_error(client.member_id, client.generation)
-            return client.is_member and error in (
-                ErrorCode.NONE,
-                ErrorCode.REBALANCE_IN_PROGRESS,
-            )
+            may_act = error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
+            return client.owned if client.is_member and may_act else frozenset()
         members = self.described(self.bench.machine)[0].members
         known = {each.member_id: each.member_epoch for each in members}
         if client.member_id not in known:
-            return False
-        error = self.bench.commit_error(client.member_id, client.epoch)
-        return error is ErrorCode.NONE or client.epoch == known[client.member_id]
+            return frozenset()
+        if client.epoch == known[client.member_id]:
+            return client.owned
+        return self.bench.committable(client.member_id, client.epoch)
 
     @invariant()
     def assignments_do_not_overlap(self) -> None:
