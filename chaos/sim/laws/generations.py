@@ -76,8 +76,12 @@ class PartitionsHaveOneOwner(Law):
         newest = self._newest.get(member.group_id, member.generation)
         return member.generation < newest or (member.group_id, member.member_id) in self._replaced
 
+    def has_lost(self, member: Membership, partition: Partition) -> bool:
+        """Whether the coordinator has to refuse a commit of the partition that is sent now."""
+        return self.is_over(member)
+
     def accepted(self, member: Membership, what: str, *, was_over: bool) -> None:
-        """``was_over``: what ``is_over`` said when the request was sent."""
+        """``was_over``: what ``is_over`` or ``has_lost`` said when the request was sent."""
         self.looked += was_over
         if was_over:
             self._scene.report(

@@ -17,13 +17,16 @@ class _Holder(NamedTuple):
     epoch: int
     member: Membership
     at: int  # the moment when it was told
+    since: int  # the epoch in which it was first told so
 
 
 class MembersReconcile(Law):
     """No partition is given to two members in one member epoch of a group. When a member is told
     that it has a partition, whoever had it before has given it up or is no member any more: then
-    nothing is taken that it asks for afterwards. Nobody commits in a member epoch before the one
-    that the member was told last, and the member epoch of a member never goes back.
+    nothing is taken that it asks for afterwards. Nobody commits a partition in a member epoch
+    before the one in which the member was told that it has it (KIP-1251), and members of the
+    classic protocol commit in their newest generation only. The member epoch of a member never goes
+    back.
 
     The ``generation`` of a Membership is its member epoch here.
 
@@ -43,6 +46,7 @@ class MembersReconcile(Law):
         self._processes: dict[tuple[str, str], str] = {}  # by (group, instance): its last process
         self._moment = 0  # so much was told
         self._restarting: set[str] = set()  # groups
+        self._classic: set[tuple[str, str]] = set()  # (group, id of a member by JoinGroup)
 
     @classmethod
     def of(cls, scene: Scene) -> Self:
@@ -79,7 +83,11 @@ class MembersReconcile(Law):
                 self._gone.add((member.group_id, former))
             self._processes[instance] = member.member_id
         for partition in partitions:
-            self._holds(_Holder(member.generation, member, self._moment), partition, asked)
+            holder = self._holders.get((member.group_id, partition))
+            since = member.generation
+            if holder is not None and holder.member.member_id == member.member_id:
+                since = holder.since
+            self._holds(_Holder(member.generation, member, self._moment, since), partition, asked)
 
     def _holds(self, new: _Holder, partition: Partition, asked: int) -> None:
         self.looked += 1
@@ -102,6 +110,7 @@ class MembersReconcile(Law):
 
     def assigned(self, member: Membership, partitions: Collection[Partition], asked: int) -> None:
         """A member of the classic protocol was told its share. Its generation is its epoch."""
+        self._classic.add((member.group_id, member.member_id))
         self.told(member, partitions, asked)
 
     def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None:
@@ -120,12 +129,28 @@ class MembersReconcile(Law):
         return (member.group_id, member.member_id) in self._gone
 
     def is_over(self, member: Membership) -> bool:
-        """Whether the coordinator has to refuse a commit that is sent now."""
+        """Whether the member is none any more, or knows of a later epoch."""
         newest = self._newest.get((member.group_id, member.member_id), member.generation)
         return self.is_gone(member) or member.generation < newest
 
+    def has_lost(self, member: Membership, partition: Partition) -> bool:
+        """Whether the coordinator has to refuse a commit of the partition that is sent now."""
+        identity = member.group_id, member.member_id
+        if self.is_gone(member):
+            return True
+        if member.generation >= self._newest.get(identity, member.generation):
+            return False
+        if identity in self._classic:
+            return True
+        holder = self._holders.get((member.group_id, partition))
+        if holder is None:
+            return False  # it has given it up, and the coordinator may not know that yet
+        if holder.member.member_id != member.member_id:
+            return member.group_id not in self._restarting
+        return member.generation < holder.since
+
     def accepted(self, member: Membership, what: str, *, was_over: bool) -> None:
-        """``was_over``: what ``is_over`` or ``is_gone`` said when the request was sent."""
+        """``was_over``: what ``has_lost`` or ``is_gone`` said when the request was sent."""
         self.looked += was_over
         if was_over:
             self._report(member, f"{what} was taken, and the epoch or the membership was over")

@@ -238,6 +238,6 @@ class ConsumerMember(GroupReader):
     async def _haunt(self) -> None:
         assert self._ghost is not None
         (ghost, positions), self._ghost = self._ghost, None
-        if not self.owners.is_over(ghost):  # it may be taken, after newer commits
-            self.group.doubtful |= set(positions)
+        kept = {each for each in positions if not self.owners.has_lost(ghost, each)}
+        self.group.doubtful |= kept  # it may be taken, after newer commits
         await self.commit(ghost, positions)

@@ -28,6 +28,8 @@ class Generations(Owners, Protocol):
 
     def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None: ...
 
+    def is_over(self, member: Membership) -> bool: ...
+
 
 @dataclass(slots=True)
 class Member(GroupReader):

@@ -19,7 +19,7 @@ from stele.errors import ApiError, ErrorCode
 class Owners(Protocol):
     """A law that knows in whose name nobody may commit any more."""
 
-    def is_over(self, member: Membership) -> bool: ...
+    def has_lost(self, member: Membership, partition: Partition) -> bool: ...
 
     def accepted(self, member: Membership, what: str, *, was_over: bool) -> None: ...
 
@@ -115,7 +115,7 @@ class GroupReader:
         if not positions:
             return True
         group, label = self.group, self.group.label()
-        was_over = group.owners.is_over(member)
+        lost = {partition: group.owners.has_lost(member, partition) for partition in positions}
         asked = {
             partition: group.commit_asked(partition, offset, label)
             for partition, offset in positions.items()
@@ -129,13 +129,13 @@ class GroupReader:
         for partition, error in told.items():
             if error is ErrorCode.NONE:
                 asked[partition].confirmed()
-                group.owners.accepted(member, "a commit", was_over=was_over)
+                group.owners.accepted(member, "a commit", was_over=lost[partition])
                 group.counts["offsets committed"] += 1
                 highest = max(self._committed.get(partition, 0), positions[partition])
                 self._committed[partition] = highest
             elif error in DECIDED:
                 asked[partition].refused()
-                group.owners.refused(was_over=was_over)
+                group.owners.refused(was_over=lost[partition])
                 group.counts["commits refused"] += 1
             else:
                 group.doubtful.add(partition)

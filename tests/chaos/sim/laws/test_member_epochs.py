@@ -74,7 +74,7 @@ def test_an_answer_from_before_a_removal_counts_for_nothing(bench: Bench) -> Non
     assert not bench.reported
 
 
-def test_nobody_commits_in_an_epoch_before_the_last_one(bench: Bench) -> None:
+def test_the_epoch_of_a_member_never_goes_back(bench: Bench) -> None:
     law = bench.law
     law.told(ONE, [], law.asks())
     law.told(ONE._replace(generation=4), [], law.asks())
@@ -83,6 +83,37 @@ def test_nobody_commits_in_an_epoch_before_the_last_one(bench: Bench) -> None:
     assert not bench.reported
     law.told(ONE, [], law.asks())
     assert "was 4 before" in bench.reported[0]
+
+
+def test_in_earlier_epochs_a_member_commits_what_it_has_had_since(bench: Bench) -> None:
+    law, later, last = bench.law, ONE._replace(generation=4), ONE._replace(generation=5)
+    law.told(ONE, [P], law.asks())
+    assert not law.has_lost(ONE, P)
+    assert not law.has_lost(ONE, Q)
+    law.told(later, [P, Q], law.asks())
+    assert not law.has_lost(ONE, P)
+    assert law.has_lost(ONE, Q)
+    law.gave_up(later, [P])
+    assert not law.has_lost(ONE, P), "the coordinator may not know it yet"
+    law.told(last, [P, Q], law.asks())
+    assert law.has_lost(ONE, P)
+    assert law.has_lost(later, P)
+    assert not law.has_lost(later, Q)
+    assert not law.has_lost(last, P)
+    law.gave_up(last, [Q])
+    law.told(OTHER._replace(generation=6), [Q], law.asks())
+    assert law.has_lost(later, Q)
+    assert not law.has_lost(last, Q), "nobody has told it of a later epoch"
+    law.left(last)
+    assert law.has_lost(last, P)
+
+
+def test_members_of_the_classic_protocol_commit_in_their_newest_generation(bench: Bench) -> None:
+    law = bench.law
+    law.assigned(ONE, [P], law.asks())
+    assert not law.has_lost(ONE, P)
+    law.assigned(ONE._replace(generation=4), [P], law.asks())
+    assert law.has_lost(ONE, P)
 
 
 def test_a_member_may_begin_again_with_any_epoch(bench: Bench) -> None:
