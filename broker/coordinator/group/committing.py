@@ -49,21 +49,16 @@ def commit(
     limits: CommitLimits,
 ) -> Step:
     """Members commit in their generation, and other clients while the group has no members."""
-    refusals = _refusals(group, request)
-    after = -1
-    if group is not None and any(refusals):
-        after = group.recorded_end  # they say what the group's records say
-    if all(refusals):
-        return Step(replies=[Reply(waiter, OffsetCommitAnswer(refusals), after)])
     step = Step(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, producer=request.producer)
     codes = []
-    for each, refusal in zip(request.offsets, refusals, strict=True):
+    for each, refusal in zip(request.offsets, _refusals(group, request), strict=True):
         error = refusal or limits.error(each)
         codes.append(error)
         if error is not ErrorCode.NONE:
             continue
         key = OffsetKey(request.group_id, TopicPartition(each.topic, each.partition))
         step.records.append(offset_record(key, _committed(each, request.retention_ms, now)))
+    after = -1 if group is None else group.recorded_end  # refusals say what its records say
     step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes)), after))
     return step
 

@@ -318,7 +318,7 @@ def decode_target_epoch(data: bytes) -> TargetEpoch:
 
 def decode_target(data: bytes) -> Partitions:
     reader = _reader(data, "a target assignment")
-    target = _read_partitions(reader)
+    target = _read_partitions(reader, {})
     reader.tags()
     return target
 
@@ -358,9 +358,7 @@ def _read_strings(reader: Reader) -> tuple[str, ...]:
     return tuple(reader.string() for _ in range(reader.array_length()))
 
 
-def _read_partitions(
-    reader: Reader, epochs: dict[bytes, dict[int, int]] | None = None
-) -> Partitions:
+def _read_partitions(reader: Reader, epochs: dict[bytes, dict[int, int]]) -> Partitions:
     """Adds their assignment epochs to ``epochs``, where the record has any."""
     found = {}
     for _ in range(reader.array_length()):
@@ -369,7 +367,7 @@ def _read_partitions(
         data = reader.tags().get(_EPOCHS_TAG)
         if numbers:
             found[topic_id] = frozenset(numbers)
-        if data is not None and epochs is not None:
+        if data is not None:
             known = _read_int32s(_reader(_START + data, "the epochs of an assignment"))
             if len(known) != len(numbers):
                 raise ValueError(f"{len(numbers)} partitions with {len(known)} assignment epochs")
