@@ -299,34 +299,25 @@ def _load_clean(request: RecoveryRequest, segment: Segment) -> Steps[None]:
 
 
 def _check_above_high_watermark(request: RecoveryRequest, result: RecoveredSegments) -> Steps[None]:
-    """Check every batch from the high watermark on that was not checked yet.
-
-    Those from the recovery point on were checked, except after a clean shutdown. Then the recovery
-    point is the end of the log, unless its checkpoint was lost: it is 0 then.
-    Raises CorruptLogError.
-    """
+    """Check every batch from the high watermark on in the segments that were not scanned whole:
+    also after a clean shutdown, and whatever the recovery point is, since its checkpoint may have
+    been lost. Raises CorruptLogError."""
     start = max(request.high_watermark, request.start_offset)
-    segments = result.segments
-    end = result.end_offset if request.clean_shutdown else request.recovery_point
-    for segment in segments:
+    for segment in result.segments:
         if segment.unseen_bytes == 0 or segment.end_offset <= start:
             continue
-        if segment.base_offset >= end:
-            break
         position = segment.locate(start, wait=True)
         if isinstance(position, ColdRange):
             raise segment.corrupt(position.position, "the file ends inside a batch")
         pace = Pace(segment.path, _SCAN_BYTES)
         yield from pace.begin(position, segment.size)
         for at, header in segment.headers(position):
-            if header.base_offset >= end:
-                break
             if not check_crc(segment.file.read_now(at, header.size_bytes), 0, header):
                 raise segment.corrupt(at, "the CRC does not match", header.base_offset)
             result.see_marker(header)
             if (step := pace.at(at + header.size_bytes, segment.size)) is not None:
                 yield step
-        if segment is not segments[-1]:
+        if segment is not result.segments[-1]:
             segment.unload()
 
 

@@ -191,35 +191,40 @@ def test_what_a_scan_looked_at_is_not_checked_again() -> None:
     assert warmed(steps) == [(path_of(0), 0, 3 * BATCH)]
 
 
-@pytest.mark.parametrize(
-    ("unreadable", "high_watermark", "recovery_point"),
-    [
-        (0, SEGMENT, 2 * SEGMENT),  # the segment ends at the high watermark
-        (SEGMENT, 0, SEGMENT),  # it begins at the recovery point
-    ],
-)
-def test_only_between_high_watermark_and_recovery_point_segments_are_checked(
-    unreadable: int, high_watermark: int, recovery_point: int
+@pytest.mark.parametrize("recovery_point", [2 * SEGMENT + 10, 0])
+def test_after_a_clean_shutdown_segments_above_the_high_watermark_are_checked(
+    recovery_point: int,
 ) -> None:
-    """A device that cannot read other segments does not prevent the opening."""
+    """A device that cannot read other segments does not prevent the opening. The recovery point is
+    0 if its checkpoint was lost."""
     disk = in_segments(2)
-    disk.unreadable.add(path_of(unreadable))
-    asked = request(
-        disk,
-        clean_shutdown=True,
-        high_watermark=high_watermark,
-        recovery_point=recovery_point,
-    )
+    disk.unreadable.add(path_of(0))
+    asked = request(disk, clean_shutdown=True, recovery_point=recovery_point)
+    asked = asked._replace(high_watermark=SEGMENT)
     assert opened(asked).end_offset == 2 * SEGMENT + 10
+    with pytest.raises(OSError, match="Input/output error"):
+        opened(asked._replace(high_watermark=SEGMENT - 1))
 
 
-def test_a_batch_at_the_recovery_point_is_checked_when_it_is_read() -> None:
+@pytest.mark.parametrize("recovery_point", [30, 0])
+def test_a_batch_below_the_high_watermark_is_checked_when_it_is_read(recovery_point: int) -> None:
     disk = written(3)
     disk.flip(path_of(0), 2 * BATCH + 70)
-    log = open_log(disk, LogConfig(), clean_shutdown=True, recovery_point=20)
+    known = {"clean_shutdown": True, "recovery_point": recovery_point}
+    log = open_log(disk, LogConfig(), high_watermark_checkpoint=30, **known)
     assert log.end_offset == 30
     with pytest.raises(CorruptLogError, match="the CRC does not match"):
         log.read(20, BATCH)
+    log.close()
+    with pytest.raises(CorruptLogError, match="the CRC does not match"):
+        open_log(disk, LogConfig(), high_watermark_checkpoint=20, **known)
+
+
+def test_segments_that_were_scanned_whole_are_not_checked_again() -> None:
+    disk = in_segments(2)
+    _, steps = walked(recover_segments(request(disk, recovery_point=SEGMENT + 10)))
+    looked_at = [path for path, _, _ in warmed(steps)]
+    assert sorted(looked_at) == [path_of(n * SEGMENT) for n in range(3)]
 
 
 @pytest.mark.parametrize("offset", [SEGMENT, SEGMENT + 10])
