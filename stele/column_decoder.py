@@ -104,6 +104,7 @@ def _decoded(
 
     try:
         columns = _Columns(opened)
+        record_headers = columns.headers() if include_headers else None
     except IndexError:
         raise CorruptBatchError("the batch ends inside a record") from None
     base_offsets = per_record([header.base_offset for header in headers])
@@ -127,8 +128,8 @@ def _decoded(
         pa.array(times_us).cast(SCHEMA.field("timestamp").type),
         pa.array(is_appended.astype(np.int32)),
     ]
-    if include_headers:
-        arrays.append(columns.headers())
+    if record_headers is not None:
+        arrays.append(record_headers)
     rows = pa.record_batch(arrays, schema=SCHEMA if include_headers else SCHEMA_WITHOUT_HEADERS)
     low = int(np.searchsorted(offsets, opened[0].batch.first_offset))
     high = len(offsets) if end_offset is None else int(np.searchsorted(offsets, end_offset))

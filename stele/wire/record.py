@@ -157,7 +157,7 @@ def _decode(
             headers, position = _read_headers(data, position)
         else:
             position += 1
-        if position != end:
+        if position != end or size & 1:  # odd in zigzag: a negative length
             raise CorruptBatchError(f"record {len(records)} does not end where it says")
         timestamp_ms = base_timestamp_ms + (~(time >> 1) if time & 1 else time >> 1)
         offset = base_offset + (~(delta >> 1) if delta & 1 else delta >> 1)

@@ -13,7 +13,16 @@ from stele.consumer.positions import RawBatch
 from stele.errors import UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, TimestampType
-from stele.wire.batch import HEADER_SIZE, Record, compute_crc, decode, encode, read_header, stamp
+from stele.wire.batch import (
+    HEADER_SIZE,
+    CorruptBatchError,
+    Record,
+    compute_crc,
+    decode,
+    encode,
+    read_header,
+    stamp,
+)
 from stele.wire.compression import Compression
 
 NAME = TopicPartition("orders", 3)
@@ -121,6 +130,25 @@ def test_damaged_batches_are_refused_as_by_the_other_decoder(
         assert expected is None or not _rising(batch)
     elif expected is not None:
         assert found == expected.combine_chunks()
+
+
+def test_a_header_that_ends_behind_its_batch_makes_the_batch_unreadable() -> None:
+    batch = encode([Record(0, 0, None, b"value", (("", None),))])
+    batch[-1] = 2  # the last header's value has a byte
+    batch[17:21] = compute_crc(batch, 0, len(batch)).to_bytes(4, "big")
+    with pytest.raises(UnreadableBatchError, match="the batch at offset 0"):
+        rows(raw(batch))
+    assert rows(raw(batch), headers=False).num_rows == 1
+
+
+def test_a_record_with_a_negative_length_makes_its_batch_unreadable() -> None:
+    batch = encode([Record(0, 0, None, b"value")])
+    batch[HEADER_SIZE] |= 1  # the sign in zigzag
+    batch[17:21] = compute_crc(batch, 0, len(batch)).to_bytes(4, "big")
+    with pytest.raises(CorruptBatchError, match="does not end where it says"):
+        decode(batch)
+    with pytest.raises(UnreadableBatchError, match="a negative length"):
+        rows(raw(batch))
 
 
 def _rising(batch: bytearray) -> bool:
