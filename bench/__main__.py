@@ -20,6 +20,7 @@ BENCHMARKS = (
     "groups",
     "transactions",
     "failover",
+    "hung",
     "sim",
     "spark",
 )

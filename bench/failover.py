@@ -12,65 +12,22 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import functools
-import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from bench.processes import fresh_cluster, wait_whole
+from bench.pulse import TIMEOUT_S, Pulse, silent
 from bench.report import CONTROLLER_OUTAGE, LEADER_OUTAGE, Cell, Report, percentile
 from chaos.process_cluster import ProcessCluster
 from stele.admin.admin import NewTopic
 from stele.aio import Admin, Producer
 from stele.errors import BulkError, ErrorCode
-from stele.records import RecordMetadata
 
 TOPIC = "bench"
 PARTITIONS = 6
-SEND_EVERY_S = 0.01
-TIMEOUT_S = 60.0
 _POLL_S = 0.05
 SEED = 1
-
-
-class Pulse:
-    """Sends to all partitions in turn without a pause, and records the acknowledgements."""
-
-    def __init__(self, producer: Producer) -> None:
-        self._producer = producer
-        self._killed_at = math.inf
-        # Partitions that have not acknowledged a record sent after the kill yet.
-        self._awaited: set[int] = set()
-        self._back: asyncio.Future[float] | None = None
-
-    async def run(self) -> None:
-        """Run until it is cancelled."""
-        while True:
-            for partition in range(PARTITIONS):
-                sent_at = time.perf_counter()
-                delivery = await self._producer.send(TOPIC, b"pulse", partition=partition)
-                delivery.add_done_callback(functools.partial(self._note, partition, sent_at))
-            await asyncio.sleep(SEND_EVERY_S)
-
-    def _note(
-        self, partition: int, sent_at: float, delivery: asyncio.Future[RecordMetadata]
-    ) -> None:
-        if delivery.cancelled() or delivery.exception() is not None:
-            return
-        if self._back is not None and sent_at >= self._killed_at:
-            self._awaited.discard(partition)
-            if not self._awaited and not self._back.done():
-                self._back.set_result(time.perf_counter())
-
-    async def outage_s(self, partitions: set[int], kill: Callable[[], None]) -> float:
-        """Kill. Returns the seconds until each of the partitions acknowledges again."""
-        self._back = asyncio.get_running_loop().create_future()
-        self._awaited = set(partitions)
-        self._killed_at = time.perf_counter()
-        kill()
-        back_at = await asyncio.wait_for(self._back, TIMEOUT_S)
-        return back_at - self._killed_at
 
 
 # ------------------------------------------------------------------------------- leaders
@@ -81,8 +38,8 @@ async def kill_leaders(cluster: ProcessCluster, admin: Admin, kills: int) -> lis
     await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})])
     await wait_whole(admin, [TOPIC])
     rng = random.Random(SEED)
-    async with Producer(cluster.bootstrap_servers, linger_ms=0, on_wait=_silent) as producer:
-        pulse = Pulse(producer)
+    async with Producer(cluster.bootstrap_servers, linger_ms=0, on_wait=silent) as producer:
+        pulse = Pulse(producer, TOPIC, PARTITIONS)
         pulsing = asyncio.create_task(pulse.run())
         try:
             return [await _kill_leader(cluster, admin, pulse, rng) for _ in range(kills)]
@@ -147,10 +104,6 @@ async def _whole_quorum(admin: Admin) -> int:
             await asyncio.sleep(_POLL_S)
 
 
-def _silent(reason: str) -> None:
-    """Report nothing: the clients' waiting is what this measures."""
-
-
 # -------------------------------------------------------------------------------- report
 
 
@@ -165,7 +118,7 @@ async def run(options: argparse.Namespace) -> None:
     rows: list[list[Cell]] = []
     async with (
         fresh_cluster() as cluster,
-        Admin(cluster.bootstrap_servers, on_wait=_silent) as admin,
+        Admin(cluster.bootstrap_servers, on_wait=silent) as admin,
     ):
         if options.only != "controller":
             report.note(f"  killing leaders of partitions, {options.kills} times ...")

@@ -87,6 +87,7 @@ class ClusterView:
         self._wanted: dict[str, None] = {}
         self._links: dict[BrokerAddress, Link] = {}
         self._next_broker = 0
+        self._silent: set[int] = set()  # brokers that owe an answer, and may hang
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = world.clock.monotonic()
         total_ms = config.total_timeout_ms
@@ -296,7 +297,14 @@ class ClusterView:
     ) -> Answer:
         """Ask one broker once. Raises RpcError, ApiError as a question does."""
         timeout_s = timeout_s or self.config.request_timeout_ms / 1000
-        return await question.ask(self.link(broker_id), timeout_s)
+        try:
+            answer = await question.ask(self.link(broker_id), timeout_s)
+        except RpcError as error:
+            if error.code is RpcCode.DEADLINE_EXCEEDED:
+                self.note_silence(broker_id)
+            raise
+        self.note_answer(broker_id)
+        return answer
 
     async def ask_any(
         self,
@@ -355,12 +363,18 @@ class ClusterView:
         """The time in seconds that a call with this timeout has from now on."""
         return max(0.0, min(timeout_s, self._give_up_at - self.world.clock.monotonic()))
 
+    def note_silence(self, broker_id: int) -> None:
+        """The broker owes an answer for long. Others are asked before it, until it answers."""
+        self._silent.add(broker_id)
+
+    def note_answer(self, broker_id: int) -> None:
+        self._silent.discard(broker_id)
+
     def _in_turn(self) -> list[int]:
-        """All brokers, beginning with the one that answered last."""
-        ids = self.broker_ids()
-        return [each for each in ids if each >= self._next_broker] + [
-            each for each in ids if each < self._next_broker
-        ]
+        """All brokers, beginning with the one that answered last, and ending with those that may
+        hang."""
+        first = self._next_broker
+        return sorted(self._brokers, key=lambda each: (each in self._silent, each < first, each))
 
     async def _find_brokers(self) -> None:
         """Ask the bootstrap servers one after the other. Raises UnreachableError."""

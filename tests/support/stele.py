@@ -91,7 +91,7 @@ class FakeCluster:
     def __init__(self, clock: Clock, brokers: int = 3) -> None:
         self.clock = clock
         self.alive = dict.fromkeys(range(1, brokers + 1), True)
-        self.is_frozen = False  # brokers accept calls and do not answer
+        self.frozen: set[int] = set()  # brokers that accept calls and do not answer
         self.topics: dict[str, FakeTopic] = {}
         self.metadata_offset = 0
         # The metadata offset and topics of a broker that lags. It answers with them once.
@@ -197,6 +197,8 @@ class FakeCluster:
     ) -> tuple[data_pb2.ProduceResponse | None, bool]:
         """The answer (None if there is none), and whether the stream breaks."""
         response = data_pb2.ProduceResponse(correlation_id=request.correlation_id)
+        if broker in self.frozen:
+            return None, False
         silent = breaks = False
         for part in request.partitions:
             partition = self._partition_of(part.topic_id, part.partition)
@@ -251,6 +253,8 @@ class FakeCluster:
     async def fetch(self, broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
         """Waits up to ``max_wait_ms`` if there is nothing. Checks every 10 ms."""
         waited_ms = 0
+        while broker in self.frozen:  # noqa: ASYNC110 - tests set it
+            await asyncio.sleep(0.01)
         while True:
             response = self._fetch_now(broker, request)
             ready = any(
@@ -397,7 +401,7 @@ class FakeChannel:
         await asyncio.sleep(0.001)
         if not self._cluster.alive[self._broker]:
             raise LOST
-        if self._cluster.is_frozen:
+        if self._broker in self._cluster.frozen:
             await asyncio.sleep(timeout_s)
             raise RpcError(RpcCode.DEADLINE_EXCEEDED, "no answer")
         return self._answer(method.rpartition("/")[2], request)

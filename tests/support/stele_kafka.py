@@ -147,7 +147,7 @@ async def _describe_cluster(cluster: FakeCluster, broker: int, request: Any) -> 
 
 
 async def _metadata(cluster: FakeCluster, broker: int, request: metadata.MetadataRequest) -> Any:
-    if cluster.is_frozen:
+    if broker in cluster.frozen:
         return _SILENCE
     response = metadata.MetadataResponse(
         brokers=[
@@ -182,7 +182,7 @@ async def _metadata(cluster: FakeCluster, broker: int, request: metadata.Metadat
 async def _init_producer_id(
     cluster: FakeCluster, broker: int, request: init_producer_id.InitProducerIdRequest
 ) -> Any:
-    if cluster.is_frozen:
+    if broker in cluster.frozen:
         return _SILENCE
     if request.transactional_id is not None:
         return _init_transactions(cluster, broker, request)
@@ -299,7 +299,7 @@ def _other(cluster: FakeCluster, broker: int, method: str, request: Any) -> Any:
 async def _list_offsets(
     cluster: FakeCluster, broker: int, request: list_offsets.ListOffsetsRequest
 ) -> Any:
-    if cluster.is_frozen:
+    if broker in cluster.frozen:
         return _SILENCE
     asked = data_pb2.ListOffsetsRequest(isolation_level=request.isolation_level)
     for topic in request.topics:

@@ -261,6 +261,28 @@ def test_a_leader_that_hangs_is_left_when_another_is_elected() -> None:
     assert play(scenario) < 5
 
 
+@pytest.mark.parametrize("hung", [1, 2, 3])
+def test_metadata_are_not_asked_of_a_broker_that_hangs(hung: int) -> None:
+    """Nothing of its process moves. The others tell at once which leader there is by now."""
+
+    async def scenario(stage: Stage) -> float:
+        cluster = stage.cluster
+        partition = cluster.create("t").partitions[0]
+        cluster.move_leader(partition, hung)
+        async with stage.producer(request_timeout_ms=30_000) as producer:
+            await (await producer.send("t", b"1"))
+            cluster.frozen = {hung}
+            future = await producer.send("t", b"2")
+            await asyncio.sleep(3)
+            cluster.move_leader(partition, hung % 3 + 1)
+            moved = cluster.clock.monotonic()
+            await future
+            assert cluster.values() == [b"1", b"2"]
+            return cluster.clock.monotonic() - moved
+
+    assert play(scenario) < 1.5
+
+
 def test_too_few_replicas_until_the_deadline() -> None:
     async def scenario(stage: Stage) -> None:
         partition = stage.cluster.create("t").partitions[0]

@@ -1,0 +1,171 @@
+"""What ``broker.session.timeout.ms`` costs and saves.
+
+    python -m bench hung [--sessions 9000/2000,3000/500] [--stops 5] [--seconds 30] [--json]
+
+A broker that hangs keeps its connections, so nothing tells of it but its silence. Saved: the outage
+of the partitions that a broker leads when it is stopped by SIGSTOP. Cost: brokers that are alive
+and are fenced all the same, because the machine was too busy for their heartbeats. So the cluster
+runs beside producers that send as much as it takes, and beside processes that only compute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+from bench.processes import ClientProcess, fresh_cluster, wait_whole
+from bench.pulse import Pulse, silent
+from bench.report import Cell, Report, percentile
+from chaos.process_cluster import ProcessCluster
+from stele.admin.admin import NewTopic
+from stele.aio import Admin, Producer
+
+TOPIC = "bench"
+PARTITIONS = 6
+SEED = 1
+_SILENT = "it was silent for"  # in the log of the controller that fences a broker for its silence
+_PRODUCERS = 2
+
+
+async def _outages_s(cluster: ProcessCluster, admin: Admin, stops: int) -> list[float]:
+    """One for each stop of a broker that leads something."""
+    rng = random.Random(SEED)
+    async with Producer(cluster.bootstrap_servers, linger_ms=0, on_wait=silent) as producer:
+        pulse = Pulse(producer, TOPIC, PARTITIONS)
+        pulsing = asyncio.create_task(pulse.run())
+        try:
+            return [await _stop_leader(cluster, admin, pulse, rng) for _ in range(stops)]
+        finally:
+            pulsing.cancel()
+            await asyncio.gather(pulsing, return_exceptions=True)
+
+
+async def _stop_leader(
+    cluster: ProcessCluster, admin: Admin, pulse: Pulse, rng: random.Random
+) -> float:
+    (topic,) = await admin.describe_topics([TOPIC])
+    leaders = {each.partition: each.leader for each in topic.partitions}
+    victim = rng.choice(sorted({each for each in leaders.values() if each is not None}))
+    led = {partition for partition, leader in leaders.items() if leader == victim}
+    try:
+        return await pulse.outage_s(led, lambda: cluster.pause(victim))
+    finally:
+        cluster.resume(victim)
+        await wait_whole(admin, [TOPIC])
+
+
+# ------------------------------------------------------------------------- false alarms
+
+
+async def _false_alarms(cluster: ProcessCluster, hogs: int, seconds: float) -> int:
+    """How often brokers were fenced for silence on a machine that is too busy."""
+    before = _fenced_for_silence(cluster)
+    async with _producing(cluster) as clients:
+        with _hogs(hogs):
+            await asyncio.gather(*(each.ask(do="throughput", seconds=seconds) for each in clients))
+    return _fenced_for_silence(cluster) - before
+
+
+def _fenced_for_silence(cluster: ProcessCluster) -> int:
+    logs = (cluster.nodes[each].log_file for each in cluster.controller_ids)
+    return sum(log.read_text(errors="replace").count(_SILENT) for log in logs)
+
+
+@contextlib.asynccontextmanager
+async def _producing(cluster: ProcessCluster) -> AsyncIterator[list[ClientProcess]]:
+    job = {
+        "client": "own",
+        "bootstrap": cluster.bootstrap_servers,
+        "topic": TOPIC,
+        "partitions": PARTITIONS,
+        "record_bytes": 1024,
+        "batch_bytes": 16 * 1024,
+        "acks": "all",
+    }
+    async with contextlib.AsyncExitStack() as running:
+        clients = [await ClientProcess.start(job) for _ in range(_PRODUCERS)]
+        for each in clients:
+            running.push_async_callback(each.close)
+        yield clients
+
+
+@contextlib.contextmanager
+def _hogs(count: int) -> Iterator[None]:
+    """Processes that only compute."""
+    running = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for each in running:
+            each.kill()
+            each.wait()
+
+
+# -------------------------------------------------------------------------------- report
+
+
+async def _row(session: str, options: argparse.Namespace, hogs: int) -> list[Cell]:
+    session_ms, _, interval_ms = session.partition("/")
+    settings = {
+        "broker.session.timeout.ms": session_ms,
+        "broker.heartbeat.interval.ms": interval_ms,
+    }
+    async with (
+        fresh_cluster(settings) as cluster,
+        Admin(cluster.bootstrap_servers, on_wait=silent) as admin,
+    ):
+        await admin.create_topics([NewTopic(TOPIC, PARTITIONS, 3, {"min.insync.replicas": "2"})])
+        await wait_whole(admin, [TOPIC])
+        outages_ms = [1e3 * each for each in await _outages_s(cluster, admin, options.stops)]
+        alarms = [
+            await _false_alarms(cluster, each, options.seconds) for each in (0, hogs // 2, hogs)
+        ]
+    return [
+        int(session_ms),
+        int(interval_ms),
+        percentile(outages_ms, 50),
+        max(outages_ms, default=float("nan")),
+        *alarms,
+    ]
+
+
+async def run(options: argparse.Namespace) -> None:
+    report = Report("hung", as_json=options.json)
+    rows = []
+    for session in options.sessions.split(","):
+        report.note(f"  a session of {session} ms ...")
+        rows.append(await _row(session, options, options.hogs))
+    report.table(
+        f"Leaders stopped by SIGSTOP, {options.stops} times; brokers fenced for silence in "
+        f"{options.seconds:g} s beside full producers and processes that compute",
+        [
+            "session, ms",
+            "heartbeat, ms",
+            "outage, p50 ms",
+            "outage, most ms",
+            "false alarms, beside none",
+            f"false alarms, beside {options.hogs // 2}",
+            f"false alarms, beside {options.hogs}",
+        ],
+        rows,
+    )
+    report.finish()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(prog="bench hung", description="What hung brokers cost.")
+    parser.add_argument("--sessions", default="9000/2000,3000/500,1500/250", help="with heartbeats")
+    parser.add_argument("--stops", type=int, default=5, help="of a leader, for each session")
+    parser.add_argument("--seconds", type=float, default=30.0, help="of each overload")
+    parser.add_argument("--hogs", type=int, default=16, help="processes that only compute")
+    parser.add_argument("--json", action="store_true")
+    asyncio.run(run(parser.parse_args(arguments)))
+
+
+if __name__ == "__main__":
+    main()
