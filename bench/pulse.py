@@ -26,6 +26,8 @@ class Pulse:
         # Partitions that have not acknowledged a record sent after the failure yet.
         self._awaited: set[int] = set()
         self._back: asyncio.Future[float] | None = None
+        self._acknowledged_at: dict[int, float] = {}  # by partition, the last time
+        self._longest_s = 0.0  # the longest time between two acknowledgements of a partition
 
     async def run(self) -> None:
         """Run until it is cancelled."""
@@ -41,10 +43,14 @@ class Pulse:
     ) -> None:
         if delivery.cancelled() or delivery.exception() is not None:
             return
+        now = time.perf_counter()
+        before = self._acknowledged_at.get(partition, now)
+        self._longest_s = max(self._longest_s, now - before)
+        self._acknowledged_at[partition] = now
         if self._back is not None and sent_at >= self._failed_at:
             self._awaited.discard(partition)
             if not self._awaited and not self._back.done():
-                self._back.set_result(time.perf_counter())
+                self._back.set_result(now)
 
     async def outage_s(self, partitions: set[int], fail: Callable[[], None]) -> float:
         """Let something fail. Returns the seconds until each of the partitions acknowledges a
@@ -55,6 +61,16 @@ class Pulse:
         fail()
         back_at = await asyncio.wait_for(self._back, TIMEOUT_S)
         return back_at - self._failed_at
+
+    async def longest_gap_s(self, seconds: float, fail: Callable[[], None]) -> float:
+        """Let something fail. Returns the longest time for which a partition acknowledged nothing,
+        within so many seconds."""
+        self._acknowledged_at.clear()
+        self._longest_s = 0.0
+        fail()
+        await asyncio.sleep(seconds)
+        await self.outage_s(set(range(self._partitions)), lambda: None)  # a gap may be open still
+        return self._longest_s
 
 
 def silent(reason: str) -> None:

@@ -120,12 +120,12 @@ class NodeSettings:
     )
     # Brokers and controllers.
     broker_heartbeat_interval_ms = integer(
-        2000,
+        500,
         "How often a broker sends a heartbeat to the controller.",
         minimum=1,
     )
     broker_session_timeout_ms = integer(
-        9000,
+        3000,
         "How long a silent broker counts as alive. The end of its process is noticed at once.",
         minimum=1,
     )

@@ -127,7 +127,10 @@ class BrokerLifecycle:
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
         self._followed: LeaderAndEpoch | None = None  # to whom the present stream is
-        self._closing: asyncio.Task[None] | None = None  # held, or it could be collected
+        # Streams whose controller was silent. They stay open while the lease rests on them: if the
+        # controller is active all the same, it would fence a broker that has ended its stream.
+        self._silent: list[Stream] = []
+        self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._failure: ApiError | None = None
@@ -274,6 +277,8 @@ class BrokerLifecycle:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
+        silent, self._silent = self._silent, []
+        await asyncio.gather(*(each.close() for each in silent), return_exceptions=True)
 
     def report_replicas(self) -> None:
         """Tell the controller of replicas found corrupt since the registration.
@@ -331,6 +336,7 @@ class BrokerLifecycle:
             return
         if followed is not None and leader.leader_id == followed.leader_id:
             self._leave()  # it leads again, and may have heard a heartbeat of this stream since
+        self._end_silent()
         self._end_stream()
 
     def on_metadata(self, *, unfenced: bool) -> None:
@@ -464,7 +470,8 @@ class BrokerLifecycle:
             self._stream = self._followed = None
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
-            await stream.close()
+            if stream not in self._silent:
+                await stream.close()
         return acknowledged
 
     async def _send_heartbeats(self, stream: Stream) -> None:
@@ -506,7 +513,10 @@ class BrokerLifecycle:
             async with asyncio.timeout(silence_s):
                 raw = await stream.receive()
         except TimeoutError:
-            self._leave()
+            if self.lease_valid():
+                self._silent.append(stream)
+            else:
+                self._end_silent()
             raise RpcError(
                 RpcCode.DEADLINE_EXCEEDED, f"the controller was silent for {silence_s:g} s"
             ) from None
@@ -564,6 +574,7 @@ class BrokerLifecycle:
             del self._sent_at[earlier]
         self._acknowledged_sent_at = sent_at
         self._left_at = None
+        self._end_silent()
 
     # ------------------------------------------------------------------ helpers
 
@@ -575,7 +586,17 @@ class BrokerLifecycle:
     def _end_stream(self) -> None:
         stream, self._stream = self._stream, None
         if stream is not None:
-            self._closing = asyncio.get_running_loop().create_task(stream.close())
+            self._close(stream)
+
+    def _end_silent(self) -> None:
+        silent, self._silent = self._silent, []
+        for stream in silent:
+            self._close(stream)
+
+    def _close(self, stream: Stream) -> None:
+        task = asyncio.get_running_loop().create_task(stream.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
 
     def _fail(self, error: ApiError) -> None:
         logger.error("broker %d cannot join the cluster: %s", self.identity.broker_id, error)

@@ -293,7 +293,6 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
 
     def _answered(self, sent: Sent[RequestT, ItemT, PartT], answers: Sequence[PartT]) -> None:
         sent.connection.backoff.reset()
-        self._view.note_answer(sent.connection.broker_id)
         parts: dict[tuple[bytes | str, int], PartT] = {}
         for part in answers:
             parts[part.topic_id or part.topic, part.partition] = part
@@ -344,8 +343,6 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
             if silent_for_s is not None and now - sent.sent_at <= silent_for_s:
                 continue
             any_is_silent = True
-            if silent_for_s is not None:
-                self._view.note_silence(sent.connection.broker_id)
             for item in sent.items:
                 leader = self._view.leader(item.partition)
                 if leader is not None and leader.epoch > item.leader.epoch:

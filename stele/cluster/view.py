@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
@@ -32,6 +33,8 @@ log = logging.getLogger(__name__)
 
 BOOTSTRAP_ATTEMPT_S = 5.0
 MIN_ATTEMPT_S = 0.1
+HEDGE_S = 0.5
+"""After this time without an answer, a question about metadata goes to another broker as well."""
 
 
 Answer = TypeVar("Answer")
@@ -87,7 +90,6 @@ class ClusterView:
         self._wanted: dict[str, None] = {}
         self._links: dict[BrokerAddress, Link] = {}
         self._next_broker = 0
-        self._silent: set[int] = set()  # brokers that owe an answer, and may hang
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = world.clock.monotonic()
         total_ms = config.total_timeout_ms
@@ -221,7 +223,7 @@ class ClusterView:
             return
 
     async def _refresh(self) -> None:
-        news = await self.ask_any(self.plane.metadata(list(self._wanted)))
+        news = await self._ask_several(self.plane.metadata(list(self._wanted)))
         # A broker that is cut off from the controllers would give the same old view for ever.
         self.ask_another_first()
         if not self._closed:
@@ -297,14 +299,7 @@ class ClusterView:
     ) -> Answer:
         """Ask one broker once. Raises RpcError, ApiError as a question does."""
         timeout_s = timeout_s or self.config.request_timeout_ms / 1000
-        try:
-            answer = await question.ask(self.link(broker_id), timeout_s)
-        except RpcError as error:
-            if error.code is RpcCode.DEADLINE_EXCEEDED:
-                self.note_silence(broker_id)
-            raise
-        self.note_answer(broker_id)
-        return answer
+        return await question.ask(self.link(broker_id), timeout_s)
 
     async def ask_any(
         self,
@@ -363,18 +358,43 @@ class ClusterView:
         """The time in seconds that a call with this timeout has from now on."""
         return max(0.0, min(timeout_s, self._give_up_at - self.world.clock.monotonic()))
 
-    def note_silence(self, broker_id: int) -> None:
-        """The broker owes an answer for long. Others are asked before it, until it answers."""
-        self._silent.add(broker_id)
-
-    def note_answer(self, broker_id: int) -> None:
-        self._silent.discard(broker_id)
+    async def _ask_several(self, question: Question[Answer]) -> Answer:
+        """As ``ask_any``, for a question that changes nothing. A broker that hangs costs little:
+        whenever none has answered for ``HEDGE_S``, another one is asked as well."""
+        left, asked = deque(self._in_turn()), dict[asyncio.Task[Answer], int]()
+        ended: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()
+        try:
+            while left or asked:
+                if left:
+                    broker_id = left.popleft()
+                    work = self.ask(broker_id, question, timeout_s=self.attempt_s)
+                    task = asyncio.get_running_loop().create_task(work)
+                    task.add_done_callback(ended.put_nowait)
+                    asked[task] = broker_id
+                try:
+                    async with asyncio.timeout(HEDGE_S if left else None):
+                        task = await ended.get()
+                except TimeoutError:
+                    continue
+                broker_id = asked.pop(task)
+                try:
+                    answer = task.result()
+                except RpcError:
+                    continue
+                self._next_broker = broker_id
+                return answer
+        finally:
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+        return await self.ask_any(question)  # there may be others by now
 
     def _in_turn(self) -> list[int]:
-        """All brokers, beginning with the one that answered last, and ending with those that may
-        hang."""
-        first = self._next_broker
-        return sorted(self._brokers, key=lambda each: (each in self._silent, each < first, each))
+        """All brokers, beginning with the one that answered last."""
+        ids = self.broker_ids()
+        return [each for each in ids if each >= self._next_broker] + [
+            each for each in ids if each < self._next_broker
+        ]
 
     async def _find_brokers(self) -> None:
         """Ask the bootstrap servers one after the other. Raises UnreachableError."""

@@ -39,6 +39,7 @@ class Controller:
         self.registrations: list[RegisterBrokerRequest] = []
         self.heartbeats: list[tuple[float, HeartbeatRequest]] = []
         self.streams: list[Stream] = []
+        self.open = 0  # so many of the streams have not ended
         self.registration = RegisterBrokerResponse(broker_epoch=10)
         self.error = ErrorCode.NONE
         self.mute = False
@@ -63,6 +64,13 @@ class Controller:
 
     async def _heartbeat(self, stream: Stream, _: Peer) -> None:
         self.streams.append(stream)
+        self.open += 1
+        try:
+            await self._converse(stream)
+        finally:
+            self.open -= 1
+
+    async def _converse(self, stream: Stream) -> None:
         while (raw := await stream.receive()) is not None:
             request = HeartbeatRequest.FromString(raw)
             self.heartbeats.append((asyncio.get_running_loop().time(), request))

@@ -349,8 +349,9 @@ class _Run:
 
 
 def _draw_settings(rng: random.Random) -> dict[str, str]:
-    """Half of the runs have the default timeouts, half have others. Half take many snapshots."""
-    settings = {}
+    """Half of the runs have the default timeout of followers, half have others. Most have a longer
+    session than the default. Half take many snapshots."""
+    settings = {"broker.session.timeout.ms": "9000", "broker.heartbeat.interval.ms": "2000"}
     if rng.random() < 0.5:
         settings["replica.lag.time.max.ms"] = str(rng.choice([750, 1000, 3000, 30_000]))
         if rng.random() < 0.5:

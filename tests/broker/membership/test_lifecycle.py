@@ -205,24 +205,71 @@ def test_to_leave_again_gives_no_longer_lease() -> None:
     with_cluster(body)
 
 
-def test_a_broker_that_leaves_a_silent_controller_gives_its_lease_up() -> None:
-    """The controller may see the stream end, and fence a broker that no probe reaches."""
+def test_a_broker_keeps_the_stream_of_a_silent_controller_until_another_one_is_heard() -> None:
+    """The controller may be active. If it saw the stream end, it would fence a broker that no probe
+    reaches. So the lease lasts on."""
 
     async def body(cluster: Cluster) -> None:
         lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
         lifecycle.start()
         await lifecycle.wait_unfenced()
         controller.mute = True
-        await asyncio.sleep(4.5 + STREAM_GRACE_S - 0.01)
+        await asyncio.sleep(6.0)
+        assert (len(controller.streams), controller.open) == (2, 2)
         assert lifecycle.lease_valid()
-        await asyncio.sleep(0.02)
-        assert not lifecycle.lease_valid()
-        assert len(controller.streams) == 2
         controller.mute = False
         await asyncio.sleep(2.0)
+        assert (len(controller.streams), controller.open) == (2, 1)
         assert lifecycle.lease_valid()
         await asyncio.sleep(10.0)
         assert lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_the_streams_of_a_silent_controller_end_with_the_lease() -> None:
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        controller.mute = True
+        await asyncio.sleep(8.9)
+        assert lifecycle.lease_valid()
+        await asyncio.sleep(0.2)
+        assert not lifecycle.lease_valid()
+        await asyncio.sleep(40.0)
+        assert len(controller.streams) > 5
+        assert controller.open == 1
+
+    with_cluster(body)
+
+
+def test_another_leader_ends_the_streams_of_a_silent_controller() -> None:
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        controller.mute = True
+        await asyncio.sleep(6.0)
+        assert controller.open == 2
+        cluster.elect(2)
+        await asyncio.sleep(0.1)
+        assert controller.open == 0
+        assert lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_who_stops_ends_the_streams_of_a_silent_controller() -> None:
+    async def body(cluster: Cluster) -> None:
+        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+        lifecycle.start()
+        await lifecycle.wait_unfenced()
+        controller.mute = True
+        await asyncio.sleep(6.0)
+        await lifecycle.stop()
+        await asyncio.sleep(0.1)
+        assert controller.open == 0
 
     with_cluster(body)
 

@@ -262,8 +262,8 @@ def test_a_leader_that_hangs_is_left_when_another_is_elected() -> None:
 
 
 @pytest.mark.parametrize("hung", [1, 2, 3])
-def test_metadata_are_not_asked_of_a_broker_that_hangs(hung: int) -> None:
-    """Nothing of its process moves. The others tell at once which leader there is by now."""
+def test_a_broker_that_hangs_keeps_no_metadata_from_a_producer(hung: int) -> None:
+    """Nothing of its process moves. The others tell which leader there is by now."""
 
     async def scenario(stage: Stage) -> float:
         cluster = stage.cluster
@@ -280,7 +280,7 @@ def test_metadata_are_not_asked_of_a_broker_that_hangs(hung: int) -> None:
             assert cluster.values() == [b"1", b"2"]
             return cluster.clock.monotonic() - moved
 
-    assert play(scenario) < 1.5
+    assert play(scenario) < 2
 
 
 def test_too_few_replicas_until_the_deadline() -> None:
