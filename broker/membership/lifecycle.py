@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from google.protobuf.message import DecodeError
 
 from broker.membership.controller_client import ControllerClient
+from broker.membership.lease import Lease
 from broker.membership.room import Room
-from metadata.brokers import STREAM_GRACE_S
 from metadata.features import supported_ranges
 from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
@@ -155,15 +155,7 @@ class BrokerLifecycle:
         self._leads_nothing_at = 0
 
         self._sequence = 0
-        # When each unanswered heartbeat of the present stream was sent, oldest first; all of them
-        # after the newest acknowledged one.
-        self._sent_at: dict[int, float] = {}
-        # When the newest *acknowledged* heartbeat was sent, never when its answer came: the
-        # controller's session began between the two, so this lease ends before the session does.
-        self._acknowledged_sent_at: float | None = None
-        # When this broker itself ended a stream whose controller may still be active; None if a
-        # heartbeat was acknowledged since. That controller can end the session before its timeout.
-        self._left_at: float | None = None
+        self._lease = Lease(clock, self._session_s)
 
     # ------------------------------------------------------------------ what others ask
 
@@ -200,26 +192,13 @@ class BrokerLifecycle:
         return BrokerState.RECOVERY if self._fenced else BrokerState.RUNNING
 
     def lease_valid(self) -> bool:
-        """Whether the controller cannot have ended this broker's session yet, by its timeout or
-        because this broker ended its stream.
-
-        If the network breaks the stream, and no probe reaches this broker then, the controller may
-        end the session before the lease ends. This broker cannot know it.
-        Reads the clock anew: after a pause the event loop's time is old, the clock's is not.
-        """
-        if self._fenced or self._acknowledged_sent_at is None:
-            return False
-        now = self._clock.monotonic()
-        if self._left_at is not None and now - self._left_at >= STREAM_GRACE_S:
-            return False
-        return now - self._acknowledged_sent_at < self._session_s
+        """Whether this broker is unfenced, and the controller cannot have ended its session yet."""
+        return not self._fenced and self._lease.is_valid
 
     @property
     def acknowledged_ago_s(self) -> float | None:
         """How long ago the newest acknowledged heartbeat was sent; None: there is none."""
-        if self._acknowledged_sent_at is None:
-            return None
-        return self._clock.monotonic() - self._acknowledged_sent_at
+        return self._lease.acknowledged_ago_s
 
     async def wait_registered(self) -> int:
         """Wait for the broker epoch. Raises ApiError when the controller refused for good."""
@@ -287,7 +266,7 @@ class BrokerLifecycle:
         """
         self._report_due = True
         if self._is_registered:
-            self._leave()
+            self._lease.stream_left()
             self._end_stream()
 
     def fence(self) -> None:
@@ -335,7 +314,8 @@ class BrokerLifecycle:
         if leader.leader_id is None or leader == followed:
             return
         if followed is not None and leader.leader_id == followed.leader_id:
-            self._leave()  # it leads again, and may have heard a heartbeat of this stream since
+            # It leads again, and may have heard a heartbeat of this stream since.
+            self._lease.stream_left()
         self._end_silent()
         self._end_stream()
 
@@ -405,7 +385,7 @@ class BrokerLifecycle:
         self._is_registered = True
         self._fenced = True
         self._told_caught_up = self._told_unfenced = False
-        self._acknowledged_sent_at = None
+        self._lease.forget()
         logger.info("broker %d registered with epoch %d", self.identity.broker_id, self._epoch)
         self._signal()
 
@@ -455,7 +435,7 @@ class BrokerLifecycle:
             return False
         stream = self._controller.stream(target, _HEARTBEAT)
         self._stream, self._followed = stream, self._controller.leader
-        self._sent_at.clear()
+        self._lease.stream_opened()
         self._wake.set()
         sender = asyncio.get_running_loop().create_task(
             self._send_heartbeats(stream), name=f"broker-{self.identity.broker_id}-heartbeats"
@@ -499,7 +479,7 @@ class BrokerLifecycle:
                 out_of_room=room is not Room.ENOUGH,
                 yields=room is Room.YIELDS,
             )
-            self._sent_at[self._sequence] = self._clock.monotonic()
+            self._lease.sent(self._sequence)
             try:
                 await stream.send(request.SerializeToString())
             except RpcError as error:
@@ -551,9 +531,10 @@ class BrokerLifecycle:
                     _code(answer.error).name,
                     answer.message,
                 )
-                self._leave()
+                self._lease.stream_left()
             return False
-        self._acknowledge(answer.sequence)
+        if self._lease.acknowledged(answer.sequence):
+            self._end_silent()
         self._leads_nothing_at = max(self._leads_nothing_at, answer.leads_nothing_at)
         if answer.fenced != self._fenced:
             logger.info(
@@ -566,22 +547,7 @@ class BrokerLifecycle:
         self._signal()
         return True
 
-    def _acknowledge(self, sequence: int) -> None:
-        sent_at = self._sent_at.get(sequence)
-        if sent_at is None:
-            return  # not of this stream: proves nothing about when it was sent
-        for earlier in [number for number in self._sent_at if number <= sequence]:
-            del self._sent_at[earlier]
-        self._acknowledged_sent_at = sent_at
-        self._left_at = None
-        self._end_silent()
-
     # ------------------------------------------------------------------ helpers
-
-    def _leave(self) -> None:
-        """The stream is about to be ended by this broker, and its controller may be active."""
-        if self._left_at is None:
-            self._left_at = self._clock.monotonic()
 
     def _end_stream(self) -> None:
         stream, self._stream = self._stream, None

@@ -1,4 +1,4 @@
-"""Registration, the heartbeat stream and the lease."""
+"""Registration and the heartbeat stream."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pytest
 
 from broker.membership.lifecycle import BrokerState
 from broker.membership.room import Room
-from metadata.brokers import STREAM_GRACE_S
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -79,237 +78,6 @@ def test_catching_up_is_told_at_once_and_so_is_being_unfenced() -> None:
     with_cluster(body)
 
 
-def test_the_lease_counts_from_when_the_acknowledged_heartbeat_was_sent() -> None:
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        assert not lifecycle.lease_valid()
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        await asyncio.sleep(2.01)  # the heartbeat of second 2 was the last one acknowledged
-        controller.acknowledges = False
-        await asyncio.sleep(8.98)
-        assert lifecycle.lease_valid()
-        await asyncio.sleep(0.02)
-        assert not lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_while_no_other_controller_is_known_the_stream_stays() -> None:
-    """A broker that ends its stream is fenced at once if no probe reaches it."""
-
-    async def body(cluster: Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        before = cluster.leader
-        for leader in (LeaderAndEpoch(None, before.epoch), before):
-            cluster.leader = leader
-            cluster.lifecycle.on_leader_change()
-            await asyncio.sleep(5.0)
-            assert cluster.lifecycle.lease_valid()
-        assert len(cluster.controllers[1].streams) == 1
-
-    with_cluster(body)
-
-
-def test_a_lease_outlasts_its_controller() -> None:
-    async def body(cluster: Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        cluster.controllers[2].mute = True
-        cluster.elect(2)
-        await asyncio.sleep(4.0)
-        assert len(cluster.controllers[2].streams) == 1
-        assert cluster.lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_a_controller_that_leads_again_may_end_the_session_when_the_stream_ends() -> None:
-    async def body(cluster: Cluster) -> None:
-        controller = cluster.controllers[1]
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        controller.mute = True
-        cluster.elect(1)
-        await asyncio.sleep(STREAM_GRACE_S - 0.01)
-        assert cluster.lifecycle.lease_valid()
-        await asyncio.sleep(0.02)
-        assert len(controller.streams) == 2
-        assert not cluster.lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_a_lease_outlasts_a_stream_that_its_controller_has_ended() -> None:
-    """It may have been killed. When it leads again, it has not heard of this broker."""
-
-    async def body(cluster: Cluster) -> None:
-        controller = cluster.controllers[1]
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        controller.hangs_up = True
-        await asyncio.sleep(2.01)
-        controller.hangs_up, controller.mute = False, True
-        assert len(controller.streams) == 1
-        cluster.elect(1)
-        await asyncio.sleep(2 * STREAM_GRACE_S)
-        assert len(controller.streams) == 2
-        assert cluster.lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_a_stream_that_ends_while_no_controller_is_known_waits_for_one() -> None:
-    async def body(cluster: Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        cluster.leader = LeaderAndEpoch(None, 2)
-        cluster.lifecycle.on_leader_change()
-        cluster.controllers[1].hangs_up = True
-        await asyncio.sleep(5.0)
-        assert cluster.lifecycle.lease_valid()
-        assert len(cluster.controllers[1].streams) == 1
-        cluster.elect(2)
-        await asyncio.sleep(0.1)
-        assert len(cluster.controllers[2].streams) == 1
-        assert cluster.failures == []
-
-    with_cluster(body)
-
-
-def test_the_lease_of_a_broker_that_leaves_ends_when_it_may_be_fenced() -> None:
-    async def body(cluster: Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        assert now() == 0.0
-        cluster.controllers[1].mute = True
-        cluster.lifecycle.report_replicas()
-        await asyncio.sleep(STREAM_GRACE_S)
-        assert now() == STREAM_GRACE_S
-        assert not cluster.lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_to_leave_again_gives_no_longer_lease() -> None:
-    async def body(cluster: Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        cluster.controllers[1].mute = True
-        for _ in range(2):
-            cluster.lifecycle.report_replicas()
-            await asyncio.sleep(0.75 * STREAM_GRACE_S)
-        assert not cluster.lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_a_broker_keeps_the_stream_of_a_silent_controller_until_another_one_is_heard() -> None:
-    """The controller may be active. If it saw the stream end, it would fence a broker that no probe
-    reaches. So the lease lasts on."""
-
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
-        await asyncio.sleep(6.0)
-        assert (len(controller.streams), controller.open) == (2, 2)
-        assert lifecycle.lease_valid()
-        controller.mute = False
-        await asyncio.sleep(2.0)
-        assert (len(controller.streams), controller.open) == (2, 1)
-        assert lifecycle.lease_valid()
-        await asyncio.sleep(10.0)
-        assert lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_the_streams_of_a_silent_controller_end_with_the_lease() -> None:
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
-        await asyncio.sleep(8.9)
-        assert lifecycle.lease_valid()
-        await asyncio.sleep(0.2)
-        assert not lifecycle.lease_valid()
-        await asyncio.sleep(40.0)
-        assert len(controller.streams) > 5
-        assert controller.open == 1
-
-    with_cluster(body)
-
-
-def test_another_leader_ends_the_streams_of_a_silent_controller() -> None:
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
-        await asyncio.sleep(6.0)
-        assert controller.open == 2
-        cluster.elect(2)
-        await asyncio.sleep(0.1)
-        assert controller.open == 0
-        assert lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_who_stops_ends_the_streams_of_a_silent_controller() -> None:
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
-        await asyncio.sleep(6.0)
-        await lifecycle.stop()
-        await asyncio.sleep(0.1)
-        assert controller.open == 0
-
-    with_cluster(body)
-
-
-def test_an_error_that_ends_the_stream_ends_the_lease() -> None:
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.error = ErrorCode.UNKNOWN_SERVER_ERROR
-        await asyncio.sleep(2.0 + STREAM_GRACE_S + 0.01)
-        assert not lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_who_is_no_controller_any_more_takes_nothing_from_the_lease() -> None:
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.error = ErrorCode.NOT_CONTROLLER
-        await asyncio.sleep(6.0)
-        assert lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
-def test_the_lease_sees_a_pause_that_the_loop_does_not() -> None:
-    async def body(cluster: Cluster) -> None:
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        cluster.clock.skipped_s = 9.0
-        assert not cluster.lifecycle.lease_valid()
-        await asyncio.sleep(2.1)
-        assert cluster.lifecycle.lease_valid()
-
-    with_cluster(body)
-
-
 def test_an_answer_to_no_heartbeat_of_the_stream_is_no_acknowledgement() -> None:
     """Such an answer does not show when the session was renewed."""
 
@@ -321,22 +89,6 @@ def test_an_answer_to_no_heartbeat_of_the_stream_is_no_acknowledgement() -> None
         await lifecycle.wait_unfenced()
         assert not lifecycle.lease_valid()
         assert lifecycle.acknowledged_ago_s is None
-
-    with_cluster(body)
-
-
-def test_a_late_answer_takes_nothing_from_the_lease() -> None:
-    async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await asyncio.sleep(2.5)
-        assert lifecycle.acknowledged_ago_s == 0.5
-        controller.extra = [HeartbeatResponse(sequence=1), HeartbeatResponse(sequence=77)]
-        controller.mute = True
-        await asyncio.sleep(2.0)
-        assert lifecycle.acknowledged_ago_s == 2.5
-        assert lifecycle.lease_valid()
-        assert cluster.failures == []
 
     with_cluster(body)
 
@@ -421,20 +173,6 @@ def test_a_broken_stream_is_opened_again_within_the_backoff() -> None:
     with_cluster(body)
 
 
-def test_a_silent_controller_is_left_before_the_session_ends() -> None:
-    async def body(cluster: Cluster) -> None:
-        controller = cluster.controllers[1]
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        controller.mute = True
-        await asyncio.sleep(4.4)
-        assert len(controller.streams) == 1, "it may be slow"
-        await asyncio.sleep(0.2)
-        assert len(controller.streams) == 2
-
-    with_cluster(body)
-
-
 @pytest.mark.parametrize(
     "error", [ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED]
 )
@@ -495,40 +233,6 @@ def test_corruption_found_later_is_reported_in_the_same_epoch() -> None:
     with_cluster(body)
 
 
-def test_a_report_takes_the_lease_only_if_the_next_stream_is_silent() -> None:
-    """The registration is the same, so no new answer to a heartbeat is needed at first."""
-
-    async def body(cluster: Cluster) -> None:
-        controller = cluster.controllers[1]
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        controller.mute = True
-        cluster.lifecycle.report_replicas()
-        await asyncio.sleep(0.06)
-        assert len(controller.registrations) == 2
-        assert cluster.lifecycle.lease_valid()
-        await asyncio.sleep(STREAM_GRACE_S)
-        assert not cluster.lifecycle.lease_valid()  # the new stream was not heard from
-
-    with_cluster(body)
-
-
-def test_a_report_that_makes_another_registration_ends_the_lease_of_the_one_before() -> None:
-    async def body(cluster: Cluster) -> None:
-        controller = cluster.controllers[1]
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        controller.registration = RegisterBrokerResponse(broker_epoch=50)
-        controller.mute = True
-        cluster.lifecycle.report_replicas()
-        await asyncio.sleep(0.06)
-        assert cluster.lifecycle.broker_epoch == 50
-        assert cluster.lifecycle.state is BrokerState.RECOVERY
-        assert cluster.lifecycle.acknowledged_ago_s is None
-
-    with_cluster(body)
-
-
 def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
     async def body(cluster: Cluster) -> None:
         controller = cluster.controllers[1]
@@ -537,19 +241,6 @@ def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
         cluster.lifecycle.fence()
         await asyncio.sleep(0.001)
         assert controller.heartbeats[-1][1].want_fence
-
-    with_cluster(body)
-
-
-def test_a_fenced_answer_ends_the_lease() -> None:
-    async def body(cluster: Cluster) -> None:
-        controller = cluster.controllers[1]
-        cluster.lifecycle.start()
-        await cluster.lifecycle.wait_unfenced()
-        controller.fenced, controller.unfence_at = True, 1000
-        await asyncio.sleep(2.1)
-        assert cluster.lifecycle.fenced
-        assert not cluster.lifecycle.lease_valid()
 
     with_cluster(body)
 

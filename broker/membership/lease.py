@@ -1,0 +1,77 @@
+"""How long a broker may act as one that the controller has not fenced. Pure but for the clock."""
+
+from __future__ import annotations
+
+from metadata.brokers import STREAM_GRACE_S
+from stele.world import Clock
+
+
+class Lease:
+    """The controller's session of a broker begins anew with each heartbeat that it hears. The lease
+    begins anew with each heartbeat that it acknowledges, at the time when that was sent. So the
+    lease ends before the session does.
+
+    ``session_s``: how long either lasts.
+    """
+
+    def __init__(self, clock: Clock, session_s: float) -> None:
+        self._clock = clock
+        self._session_s = session_s
+        # When the heartbeats of the present stream were sent that are not acknowledged yet.
+        self._sent_at: dict[int, float] = {}
+        # When the newest *acknowledged* heartbeat was sent, never when its answer came.
+        self._acknowledged_sent_at: float | None = None
+        # When this broker itself ended a stream whose controller may still be active; None if a
+        # heartbeat was acknowledged since. That controller can end the session before its timeout.
+        self._left_at: float | None = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the controller cannot have ended the session yet, by its timeout or because this
+        broker ended its stream.
+
+        If the network breaks the stream, and no probe reaches this broker then, the controller may
+        end the session before the lease ends. This broker cannot know it.
+        Reads the clock anew: after a pause the event loop's time is old, the clock's is not.
+        """
+        if self._acknowledged_sent_at is None:
+            return False
+        now = self._clock.monotonic()
+        if self._left_at is not None and now - self._left_at >= STREAM_GRACE_S:
+            return False
+        return now - self._acknowledged_sent_at < self._session_s
+
+    @property
+    def acknowledged_ago_s(self) -> float | None:
+        """How long ago the newest acknowledged heartbeat was sent; None: there is none."""
+        if self._acknowledged_sent_at is None:
+            return None
+        return self._clock.monotonic() - self._acknowledged_sent_at
+
+    def forget(self) -> None:
+        """Another registration: nothing of it was acknowledged."""
+        self._acknowledged_sent_at = None
+
+    def stream_opened(self) -> None:
+        """Answers to heartbeats of another stream prove nothing about when they were sent."""
+        self._sent_at.clear()
+
+    def stream_left(self) -> None:
+        """This broker is about to end a stream whose controller may be active."""
+        if self._left_at is None:
+            self._left_at = self._clock.monotonic()
+
+    def sent(self, sequence: int) -> None:
+        """A heartbeat is about to be sent."""
+        self._sent_at[sequence] = self._clock.monotonic()
+
+    def acknowledged(self, sequence: int) -> bool:
+        """A heartbeat was acknowledged. Whether it was one of the present stream."""
+        sent_at = self._sent_at.get(sequence)
+        if sent_at is None:
+            return False
+        for earlier in [number for number in self._sent_at if number <= sequence]:
+            del self._sent_at[earlier]
+        self._acknowledged_sent_at = sent_at
+        self._left_at = None
+        return True
