@@ -9,8 +9,8 @@ from chaos.drills.history import Expectations
 from chaos.drills.stage import Stage
 from chaos.drills.workload import Load
 
-_SILENCE_MS: Final = 9_000
-"""A silent broker is noticed after its session of 6 s; the rest is for a busy machine."""
+_SILENCE_MS: Final = 6_000
+"""A silent broker is noticed after its session of 3 s; the rest is for a busy machine."""
 
 
 async def follower_naps(stage: Stage) -> None:

@@ -14,7 +14,7 @@ from chaos.drills.needs import Need
 from chaos.drills.stage import Stage
 
 _SILENCE_MS: Final = 12_000
-"""A broker's session of 6 s, and what a busy machine of containers adds."""
+"""A broker's session of 3 s, and what a busy machine of containers adds."""
 
 
 async def cut_off_from_controllers(stage: Stage) -> None:
