@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
+from chaos.sim.work.load import LoadKind
 
 MAJORITIES = [
     bug(
@@ -63,6 +64,9 @@ MAJORITIES = [
         "_refused_remove",
         "key not in replica.voters",
         "replica.voters.get(key.id) is None",
+    )._replace(
+        kinds=("voters", "wipe_disk", "isolate", "cut_one_way", "pause", "kill"),
+        load=LoadKind.LIGHT,
     ),
 ]
 
