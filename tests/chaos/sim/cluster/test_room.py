@@ -177,13 +177,15 @@ def test_a_leader_that_keeps_its_lack_of_room_to_itself_is_found(
 ) -> None:
     monkeypatch.setattr(Rooms, "room", Room.ENOUGH)  # that is what heartbeats tell
 
+    judged = JudgedCluster(1)
+
     async def scenario(cluster: SimCluster) -> None:
         await a_topic(cluster)
         full = cluster.leader(TOPIC)
         fill(cluster, full)
         for _ in range(6):  # an idle cluster is looked at less often than the law waits for
             await asyncio.sleep(5.0)
-            cluster.invariants.check_everything()
+            judged.invariants.check_everything()
 
     with pytest.raises(SimulationFailedError, match="by a broker without room"):
-        JudgedCluster(1).run(scenario)
+        judged.run(scenario)
