@@ -16,7 +16,7 @@ import random
 import time
 from collections.abc import Sequence
 
-from bench.processes import fresh_cluster, wait_whole
+from bench.processes import drawn_leader, fresh_cluster, wait_whole
 from bench.pulse import TIMEOUT_S, Pulse, silent
 from bench.report import CONTROLLER_OUTAGE, LEADER_OUTAGE, Cell, Report, percentile
 from chaos.process_cluster import ProcessCluster
@@ -51,10 +51,7 @@ async def kill_leaders(cluster: ProcessCluster, admin: Admin, kills: int) -> lis
 async def _kill_leader(
     cluster: ProcessCluster, admin: Admin, pulse: Pulse, rng: random.Random
 ) -> float:
-    (topic,) = await admin.describe_topics([TOPIC])
-    leaders = {each.partition: each.leader for each in topic.partitions}
-    victim = rng.choice(sorted({each for each in leaders.values() if each is not None}))
-    led = {partition for partition, leader in leaders.items() if leader == victim}
+    victim, led = await drawn_leader(admin, TOPIC, rng)
     outage_s = await pulse.outage_s(led, lambda: cluster.kill(victim))
     await cluster.restart(victim)
     await wait_whole(admin, [TOPIC])

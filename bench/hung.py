@@ -20,7 +20,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 
-from bench.processes import ClientProcess, fresh_cluster, wait_whole
+from bench.processes import ClientProcess, drawn_leader, fresh_cluster, wait_whole
 from bench.pulse import Pulse, silent
 from bench.report import Cell, Report, percentile
 from chaos.process_cluster import ProcessCluster
@@ -55,10 +55,7 @@ async def _outages_s(
 async def _stop_leader(
     cluster: ProcessCluster, admin: Admin, pulse: Pulse, rng: random.Random
 ) -> float:
-    (topic,) = await admin.describe_topics([TOPIC])
-    leaders = {each.partition: each.leader for each in topic.partitions}
-    victim = rng.choice(sorted({each for each in leaders.values() if each is not None}))
-    led = {partition for partition, leader in leaders.items() if leader == victim}
+    victim, led = await drawn_leader(admin, TOPIC, rng)
     try:
         return await pulse.outage_s(led, lambda: cluster.pause(victim))
     finally:
@@ -105,9 +102,11 @@ async def _producing(cluster: ProcessCluster) -> AsyncIterator[list[ClientProces
         "acks": "all",
     }
     async with contextlib.AsyncExitStack() as running:
-        clients = [await ClientProcess.start(job) for _ in range(_PRODUCERS)]
-        for each in clients:
-            running.push_async_callback(each.close)
+        clients = []
+        for _ in range(_PRODUCERS):
+            client = await ClientProcess.start(job)
+            running.push_async_callback(client.close)
+            clients.append(client)
         yield clients
 
 
@@ -126,11 +125,31 @@ def _hogs(count: int) -> Iterator[None]:
 # -------------------------------------------------------------------------------- report
 
 
-async def _row(session: str, options: argparse.Namespace, hogs: int) -> list[Cell]:
-    session_ms, _, interval_ms = session.partition("/")
+def _sessions(text: str) -> list[tuple[int, int]]:
+    """Sessions and their heartbeats, in milliseconds."""
+    found = []
+    for each in text.split(","):
+        session, _, heartbeat = each.partition("/")
+        if not (session.isdigit() and heartbeat.isdigit() and int(heartbeat) < int(session)):
+            raise argparse.ArgumentTypeError(
+                f"{each!r}: it must be a session and a shorter heartbeat, as 3000/500"
+            )
+        found.append((int(session), int(heartbeat)))
+    return found
+
+
+def _at_least_one(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: it must be at least 1")
+    return int(text)
+
+
+async def _row(
+    session_ms: int, heartbeat_ms: int, options: argparse.Namespace, hogs: int
+) -> list[Cell]:
     settings = {
-        "broker.session.timeout.ms": session_ms,
-        "broker.heartbeat.interval.ms": interval_ms,
+        "broker.session.timeout.ms": str(session_ms),
+        "broker.heartbeat.interval.ms": str(heartbeat_ms),
     }
     async with (
         fresh_cluster(settings) as cluster,
@@ -143,8 +162,8 @@ async def _row(session: str, options: argparse.Namespace, hogs: int) -> list[Cel
             await _false_alarms(cluster, each, options.seconds) for each in (0, hogs // 2, hogs)
         ]
     return [
-        int(session_ms),
-        int(interval_ms),
+        session_ms,
+        heartbeat_ms,
         1e3 * percentile(of_brokers, 50),
         1e3 * max(of_brokers),
         1e3 * percentile(of_controllers, 50),
@@ -156,9 +175,9 @@ async def _row(session: str, options: argparse.Namespace, hogs: int) -> list[Cel
 async def run(options: argparse.Namespace) -> None:
     report = Report("hung", as_json=options.json)
     rows = []
-    for session in options.sessions.split(","):
-        report.note(f"  a session of {session} ms ...")
-        rows.append(await _row(session, options, options.hogs))
+    for session_ms, heartbeat_ms in options.sessions:
+        report.note(f"  a session of {session_ms} ms, a heartbeat every {heartbeat_ms} ms ...")
+        rows.append(await _row(session_ms, heartbeat_ms, options, options.hogs))
     report.table(
         f"Nothing acknowledged after a SIGSTOP, {options.stops} times each; brokers fenced for "
         f"silence in {options.seconds:g} s beside full producers and processes that compute",
@@ -181,9 +200,9 @@ async def run(options: argparse.Namespace) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench hung", description="What hung brokers cost.")
     parser.add_argument(
-        "--sessions", default="9000/2000,5000/1000,3000/500", help="with heartbeats"
+        "--sessions", type=_sessions, default="9000/2000,3000/500", help="with heartbeats, in ms"
     )
-    parser.add_argument("--stops", type=int, default=5, help="of a leader, for each session")
+    parser.add_argument("--stops", type=_at_least_one, default=5, help="of each kind")
     parser.add_argument("--seconds", type=float, default=30.0, help="of each overload")
     parser.add_argument("--hogs", type=int, default=16, help="processes that only compute")
     parser.add_argument("--json", action="store_true")

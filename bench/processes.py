@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import random
 import shutil
 import sys
 import tempfile
@@ -44,6 +45,14 @@ async def wait_whole(admin: Admin, names: list[str], *, timeout_s: float = 60.0)
     async with asyncio.timeout(timeout_s):
         while not await _are_whole(admin, names):  # noqa: ASYNC110 - it is in other processes
             await asyncio.sleep(_POLL_S)
+
+
+async def drawn_leader(admin: Admin, topic: str, rng: random.Random) -> tuple[int, set[int]]:
+    """One of the brokers that lead partitions of the topic, and the partitions that it leads."""
+    (described,) = await admin.describe_topics([topic])
+    leaders = {each.partition: each.leader for each in described.partitions}
+    victim = rng.choice(sorted({each for each in leaders.values() if each is not None}))
+    return victim, {partition for partition, leader in leaders.items() if leader == victim}
 
 
 async def _are_whole(admin: Admin, names: list[str]) -> bool:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.membership.lifecycle import BrokerState
+from broker.membership.lifecycle import BrokerLifecycle, BrokerState
 from metadata.brokers import STREAM_GRACE_S
 from raft.api import LeaderAndEpoch
 from stele.errors import ErrorCode
-from stele.wire.v1.controller_pb2 import (
-    HeartbeatResponse,
-    RegisterBrokerResponse,
-)
-from tests.support.broker_lifecycle import Cluster, now, with_cluster
+from stele.wire.v1.controller_pb2 import HeartbeatResponse, RegisterBrokerResponse
+from tests.support.broker_lifecycle import Cluster, Controller, now, with_cluster
+
+
+async def with_silent_controller(cluster: Cluster) -> tuple[BrokerLifecycle, Controller]:
+    """The broker is unfenced, and its controller answers nothing from now on."""
+    lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
+    lifecycle.start()
+    await lifecycle.wait_unfenced()
+    controller.mute = True
+    return lifecycle, controller
 
 
 def test_the_lease_counts_from_when_the_acknowledged_heartbeat_was_sent() -> None:
@@ -146,10 +152,7 @@ def test_a_broker_keeps_the_stream_of_a_silent_controller_until_another_one_is_h
     reaches. So the lease lasts on."""
 
     async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
+        lifecycle, controller = await with_silent_controller(cluster)
         await asyncio.sleep(6.0)
         assert (len(controller.streams), controller.open) == (2, 2)
         assert lifecycle.lease_valid()
@@ -165,10 +168,7 @@ def test_a_broker_keeps_the_stream_of_a_silent_controller_until_another_one_is_h
 
 def test_the_streams_of_a_silent_controller_end_with_the_lease() -> None:
     async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
+        lifecycle, controller = await with_silent_controller(cluster)
         await asyncio.sleep(8.9)
         assert lifecycle.lease_valid()
         await asyncio.sleep(0.2)
@@ -182,10 +182,7 @@ def test_the_streams_of_a_silent_controller_end_with_the_lease() -> None:
 
 def test_another_leader_ends_the_streams_of_a_silent_controller() -> None:
     async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
+        lifecycle, controller = await with_silent_controller(cluster)
         await asyncio.sleep(6.0)
         assert controller.open == 2
         cluster.elect(2)
@@ -198,10 +195,7 @@ def test_another_leader_ends_the_streams_of_a_silent_controller() -> None:
 
 def test_who_stops_ends_the_streams_of_a_silent_controller() -> None:
     async def body(cluster: Cluster) -> None:
-        lifecycle, controller = cluster.lifecycle, cluster.controllers[1]
-        lifecycle.start()
-        await lifecycle.wait_unfenced()
-        controller.mute = True
+        lifecycle, controller = await with_silent_controller(cluster)
         await asyncio.sleep(6.0)
         await lifecycle.stop()
         await asyncio.sleep(0.1)
