@@ -142,6 +142,7 @@ class Heartbeats:
             response.caught_up = standing.caught_up
             response.may_shut_down = standing.may_shut_down
             response.leads_nothing_at = self._leads_nothing_at(request)
+        response.committed_offset = self._decisions.committed.offset
         response.leader_id = self._leader_id()
         return response
 

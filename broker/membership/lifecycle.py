@@ -155,7 +155,7 @@ class BrokerLifecycle:
         self._leads_nothing_at = 0
 
         self._sequence = 0
-        self._lease = Lease(clock, self._session_s)
+        self._lease = Lease(clock, self._session_s, metadata_offset)
 
     # ------------------------------------------------------------------ what others ask
 
@@ -192,7 +192,8 @@ class BrokerLifecycle:
         return BrokerState.RECOVERY if self._fenced else BrokerState.RUNNING
 
     def lease_valid(self) -> bool:
-        """Whether this broker is unfenced, and the controller cannot have ended its session yet."""
+        """Whether this broker is unfenced, and the controller cannot have ended its session yet.
+        The metadata here contain the end of every earlier session."""
         return not self._fenced and self._lease.is_valid
 
     @property
@@ -533,7 +534,7 @@ class BrokerLifecycle:
                 )
                 self._lease.stream_left()
             return False
-        if self._lease.acknowledged(answer.sequence):
+        if self._lease.acknowledged(answer.sequence, answer.committed_offset):
             self._end_silent()
         self._leads_nothing_at = max(self._leads_nothing_at, answer.leads_nothing_at)
         if answer.fenced != self._fenced:

@@ -241,6 +241,20 @@ async def test_a_decision_of_ours_that_another_leader_commits_is_taken_in(world:
 
 
 @simulated
+async def test_an_answer_tells_what_is_committed_with_its_own_decision(world: World) -> None:
+    await world.start(1)
+    broker = world.brokers[1]
+    broker.process.pause()
+    await world.fenced_after(1, 6.0)
+    fenced_at = world.controller.service.image.offset
+    broker.answers.clear()
+    broker.process.resume()
+    await asyncio.sleep(1.0)
+    unfenced = next(answer for answer in broker.answers if not answer.fenced)
+    assert unfenced.committed_offset > fenced_at
+
+
+@simulated
 async def test_a_killed_broker_is_fenced_at_once_and_its_leaders_move(world: World) -> None:
     await world.start(1, 2)
     await world.create("t", 1, 2)

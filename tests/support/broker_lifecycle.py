@@ -48,6 +48,7 @@ class Controller:
         self.extra: list[HeartbeatResponse] = []  # sent before the next answer
         self.may_shut_down = False
         self.leads_nothing_at = 0
+        self.committed_offset = 12
         # The broker is unfenced once a heartbeat has at least this metadata offset.
         self.unfence_at = 10
         self.fenced = True
@@ -88,6 +89,7 @@ class Controller:
                         fenced=self.fenced,
                         may_shut_down=self.may_shut_down and request.want_shutdown,
                         leads_nothing_at=self.leads_nothing_at,
+                        committed_offset=self.committed_offset,
                     ).SerializeToString()
                 )
 

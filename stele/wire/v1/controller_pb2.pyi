@@ -91,7 +91,7 @@ class HeartbeatRequest(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ..., out_of_room: _Optional[bool] = ..., yields: _Optional[bool] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down", "message", "leads_nothing_at")
+    __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down", "message", "leads_nothing_at", "committed_offset")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     LEADER_ID_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -100,6 +100,7 @@ class HeartbeatResponse(_message.Message):
     MAY_SHUT_DOWN_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     LEADS_NOTHING_AT_FIELD_NUMBER: _ClassVar[int]
+    COMMITTED_OFFSET_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     sequence: int
@@ -108,7 +109,8 @@ class HeartbeatResponse(_message.Message):
     may_shut_down: bool
     message: str
     leads_nothing_at: int
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., sequence: _Optional[int] = ..., fenced: _Optional[bool] = ..., caught_up: _Optional[bool] = ..., may_shut_down: _Optional[bool] = ..., message: _Optional[str] = ..., leads_nothing_at: _Optional[int] = ...) -> None: ...
+    committed_offset: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., sequence: _Optional[int] = ..., fenced: _Optional[bool] = ..., caught_up: _Optional[bool] = ..., may_shut_down: _Optional[bool] = ..., message: _Optional[str] = ..., leads_nothing_at: _Optional[int] = ..., committed_offset: _Optional[int] = ...) -> None: ...
 
 class AlterPartitionRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "partitions")

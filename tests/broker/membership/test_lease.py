@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.membership.lease import Lease
 from broker.membership.lifecycle import BrokerLifecycle, BrokerState
 from metadata.brokers import STREAM_GRACE_S
 from raft.api import LeaderAndEpoch
 from stele.errors import ErrorCode
 from stele.wire.v1.controller_pb2 import HeartbeatResponse, RegisterBrokerResponse
 from tests.support.broker_lifecycle import Cluster, Controller, now, with_cluster
+from tests.support.timing import HandClock
 
 
 async def with_silent_controller(cluster: Cluster) -> tuple[BrokerLifecycle, Controller]:
@@ -315,3 +317,87 @@ def test_a_fenced_answer_ends_the_lease() -> None:
         assert not cluster.lifecycle.lease_valid()
 
     with_cluster(body)
+
+
+def test_a_heartbeat_begins_the_lease_only_with_the_metadata_of_its_answer() -> None:
+    """A broker was paused, fenced, and unfenced again: others may lead what it led before."""
+
+    async def body(cluster: Cluster) -> None:
+        cluster.controllers[1].committed_offset = 13
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        assert not cluster.lifecycle.lease_valid()
+        cluster.offset = 13
+        assert cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def test_the_lease_ends_when_the_metadata_stand_still() -> None:
+    async def body(cluster: Cluster) -> None:
+        cluster.lifecycle.start()
+        await cluster.lifecycle.wait_unfenced()
+        began = now()
+        cluster.controllers[1].committed_offset = 13
+        await asyncio.sleep(8.99)
+        assert cluster.lifecycle.lease_valid()
+        await asyncio.sleep(0.02)
+        assert not cluster.lifecycle.lease_valid()
+        cluster.offset = 13  # it lasts from the newest heartbeat, which was sent at second 8
+        assert cluster.lifecycle.lease_valid()
+        cluster.controllers[1].acknowledges = False
+        await asyncio.sleep(began + 16.99 - now())
+        assert cluster.lifecycle.lease_valid()
+        await asyncio.sleep(0.02)
+        assert not cluster.lifecycle.lease_valid()
+
+    with_cluster(body)
+
+
+def leased(session_s: float = 9.0) -> tuple[Lease, HandClock, list[int]]:
+    """A lease, its clock, and the offset that is applied."""
+    clock, applied = HandClock(), [5]
+    return Lease(clock, session_s, lambda: applied[0]), clock, applied
+
+
+def test_of_an_older_controller_that_has_committed_less_no_lease_begins_earlier() -> None:
+    lease, _, applied = leased()
+    for sequence, committed in ((1, 7), (2, 6)):
+        lease.sent(sequence)
+        lease.acknowledged(sequence, committed)
+    applied[0] = 6
+    assert not lease.is_valid
+    applied[0] = 7
+    assert lease.is_valid
+
+
+def test_after_a_stream_was_left_too_long_only_newer_heartbeats_begin_the_lease() -> None:
+    """The controller may have fenced this broker and unfenced it since."""
+    lease, clock, applied = leased()
+    for sequence, committed in ((1, 5), (2, 6)):
+        lease.sent(sequence)
+        lease.acknowledged(sequence, committed)
+    assert lease.is_valid
+    lease.stream_left()
+    clock.now_ms += int(STREAM_GRACE_S * 1000) + 1
+    lease.stream_opened()
+    lease.sent(3)
+    lease.acknowledged(3, 8)
+    valid = {}
+    for offset in (6, 7, 8):
+        applied[0] = offset
+        valid[offset] = lease.is_valid
+    assert valid == {6: False, 7: False, 8: True}
+
+
+def test_a_stream_that_was_left_briefly_costs_no_lease() -> None:
+    lease, clock, _ = leased()
+    lease.sent(1)
+    lease.acknowledged(1, 5)
+    lease.stream_left()
+    clock.now_ms += int(STREAM_GRACE_S * 1000) - 1
+    lease.stream_opened()
+    lease.sent(2)
+    lease.acknowledged(2, 8)
+    clock.now_ms += 1000
+    assert lease.is_valid

@@ -93,6 +93,16 @@ READS = [
         "False",
     ),
     bug(
+        "broker: a lease begins without the metadata in which it was fenced",
+        "broker/membership/lease.py",
+        "Lease.is_valid",
+        "self._awaiting[0][0] <= applied",
+        "True",
+    )._replace(
+        kinds=("voters", "wipe_disk", "isolate", "cut_one_way", "pause", "kill"),
+        load=LoadKind.LIGHT,
+    ),
+    bug(
         "client: forget what it has changed",
         "stele/admin/requests.py",
         "AdminRequests._keep_asking",
