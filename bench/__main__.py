@@ -21,6 +21,7 @@ BENCHMARKS = (
     "transactions",
     "failover",
     "hung",
+    "peer",
     "sim",
     "spark",
 )
