@@ -237,18 +237,26 @@ class GroupWork:
         return work
 
     async def finish(self, ends: Mapping[Partition, int]) -> None:
-        """Wait until the members own all partitions and have read to these ends. Raises
-        AssertionError after the timeout."""
+        """Wait until the members own all partitions and have read to these ends, and share them
+        evenly where the coordinator assigns. Raises AssertionError after the timeout."""
         for group, members in self._groups:
             await self._cluster.until(
                 partial(self._has_read, group, members, ends),
                 f"the members of group {group.group_id} own {group.partitions} and read to {ends}",
                 timeout_s=_CONVERGE_S,
             )
-        shares = [len(each.positions) for each in self.consumers]
-        if shares and max(shares) > min(shares) + 1:
-            self._report(f"the partitions of group {_CONSUMERS} are shared unevenly: {shares}")
+        # A member that joined last may own nothing while another one still has to give up.
+        await self._cluster.until(
+            lambda: max(self._shares, default=0) <= min(self._shares, default=0) + 1,
+            f"the partitions of group {_CONSUMERS} are shared evenly",
+            timeout_s=_CONVERGE_S,
+        )
         self._is_over = True
+
+    @property
+    def _shares(self) -> list[int]:
+        """How many partitions each member of the consumer protocol owns."""
+        return [len(each.positions) for each in self.consumers]
 
     @property
     def _groups(self) -> list[tuple[Group, Sequence[_AnyMember]]]:
