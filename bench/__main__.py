@@ -22,6 +22,7 @@ BENCHMARKS = (
     "failover",
     "hung",
     "peer",
+    "scale",
     "sim",
     "spark",
 )

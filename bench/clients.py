@@ -7,6 +7,7 @@ each, and answers each with a line of measurements, until its standard input end
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import json
@@ -30,6 +31,7 @@ WARM_UP_S = 0.5
 TIMEOUT_S = 30.0
 _LINGER_MS = 5
 _BUFFER_BYTES = 8 * 1024 * 1024
+_SHARED_BUFFER_BYTES = 32 * 1024 * 1024  # of many producers
 _BURST = 64  # records for one partition; the time of the first one is measured
 
 Answer = dict[str, float]
@@ -66,13 +68,13 @@ class OwnLoad:
         self._value = bytes(job["record_bytes"])
 
     @staticmethod
-    def open(job: dict[str, Any]) -> Producer:
+    def open(job: dict[str, Any], buffer_bytes: int = _BUFFER_BYTES) -> Producer:
         return Producer(
             job["bootstrap"],
             acks=job["acks"],
             linger_ms=_LINGER_MS,
             batch_size=job["batch_bytes"],
-            buffer_memory=_BUFFER_BYTES,
+            buffer_memory=buffer_bytes,
         )
 
     async def throughput(self, seconds: float) -> Answer:
@@ -112,6 +114,24 @@ class OwnLoad:
 
 def _sampler(latencies: list[float], began: float) -> Callable[[object], None]:
     return lambda _: latencies.append(time.perf_counter() - began)
+
+
+class ManyProducers:
+    """Many of them in one process, each with its own connections. All send at once."""
+
+    def __init__(self, job: dict[str, Any], producers: list[Producer]) -> None:
+        self._loads = [OwnLoad(job, producer) for producer in producers]
+
+    async def throughput(self, seconds: float) -> Answer:
+        """The sums over all, the median of their medians, and the worst 99th percentile."""
+        answers = await asyncio.gather(*(load.throughput(seconds) for load in self._loads))
+        return {
+            "records": sum(each["records"] for each in answers),
+            "bytes": sum(each["bytes"] for each in answers),
+            "seconds": max(each["seconds"] for each in answers),
+            "p50_ms": percentile([each["p50_ms"] for each in answers], 50),
+            "p99_ms": max(each["p99_ms"] for each in answers),
+        }
 
 
 class LibrdkafkaLoad:
@@ -197,6 +217,7 @@ class Readers:
         self._count: int = job["connections"]
         self._bootstrap: str = job["bootstrap"].split(",")[0]
         self._partitions: int = job["partitions"]
+        self._max_wait_ms: int = job.get("max_wait_ms", 100)
         self._connections: list[KafkaConnection] = []
         self._requests: list[fetch.FetchRequest] = []
         self.latencies_s: list[float] = []
@@ -229,7 +250,7 @@ class Readers:
             partition, fetch_offset=0, partition_max_bytes=self._fetch_bytes
         )
         return fetch.FetchRequest(
-            max_wait_ms=100,
+            max_wait_ms=self._max_wait_ms,
             min_bytes=1,
             max_bytes=self._fetch_bytes,
             topics=[fetch.FetchTopic(topic_id=topic_id, partitions=[wanted])],
@@ -339,6 +360,14 @@ async def _main(job: dict[str, Any]) -> None:
     if job["client"] == "own":
         async with OwnLoad.open(job) as producer:
             await _produce(OwnLoad(job, producer))
+    elif job["client"] == "many":
+        async with contextlib.AsyncExitStack() as running:
+            buffer_bytes = max(_SHARED_BUFFER_BYTES // job["producers"], 2 * job["batch_bytes"])
+            opened = [OwnLoad.open(job, buffer_bytes) for _ in range(job["producers"])]
+            producers = [await running.enter_async_context(each) for each in opened]
+            many = ManyProducers(job, producers)
+            await many.throughput(WARM_UP_S)
+            await _obey({"throughput": many.throughput})
     elif job["client"] == "librdkafka":
         await _produce(LibrdkafkaLoad(job))
     elif job["client"] == "small":

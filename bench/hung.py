@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 
+from bench.jobs import sending
 from bench.processes import ClientProcess, drawn_leader, fresh_cluster, wait_whole
 from bench.pulse import Pulse, silent
 from bench.report import Cell, Report, percentile
@@ -92,19 +93,11 @@ def _fenced_for_silence(cluster: ProcessCluster) -> int:
 
 @contextlib.asynccontextmanager
 async def _producing(cluster: ProcessCluster) -> AsyncIterator[list[ClientProcess]]:
-    job = {
-        "client": "own",
-        "bootstrap": cluster.bootstrap_servers,
-        "topic": TOPIC,
-        "partitions": PARTITIONS,
-        "record_bytes": 1024,
-        "batch_bytes": 16 * 1024,
-        "acks": "all",
-    }
+    job = sending(TOPIC, PARTITIONS, 1024, 16 * 1024, client="own")
     async with contextlib.AsyncExitStack() as running:
         clients = []
         for _ in range(_PRODUCERS):
-            client = await ClientProcess.start(job)
+            client = await ClientProcess.start({"bootstrap": cluster.bootstrap_servers, **job})
             running.push_async_callback(client.close)
             clients.append(client)
         yield clients

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from bench.jobs import Job, measured, reading, sending, single_records
 from bench.kafka_cluster import KafkaError, fresh_kafka, jars
-from bench.processes import ClientProcess, children, cpu_s, fresh_cluster, pss_mib
+from bench.processes import ClientProcess, all_pids, cpu_percent, fresh_cluster, pss_mib
 from bench.report import Cell, Report
 from chaos.process_cluster import ProcessCluster
 
@@ -30,7 +31,6 @@ PARTITIONS: Final = 6
 RECORD_BYTES: Final = (100, 1024, 10 * 1024)
 BATCH_BYTES: Final = 128 * 1024
 READERS: Final = 6
-FETCH_BYTES: Final = 1024 * 1024
 RATES: Final = (1000, 5000)
 BESIDE_PER_S: Final = 200
 _SETTLE_S: Final = 3.0
@@ -72,8 +72,7 @@ class _Stele:
         await self._cluster.start()
 
     def pids(self) -> list[int]:
-        nodes = [node.pid for node in self._cluster.nodes.values()]
-        return nodes + [child for pid in nodes for child in children(pid)]
+        return all_pids(self._cluster)
 
 
 @contextlib.asynccontextmanager
@@ -129,16 +128,8 @@ class _Measuring:
         self._seconds: float = options.seconds
         self._report = report
 
-    async def _ask(self, job: Mapping[str, object], warm_s: float = 0.0) -> dict[str, float]:
-        client = await ClientProcess.start(
-            {"bootstrap": self._cluster.bootstrap_servers, "acks": "all", **job}
-        )
-        try:
-            if warm_s:
-                await client.ask(do="throughput", seconds=warm_s)
-            return await client.ask(do="throughput", seconds=self._seconds)
-        finally:
-            await client.close()
+    async def _ask(self, job: Job, warm_s: float = 0.0) -> dict[str, float]:
+        return await measured(self._cluster.bootstrap_servers, job, self._seconds, warm_s=warm_s)
 
     async def warm(self, gigabytes: float) -> None:
         """Let Java's compiler see every path that is measured."""
@@ -146,7 +137,7 @@ class _Measuring:
             return
         await self._topics.create("warm", PARTITIONS, _WORN)
         client = await ClientProcess.start(
-            {"bootstrap": self._cluster.bootstrap_servers, "acks": "all", **_producer("warm", 1024)}
+            {"bootstrap": self._cluster.bootstrap_servers, **_sending("warm", 1024)}
         )
         sent = 0.0
         try:
@@ -155,8 +146,8 @@ class _Measuring:
                 self._report.note(f"  warming: {sent / 1e9:.1f} of {gigabytes:g} GB ...")
         finally:
             await client.close()
-        await self._ask(_small("warm", PARTITIONS, RATES[0]))
-        await self._ask(_readers("warm"))
+        await self._ask(single_records("warm", PARTITIONS, RATES[0]))
+        await self._ask(reading("warm", PARTITIONS, READERS))
 
     async def throughput(self, kind: str, settings: Mapping[str, str]) -> dict[str, float]:
         """Producing and consuming; ``kind`` names the topics."""
@@ -165,9 +156,9 @@ class _Measuring:
             self._report.note(f"  {kind}: records of {size} B ...")
             topic = f"{kind}-{size}"
             await self._topics.create(topic, PARTITIONS, settings)
-            told = await self._ask(_producer(topic, size))
+            told = await self._ask(_sending(topic, size))
             found[f"produce records of {size:,} B, MB/s"] = told["bytes"] / told["seconds"] / 1e6
-        told = await self._ask(_readers(f"{kind}-1024"))
+        told = await self._ask(reading(f"{kind}-1024", PARTITIONS, READERS))
         found["consume records of 1,024 B, MB/s"] = told["bytes"] / told["seconds"] / 1e6
         return found
 
@@ -177,7 +168,7 @@ class _Measuring:
         await self._topics.create(topic, PARTITIONS, settings)
         for per_s in RATES:
             self._report.note(f"  {kind}: {per_s} requests/s ...")
-            told = await self._ask(_small(topic, PARTITIONS, per_s), _SETTLE_S)
+            told = await self._ask(single_records(topic, PARTITIONS, per_s), _SETTLE_S)
             found[f"{per_s:,} single records/s, p50 ms"] = told["p50_ms"]
             found[f"{per_s:,} single records/s, p99 ms"] = told["p99_ms"]
         return found
@@ -188,54 +179,19 @@ class _Measuring:
         await self._topics.create(f"idle-{idle}", more, _RELAXED)
         await self._topics.create(f"busy-{idle}", 1, _RELAXED)
         await asyncio.sleep(_SETTLE_S)
-        cpu = await self.idle_cpu()
-        told = await self._ask(_small(f"busy-{idle}", 1, BESIDE_PER_S), _SETTLE_S)
+        cpu = await cpu_percent(self._cluster.pids(), self._seconds)
+        told = await self._ask(single_records(f"busy-{idle}", 1, BESIDE_PER_S), _SETTLE_S)
         return {
             f"idle CPU, {idle:,} partitions, % of one core": cpu,
             f"{BESIDE_PER_S}/s beside {idle:,} idle partitions, p50 ms": told["p50_ms"],
         }
 
-    async def idle_cpu(self) -> float:
-        """Of all processes, in percent of one core."""
-        before, began = self._cpu(), time.perf_counter()
-        await asyncio.sleep(self._seconds)
-        return 100 * (self._cpu() - before) / (time.perf_counter() - began)
-
     def memory_mib(self) -> float:
         return sum(map(pss_mib, self._cluster.pids()))
 
-    def _cpu(self) -> float:
-        return sum(map(cpu_s, self._cluster.pids()))
 
-
-def _producer(topic: str, record_bytes: int) -> dict[str, object]:
-    return {
-        "client": "librdkafka",
-        "topic": topic,
-        "partitions": PARTITIONS,
-        "record_bytes": record_bytes,
-        "batch_bytes": BATCH_BYTES,
-    }
-
-
-def _small(topic: str, partitions: int, per_s: int) -> dict[str, object]:
-    return {
-        "client": "small",
-        "topic": topic,
-        "partitions": partitions,
-        "record_bytes": 100,
-        "per_s": per_s,
-    }
-
-
-def _readers(topic: str) -> dict[str, object]:
-    return {
-        "client": "readers",
-        "topic": topic,
-        "partitions": PARTITIONS,
-        "connections": READERS,
-        "fetch_bytes": FETCH_BYTES,
-    }
+def _sending(topic: str, record_bytes: int) -> Job:
+    return sending(topic, PARTITIONS, record_bytes, BATCH_BYTES)
 
 
 async def _measure(

@@ -10,8 +10,9 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 import urllib.request
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -77,10 +78,23 @@ def children(pid: int) -> list[int]:
     return sorted(found)
 
 
+def all_pids(cluster: ProcessCluster) -> list[int]:
+    """The nodes of a cluster and their helpers."""
+    nodes = [node.pid for node in cluster.nodes.values() if node.running]
+    return nodes + [child for pid in nodes for child in children(pid)]
+
+
 def cpu_s(pid: int) -> float:
     """User and system time of a process, including its ended threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+async def cpu_percent(pids: Sequence[int], seconds: float) -> float:
+    """CPU of these processes in the next seconds, in percent of one core."""
+    before, began = sum(map(cpu_s, pids)), time.perf_counter()
+    await asyncio.sleep(seconds)
+    return 100 * (sum(map(cpu_s, pids)) - before) / (time.perf_counter() - began)
 
 
 def rss_mib(pid: int) -> float:

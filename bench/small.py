@@ -9,6 +9,7 @@ import argparse
 import asyncio
 from collections.abc import Sequence
 
+from bench.jobs import single_records
 from bench.processes import ClientProcess, children, cpu_of, fresh_cluster, switches_of, wait_whole
 from bench.report import SMALL_CPU, Cell, Report
 from chaos.process_cluster import ProcessCluster
@@ -22,16 +23,8 @@ WARM_UP_S = 2.0
 
 
 async def _row(cluster: ProcessCluster, per_s: float, seconds: float) -> list[Cell]:
-    client = await ClientProcess.start(
-        {
-            "client": "small",
-            "bootstrap": cluster.bootstrap_servers,
-            "topic": TOPIC,
-            "partitions": PARTITIONS,
-            "per_s": per_s,
-            "record_bytes": RECORD_BYTES,
-        }
-    )
+    job = single_records(TOPIC, PARTITIONS, per_s, RECORD_BYTES)
+    client = await ClientProcess.start({"bootstrap": cluster.bootstrap_servers, **job})
     brokers = [node for node in cluster.nodes.values() if node.name.startswith("broker")]
     helpers = [child for node in brokers for child in children(node.pid)]
     try:
