@@ -199,8 +199,11 @@ def draw(found: Sequence[Curves], path: Path) -> None:
     for curves in found:
         for number, column in enumerate(curves.columns[1:], 1):
             axes = figure.add_subplot(down, across, place + number)
-            axes.plot([row[0] for row in curves.rows], [row[number] for row in curves.rows], "o-")
+            counts = [row[0] for row in curves.rows]
+            axes.plot(counts, [row[number] for row in curves.rows], "o-")
             axes.set_xscale("log")
+            axes.set_xticks(counts, [f"{count:,.0f}" for count in counts])
+            axes.minorticks_off()
             axes.set_ylim(bottom=0)
             axes.set_title(column, fontsize=9)
             axes.set_xlabel(curves.columns[0], fontsize=8)
