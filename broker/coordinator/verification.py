@@ -34,10 +34,15 @@ _VERSION: Final = 5
 _PARTITIONS_A_REQUEST: Final = 5_000
 _CLIENT_VERSION: Final = 2
 
-AGAIN_MS: Final = 20.0
-AGAIN_MAX_MS: Final = 100.0
+AGAIN_MS: Final = 3.0
+AGAIN_LONGEST_MS: Final = 20.0
+AGAIN_FOR_MS: Final = 100.0
 """A producer of KIP-890 begins its next transaction when the last one is decided, but its markers
-are not written. A short wait spares it a refusal. Kafka's values."""
+are not written. A short wait spares it a refusal. The pauses between the questions double from the
+first value to the second, since markers take one replication, and a leader that is slow to write
+them gets no more questions than Kafka's brokers ask, which pause for 20 ms each time."""
+
+_SLOT_MS: Final = 2  # far less than the first pause
 
 Done = Callable[[ErrorCode], None]
 
@@ -48,6 +53,7 @@ class _Question(NamedTuple):
     partition: TopicPartition
     until_ms: float  # by the monotonic clock: how long it is asked again
     done: Done
+    pause_ms: float = AGAIN_MS  # before it is asked again
 
 
 class _Group(NamedTuple):
@@ -75,7 +81,7 @@ class Verification:
         self._broker_id = broker_id
         self._image = image
         self._clock = clock
-        self._deadlines = DeadlineWheel(clock)
+        self._deadlines = DeadlineWheel(clock, slot_ms=_SLOT_MS)
         self._batches: NodeBatches[_Question] = NodeBatches(
             "verification",
             self._send,
@@ -96,7 +102,7 @@ class Verification:
         """``done`` gets, later, the coordinator's answer: NONE if the partition is part of the
         open transaction of this producer. ``add``: the coordinator makes it part of it."""
         ref = TransactionRef(transactional_id, producer_id, producer_epoch)
-        until_ms = self._clock.monotonic() * 1000 + AGAIN_MAX_MS
+        until_ms = self._clock.monotonic() * 1000 + AGAIN_FOR_MS
         self._put(_Question(ref, add, partition, until_ms, done))
 
     def _put(self, question: _Question) -> None:
@@ -178,7 +184,9 @@ class Verification:
             and self._clock.monotonic() * 1000 < question.until_ms
         )
         if is_again:
-            self._deadlines.add(AGAIN_MS, lambda: self._put(question))
+            longer_ms = min(2 * question.pause_ms, AGAIN_LONGEST_MS)
+            again = question._replace(pause_ms=longer_ms)
+            self._deadlines.add(question.pause_ms, lambda: self._put(again))
         else:
             question.done(error)
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 from broker.coordinator.transaction.types import InitRequest
-from broker.coordinator.verification import AGAIN_MAX_MS, Verification
+from broker.coordinator.verification import AGAIN_FOR_MS, Verification
 from metadata.internal_topics import TRANSACTION_TOPIC
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -36,6 +37,7 @@ class Bench:
         )
         self.told: list[tuple[int, ErrorCode]] = []
         self.requests: list[wire.AddPartitionsToTxnRequest] = []
+        self.asked_at_ms: list[float] = []
         self.error = ErrorCode.NONE
         self.errors: dict[int, ErrorCode] = {}
         self.edges.nodes.answers[wire.AddPartitionsToTxnRequest] = self.answer
@@ -53,6 +55,7 @@ class Bench:
 
     def answer(self, request: wire.AddPartitionsToTxnRequest) -> wire.AddPartitionsToTxnResponse:
         self.requests.append(request)
+        self.asked_at_ms.append(self.edges.clock.monotonic() * 1000)
         if self.error is not ErrorCode.NONE:
             return wire.AddPartitionsToTxnResponse(error_code=self.error)
         return wire.AddPartitionsToTxnResponse(
@@ -75,6 +78,9 @@ class Bench:
                 for each in request.transactions
             ]
         )
+
+    def pauses_ms(self) -> list[float]:
+        return [later - earlier for earlier, later in pairwise(self.asked_at_ms)]
 
     async def all_told(self, count: int) -> list[tuple[int, ErrorCode]]:
         await until(lambda: len(self.told) == count)
@@ -177,12 +183,16 @@ def test_a_transaction_that_is_being_ended_is_asked_for_again_for_a_while() -> N
         bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
         bench.verify(0)
         assert await bench.all_told(1) == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
-        assert len(bench.requests) == 5
+        assert len(bench.requests) == 8
+        for pause_ms, expected_ms in zip(
+            bench.pauses_ms(), (3, 6, 12, 20, 20, 20, 20), strict=True
+        ):
+            assert expected_ms <= pause_ms <= expected_ms + 3  # the slot, and the question itself
         bench.verify(0, add=False)
         await bench.all_told(2)
-        assert len(bench.requests) == 6, "an older producer waits by itself"
+        assert len(bench.requests) == 9, "an older producer waits by itself"
         bench.verify(0)
-        await until(lambda: len(bench.requests) == 8)
+        await until(lambda: len(bench.requests) == 11)
         bench.errors.clear()
         assert (0, ErrorCode.NONE) in await bench.all_told(3)
 
@@ -195,7 +205,7 @@ def test_when_its_time_is_over_nobody_is_asked_again() -> None:
         bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
 
         def late(request: wire.AddPartitionsToTxnRequest) -> wire.AddPartitionsToTxnResponse:
-            bench.edges.clock.skipped_s = AGAIN_MAX_MS / 1000
+            bench.edges.clock.skipped_s = AGAIN_FOR_MS / 1000
             return bench.answer(request)
 
         bench.edges.nodes.answers[wire.AddPartitionsToTxnRequest] = late
