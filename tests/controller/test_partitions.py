@@ -212,6 +212,22 @@ class TestElectLeaders:
         assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 0
 
 
+def test_rebalance_leaves_alone_what_the_preferred_replica_leads() -> None:
+    """Its ISR may have a member without room, which stays until it yields."""
+    machine = Machine()
+    machine.brokers(1, 2, 3)
+    machine.create("elsewhere", {0: [1, 3]})
+    machine.fence(1)
+    machine.heartbeat(1)
+    machine.alter("elsewhere", 1, 3)
+    machine.create("here", {0: [1, 2]})
+    machine.heartbeat(2, out_of_room=True)
+    assert machine.partition("here").isr == (1, 2)
+    assert machine.do(lambda c: elections.rebalance(c, percentage=10)) == 1
+    assert (machine.partition("elsewhere").leader, machine.partition("here").leader) == (1, 1)
+    assert machine.partition("here").isr == (1, 2)
+
+
 def test_rebalance_leaves_alone_what_the_preferred_replica_may_not_lead() -> None:
     """Also under rules by which another decision would let it lead."""
     machine = Machine()

@@ -113,6 +113,12 @@ class StableMachine(RuleBasedStateMachine):
         assert self.machine.consumable_end(read_committed=True) == found
         assert self.machine.consumable_end(read_committed=False) == high_watermark
         assert self.machine.readable_end(high_watermark, read_committed=True) == found
+        assert self.machine.readable_end(high_watermark) == high_watermark
+        for read_committed in (False, True):
+            end = self.machine.readable_end(
+                high_watermark, is_follower=True, read_committed=read_committed
+            )
+            assert end == self.bench.log.end_offset
 
     @invariant()
     def never_goes_back_in_an_epoch(self) -> None:
