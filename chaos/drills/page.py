@@ -19,7 +19,7 @@ h1 { font-size: 1.5rem; margin: .2rem 0; } h2 { font-size: 1.15rem; margin: 1.6r
 .green { background: #2e7d32; } .red { background: #c62828; }
 table { border-collapse: collapse; width: 100%; }
 td { padding: .25rem .5rem .25rem 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td:last-child { overflow-wrap: anywhere; } td:first-child { min-width: 5.5rem; }
+td:last-child { overflow-wrap: anywhere; min-width: 7rem; } td:first-child { min-width: 5.5rem; }
 .ok { color: #2e7d32; } .no { color: #c62828; font-weight: 600; }
 .name, .axis { display: flex; justify-content: space-between; gap: 1rem; font-size: .9rem; }
 .name { margin-top: .45rem; } .axis { opacity: .75; }

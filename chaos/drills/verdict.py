@@ -58,7 +58,7 @@ def judge(history: History) -> Verdict:
 def _course(history: History, times: Times) -> Iterator[Check]:
     """The drill went its way: otherwise nothing else says anything."""
     faults = history.steps("fault")
-    yield Check("a fault was injected", bool(faults), f"{len(faults)} faults")
+    yield Check("a fault was injected", bool(faults), f"faults: {len(faults)}")
     failed = history.steps("failed")
     yield Check("the drill came to its end", not failed, failed[0].text if failed else "it did")
     whole = times.recovered_ms is not None
