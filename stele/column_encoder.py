@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -23,7 +24,6 @@ Array = Any  # NumPy's arrays; their element types say nothing that helps here
 
 _LONG_KEY_WORDS: Final = 64
 """Keys with more words are hashed one by one: each word takes a step for all keys."""
-_EMPTY: Final = pa.scalar(b"", pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def encode(columns: RecordColumns, timestamp_ms: int) -> EncodedRecords:
         value_prefixes,
         columns.values,
         tails,
-        _EMPTY,
+        _empty(),
         null_handling="replace",
         null_replacement="",
     )
@@ -178,13 +178,20 @@ def _tails(headers: pa.ListArray | None) -> pa.Array:
     if headers is None or headers.null_count == len(headers):
         return pa.scalar(b"\x00", pa.binary())
     counts, each = _encoded_headers(headers)
-    joined = (varints(counts), each, _EMPTY)
+    joined = (varints(counts), each, _empty())
     return pc.binary_join_element_wise(*joined)
 
 
 def _tail_sizes(headers: pa.ListArray) -> Array:
     """The sizes of the headers of each record, without their number."""
     return _sizes(_encoded_headers(headers)[1])
+
+
+@cache
+def _empty() -> pa.Scalar:
+    """The separator of what is joined. It is made at its first use: pyarrow imports pandas for it,
+    which is half of the time that a Python process of Spark needs to start."""
+    return pa.scalar(b"", pa.binary())
 
 
 def _encoded_headers(headers: pa.ListArray) -> tuple[Array, pa.Array]:
@@ -198,7 +205,7 @@ def _encoded_headers(headers: pa.ListArray) -> tuple[Array, pa.Array]:
         names,
         varints(_sizes(values)),
         values,
-        _EMPTY,
+        _empty(),
         null_handling="replace",
         null_replacement="",
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -245,6 +246,13 @@ def test_a_python_without_the_package_is_told(
     finally:
         context.pythonExec = own
         stele.spark.register(spark)
+
+
+def test_a_python_process_of_spark_starts_without_pandas() -> None:
+    """Spark starts several for each session, and pandas would double the time of each."""
+    code = "import sys, stele.spark; print('pandas' in sys.modules)"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "False"
 
 
 def test_a_plain_write_is_read_back(
