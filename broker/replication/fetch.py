@@ -34,15 +34,13 @@ class FetchRequests:
         on_corrupt: ReportCorrupt,
         answer_share: Callable[[], int],
         throttle: LeaderThrottle,
+        lease_valid: Callable[[], bool],
     ) -> None:
-        """``answer_share``: how many bytes the next answer to a consumer may take.
-
-        It gets its first batch in any case, so that every consumer makes progress.
-        """
+        """``answer_share`` and ``lease_valid``: as for ``FetchReader``."""
         self._throttle = throttle
         self._replicas = replicas
         self._deadlines = deadlines
-        self._reader = FetchReader(replicas, on_corrupt, answer_share, throttle)
+        self._reader = FetchReader(replicas, on_corrupt, answer_share, throttle, lease_valid)
         self._turns = ConsumerTurns(self._look)
         self._cold = ColdReads(on_corrupt, self._look_in_turn)
         self._woken: list[WaitingFetch] = []

@@ -51,11 +51,17 @@ class FetchReader:
         on_corrupt: ReportCorrupt,
         answer_share: Callable[[], int],
         throttle: LeaderThrottle,
+        lease_valid: Callable[[], bool],
     ) -> None:
         """``answer_share``: how many bytes the next answer to a consumer may take.
 
         It gets its first batch in any case, so that every consumer makes progress.
+
+        ``lease_valid``: a leader without it may have a successor. It still shows what it has. But a
+        consumer that has waited here for more in vain is sent to look for another leader, or it
+        would wait for as long as this broker is cut off from the controllers.
         """
+        self._lease_valid = lease_valid
         self._replicas = replicas
         self._on_corrupt = on_corrupt
         self._answer_share = answer_share
@@ -181,8 +187,8 @@ class FetchReader:
                     self._acknowledge(replica, entry, query, status, now_ms)
                 if query.nearby:
                     self._name_nearer(machine, entry, query, result, reading)
-                if entry.fetch_offset < limit and result.preferred_replica < 0:
-                    self._read_log(replica, entry, limit, result, reading, query)
+                if result.preferred_replica < 0:
+                    self._read_below(limit, waiting, replica, entry, result, reading)
         except ApiError as refused:
             result.error = refused.code
         except CorruptLogError as corrupt:
@@ -193,6 +199,27 @@ class FetchReader:
         result.high_watermark = machine.high_watermark
         result.last_stable_offset = machine.last_stable_offset
         return result
+
+    def _read_below(
+        self,
+        limit_offset: int,
+        waiting: WaitingFetch,
+        replica: Replica,
+        entry: FetchEntry,
+        result: FetchResult,
+        reading: Reading,
+    ) -> None:
+        """The records up to the limit. A consumer that has waited in vain for there to be any is
+        refused by a leader without a lease."""
+        if entry.fetch_offset < limit_offset:
+            self._read_log(replica, entry, limit_offset, result, reading, waiting.query)
+        elif (
+            waiting.is_expired
+            and not waiting.is_follower
+            and replica.machine.is_leader
+            and not self._lease_valid()
+        ):
+            result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def _name_nearer(
         self,

@@ -158,6 +158,7 @@ class ReplicaManager:
             self._found_corrupt,
             answer_share,
             self._leader_throttle,
+            self._lease_valid,
         )
 
     def _make_applier(self) -> MetadataApplier:

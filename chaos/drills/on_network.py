@@ -16,6 +16,10 @@ from chaos.drills.stage import Stage
 _SILENCE_MS: Final = 12_000
 """A broker's session of 3 s, and what a busy machine of containers adds."""
 
+_READERS_STAY_MS: Final = 6_000
+"""So long after the next leader's first records do consumers find it. The drill goes on for longer
+than that while the broker is cut off."""
+
 
 async def cut_off_from_controllers(stage: Stage) -> None:
     leader = await stage.leader_of(0)
@@ -80,7 +84,12 @@ FROM_CONTROLLERS: Final = Drill(
     what="A leader reaches brokers and clients, no controller. It gives way, and knows it.",
     course=cut_off_from_controllers,
     expectations=Expectations(
-        write_outage_ms=_SILENCE_MS, recovery_ms=30_000, elections=1, isr_least=2, zombie=True
+        write_outage_ms=_SILENCE_MS,
+        read_outage_ms=_READERS_STAY_MS,
+        recovery_ms=30_000,
+        elections=1,
+        isr_least=2,
+        zombie=True,
     ),
     needs=frozenset({Need.CUTS}),
 )

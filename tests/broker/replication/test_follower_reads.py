@@ -50,6 +50,14 @@ def test_a_follower_serves_what_is_committed_and_wakes_who_waits_for_more() -> N
     with_topic(scenario)
 
 
+def test_a_follower_has_no_use_for_a_lease() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster[2].lease = False
+        assert (await read(cluster[2], 0, max_wait_ms=300)).error is ErrorCode.NONE
+
+    with_topic(scenario)
+
+
 def test_a_follower_refuses_as_kafka_does() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         cluster.change(leader=1)

@@ -45,6 +45,38 @@ def test_a_fetch_that_finds_nothing_is_answered_at_its_deadline() -> None:
     with_topic(scenario)
 
 
+def test_who_waits_in_vain_at_a_leader_without_lease_is_sent_to_look_for_another_one() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        cluster[1].lease = False
+        start = cluster.simulation.now
+        below = await cluster[1].fetch(0, max_wait_ms=300)
+        assert (below.error, len(below.records)) == (ErrorCode.NONE, 1)
+        assert cluster.simulation.now == start
+        assert (await cluster[1].fetch(1)).error is ErrorCode.NONE, "it did not wait"
+        at_end = await cluster[1].fetch(1, max_wait_ms=300)
+        assert at_end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert cluster.simulation.now - start >= 0.3
+        few = await cluster[1].fetch(0, max_wait_ms=300, min_bytes=1 << 20)
+        assert (few.error, len(few.records)) == (ErrorCode.NONE, 1)
+        cluster[1].lease = True
+        assert (await cluster[1].fetch(1, max_wait_ms=300)).error is ErrorCode.NONE
+
+    with_topic(scenario)
+
+
+def test_a_leader_without_lease_goes_on_to_answer_its_followers() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        cluster[1].lease = False
+        epoch = cluster[2].epoch
+        answer = await cluster[1].fetch(
+            0, max_wait_ms=300, epoch=0, replica_id=2, replica_epoch=epoch
+        )
+        assert answer.error is ErrorCode.NONE
+
+    with_topic(scenario)
+
+
 def test_a_fetch_waits_for_its_minimum_of_bytes() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
         size = len(make_batch())

@@ -1,0 +1,76 @@
+"""A leader that clients reach and controllers do not."""
+
+import pytest
+
+from chaos.sim.laws.judged import JudgedCluster
+from stele.aio import Consumer
+from stele.config import ClientWorld, PlaneName
+from stele.records import ConsumerRecord
+from tests.support.sim_cluster import TOPIC, a_topic, write
+
+FOUND_WITHIN_S = 2.0  # a fetch that waits in vain, a refresh of metadata, another fetch
+
+
+async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    found: list[ConsumerRecord] = []
+    while len(found) < count:
+        found += await consumer.poll(timeout_ms=1000)
+    return found
+
+
+@pytest.mark.parametrize("plane", ["grpc", "kafka"])
+def test_a_consumer_leaves_it_for_the_next_leader_while_it_is_still_cut_off(
+    plane: PlaneName,
+) -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 3)
+        world, fabric = cluster.client_world, cluster.simulation.fabric
+        async with Consumer(
+            ",".join(f"{node.host}:9092" for node in cluster.brokers.values()),
+            plane=plane,
+            world=ClientWorld(world.clock, world.network, world.rng),
+            on_wait=lambda _: None,
+        ) as consumer:
+            consumer.assign([(TOPIC, 0)])
+            consumer.seek(TOPIC, 0, 0)
+            await read(consumer, 3)
+            deposed = cluster.leader(TOPIC)
+            controllers = [node.host for node in cluster.controllers.values()]
+            fabric.isolate(deposed.host, controllers)
+            await cluster.until(lambda: cluster.leader(TOPIC) is not deposed, "another one leads")
+            await write(cluster, 4, "of the next leader ")
+            began = world.clock.monotonic()
+            assert len(await read(consumer, 4)) == 4
+            assert world.clock.monotonic() - began < FOUND_WITHIN_S
+        fabric.heal()
+        await cluster.until_isr(TOPIC, 3)
+
+    JudgedCluster(5).run(scenario)
+
+
+def test_consumers_read_on_what_is_there_while_no_controller_runs() -> None:
+    async def scenario(cluster: JudgedCluster) -> None:
+        await a_topic(cluster)
+        await write(cluster, 3)
+        world = cluster.client_world
+        async with Consumer(
+            ",".join(f"{node.host}:9092" for node in cluster.brokers.values()),
+            world=ClientWorld(world.clock, world.network, world.rng),
+            on_wait=lambda _: None,
+        ) as consumer:
+            consumer.assign([(TOPIC, 0)])
+            consumer.seek(TOPIC, 0, 0)
+            await read(consumer, 3)
+            for node in cluster.controllers.values():
+                node.kill()
+            assert await consumer.poll(timeout_ms=20_000) == []
+            for _ in range(3):
+                consumer.seek(TOPIC, 0, 0)
+                assert len(await read(consumer, 3)) == 3
+                assert await consumer.poll(timeout_ms=2_000) == []
+        for node in cluster.controllers.values():
+            node.start()
+        await write(cluster, 1)
+
+    JudgedCluster(6).run(scenario)
