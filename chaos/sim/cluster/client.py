@@ -19,6 +19,7 @@ from world.world import World
 _CONNECT_TIMEOUT_S = 5.0
 _ADMIN_TIMEOUT_S = 30.0
 _LEADER_ALONE, _ANY_REPLICA = 10, 12  # versions of Fetch that followers refuse, and that they serve
+FETCH_MAX_WAIT_MS = 500  # a read waits so long for records
 
 
 class Promise(NamedTuple):
@@ -161,7 +162,9 @@ class SimClient:
     ) -> fetch.PartitionData:
         connection = await self.connection(broker)
         version = connection.version_of(fetch.API, at_most=version)
-        request = consumer_fetch(topic, partition, offset, max_wait_ms=500, max_bytes=1 << 20)
+        request = consumer_fetch(
+            topic, partition, offset, max_wait_ms=FETCH_MAX_WAIT_MS, max_bytes=1 << 20
+        )
         response = await connection.request(fetch.API, version, request, timeout_s=10.0)
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code))

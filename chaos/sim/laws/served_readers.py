@@ -6,6 +6,7 @@ from typing import Self
 
 from broker.partition.machine import Role
 from broker.replication.replica import Replica
+from chaos.sim.cluster.client import FETCH_MAX_WAIT_MS
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.view import replica_of
 from chaos.sim.laws.law import Cadence, Law, Proof
@@ -18,7 +19,8 @@ from stele.ids import PartitionId
 class ReadersAreServed(Law):
     """A replica that leads, or follows and is in the ISR, does not send consumers away as if it
     did neither (KIP-392). It may while its broker knows that its metadata are old: others may lead,
-    and the ISR may be another one."""
+    and the ISR may be another one. A leader without a lease may send those away that have waited in
+    vain, so a leader is not judged by what it says after the whole wait of a fetch."""
 
     name = "readers are served"
     cadence = Cadence.REPLICAS
@@ -60,6 +62,8 @@ class ReadersAreServed(Law):
             return  # it has changed in this very turn, and nobody has looked yet
         if now - max(since, self._deposed.get(broker, 0.0)) <= waited_s:
             return  # it may have had a reason when it was asked
+        if machine.is_leader and waited_s * 1000 >= FETCH_MAX_WAIT_MS:
+            return
         self.looked += 1
         follows = machine.role is Role.FOLLOWER and broker in machine.state.isr
         if machine.is_leader or follows:

@@ -10,6 +10,7 @@ import pytest
 
 from broker.partition.effects import BrokerStatus
 from broker.replication.replica import Replica
+from chaos.sim.cluster.client import FETCH_MAX_WAIT_MS
 from chaos.sim.laws.isr_members import IsrLosesOnlyWhoLags
 from chaos.sim.laws.served_readers import ReadersAreServed
 from metadata.partitions import PartitionState
@@ -136,11 +137,24 @@ def test_a_leader_and_an_isr_serve(
     bench.scene.leading = [(bench.sim_node(broker), replica)]
     assert not bench.broken(law)
     bench.simulation.run(asyncio.sleep(1.0))
-    law.refused(TOPIC, 0, broker, ErrorCode.OFFSET_NOT_AVAILABLE, 0.5)
+    law.refused(TOPIC, 0, broker, ErrorCode.OFFSET_NOT_AVAILABLE, 0.4)
     assert not bench.broken()
-    law.refused(TOPIC, 0, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.5)
+    law.refused(TOPIC, 0, broker, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0.4)
     assert bool(bench.broken()) is breaks
     assert law.looked == 1
+
+
+def test_a_leader_without_lease_may_send_away_who_has_waited_in_vain(bench: LawBench) -> None:
+    law = ReadersAreServed(bench.scene)
+    leads, follows = serves(bench, 1, STATE), serves(bench, 2, STATE)
+    bench.scene.leading = [(bench.sim_node(1), leads)]
+    bench.scene.following = [(bench.sim_node(2), follows)]
+    assert not bench.broken(law)
+    bench.simulation.run(asyncio.sleep(1.0))
+    law.refused(TOPIC, 0, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER, FETCH_MAX_WAIT_MS / 1000)
+    assert not bench.broken()
+    law.refused(TOPIC, 0, 2, ErrorCode.NOT_LEADER_OR_FOLLOWER, FETCH_MAX_WAIT_MS / 1000)
+    assert bench.broken()
 
 
 def test_who_has_changed_meanwhile_may_have_been_right(bench: LawBench) -> None:
