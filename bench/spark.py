@@ -205,6 +205,8 @@ def triggers(
         took = sorted(float(each.durationMs["triggerExecution"]) for each in told[1:])
         if took:
             table.append([source, len(took), percentile(took, 50), percentile(took, 99)])
+        else:
+            report.note(f"{source}: too few triggers in {seconds:g} s; give --triggers-s more")
     head = ["by", "triggers", "p50 ms", "p99 ms"]
     report.table(f"A trigger of a stream, {TRIGGER_PER_S} records/s", head, table)
 

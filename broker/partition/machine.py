@@ -216,7 +216,7 @@ class PartitionMachine:
                 return ErrorCode.UNKNOWN_LEADER_EPOCH
         if self.role is Role.LEADER:
             return ErrorCode.NONE
-        if any_replica and self.broker_id in self._state.isr:  # nobody is while metadata lack
+        if any_replica and self.broker_id in self._state.isr:  # empty before metadata came
             return ErrorCode.NONE
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 

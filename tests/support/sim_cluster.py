@@ -8,8 +8,9 @@ from typing import Any
 
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
 from chaos.sim.cluster.node import SimNode
-from stele.aio import Admin
+from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
+from stele.records import ConsumerRecord
 from stele.world import Channel, Connector
 
 TOPIC = "orders"
@@ -46,13 +47,38 @@ def admin_of(cluster: SimCluster, *, through: SimNode | None = None, **options: 
     """``through``: the one broker that it reaches; by default all of them."""
     world = cluster.client_world
     connector = world.network if through is None else OnlyThrough(world.network, through.host)
-    servers = ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
     return Admin(
-        servers,
+        _servers(cluster),
         world=ClientWorld(world.clock, connector, world.rng),
         on_wait=lambda _: None,
         **options,
     )
+
+
+def consumer_of(cluster: SimCluster, **options: Any) -> Consumer:
+    """It reads the topic's one partition from the beginning."""
+    world = cluster.client_world
+    consumer = Consumer(
+        _servers(cluster),
+        world=ClientWorld(world.clock, world.network, world.rng),
+        on_wait=lambda _: None,
+        **options,
+    )
+    consumer.assign([(TOPIC, 0)])
+    consumer.seek(TOPIC, 0, 0)
+    return consumer
+
+
+async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
+    """Poll until so many records came."""
+    found: list[ConsumerRecord] = []
+    while len(found) < count:
+        found += await consumer.poll(timeout_ms=1000)
+    return found
+
+
+def _servers(cluster: SimCluster) -> str:
+    return ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
 
 
 def log_bytes(cluster: SimCluster, node: SimNode) -> bytes:

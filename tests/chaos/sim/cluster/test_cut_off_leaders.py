@@ -3,19 +3,10 @@
 import pytest
 
 from chaos.sim.laws.judged import JudgedCluster
-from stele.aio import Consumer
-from stele.config import ClientWorld, PlaneName
-from stele.records import ConsumerRecord
-from tests.support.sim_cluster import TOPIC, a_topic, write
+from stele.config import PlaneName
+from tests.support.sim_cluster import TOPIC, a_topic, consumer_of, read, write
 
 FOUND_WITHIN_S = 2.0  # a fetch that waits in vain, a refresh of metadata, another fetch
-
-
-async def read(consumer: Consumer, count: int) -> list[ConsumerRecord]:
-    found: list[ConsumerRecord] = []
-    while len(found) < count:
-        found += await consumer.poll(timeout_ms=1000)
-    return found
 
 
 @pytest.mark.parametrize("plane", ["grpc", "kafka"])
@@ -25,24 +16,17 @@ def test_a_consumer_leaves_it_for_the_next_leader_while_it_is_still_cut_off(
     async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 3)
-        world, fabric = cluster.client_world, cluster.simulation.fabric
-        async with Consumer(
-            ",".join(f"{node.host}:9092" for node in cluster.brokers.values()),
-            plane=plane,
-            world=ClientWorld(world.clock, world.network, world.rng),
-            on_wait=lambda _: None,
-        ) as consumer:
-            consumer.assign([(TOPIC, 0)])
-            consumer.seek(TOPIC, 0, 0)
+        clock, fabric = cluster.client_world.clock, cluster.simulation.fabric
+        async with consumer_of(cluster, plane=plane) as consumer:
             await read(consumer, 3)
             deposed = cluster.leader(TOPIC)
             controllers = [node.host for node in cluster.controllers.values()]
             fabric.isolate(deposed.host, controllers)
             await cluster.until(lambda: cluster.leader(TOPIC) is not deposed, "another one leads")
             await write(cluster, 4, "of the next leader ")
-            began = world.clock.monotonic()
+            began = clock.monotonic()
             assert len(await read(consumer, 4)) == 4
-            assert world.clock.monotonic() - began < FOUND_WITHIN_S
+            assert clock.monotonic() - began < FOUND_WITHIN_S
         fabric.heal()
         await cluster.until_isr(TOPIC, 3)
 
@@ -53,14 +37,7 @@ def test_consumers_read_on_what_is_there_while_no_controller_runs() -> None:
     async def scenario(cluster: JudgedCluster) -> None:
         await a_topic(cluster)
         await write(cluster, 3)
-        world = cluster.client_world
-        async with Consumer(
-            ",".join(f"{node.host}:9092" for node in cluster.brokers.values()),
-            world=ClientWorld(world.clock, world.network, world.rng),
-            on_wait=lambda _: None,
-        ) as consumer:
-            consumer.assign([(TOPIC, 0)])
-            consumer.seek(TOPIC, 0, 0)
+        async with consumer_of(cluster) as consumer:
             await read(consumer, 3)
             for node in cluster.controllers.values():
                 node.kill()

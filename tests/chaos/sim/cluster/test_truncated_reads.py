@@ -4,20 +4,11 @@ import pytest
 
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.judged import JudgedCluster
-from stele.aio import Consumer
-from stele.config import ClientWorld
 from stele.errors import LogTruncationError
 from stele.ids import TopicPartition
-from tests.support.sim_cluster import TOPIC, a_topic, write
+from tests.support.sim_cluster import TOPIC, a_topic, consumer_of, read, write
 
 RISKY = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-
-
-async def read(consumer: Consumer, count: int) -> list[bytes | None]:
-    values: list[bytes | None] = []
-    while len(values) < count:
-        values += [record.value for record in await consumer.poll(timeout_ms=1000)]
-    return values
 
 
 async def lose_what_one_replica_lacks(cluster: JudgedCluster, behind: SimNode) -> None:
@@ -45,16 +36,9 @@ def test_a_consumer_finds_out_that_what_it_read_has_vanished(policy: str) -> Non
             lambda: behind.id not in cluster.partition(TOPIC).isr, "it has left the ISR"
         )
         await write(cluster, 4, "vanishes ")
-        world = cluster.client_world
-        async with Consumer(
-            ",".join(f"{node.host}:9092" for node in cluster.brokers.values()),
-            world=ClientWorld(world.clock, world.network, world.rng),
-            on_wait=lambda _: None,
-            auto_offset_reset=policy,  # type: ignore[arg-type]
-            on_truncation=lambda *what: told.append(what),
+        async with consumer_of(
+            cluster, auto_offset_reset=policy, on_truncation=lambda *what: told.append(what)
         ) as consumer:
-            consumer.assign([(TOPIC, 0)])
-            consumer.seek(TOPIC, 0, 0)
             assert len(await read(consumer, 9)) == 9
             await lose_what_one_replica_lacks(cluster, behind)
             if policy == "none":
@@ -62,7 +46,7 @@ def test_a_consumer_finds_out_that_what_it_read_has_vanished(policy: str) -> Non
                     await read(consumer, 1)
                 assert (caught.value.offset, caught.value.diverging_offset) == (9, 5)
                 consumer.seek(TOPIC, 0, caught.value.diverging_offset)
-            values = await read(consumer, 7)
+            values = [record.value for record in await read(consumer, 7)]
             assert all(str(value).startswith("b'served by") for value in values)
         assert told == ([] if policy == "none" else [((TOPIC, 0), 9, 5)])
 
