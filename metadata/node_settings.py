@@ -444,6 +444,12 @@ class NodeSettings:
         "flush.ms that are not on disk (Kafka's default: never).",
         minimum=1,
     )
+    log_sync_method = string(
+        "kernel",
+        "Who waits for the disk in a sync: the kernel (kernel), where it can, or a process of the "
+        "node (process), whose writes count for the node's control group also in version 1.",
+        allowed=("kernel", "process"),
+    )
     producer_id_expiration_ms = integer(
         86400000,
         "How long an idle idempotent producer is remembered.",

@@ -41,7 +41,7 @@ def run_node(config: NodeConfig, *, on_ready: Callable[[Node], None] | None = No
 
 
 async def _main(config: NodeConfig, on_ready: Callable[[Node], None] | None) -> int:
-    world = RealWorld()
+    world = RealWorld(syncs_in_kernel=config.log_sync_method == "kernel")
     node = build(config, world.world)
     watchdog = Watchdog(node.registry)
     declare_process_metrics(node.registry, stele.__version__)

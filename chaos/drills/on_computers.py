@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from chaos.drills.drill import Control, Drill
+from chaos.drills.drill import SHORT_TIMES, Control, Drill
 from chaos.drills.history import Expectations
 from chaos.drills.needs import Need
 from chaos.drills.stage import Stage
@@ -94,6 +94,7 @@ DISK_SLOW: Final = Drill(
     title="The disk of a leader is slow",
     what="A leader can write ten times a second. Writes take longer, and go on.",
     course=disk_slow,
+    settings={**SHORT_TIMES, "log.sync.method": "process"},  # the kernel's workers are not slowed
     expectations=Expectations(write_outage_ms=5_000, recovery_ms=20_000),
     control=Control(
         what="its disk takes one write a second",

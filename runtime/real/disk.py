@@ -15,7 +15,13 @@ from typing import Any, Final
 
 from runtime.real.file_handles import FileHandles
 from runtime.real.helper import HelperDiedError, HelperProcess
-from runtime.real.sync_process import HelperSyncError, replace_file, sync_path
+from runtime.real.kernel_sync import KernelSync, UnsupportedError
+from runtime.real.sync_process import (
+    SYNCFS_FROM_FILES,
+    HelperSyncError,
+    replace_file,
+    sync_path,
+)
 from stele.world import Buffer
 from storage.errors import Failure
 from world.disk import ReadFailedError, SyncFailedError
@@ -145,16 +151,19 @@ def _read(handle: int, position: int, size: int) -> bytes | bytearray:
 
 
 class RealDisk:
-    """Waits for the device in helper processes: one syncs, one reads cold bytes and removes, and
-    one, once there is some, does long work.
+    """Waits for the device in the kernel (``kernel_sync``) or in helper processes: one syncs, one
+    reads cold bytes and removes, and one, once there is some, does long work.
 
-    If the first dies, every sync fails from then on: nobody knows which syncs were done. The others
-    keep no state: they are replaced when they die.
+    If the first dies, every sync that is given to it fails from then on: nobody knows which syncs
+    were done. The others keep no state: they are replaced when they die.
     """
 
-    def __init__(self, *, max_handles: int | None = None) -> None:
-        """``max_handles``: of files that ``open`` gives; by default half of RLIMIT_NOFILE."""
+    def __init__(self, *, max_handles: int | None = None, syncs_in_kernel: bool = True) -> None:
+        """``max_handles``: of files that ``open`` gives; by default half of RLIMIT_NOFILE.
+        ``syncs_in_kernel``: where the kernel can; otherwise only the helper process syncs."""
         self.handles = FileHandles(max_handles)
+        self._syncs_in_kernel = syncs_in_kernel
+        self._kernel: KernelSync | None = None
         self._syncer = HelperProcess("sync")
         self._reader = HelperProcess("read")
         self._reader_began_s = -math.inf
@@ -228,7 +237,7 @@ class RealDisk:
     async def sync(self, paths: Sequence[str]) -> None:
         while paths:
             try:
-                await self._call(self._syncer, "sync", builtins.list(paths))
+                await self._sync(paths)
                 return
             except OSError as error:
                 if Failure.of(error) is not Failure.SHORTAGE:
@@ -236,6 +245,46 @@ class RealDisk:
                 # No sync has failed yet: the files that this group synced already are synced again.
                 logger.error("a sync waits for file handles or memory: %s", error)
                 await asyncio.sleep(_SHORTAGE_S)
+
+    async def _sync(self, paths: Sequence[str]) -> None:
+        """A small group in the kernel; a large one, or one for which there is no room or handle
+        here, in the helper process."""
+        if self._syncer.pid is None or (self._syncs_in_kernel and self._kernel is None):
+            self.handles.with_room(self._begin_syncing)
+        if len(paths) < SYNCFS_FROM_FILES:
+            syncing = self._sync_in_kernel(paths)
+            if syncing is not None:
+                await syncing
+                return
+        await self._call(self._syncer, "sync", builtins.list(paths))
+
+    def _begin_syncing(self) -> None:
+        """Take what any sync may need, while there are handles for it."""
+        if self._syncs_in_kernel and self._kernel is None:
+            try:
+                self._kernel = KernelSync()
+            except UnsupportedError as reason:
+                self._leave_syncs_to_the_process(reason)
+        if self._syncer.pid is None:
+            self._syncer.start()
+
+    def _leave_syncs_to_the_process(self, reason: UnsupportedError) -> None:
+        logger.info("syncs are left to the helper process: %s", reason)
+        self._syncs_in_kernel = False
+
+    def _sync_in_kernel(self, paths: Sequence[str]) -> asyncio.Future[None] | None:
+        """Begin a group; None if it cannot begin there. Raises OSError."""
+        kernel = self._kernel
+        if kernel is None or not self._syncs_in_kernel or len(paths) > kernel.room:
+            return None
+        try:
+            return kernel.sync(paths)
+        except UnsupportedError as reason:
+            self._leave_syncs_to_the_process(reason)
+        except OSError as error:
+            if Failure.of(error) is not Failure.SHORTAGE:
+                raise
+        return None
 
     async def discard(self, paths: Sequence[str]) -> None:
         if paths:
@@ -300,7 +349,7 @@ class RealDisk:
 
     @property
     def sync_process_id(self) -> int | None:
-        """The process id of the helper that syncs, once it runs."""
+        """The process id of the helper that syncs what the kernel does not, once it runs."""
         return self._syncer.pid
 
     @property
@@ -314,7 +363,9 @@ class RealDisk:
         return None if self._worker is None else self._worker.pid
 
     def close(self) -> None:
-        """End the helper processes. Idempotent."""
+        """End the helper processes, and wait for syncs under way. Idempotent."""
+        if self._kernel is not None:
+            self._kernel.close()
         self._syncer.close()
         self._reader.close()
         if self._worker is not None:

@@ -11,8 +11,9 @@ from world.world import World
 class RealWorld:
     """A ``World`` whose parts can be ended."""
 
-    def __init__(self) -> None:
-        self._disk = RealDisk()
+    def __init__(self, *, syncs_in_kernel: bool = True) -> None:
+        """``syncs_in_kernel``: see ``RealDisk``."""
+        self._disk = RealDisk(syncs_in_kernel=syncs_in_kernel)
         self._network = RealNetwork()
         self.world = World(
             clock=RealClock(), disk=self._disk, network=self._network, rng=real_rng()

@@ -14,3 +14,11 @@ def disk() -> Iterator[RealDisk]:
     disk = RealDisk()
     yield disk
     disk.close()
+
+
+@pytest.fixture
+def process_disk() -> Iterator[RealDisk]:
+    """A disk all of whose syncs are those of the helper process."""
+    disk = RealDisk(syncs_in_kernel=False)
+    yield disk
+    disk.close()

@@ -127,8 +127,10 @@ def test_a_lock_has_one_holder(disk: RealDisk, tmp_path: Path) -> None:
 # ------------------------------------------------------------------------------- helpers
 
 
+@pytest.mark.parametrize("in_kernel", [True, False])
 @pytest.mark.parametrize("count", [1, SYNCFS_FROM_FILES + 2])
-async def test_sync(disk: RealDisk, tmp_path: Path, count: int) -> None:
+async def test_sync(tmp_path: Path, count: int, in_kernel: bool) -> None:
+    disk = RealDisk(syncs_in_kernel=in_kernel)
     paths = [f"{tmp_path}/{n}" for n in range(count)]
     for path in paths:
         file = disk.open(path, create=True)
@@ -136,6 +138,7 @@ async def test_sync(disk: RealDisk, tmp_path: Path, count: int) -> None:
         file.close()
     await disk.sync([*paths, str(tmp_path), f"{tmp_path}/gone"])
     await disk.sync([])
+    disk.close()
 
 
 async def test_many_requests_at_once(disk: RealDisk, tmp_path: Path) -> None:
@@ -173,34 +176,36 @@ async def test_a_cold_read_answers_none_until_warmed(disk: RealDisk, tmp_path: P
     file.close()
 
 
-async def test_when_the_sync_process_dies_every_sync_fails(disk: RealDisk, tmp_path: Path) -> None:
-    await disk.sync([str(tmp_path)])
-    assert disk.sync_process_id is not None
-    os.kill(disk.sync_process_id, signal.SIGSTOP)
-    state = Path(f"/proc/{disk.sync_process_id}/stat")
+async def test_when_the_sync_process_dies_every_sync_fails(
+    process_disk: RealDisk, tmp_path: Path
+) -> None:
+    await process_disk.sync([str(tmp_path)])
+    assert process_disk.sync_process_id is not None
+    os.kill(process_disk.sync_process_id, signal.SIGSTOP)
+    state = Path(f"/proc/{process_disk.sync_process_id}/stat")
     await until(lambda: state.read_text().rpartition(")")[2].split()[0] == "T")
-    pending = [asyncio.ensure_future(disk.sync([str(tmp_path)])) for _ in range(3)]
+    pending = [asyncio.ensure_future(process_disk.sync([str(tmp_path)])) for _ in range(3)]
     await asyncio.sleep(0.05)
-    os.kill(disk.sync_process_id, signal.SIGKILL)
+    os.kill(process_disk.sync_process_id, signal.SIGKILL)
     for result in await asyncio.gather(*pending, return_exceptions=True):
         assert isinstance(result, OSError)
     with pytest.raises(OSError, match="sync process died"):
-        await disk.sync([str(tmp_path)])
+        await process_disk.sync([str(tmp_path)])
 
 
 async def test_the_helper_ignores_signals_meant_for_its_parent(
-    disk: RealDisk, tmp_path: Path
+    process_disk: RealDisk, tmp_path: Path
 ) -> None:
-    await disk.sync([str(tmp_path)])
-    assert disk.sync_process_id is not None
+    await process_disk.sync([str(tmp_path)])
+    assert process_disk.sync_process_id is not None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        os.kill(disk.sync_process_id, number)
-    await disk.sync([str(tmp_path)])
-    assert os.getsid(disk.sync_process_id) != os.getsid(0)
+        os.kill(process_disk.sync_process_id, number)
+    await process_disk.sync([str(tmp_path)])
+    assert os.getsid(process_disk.sync_process_id) != os.getsid(0)
 
 
 async def test_close_leaves_no_process(tmp_path: Path) -> None:
-    disk = RealDisk()
+    disk = RealDisk(syncs_in_kernel=False)
     await disk.sync([str(tmp_path)])
     pid = disk.sync_process_id
     assert pid is not None
@@ -216,7 +221,7 @@ PARENT = """
 import asyncio, sys
 from runtime.real.disk import RealDisk
 async def main():
-    disk = RealDisk()
+    disk = RealDisk(syncs_in_kernel=False)
     await disk.sync([sys.argv[1]])
     print(disk.sync_process_id, flush=True)
     await asyncio.sleep(60)
@@ -276,17 +281,17 @@ async def test_a_log_directory_on_real_files(disk: RealDisk, tmp_path: Path) -> 
 
 
 async def test_a_dead_sync_process_takes_the_directory_offline(
-    disk: RealDisk, tmp_path: Path
+    process_disk: RealDisk, tmp_path: Path
 ) -> None:
     path = f"{tmp_path}/data"
-    format_directory(disk, path, MetaProperties("c", 1, "d"))
-    directory = LogDirectory.open(disk, path, RealClock())
+    format_directory(process_disk, path, MetaProperties("c", 1, "d"))
+    directory = LogDirectory.open(process_disk, path, RealClock())
     directory.start()
     log = directory.create("t", 0, bytes(16))
     append(log, make_batch())
     await directory.flush()
-    assert disk.sync_process_id is not None
-    os.kill(disk.sync_process_id, signal.SIGKILL)
+    assert process_disk.sync_process_id is not None
+    os.kill(process_disk.sync_process_id, signal.SIGKILL)
     append(log, make_batch())
     with pytest.raises(StorageError):
         await directory.flush()

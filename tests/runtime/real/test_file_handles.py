@@ -138,9 +138,12 @@ def test_many_readers_of_old_segments_leave_no_handles_behind(tmp_path: Path) ->
     disk.close()
 
 
-async def test_logs_give_handles_back_where_the_process_has_none_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_kernel", [True, False])
+async def test_logs_give_handles_back_where_the_process_has_none_left(
+    tmp_path: Path, in_kernel: bool
+) -> None:
     """All operations of a directory go on, with handles that other logs give back."""
-    disk = RealDisk()
+    disk = RealDisk(syncs_in_kernel=in_kernel)
     path = f"{tmp_path}/data"
     format_directory(disk, path, MetaProperties("c", 1, "d"))
     directory = LogDirectory.open(disk, path, RealClock(), LogConfig(segment_bytes=5_000))
@@ -197,7 +200,7 @@ async def test_a_read_process_that_died_is_replaced(
 
 
 async def test_a_sync_waits_while_the_system_is_short_of_handles(
-    disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    process_disk: RealDisk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(real_disk, "_SHORTAGE_S", 0.0)
@@ -208,5 +211,5 @@ async def test_a_sync_waits_while_the_system_is_short_of_handles(
             raise OSError(errno.ENFILE, "Too many open files in system", str(tmp_path))
 
     monkeypatch.setattr(HelperProcess, "call", call)
-    await disk.sync([str(tmp_path)])
+    await process_disk.sync([str(tmp_path)])
     assert asked == ["sync"] * 3

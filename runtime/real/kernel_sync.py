@@ -1,0 +1,180 @@
+"""Syncs that the kernel carries out in the background: Linux's native asynchronous I/O
+(io_submit(2), ``IOCB_CMD_FSYNC`` and ``IOCB_CMD_FDSYNC``, since Linux 4.18).
+
+No thread and no other process waits for the device: the kernel's own workers do, those of a group
+side by side, and an eventfd wakes the event loop. It is called through the C library's ``syscall``,
+because the C library has no functions for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import errno
+import os
+import platform
+import stat
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from world.disk import SyncFailedError
+
+CAPACITY: Final = 64
+"""Syncs under way at once, of all groups."""
+
+# io_setup, io_destroy, io_getevents, io_submit
+_NUMBERS: Final = {"x86_64": (206, 207, 208, 209), "aarch64": (0, 1, 4, 2)}
+# struct iocb of linux/aio_abi.h: data, key and rw_flags, opcode, reqprio, fildes, buf, nbytes,
+# offset, reserved2, flags, resfd.
+_IOCB: Final = struct.Struct("<QQHhIQQqQII")
+# struct io_event: data, obj, res, res2.
+_EVENT: Final = struct.Struct("<QQqq")
+_FSYNC: Final = 2
+_FDSYNC: Final = 3
+_FLAG_RESFD: Final = 1
+_NONE: Final = ctypes.c_long(0)
+_ALL: Final = ctypes.c_long(CAPACITY)
+_REFUSALS: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
+
+
+class UnsupportedError(Exception):
+    """The kernel, or what confines this process, does not give this."""
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The syncs of one call that are under way."""
+
+    done: asyncio.Future[None]
+    open: int
+    failure: OSError | None = None
+
+
+class KernelSync:
+    """One context of the kernel's, and the groups that are under way in it.
+
+    The first call binds it to the running event loop.
+    """
+
+    def __init__(
+        self,
+        open_file: Callable[[str, int], int] = os.open,
+        syscall: Callable[..., int] | None = None,
+    ) -> None:
+        """``open_file`` takes a path and flags, and gives a handle; ``syscall`` is the C library's,
+        or a test's. Raises UnsupportedError, and an OSError where no handle can be had."""
+        self._open_file = open_file
+        self._syscall = syscall or ctypes.CDLL(None, use_errno=True).syscall
+        if platform.system() != "Linux" or platform.machine() not in _NUMBERS:
+            raise UnsupportedError(f"{platform.system()} {platform.machine()}")
+        numbers = _NUMBERS[platform.machine()]
+        self._setup, self._destroy, self._get_events, self._submit = numbers
+        self._event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._context = ctypes.c_ulong(0)
+        if self._syscall(self._setup, CAPACITY, ctypes.byref(self._context)) != 0:
+            os.close(self._event_fd)
+            raise UnsupportedError(f"io_setup: {os.strerror(ctypes.get_errno())}")
+        self._blocks = ctypes.create_string_buffer(_IOCB.size * CAPACITY)
+        first = ctypes.addressof(self._blocks)
+        self._pointers = (ctypes.c_void_p * CAPACITY)(
+            *(first + number * _IOCB.size for number in range(CAPACITY))
+        )
+        self._events = ctypes.create_string_buffer(_EVENT.size * CAPACITY)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._under_way: dict[int, tuple[_Group, str]] = {}  # by the iocb's data
+        self._next_number = 0
+        self._is_closed = False
+
+    @property
+    def room(self) -> int:
+        """The syncs that may begin now."""
+        return CAPACITY - len(self._under_way)
+
+    def sync(self, paths: Sequence[str]) -> asyncio.Future[None]:
+        """Begin a group of at most ``room`` syncs; paths that are gone are skipped.
+
+        The future has a SyncFailedError, after all have ended, if one of them fails. Raises
+        UnsupportedError, and an OSError where no handle can be had: nothing has begun then.
+        """
+        if self._is_closed:
+            raise OSError(errno.EBADF, "the disk was closed")
+        loop = asyncio.get_running_loop()
+        if self._loop is None:
+            self._loop = loop
+            loop.add_reader(self._event_fd, self._on_events)
+        elif loop is not self._loop:
+            raise RuntimeError("syncs under way belong to another event loop")
+        group = _Group(loop.create_future(), 0)
+        opened: list[tuple[int, str]] = []
+        try:
+            for path in paths:
+                try:
+                    opened.append((self._open_file(path, os.O_RDONLY | os.O_CLOEXEC), path))
+                except FileNotFoundError:
+                    continue
+            if opened:
+                self._begin(group, opened)
+            else:
+                group.done.set_result(None)
+        finally:
+            for handle, _ in opened:  # the kernel has a reference of its own
+                os.close(handle)
+        return group.done
+
+    def _begin(self, group: _Group, opened: Sequence[tuple[int, str]]) -> None:
+        first = self._next_number
+        self._next_number += len(opened)
+        for place, (handle, _) in enumerate(opened):
+            is_directory = stat.S_ISDIR(os.fstat(handle).st_mode)
+            kind = _FSYNC if is_directory else _FDSYNC
+            block = first + place, 0, kind, 0, handle, 0, 0, 0, 0, _FLAG_RESFD, self._event_fd
+            _IOCB.pack_into(self._blocks, place * _IOCB.size, *block)
+        count = ctypes.c_long(len(opened))
+        begun = self._syscall(self._submit, self._context, count, self._pointers)
+        if begun <= 0:
+            code = ctypes.get_errno() if begun < 0 else errno.EAGAIN
+            if code in _REFUSALS:
+                raise UnsupportedError(f"io_submit: {os.strerror(code)}")
+            raise OSError(code, f"io_submit: {os.strerror(code)}")
+        if begun < len(opened):  # told when those that have begun have ended
+            group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(opened)}")
+        group.open = begun
+        for place, (_, path) in enumerate(opened[:begun]):
+            self._under_way[first + place] = group, path
+
+    def _on_events(self) -> None:
+        try:
+            os.eventfd_read(self._event_fd)
+        except BlockingIOError:
+            return
+        count = self._syscall(self._get_events, self._context, _NONE, _ALL, self._events, None)
+        for number in range(count):
+            data, _, result, _ = _EVENT.unpack_from(self._events, number * _EVENT.size)
+            self._ended(*self._under_way.pop(data), result)
+
+    def _ended(self, group: _Group, path: str, result: int) -> None:
+        group.open -= 1
+        if result < 0 and not isinstance(group.failure, SyncFailedError):
+            group.failure = SyncFailedError(-result, os.strerror(-result), path)
+        if group.open or group.done.done():
+            return
+        if group.failure is None:
+            group.done.set_result(None)
+        else:
+            group.done.set_exception(group.failure)
+
+    def close(self) -> None:
+        """Wait for the syncs under way; their groups hear nothing more. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.remove_reader(self._event_fd)
+        self._syscall(self._destroy, self._context)
+        os.close(self._event_fd)
+        for group, _ in self._under_way.values():
+            if not group.done.done() and not group.done.get_loop().is_closed():
+                group.done.set_exception(OSError(errno.EBADF, "the disk was closed"))
+        self._under_way.clear()
