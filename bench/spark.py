@@ -1,8 +1,8 @@
 """What Spark reads from a topic and writes into one: by this project's source and sink, and by
 Spark's own for Kafka, side by side on the same topics of the same cluster.
 
-python -m bench spark [--rows 300000] [--sizes 100,1024] [--repeat 3] [--cores 2] [--json]
-                      [--triggers-s 10] [--large 0]
+python -m bench spark [--rows 300000] [--read-rows 1000000] [--sizes 100,1024] [--repeat 3]
+                      [--cores 2] [--triggers-s 10] [--large 0] [--json]
                       [--kafka org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0 | --no-kafka]
 
 Each figure is the median of the repetitions after one that is not counted. A read sums the lengths
@@ -54,6 +54,7 @@ class Job:
 
     name: str
     by: str
+    rows: int
     run: Callable[[], Any]
 
 
@@ -93,11 +94,14 @@ def create(servers: str, names: list[str], replicas: int = 3) -> None:
         admin.create_topics([NewTopic(name, PARTITIONS, replicas) for name in names])
 
 
-def fill(servers: str, topic: str, rows: int, size: int) -> None:
-    value = os.urandom(size // 2).hex().encode().ljust(size, b"x")
-    with Producer(servers, linger_ms=20) as producer:
-        for number in range(rows):
-            producer.send(topic, value, b"%d" % number)
+def write(
+    spark: SparkSession, sink: str, servers: str, topic: str, rows: int, size: int, **options: str
+) -> None:
+    """Rows with keys of their own and values of so many bytes."""
+    value = f"repeat(cast(id % 10 as string), {size}) as value"
+    frame = spark.range(0, rows, 1, PARTITIONS).selectExpr("cast(id as string) key", value)
+    writer = frame.write.format(sink).option("kafka.bootstrap.servers", servers)
+    writer.options(topic=topic, **options).mode("append").save()
 
 
 def read(spark: SparkSession, source: str, servers: str, topic: str) -> DataFrame:
@@ -127,12 +131,20 @@ def following(
 
 
 def jobs(
-    spark: SparkSession, servers: str, topic: str, rows: int, size: int, has_kafka: bool
+    spark: SparkSession,
+    servers: str,
+    topic: str,
+    size: int,
+    has_kafka: bool,
+    *,
+    rows: int,
+    read_rows: int,
 ) -> list[Job]:
-    """The reads and writes of one size, ours and Spark's in turn."""
+    """The reads and writes of one size, ours and Spark's in turn. The topic has ``read_rows``."""
 
     def reads(source: str) -> Callable[[], Any]:
-        return lengths(spark, source, servers, topic).collect
+        # A frame of its own for each run: Spark reads nothing again for the same one.
+        return lambda: lengths(spark, source, servers, topic).collect()
 
     def streams(source: str) -> Callable[[], Any]:
         def run() -> None:
@@ -141,25 +153,20 @@ def jobs(
 
         return run
 
-    def writes(sink: str, **options: str) -> Callable[[], Any]:
-        def run() -> None:
-            value = f"repeat(cast(id % 10 as string), {size}) as value"
-            frame = spark.range(0, rows, 1, PARTITIONS).selectExpr("cast(id as string) key", value)
-            writer = frame.write.format(sink).option("kafka.bootstrap.servers", servers)
-            writer.options(topic=f"{topic}-written", **options).mode("append").save()
+    def writes(sink: str, **chosen: str) -> Callable[[], Any]:
+        written = f"{topic}-written"
+        return lambda: write(spark, sink, servers, written, rows, size, **chosen)
 
-        return run
-
-    found = [Job("read", "stele", reads("stele"))]
+    found = [Job("read", "stele", read_rows, reads("stele"))]
     if has_kafka:
-        found.append(Job("read", "kafka", reads("kafka")))
-    found.append(Job("stream", "stele", streams("stele")))
+        found.append(Job("read", "kafka", read_rows, reads("kafka")))
+    found.append(Job("stream", "stele", read_rows, streams("stele")))
     if has_kafka:
-        found.append(Job("stream", "kafka", streams("kafka")))
-    found.append(Job("write", "stele, plain", writes("stele", exactlyOnce="false")))
+        found.append(Job("stream", "kafka", read_rows, streams("kafka")))
+    found.append(Job("write", "stele, plain", rows, writes("stele", exactlyOnce="false")))
     if has_kafka:
-        found.append(Job("write", "kafka", writes("kafka")))
-    found.append(Job("write", "stele, exactly once", writes("stele")))
+        found.append(Job("write", "kafka", rows, writes("kafka")))
+    found.append(Job("write", "stele, exactly once", rows, writes("stele")))
     return found
 
 
@@ -175,14 +182,24 @@ def measure(
     table: list[list[Cell]] = []
     for size in sizes:
         topic = f"rows-{size}"
-        fill(servers, topic, options.rows, size)
-        for job in jobs(spark, servers, topic, options.rows, size, has_kafka):
+        report.note(f"filling a topic with {options.read_rows:,} rows of {size} B")
+        write(spark, "stele", servers, topic, options.read_rows, size, exactlyOnce="false")
+        for job in jobs(
+            spark,
+            servers,
+            topic,
+            size,
+            has_kafka,
+            rows=options.rows,
+            read_rows=options.read_rows,
+        ):
             report.note(f"{job.name} {size} B by {job.by}")
             took_s = median_s(job.run, options.repeat)
-            rate = options.rows / took_s
-            table.append([f"{job.name} {size} B", job.by, took_s, rate, rate / options.cores])
+            rate = job.rows / took_s
+            name = f"{job.name} {job.rows:,} of {size} B"
+            table.append([name, job.by, took_s, rate, rate / options.cores])
     head = ["what", "by", "seconds", "rows/s", "rows/s per core"]
-    report.table(f"{options.rows:,} rows, {options.cores} cores", head, table)
+    report.table(f"Rows read and written, {options.cores} cores", head, table)
 
 
 def triggers(
@@ -253,11 +270,8 @@ def large(spark: SparkSession, servers: str, rows: int, cores: int, report: Repo
     the disk's sake."""
     create(servers, ["large"], replicas=1)
     report.note(f"writing {rows:,} rows")
-    value = f"repeat(cast(id % 10 as string), {LARGE_VALUE_BYTES}) as value"
-    frame = spark.range(0, rows, 1, PARTITIONS).selectExpr("cast(id as string) key", value)
-    writer = frame.write.format("stele").option("kafka.bootstrap.servers", servers)
     begun = time.perf_counter()
-    writer.options(topic="large", exactlyOnce="false").mode("append").save()
+    write(spark, "stele", servers, "large", rows, LARGE_VALUE_BYTES, exactlyOnce="false")
     table: list[list[Cell]] = []
     took_s = time.perf_counter() - begun
     table.append(["write", took_s, rows / took_s, None, None])
@@ -276,7 +290,8 @@ def large(spark: SparkSession, servers: str, rows: int, cores: int, report: Repo
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="bench spark")
-    parser.add_argument("--rows", type=int, default=300_000)
+    parser.add_argument("--rows", type=int, default=300_000, help="written at a time")
+    parser.add_argument("--read-rows", type=int, default=1_000_000, help="in each topic")
     parser.add_argument("--sizes", default="100,1024", help="of a value, in bytes")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--cores", type=int, default=2)

@@ -26,7 +26,15 @@ LONGEST_PAUSE_S = 1.0
 class PartitionRetry:
     """When a partition's leader may be asked again after a failure."""
 
-    __slots__ = ("_backoff", "_partition", "_view", "at", "failed_leader", "reason")
+    __slots__ = (
+        "_awaits_leader",
+        "_backoff",
+        "_partition",
+        "_view",
+        "at",
+        "failed_leader",
+        "reason",
+    )
 
     def __init__(self, partition: TopicPartition, view: ClusterView) -> None:
         self._partition = partition
@@ -35,21 +43,31 @@ class PartitionRetry:
         self.at = 0.0  # the earliest time, unless there is another leader by then
         self.failed_leader: Leader | None = None  # the leader that failed last
         self.reason = ""  # the reason of the last failure, in words; empty after a success
+        self._awaits_leader = False  # nobody was known whom to ask; who is known now is news
 
     def must_wait(self, leader: Leader | None, now: float) -> bool:
-        moved = leader is not None and self.failed_leader not in (None, leader)
+        is_news = self._awaits_leader or self.failed_leader not in (None, leader)
+        moved = leader is not None and is_news
         return now < self.at and not moved
 
-    def postpone(self, reason: str, now: float) -> None:
+    def postpone(self, reason: str, now: float, *, awaits_leader: bool = False) -> None:
+        """``awaits_leader``: no leader is known. One that becomes known is asked at once."""
         self.reason = reason
+        self._awaits_leader = awaits_leader
         if now >= self.at:  # requests that failed together cause one pause
             self.at = now + self._backoff.next_s()
         # A change of leader is normal; only lasting failures are reported.
         if self._backoff.failures > 2:
             self._view.waiting.say(f"waiting: {reason}", f"{self._partition} {reason[:60]}")
 
+    def pause_until(self, at: float) -> None:
+        """Ask no leader before this time, for a reason that is no failure."""
+        self.at = at
+        self._awaits_leader = False
+
     def succeed(self) -> None:
         self._backoff.reset()
+        self._awaits_leader = False
         self.at = 0.0
         self.failed_leader = None
         self.reason = ""

@@ -196,10 +196,11 @@ class Fetcher:
             if waited_ms >= self._config.default_api_timeout_ms:
                 position.gone = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone(name))
                 self._news.set()
-            position.retry.postpone(gone(name), now)
+            position.retry.postpone(gone(name), now, awaits_leader=True)
         else:
             position.is_there()
-            position.retry.postpone(f"{name} has no leader that is known", now)
+            reason = f"{name} has no leader that is known"
+            position.retry.postpone(reason, now, awaits_leader=True)
         self._view.want(name.topic)
         self._view.refresh_soon()
 
@@ -359,7 +360,8 @@ class Fetcher:
         """Handle OFFSET_OUT_OF_RANGE by ``auto_offset_reset``, but not before all records that were
         fetched earlier, which are still good, were polled. Until then fetch again later."""
         if position.has_buffer:
-            position.retry.at = self._clock.monotonic() + self._config.fetch_max_wait_ms / 1000
+            wait_s = self._config.fetch_max_wait_ms / 1000
+            position.retry.pause_until(self._clock.monotonic() + wait_s)
             return
         if position.truncated_from is not None and not self._tell_truncation(position):
             return

@@ -246,7 +246,8 @@ class Sender:
     def _wait_for_leader(self, queue: PartitionQueue, now: float) -> None:
         code = self._view.topic_error(queue.partition.topic)
         because = f" ({code.name})" if code else ""
-        queue.retry.postpone(f"{queue.partition} has no leader that is known{because}", now)
+        reason = f"{queue.partition} has no leader that is known{because}"
+        queue.retry.postpone(reason, now, awaits_leader=True)
         self._view.refresh_soon()
 
     def _prepare_lane(self, queue: PartitionQueue) -> bool:

@@ -445,6 +445,27 @@ def test_one_failure_of_many_requests_is_one_pause() -> None:
     bench(scenario)
 
 
+def test_the_first_leader_that_is_known_is_asked_at_once() -> None:
+    async def scenario(bench: Bench) -> None:
+        retry = PartitionRetry(TopicPartition("t", 0), bench.view)
+        leader = Leader(1, 0)
+        retry.postpone("it has no leader that is known", bench.now, awaits_leader=True)
+        assert retry.must_wait(None, bench.now)
+        assert not retry.must_wait(leader, bench.now)
+        retry.failed_leader = leader
+        retry.postpone("it broke", bench.now)
+        assert retry.must_wait(leader, bench.now)
+        retry.postpone("it has no leader that is known", retry.at, awaits_leader=True)
+        retry.pause_until(retry.at + 1)
+        assert retry.must_wait(leader, retry.at - 0.001)
+        retry.postpone("it has no leader that is known", retry.at, awaits_leader=True)
+        retry.succeed()
+        retry.pause_until(bench.now + 1)
+        assert retry.must_wait(leader, bench.now)
+
+    bench(scenario)
+
+
 def test_a_new_leader_is_asked_at_once() -> None:
     async def scenario(bench: Bench) -> None:
         retry = PartitionRetry(TopicPartition("t", 0), bench.view)
