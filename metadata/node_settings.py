@@ -446,8 +446,8 @@ class NodeSettings:
     )
     log_sync_method = string(
         "kernel",
-        "Who waits for the disk in a sync: the kernel (kernel), where it can, or a process of the "
-        "node (process), whose writes count for the node's control group also in version 1.",
+        "Who carries out the syncs of a few files: the kernel, where it can, or a helper process. "
+        "With cgroups v1, a limit of the node's writes holds for its helper process only.",
         allowed=("kernel", "process"),
     )
     producer_id_expiration_ms = integer(

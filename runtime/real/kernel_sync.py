@@ -58,14 +58,9 @@ class KernelSync:
     The first call binds it to the running event loop.
     """
 
-    def __init__(
-        self,
-        open_file: Callable[[str, int], int] = os.open,
-        syscall: Callable[..., int] | None = None,
-    ) -> None:
-        """``open_file`` takes a path and flags, and gives a handle; ``syscall`` is the C library's,
-        or a test's. Raises UnsupportedError, and an OSError where no handle can be had."""
-        self._open_file = open_file
+    def __init__(self, syscall: Callable[..., int] | None = None) -> None:
+        """``syscall``: the C library's, or a test's. Raises UnsupportedError, and an OSError where
+        no handle can be had."""
         self._syscall = syscall or ctypes.CDLL(None, use_errno=True).syscall
         if platform.system() != "Linux" or platform.machine() not in _NUMBERS:
             raise UnsupportedError(f"{platform.system()} {platform.machine()}")
@@ -111,7 +106,7 @@ class KernelSync:
         try:
             for path in paths:
                 try:
-                    opened.append((self._open_file(path, os.O_RDONLY | os.O_CLOEXEC), path))
+                    opened.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), path))
                 except FileNotFoundError:
                     continue
             if opened:
@@ -150,9 +145,18 @@ class KernelSync:
         except BlockingIOError:
             return
         count = self._syscall(self._get_events, self._context, _NONE, _ALL, self._events, None)
+        if count < 0:  # the signal is used up, so nobody would hear of these syncs any more
+            self._give_up(ctypes.get_errno())
         for number in range(count):
             data, _, result, _ = _EVENT.unpack_from(self._events, number * _EVENT.size)
             self._ended(*self._under_way.pop(data), result)
+
+    def _give_up(self, code: int) -> None:
+        """Nobody knows which of the syncs under way were done: all count as failed."""
+        for group, path in self._under_way.values():
+            if not group.done.done():
+                reason = f"io_getevents: {os.strerror(code)}"
+                group.done.set_exception(SyncFailedError(code, reason, path))
 
     def _ended(self, group: _Group, path: str, result: int) -> None:
         group.open -= 1
@@ -166,7 +170,7 @@ class KernelSync:
             group.done.set_exception(group.failure)
 
     def close(self) -> None:
-        """Wait for the syncs under way; their groups hear nothing more. Idempotent."""
+        """Wait for the syncs under way. Who waits for one gets an OSError. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

@@ -33,7 +33,7 @@ class Kernel:
         self.refusal = 0  # the errno of io_submit
         self.takes: int | None = None  # the most requests that io_submit takes
         self.results: dict[int, int] = {}  # by the number of the request
-        self.holds_back = False
+        self.loses_events = False
         self.submitted = 0
 
     def __call__(self, number: int, *arguments: Any) -> int:
@@ -56,6 +56,9 @@ class Kernel:
         return taken
 
     def _get_events(self, context: Any, least: Any, most: Any, events: Any, wait: Any) -> int:
+        if self.loses_events:
+            ctypes.set_errno(errno.EFAULT)
+            return -1
         count = int(self._syscall(_IO_GETEVENTS, context, least, most, events, wait))
         for place in range(count):
             data, block, result, other = _EVENT.unpack_from(events, place * _EVENT.size)
@@ -165,22 +168,31 @@ async def test_a_group_of_which_a_part_began_ends_first(
 
 
 async def test_a_group_for_which_no_handle_is_left_begins_nothing(
-    kernel: Kernel, paths: list[str]
+    syncs: KernelSync, kernel: Kernel, paths: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[int] = []
+    really_open = os.open
 
     def open_file(path: str, flags: int) -> int:
         if len(opened) == 2:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        opened.append(os.open(path, flags))
+        opened.append(really_open(path, flags))
         return opened[-1]
 
-    syncs = KernelSync(open_file, kernel)
     before = handles()
-    with pytest.raises(OSError, match="Too many open files"):
-        syncs.sync(paths)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", open_file)
+        with pytest.raises(OSError, match="Too many open files"):
+            syncs.sync(paths)
     assert (kernel.submitted, syncs.room, handles()) == (0, CAPACITY, before)
-    syncs.close()
+
+
+async def test_syncs_whose_end_is_not_told_count_as_failed(
+    syncs: KernelSync, kernel: Kernel, paths: list[str]
+) -> None:
+    kernel.loses_events = True
+    with pytest.raises(SyncFailedError, match="io_getevents: Bad address"):
+        await syncs.sync(paths)
 
 
 async def test_who_no_longer_waits_disturbs_nobody(syncs: KernelSync, paths: list[str]) -> None:
