@@ -37,6 +37,7 @@ from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
 from chaos.sim.laws.law import Law
 from chaos.sim.laws.leader_choices import LeadersAreChosenInOrder
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
+from chaos.sim.laws.leases import LeasesBeginWithTheMetadata
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
 from chaos.sim.laws.markers import MarkersFollowDecisions
@@ -94,6 +95,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     ReplicasFitTogether,
     FencedBrokersAcknowledgeNothing,
     BrokersKnowTheirStanding,
+    LeasesBeginWithTheMetadata,
     StopsAreAskedFor,
     LeadersAreChosenInOrder,
     ElectionsAreAsAsked,
