@@ -5,6 +5,7 @@ A panel is a title, a unit and queries. Everything else of Grafana's format is t
 
 from __future__ import annotations
 
+import enum
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ DIRECTORY: Final = Path(__file__).parent / "grafana" / "dashboards"
 _WIDTH: Final = 12  # two panels beside each other
 _HEIGHT: Final = 8
 _DATASOURCE: Final = {"type": "prometheus", "uid": "prometheus"}
+_BARS_OPTIONS: Final = {"showValue": "never", "mergeValues": True, "rowHeight": 0.8}
 _RATE: Final = "$__rate_interval"
 _CPU: Final = 'process_cpu_seconds_total{job="stele"}'
 
@@ -27,15 +29,23 @@ class Query:
     legend: str = ""
 
 
+class Kind(enum.Enum):
+    """How a panel shows its queries, by Grafana's names."""
+
+    GRAPH = "timeseries"
+    NUMBER = "stat"
+    BARS = "state-timeline"  # a row for each query's sample, coloured while it exists
+
+
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """``unit`` is Grafana's: short, s, Bps, ops, percentunit, bytes. ``is_stat``: one number."""
+    """``unit`` is Grafana's: short, s, Bps, ops, percentunit, bytes."""
 
     title: str
     unit: str
     queries: Sequence[Query]
     what: str
-    is_stat: bool = False
+    kind: Kind = Kind.GRAPH
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +64,7 @@ def _quantile(metric: str, quantile: float, by: str) -> str:
 
 
 def _stat(title: str, expression: str, what: str, unit: str = "short") -> Panel:
-    return Panel(title, unit, [Query(expression)], what, is_stat=True)
+    return Panel(title, unit, [Query(expression)], what, Kind.NUMBER)
 
 
 _CLUSTER = Dashboard(
@@ -181,7 +191,7 @@ _BROKER = Dashboard(
                 Query(_quantile("stele_request_queue_seconds", 0.99, "api"), "{{api}} requests"),
                 Query(_quantile("stele_response_queue_seconds", 0.99, "api"), "{{api}} answers"),
             ],
-            "Of requests and answers that wait for earlier ones of their connection.",
+            "Of those that wait for earlier ones of their connection; empty while none does.",
         ),
         Panel(
             "Sync of a log directory, 99th percentile",
@@ -375,7 +385,8 @@ _QUORUM = Dashboard(
             "State",
             "short",
             [Query("stele_quorum_state == 1", "{{instance}} {{state}}")],
-            "What each replica is now.",
+            "What each replica was, and when.",
+            Kind.BARS,
         ),
         Panel(
             "Elections",
@@ -411,8 +422,8 @@ def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
 def _panels(panels: Sequence[Panel]) -> list[dict[str, Any]]:
     """Small numbers first, six in a row; then graphs, two in a row."""
     made: list[dict[str, Any]] = []
-    stats = [panel for panel in panels if panel.is_stat]
-    graphs = [panel for panel in panels if not panel.is_stat]
+    stats = [panel for panel in panels if panel.kind is Kind.NUMBER]
+    graphs = [panel for panel in panels if panel.kind is not Kind.NUMBER]
     for place, panel in enumerate(stats):
         width = 24 // len(stats)
         made.append(_panel(panel, len(made), place * width, 0, width, 4))
@@ -426,12 +437,13 @@ def _panels(panels: Sequence[Panel]) -> list[dict[str, Any]]:
 def _panel(panel: Panel, number: int, x: int, y: int, width: int, height: int) -> dict[str, Any]:
     return {
         "id": number + 1,
-        "type": "stat" if panel.is_stat else "timeseries",
+        "type": panel.kind.value,
         "title": panel.title,
         "description": panel.what,
         "datasource": _DATASOURCE,
         "gridPos": {"x": x, "y": y, "w": width, "h": height},
         "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        **({"options": _BARS_OPTIONS} if panel.kind is Kind.BARS else {}),
         "targets": [
             {
                 "refId": chr(ord("A") + place),

@@ -96,13 +96,14 @@ class DataService:
         for partition in request.partitions:
             batch = bytearray(partition.records)  # a copy, for it will be stamped
             produce.add(partition.topic, partition.topic_id, partition.partition, batch)
-        began_s = self._context.clock.monotonic()
+        timing = _Timing(self._context, "Data.Produce")
 
         def done(results: list[ProduceResult]) -> None:
-            self._answered("Data.Produce", began_s)
+            timing.answered()
             reply(_produce_response(request, results).SerializeToString())
 
         produce.run(request.acks, request.timeout_ms, done)
+        timing.returned()
         return None
 
     # ------------------------------------------------------------------ Fetch
@@ -126,19 +127,16 @@ class DataService:
             any_replica=bool(request.rack),
             nearby=nearby_brokers(self._context, caller, request.rack),
         )
-        began_s = self._context.clock.monotonic()
+        timing = _Timing(self._context, "Data.Fetch")
 
         def done(results: list[FetchResult]) -> None:
-            self._answered("Data.Fetch", began_s)
+            timing.answered()
             reply(_fetch_response(request, results).SerializeToString())
 
         fetch = Fetch(self._context, items, query, done)
         fetch.run()
+        timing.returned()
         return fetch.cancel
-
-    def _answered(self, name: str, began_s: float) -> None:
-        took_s = self._context.clock.monotonic() - began_s
-        self._context.metrics.of_requests(name).answered(took_s)
 
     # ------------------------------------------------------------------ unary calls
 
@@ -298,6 +296,27 @@ class DataService:
                     base_offset=batch.base_offset,
                 )
         return answer
+
+
+class _Timing:
+    """Counts one request when it is answered: how long it was worked on, and how long it waited
+    after that."""
+
+    __slots__ = ("_began_s", "_clock", "_local_s", "_meter")
+
+    def __init__(self, context: BrokerContext, name: str) -> None:
+        """The request has just come."""
+        self._clock = context.clock
+        self._meter = context.metrics.of_requests(name)
+        self._began_s = self._clock.monotonic()
+        self._local_s: float | None = None
+
+    def returned(self) -> None:
+        """The work is done. If it is not answered, it waits."""
+        self._local_s = self._clock.monotonic() - self._began_s
+
+    def answered(self) -> None:
+        self._meter.answered(self._clock.monotonic() - self._began_s, self._local_s)
 
 
 # ---------------------------------------------------------------------- translation

@@ -126,6 +126,42 @@ def test_answers_overtake_and_the_end_waits_for_all_of_them() -> None:
     run_virtual(main())
 
 
+def test_what_a_request_waits_is_no_local_time() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        edges.replicas.hold = True
+        talks = _Talk(edges, "Produce"), _Talk(edges, "Fetch")
+        await talks[0].send(_produce(1, _to("a", 0)))
+        await talks[1].send(_fetch(1, 0))
+        await asyncio.sleep(0.25)
+        for talk in talks:
+            edges.replicas.release(0)
+            await talk.end()
+            await talk.task
+        values = edges.registry.values()
+        for api in ("Data.Produce", "Data.Fetch"):
+            assert values[f'stele_request_local_seconds_sum{{api="{api}"}}'] == 0
+            assert values[f'stele_request_remote_seconds_sum{{api="{api}"}}'] == 0.25
+
+    run_virtual(main())
+
+
+def test_what_is_answered_at_once_has_no_remote_time() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        talk = _Talk(edges, "Produce")
+        await talk.send(_produce(1, _to("a", 0)))
+        await talk.produced()
+        values = edges.registry.values()
+        assert values['stele_request_local_seconds_count{api="Data.Produce"}'] == 1
+        assert values['stele_request_remote_seconds_count{api="Data.Produce"}'] == 0
+        talk.task.cancel()
+
+    run_virtual(main())
+
+
 def test_invalid_acks_over_grpc() -> None:
     async def main() -> None:
         edges = Edges()
