@@ -16,6 +16,7 @@ from typing import Any, Final
 from runtime.real.file_handles import FileHandles
 from runtime.real.helper import HelperDiedError, HelperProcess
 from runtime.real.kernel_sync import KernelSync, UnsupportedError
+from runtime.real.named_files import NamedFiles
 from runtime.real.sync_process import (
     SYNCFS_FROM_FILES,
     HelperSyncError,
@@ -43,45 +44,58 @@ class RealFile:
     Its handle may be given back at any time between two calls; the next one takes another.
     """
 
-    __slots__ = ("_fd", "_handles", "_inode", "_nowait", "path", "size", "was_used")
+    __slots__ = (
+        "_handles",
+        "_names",
+        "_nowait",
+        "confirmed",
+        "handle",
+        "inode",
+        "path",
+        "size",
+        "was_used",
+    )
 
-    def __init__(self, path: str, fd: int, handles: FileHandles) -> None:
+    def __init__(self, path: str, fd: int, handles: FileHandles, names: NamedFiles) -> None:
         self.path = path
         status = os.fstat(fd)
         self.size = status.st_size
         self.was_used = True
-        self._fd = fd  # negative: it was given back, or the file is closed
-        self._inode: int | None = status.st_ino  # None: closed
+        self.handle = fd  # negative: it was given back, or the file is closed
+        self.inode: int | None = status.st_ino  # None: closed
         self._handles = handles
+        self._names = names
+        self.confirmed = 0
+        names.opened(self)
         self._nowait = bool(_NOWAIT)  # this file system can tell what is in memory
         handles.hold(self)
 
-    def _handle(self) -> int:
+    def _taken(self) -> int:
         self.was_used = True
-        return self._fd if self._fd >= 0 else self._open_again()
+        return self.handle if self.handle >= 0 else self._open_again()
 
     def _open_again(self) -> int:
-        if self._inode is None:
+        if self.inode is None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF), self.path)
         fd = self._handles.open(self.path, _FLAGS)
-        if os.fstat(fd).st_ino != self._inode:
+        if os.fstat(fd).st_ino != self.inode:
             os.close(fd)
             raise FileNotFoundError(errno.ENOENT, "another file is in its place", self.path)
-        self._fd = fd
+        self.handle = fd
         self._handles.hold(self)
         return fd
 
     def give_back(self) -> None:
         """Close the handle; the file stays open for its holder."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         position = self.size
         if len(buffers) == 1:
             first = buffers[0]
-            written = os.write(self._handle(), first)
+            written = os.write(self._taken(), first)
             self.size += written
             if written == len(first):
                 return position
@@ -93,7 +107,7 @@ class RealFile:
         """Short writes are continued; the error that stopped one shows at the next."""
         at = 0
         while at < len(views):
-            written = os.writev(self._handle(), views[at : at + _IOV_MAX])
+            written = os.writev(self._taken(), views[at : at + _IOV_MAX])
             self.size += written
             while at < len(views) and written >= len(views[at]):
                 written -= len(views[at])
@@ -105,7 +119,7 @@ class RealFile:
         if not self._nowait:
             return self.read_now(position, size)
         self.was_used = True
-        handle = self._fd if self._fd >= 0 else self._open_again()
+        handle = self.handle if self.handle >= 0 else self._open_again()
         buffer = bytearray(size)
         try:
             count = os.preadv(handle, [buffer], position, _NOWAIT)
@@ -121,18 +135,19 @@ class RealFile:
         return buffer
 
     def read_now(self, position: int, size: int) -> bytes | bytearray:
-        handle = self._handle()
+        handle = self._taken()
         try:
             return _read(handle, position, size)
         except OSError as error:
             raise ReadFailedError(error.errno, error.strerror, self.path) from error
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._handle(), size)
+        os.ftruncate(self._taken(), size)
         self.size = size
 
     def close(self) -> None:
-        self._inode = None
+        self.inode = None
+        self._names.closed(self)
         self._handles.forget(self)
         self.give_back()
 
@@ -162,6 +177,7 @@ class RealDisk:
         """``max_handles``: of files that ``open`` gives; by default half of RLIMIT_NOFILE.
         ``syncs_in_kernel``: where the kernel can; otherwise only the helper process syncs."""
         self.handles = FileHandles(max_handles)
+        self.names = NamedFiles()
         self._syncs_in_kernel = syncs_in_kernel
         self._kernel: KernelSync | None = None
         self._syncer = HelperProcess("sync")
@@ -171,7 +187,7 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = _FLAGS | (os.O_CREAT if create else 0)
-        return RealFile(path, self.handles.open(path, flags), self.handles)
+        return RealFile(path, self.handles.open(path, flags), self.handles, self.names)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -184,11 +200,14 @@ class RealDisk:
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
+        self.names.changed()
 
     def remove(self, path: str) -> None:
         os.remove(path)
+        self.names.changed()
 
     def remove_tree(self, path: str) -> None:
+        self.names.changed()
         self.handles.with_room(lambda: shutil.rmtree(path))
 
     def read_file(self, path: str) -> bytes:
@@ -217,6 +236,7 @@ class RealDisk:
         return lambda: os.close(fd)
 
     def replace_file_now(self, path: str, data: bytes) -> None:
+        self.names.changed()
         try:
             self.handles.with_room(lambda: replace_file(path, data, suffix=".tmp"))
         except HelperSyncError as error:
@@ -233,6 +253,8 @@ class RealDisk:
             await self._call(self._syncer, "replace", path, bytes(data))
         except HelperDiedError as error:
             raise SyncFailedError(error.errno, error.strerror, path) from error
+        finally:
+            self.names.changed()
 
     async def sync(self, paths: Sequence[str]) -> None:
         while paths:
@@ -262,7 +284,7 @@ class RealDisk:
         """Take what any sync may need, while there are handles for it."""
         if self._syncs_in_kernel and self._kernel is None:
             try:
-                self._kernel = KernelSync()
+                self._kernel = KernelSync(self.names)
             except UnsupportedError as reason:
                 self._leave_syncs_to_the_process(reason)
         if self._syncer.pid is None:
@@ -288,7 +310,10 @@ class RealDisk:
 
     async def discard(self, paths: Sequence[str]) -> None:
         if paths:
-            await self._call_reader("discard", builtins.list(paths))
+            try:
+                await self._call_reader("discard", builtins.list(paths))
+            finally:
+                self.names.changed()
 
     async def warm(self, path: str, position: int, size: int) -> None:
         await self._call_reader("warm", path, position, size)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from runtime.real.named_files import NamedFiles
 from world.disk import SyncFailedError
 
 CAPACITY: Final = 64
@@ -37,6 +38,9 @@ _FLAG_RESFD: Final = 1
 _NONE: Final = ctypes.c_long(0)
 _ALL: Final = ctypes.c_long(CAPACITY)
 _REFUSALS: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
+
+
+_Target = tuple[int, int, str]  # handle, kind of sync, path
 
 
 class UnsupportedError(Exception):
@@ -58,9 +62,10 @@ class KernelSync:
     The first call binds it to the running event loop.
     """
 
-    def __init__(self, syscall: Callable[..., int] | None = None) -> None:
-        """``syscall``: the C library's, or a test's. Raises UnsupportedError, and an OSError where
-        no handle can be had."""
+    def __init__(self, names: NamedFiles, syscall: Callable[..., int] | None = None) -> None:
+        """``names``: the open files, whose handles serve their syncs. ``syscall``: the C library's,
+        or a test's. Raises UnsupportedError, and an OSError where no handle can be had."""
+        self._names = names
         self._syscall = syscall or ctypes.CDLL(None, use_errno=True).syscall
         if platform.system() != "Linux" or platform.machine() not in _NUMBERS:
             raise UnsupportedError(f"{platform.system()} {platform.machine()}")
@@ -102,41 +107,49 @@ class KernelSync:
         elif loop is not self._loop:
             raise RuntimeError("syncs under way belong to another event loop")
         group = _Group(loop.create_future(), 0)
-        opened: list[tuple[int, str]] = []
+        targets: list[_Target] = []
+        opened: list[int] = []
         try:
             for path in paths:
+                handle = self._names.handle(path)
+                if handle >= 0:
+                    targets.append((handle, _FDSYNC, path))
+                    continue
                 try:
-                    opened.append((os.open(path, os.O_RDONLY | os.O_CLOEXEC), path))
+                    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 except FileNotFoundError:
                     continue
-            if opened:
-                self._begin(group, opened)
+                opened.append(handle)
+                status = os.fstat(handle)
+                self._names.seen(path, status)
+                kind = _FSYNC if stat.S_ISDIR(status.st_mode) else _FDSYNC
+                targets.append((handle, kind, path))
+            if targets:
+                self._begin(group, targets)
             else:
                 group.done.set_result(None)
         finally:
-            for handle, _ in opened:  # the kernel has a reference of its own
+            for handle in opened:  # the kernel has a reference of its own
                 os.close(handle)
         return group.done
 
-    def _begin(self, group: _Group, opened: Sequence[tuple[int, str]]) -> None:
+    def _begin(self, group: _Group, targets: Sequence[_Target]) -> None:
         first = self._next_number
-        self._next_number += len(opened)
-        for place, (handle, _) in enumerate(opened):
-            is_directory = stat.S_ISDIR(os.fstat(handle).st_mode)
-            kind = _FSYNC if is_directory else _FDSYNC
+        self._next_number += len(targets)
+        for place, (handle, kind, _) in enumerate(targets):
             block = first + place, 0, kind, 0, handle, 0, 0, 0, 0, _FLAG_RESFD, self._event_fd
             _IOCB.pack_into(self._blocks, place * _IOCB.size, *block)
-        count = ctypes.c_long(len(opened))
+        count = ctypes.c_long(len(targets))
         begun = self._syscall(self._submit, self._context, count, self._pointers)
         if begun <= 0:
             code = ctypes.get_errno() if begun < 0 else errno.EAGAIN
             if code in _REFUSALS:
                 raise UnsupportedError(f"io_submit: {os.strerror(code)}")
             raise OSError(code, f"io_submit: {os.strerror(code)}")
-        if begun < len(opened):  # told when those that have begun have ended
-            group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(opened)}")
+        if begun < len(targets):  # told when those that have begun have ended
+            group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(targets)}")
         group.open = begun
-        for place, (_, path) in enumerate(opened[:begun]):
+        for place, (_, _, path) in enumerate(targets[:begun]):
             self._under_way[first + place] = group, path
 
     def _on_events(self) -> None:

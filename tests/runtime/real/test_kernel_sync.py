@@ -15,6 +15,7 @@ import pytest
 
 from runtime.real.disk import RealDisk
 from runtime.real.kernel_sync import CAPACITY, KernelSync, UnsupportedError
+from runtime.real.named_files import NamedFiles
 from tests.support.timing import until
 from world.disk import SyncFailedError
 
@@ -22,6 +23,7 @@ _IO_SETUP = {"x86_64": 206, "aarch64": 0}.get(os.uname().machine)
 _IO_GETEVENTS = {"x86_64": 208, "aarch64": 4}.get(os.uname().machine)
 _IO_SUBMIT = {"x86_64": 209, "aarch64": 2}.get(os.uname().machine)
 _EVENT = struct.Struct("<QQqq")
+_HANDLE = struct.Struct("<20xI")  # where struct iocb has it
 
 
 class Kernel:
@@ -35,6 +37,7 @@ class Kernel:
         self.results: dict[int, int] = {}  # by the number of the request
         self.loses_events = False
         self.submitted = 0
+        self.inodes: list[int] = []  # of the files of the last call
 
     def __call__(self, number: int, *arguments: Any) -> int:
         if number == _IO_SETUP and self.has_no_context:
@@ -50,6 +53,8 @@ class Kernel:
         if self.refusal:
             ctypes.set_errno(self.refusal)
             return -1
+        handles = [_HANDLE.unpack(ctypes.string_at(at, 24))[0] for at in blocks[: count.value]]
+        self.inodes = [os.fstat(handle).st_ino for handle in handles]
         most = count.value if self.takes is None else min(count.value, self.takes)
         taken = int(self._syscall(_IO_SUBMIT, context, ctypes.c_long(most), blocks)) if most else 0
         self.submitted += taken
@@ -70,7 +75,7 @@ class Kernel:
 @pytest.fixture
 def kernel() -> Kernel:
     try:
-        KernelSync().close()
+        KernelSync(NamedFiles()).close()
     except UnsupportedError as reason:
         pytest.skip(f"no asynchronous syncs here: {reason}")
     return Kernel()
@@ -78,7 +83,7 @@ def kernel() -> Kernel:
 
 @pytest.fixture
 def syncs(kernel: Kernel) -> Iterator[KernelSync]:
-    syncs = KernelSync(syscall=kernel)
+    syncs = KernelSync(NamedFiles(), syscall=kernel)
     yield syncs
     syncs.close()
 
@@ -135,7 +140,7 @@ def test_a_process_that_may_not_ask_the_kernel_keeps_no_handle(kernel: Kernel) -
     kernel.has_no_context = True
     before = handles()
     with pytest.raises(UnsupportedError, match="io_setup: Operation not permitted"):
-        KernelSync(syscall=kernel)
+        KernelSync(NamedFiles(), syscall=kernel)
     assert handles() == before
 
 
@@ -205,7 +210,7 @@ async def test_who_no_longer_waits_disturbs_nobody(syncs: KernelSync, paths: lis
 async def test_a_closed_one_takes_nothing_and_leaves_nobody_waiting(
     kernel: Kernel, paths: list[str]
 ) -> None:
-    syncs = KernelSync(syscall=kernel)
+    syncs = KernelSync(NamedFiles(), syscall=kernel)
     before = handles()
     under_way = syncs.sync(paths)
     syncs.close()
@@ -232,7 +237,9 @@ def test_it_belongs_to_one_event_loop(syncs: KernelSync, paths: list[str]) -> No
 
 @pytest.fixture
 def disk_on(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Callable[[], RealDisk]:
-    monkeypatch.setattr("runtime.real.disk.KernelSync", lambda: KernelSync(syscall=kernel))
+    monkeypatch.setattr(
+        "runtime.real.disk.KernelSync", lambda names: KernelSync(names, syscall=kernel)
+    )
     return RealDisk
 
 
@@ -306,4 +313,49 @@ async def test_a_disk_gives_what_finds_no_room_in_the_kernel_to_the_process(
     disk = disk_on()
     await asyncio.gather(*(disk.sync(paths) for _ in range(CAPACITY)))
     assert 0 < kernel.submitted < CAPACITY * len(paths)
+    disk.close()
+
+
+async def test_an_open_file_is_synced_by_its_own_handle(
+    disk_on: Callable[[], RealDisk],
+    kernel: Kernel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = str(tmp_path / "f")
+    disk = disk_on()
+    file = disk.open(path, create=True)
+    await disk.sync([path])  # starts what the disk needs for syncs
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", None)
+        await disk.sync([path])
+    assert kernel.inodes == [file.inode]
+    file.give_back()
+    await disk.sync([path])
+    assert kernel.inodes == [file.inode]
+    file.close()
+    await disk.sync([path])
+    assert kernel.submitted == 4
+    disk.close()
+
+
+async def test_a_path_that_names_another_file_now_has_that_one_synced(
+    disk_on: Callable[[], RealDisk], kernel: Kernel, tmp_path: Path
+) -> None:
+    """As when a log moves to another directory, and takes the name that the old one had."""
+    old, new = tmp_path / "log", tmp_path / "log-future"
+    disk = disk_on()
+    files = []
+    for directory in (old, new):
+        directory.mkdir()
+        files.append(disk.open(str(directory / "segment"), create=True))
+    disk.rename(str(old), str(tmp_path / "log-stray"))
+    disk.rename(str(new), str(old))
+    for _ in range(2):
+        await disk.sync([str(old / "segment")])
+        assert kernel.inodes == [files[1].inode]
+    await disk.sync([str(new / "segment")])
+    assert kernel.submitted == 2  # nothing has this name any more
+    for file in files:
+        file.close()
     disk.close()

@@ -1,0 +1,65 @@
+"""Which open file a path names, so that its sync needs no handle of its own.
+
+To open, examine and close a file for each sync costs half as much as the whole rest of beginning
+it. And the handle that wrote is the better one: it is told of every write-back error since it was
+opened, a new one only of those that nobody has been told of (Linux's errseq_t).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+
+class NamedFile(Protocol):
+    """An open file, as its holder sees it."""
+
+    path: str
+    inode: int | None
+    """None: it is closed."""
+    handle: int
+    """Negative: it was given back."""
+    confirmed: int
+    """The count of ``NamedFiles.changed`` at which ``path`` last named it."""
+
+
+class NamedFiles:
+    """The newest open file of each path.
+
+    After a change of names, a file counts only when its inode was seen under its path again.
+    For example: a segment is open, its directory is renamed, and another takes that name. The path
+    now names another segment. Changes are rare, so it is enough to count them.
+    """
+
+    def __init__(self) -> None:
+        self._files: dict[str, NamedFile] = {}
+        self._changes = 0
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def opened(self, file: NamedFile) -> None:
+        """``file`` was opened by its path just now."""
+        file.confirmed = self._changes
+        self._files[file.path] = file
+
+    def closed(self, file: NamedFile) -> None:
+        if self._files.get(file.path) is file:
+            del self._files[file.path]
+
+    def changed(self) -> None:
+        """Some path may name another file than before."""
+        self._changes += 1
+
+    def handle(self, path: str) -> int:
+        """The handle of the open file that ``path`` names; negative if none is known."""
+        file = self._files.get(path)
+        if file is None or file.confirmed != self._changes:
+            return -1
+        return file.handle
+
+    def seen(self, path: str, status: os.stat_result) -> None:
+        """``path`` names the file with this status."""
+        file = self._files.get(path)
+        if file is not None and file.inode == status.st_ino:
+            file.confirmed = self._changes
