@@ -8,7 +8,8 @@
 - ``visits`` joins each click with the searches of the same user in the ``--within`` before it.
 - ``counts`` counts clicks by minute and page. The rank of a page is its place in its minute.
 
-Events may come late, and in any order: both queries wait ``--late`` for them.
+Events may come late, and in any order: both queries wait ``--late`` for them. Later ones are left
+out and counted.
 """
 
 from __future__ import annotations
@@ -96,9 +97,11 @@ def totals(session: SparkSession, settings: base.Settings, rows: int) -> dict[st
     ranked = ranking(counted).where("rank <= 3").orderBy(fn.desc("minute"), "rank")
     by_minute = counted.groupBy("minute").agg(fn.sum("clicks").alias("clicks"))
     minutes = by_minute.orderBy("minute").collect()
+    clicks = sum(row.clicks for row in minutes)
     result = {
         "visits": found.count(),
-        "clicks": sum(row.clicks for row in minutes),
+        "clicks": clicks,
+        "left_out": base.left_out(session, settings, clicks, CLICKS),
         "queries": [(r.query, r.visits, r.page, r.after_ms / 1000) for r in queries],
         "pages": [
             (f"{row.minute:%Y-%m-%d %H:%M}", row["rank"], row.page, row.clicks)
@@ -115,7 +118,10 @@ def show(found: dict[str, Any]) -> None:
     base.show("Searches", ("query", "visits", "most often to", "after s"), found["queries"])
     base.show("Pages per minute", ("minute", "rank", "page", "clicks"), found["pages"])
     print(f"\nclicks per minute  {found['picture']}")
-    print(f"{found['clicks']:,} clicks, {found['visits']:,} visits that came from a search")
+    print(
+        f"{found['clicks']:,} clicks, {found['visits']:,} visits that came from a search"
+        f"{base.say_left_out(found['left_out'])}"
+    )
 
 
 # ---------------------------------------------------------------------------------- input

@@ -202,6 +202,17 @@ def table_of(session: SparkSession, settings: Settings, topic: str, schema: str)
     return last.select(fn.col("key").cast("string"), value.alias("row")).select("key", "row.*")
 
 
+def left_out(session: SparkSession, settings: Settings, counted: int, *topics: str) -> int:
+    """How many records of these topics an aggregation has not ``counted``: they came later than its
+    watermark allows, or tell no time."""
+    return batch_of(session, settings, *topics).count() - counted
+
+
+def say_left_out(count: int) -> str:
+    """The end of a sentence about what was counted."""
+    return f"; {count:,} came too late or tell no time, and are left out" if count else ""
+
+
 # -------------------------------------------------------------------------------- queries
 
 

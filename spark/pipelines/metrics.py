@@ -94,8 +94,10 @@ def totals(session: SparkSession, settings: base.Settings, rows: int) -> dict[st
         )
         for name, points in series.items()
     ]
+    measurements = sum(row["count"] for row in history)
     return {
-        "measurements": sum(row["count"] for row in history),
+        "measurements": measurements,
+        "left_out": base.left_out(session, settings, measurements, METRICS),
         "series": sorted(pictures, key=lambda row: (-row[1], row[0])),
         "busiest": [
             (row.name, str(row.start), row["count"], row.average, row.p50, row.p99, row.per_second)
@@ -109,7 +111,10 @@ def show(found: dict[str, Any], rows: int) -> None:
     base.show("Series", series, found["series"][:rows])
     windows = ("name", "from", "count", "average", "p50", "p99", "per second")
     base.show("Busiest windows", windows, found["busiest"])
-    print(f"\n{found['measurements']:,} measurements of {len(found['series']):,} series")
+    print(
+        f"\n{found['measurements']:,} measurements of {len(found['series']):,} series"
+        f"{base.say_left_out(found['left_out'])}"
+    )
 
 
 # ---------------------------------------------------------------------------------- input

@@ -164,8 +164,10 @@ def totals(session: SparkSession, settings: base.Settings) -> dict[str, Any]:
     table.unpersist()
     busiest = {row.country: f"{row.hour:%Y-%m-%d %H:00}" for row in hours if row.hour is not None}
     ranked = sorted(by_country, key=lambda row: (-(row.revenue or 0), str(row.country)))
+    lines = sum(row.lines for row in ranked)
     return {
-        "lines": sum(row.lines for row in ranked),
+        "lines": lines,
+        "left_out": base.left_out(session, settings, lines, VALIDATED, FAILED),
         "failed": sum(row.failed for row in ranked),
         "quantity": sum(row.quantity or 0 for row in ranked),
         "revenue": sum((row.revenue or Decimal(0) for row in ranked), Decimal(0)),
@@ -193,6 +195,7 @@ def show(found: dict[str, Any]) -> None:
     print(
         f"\n{found['lines']:,} lines ({found['failed']:,} failed a check), "
         f"quantity {found['quantity']:,}, revenue {found['revenue']:,.2f}"
+        f"{base.say_left_out(found['left_out'])}"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import gzip
+import json
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
@@ -152,6 +153,64 @@ def test_clicks_meet_the_searches_before_them_in_any_order(
         max(count for (each, _), count in per_minute.items() if each == minute)
         for minute in sorted({minute for minute, _ in per_minute}, reverse=True)
     ]
+
+
+def send_events(settings: base.Settings, events: list[tuple[str, dict[str, str]]]) -> None:
+    with Producer(settings.bootstrap_servers) as producer:
+        for topic, event in events:
+            value = json.dumps(event).encode()
+            producer.send(settings.topic(topic), value, event["user"].encode())
+
+
+def test_events_behind_the_watermark_are_left_out_and_counted(
+    spark: SparkSession, settings: Callable[[str], base.Settings]
+) -> None:
+    """A run gets events that are older than the watermark of those before, by a second or by
+    minutes, mixed with others that are just young enough. All clicks are alone in their minute."""
+    these = settings("late-")
+    base.ensure_topics(these, *activity.TOPICS, compacted=[activity.COUNTS])
+
+    def event(topic: str, user: str, seconds: int) -> tuple[str, dict[str, str]]:
+        time = (activity.BEGIN + datetime.timedelta(seconds=seconds)).isoformat()
+        what = {"query": "mug"} if topic == activity.SEARCHES else {"page": "/mug"}
+        return topic, {"user": user, "time": time, **what}
+
+    def run() -> list[str]:
+        said: list[str] = []
+        base.run(these, activity.stages(spark, these, "5 minutes", "5 minutes"), said.append)
+        return said
+
+    in_time = [
+        event(activity.SEARCHES, "one", 1790),
+        event(activity.CLICKS, "one", 1800),
+        event(activity.SEARCHES, "none", 1800),
+    ]
+    # A batch drops what is behind the watermark of the batch before it, which knows the times of
+    # the batch before that.
+    for events in (in_time, [event(each, "zero", 1740) for each in activity.TOPICS[:2]]):
+        send_events(these, events)
+        assert not any("late" in line.split() for line in run())
+    watermark = 1800 - 300
+    young = [
+        event(activity.SEARCHES, "two", watermark + 1),
+        event(activity.CLICKS, "two", watermark + 2),
+        event(activity.CLICKS, "one", 1860),  # after a search of the first run
+    ]
+    old = [
+        event(activity.SEARCHES, "three", watermark - 1),
+        event(activity.CLICKS, "three", watermark - 90),
+        event(activity.CLICKS, "three", watermark - 600),
+        event(activity.CLICKS, "one", watermark - 30),
+    ]
+    send_events(these, [old[0], young[0], old[1], young[1], old[2], young[2], old[3]])
+    said = run()
+    late = {line.split()[0]: line.split()[-1] for line in said if "late" in line.split()}
+    assert late == {"late-visits": "4", "late-counts": "3"}
+    found = activity.totals(spark, these, rows=10)
+    assert (found["clicks"], found["left_out"]) == (4, 3)
+    visits = base.rows_of(base.batch_of(spark, these, activity.VISITS), activity.VISIT).collect()
+    pairs = sorted((row.user, (row.clicked - row.searched).total_seconds()) for row in visits)
+    assert pairs == [("one", 10), ("one", 70), ("two", 1), ("zero", 0)]
 
 
 @pytest.mark.skipif(not RETAIL.exists(), reason=f"{RETAIL} is not here")
