@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pyspark import SparkConf
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,6 +24,7 @@ from stele import Admin, NewTopic
 from stele.errors import BulkError, ErrorCode
 from stele.spark.options import OptionError
 
+_LOG_START: Final = -2  # stands for a time in ``Admin.list_offsets``
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
@@ -202,15 +203,28 @@ def table_of(session: SparkSession, settings: Settings, topic: str, schema: str)
     return last.select(fn.col("key").cast("string"), value.alias("row")).select("key", "row.*")
 
 
-def left_out(session: SparkSession, settings: Settings, counted: int, *topics: str) -> int:
+def left_out(session: SparkSession, settings: Settings, counted: int, *topics: str) -> int | None:
     """How many records of these topics an aggregation has not ``counted``: they came later than its
-    watermark allows, or tell no time."""
+    watermark allows, or lack what it needs. None: a topic's first records are deleted, so nobody
+    knows."""
+    names = [settings.topic(each) for each in topics]
+    with Admin(settings.bootstrap_servers) as admin:
+        described = admin.describe_topics(names)
+        starts = admin.list_offsets(
+            {
+                (topic.name, number): _LOG_START
+                for topic in described
+                for number in range(len(topic.partitions))
+            }
+        )
+    if any(start.offset > 0 for start in starts.values()):
+        return None
     return batch_of(session, settings, *topics).count() - counted
 
 
-def say_left_out(count: int) -> str:
+def say_left_out(count: int | None) -> str:
     """The end of a sentence about what was counted."""
-    return f"; {count:,} came too late or tell no time, and are left out" if count else ""
+    return f"; {count:,} are left out: too late, or incomplete" if count else ""
 
 
 # -------------------------------------------------------------------------------- queries

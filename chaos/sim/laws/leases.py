@@ -10,7 +10,7 @@ from chaos.sim.laws.scene import Report, Scene
 from metadata.image import MetadataImage
 
 
-class Fencing(NamedTuple):
+class _Fencing(NamedTuple):
     """The last time that a registration was fenced."""
 
     broker_epoch: int
@@ -33,7 +33,7 @@ class LeasesBeginWithTheMetadata(Law):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._image: MetadataImage | None = None
-        self._fencings: dict[int, Fencing] = {}
+        self._fencings: dict[int, _Fencing] = {}
         session_ms = next(iter(scene.cluster.brokers.values())).config.broker_session_timeout_ms
         self._session_s = session_ms / 1000
 
@@ -71,6 +71,6 @@ class LeasesBeginWithTheMetadata(Law):
                 and before.fenced
             )
             if registration.fenced and not was_fenced:
-                self._fencings[registration.broker_id] = Fencing(
+                self._fencings[registration.broker_id] = _Fencing(
                     registration.broker_epoch, image.offset, now
                 )
