@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spark.pipelines import activity, base, logs, metrics, orders, replay, table
-from stele import Producer
+from stele import Admin, Producer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -211,6 +211,10 @@ def test_events_behind_the_watermark_are_left_out_and_counted(
     visits = base.rows_of(base.batch_of(spark, these, activity.VISITS), activity.VISIT).collect()
     pairs = sorted((row.user, (row.clicked - row.searched).total_seconds()) for row in visits)
     assert pairs == [("one", 10), ("one", 70), ("two", 1), ("zero", 0)]
+    with Admin(these.bootstrap_servers) as admin:  # as retention does
+        clicks = these.topic(activity.CLICKS)
+        admin.delete_records({(clicks, number): -1 for number in range(these.partitions)})
+    assert base.left_out(spark, these, found["clicks"], activity.CLICKS) is None
 
 
 @pytest.mark.skipif(not RETAIL.exists(), reason=f"{RETAIL} is not here")
