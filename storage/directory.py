@@ -28,7 +28,7 @@ from storage.errors import (
     is_disk_full,
 )
 from storage.formatted import LOCK_FILE, read_formatted
-from storage.group_commit import GroupCommit
+from storage.group_commit import Flushed, GroupCommit
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.opening import opening_log
@@ -430,6 +430,10 @@ class LogDirectory:
     async def flush(self) -> None:
         """Return when everything written before the call is on disk. Raises StorageError."""
         await self._commit.flush()
+
+    def flush_then(self, flushed: Flushed) -> None:
+        """As ``flush``, without a task: see ``GroupCommit.flush_then``."""
+        self._commit.flush_then(flushed)
 
     @property
     def sync_groups(self) -> int:

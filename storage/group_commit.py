@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import functools
 import logging
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
 
 from stele.world import Clock
 from storage.errors import StorageError
@@ -31,6 +32,18 @@ class Member(Protocol):
     def finish_sync(self, ticket: SyncTicket) -> None: ...
 
 
+Flushed = Callable[[StorageError | None], None]
+"""Told once that everything is on disk, or why it may not be."""
+
+
+class _Group(NamedTuple):
+    """What one sync covers, and who waits for it."""
+
+    tickets: Sequence[tuple[Member, SyncTicket]]
+    waiting: Sequence[Flushed]
+    began_s: float
+
+
 class GroupCommit:
     """Syncs what its members wrote. ``on_failure`` is called once, after the first failed sync.
 
@@ -45,8 +58,9 @@ class GroupCommit:
         self.on_synced: Callable[[float], None] = _ignore_time
         """Called with the seconds that the sync of a group took."""
         self._dirty: dict[Member, None] = {}  # in the order in which they became dirty
-        self._task: asyncio.Task[None] | None = None  # runs while there is something to sync
-        self._waiting: list[asyncio.Future[None]] = []  # wait for the next group
+        self._is_at_work = False  # a group is under way, or about to begin
+        self._waiting: list[Flushed] = []  # for the next group
+        self._closing: list[asyncio.Future[None]] = []
         self.failure: OSError | None = None
         self.groups = 0  # groups that have reached the disk
 
@@ -68,61 +82,82 @@ class GroupCommit:
             self._kick()
 
     def _kick(self) -> None:
-        if self._task is None and _loop_runs():
-            self._task = asyncio.get_running_loop().create_task(self._run())
+        if not self._is_at_work and _loop_runs():
+            self._is_at_work = True
+            # After the events at hand, since what they write can share the group.
+            asyncio.get_running_loop().call_soon(self._begin_group)
 
     async def flush(self) -> None:
         """Return when everything written before the call is on disk. Raises StorageError."""
-        if self.failure is not None:
-            raise StorageError(f"a sync failed: {self.failure}")
-        if not self._dirty and self._task is None:
-            return
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        self._kick()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.flush_then(functools.partial(_tell, waiter))
         await waiter
 
-    async def _run(self) -> None:
-        try:
-            while (self._dirty or self._waiting) and self.failure is None:
-                await self._run_group()
-        finally:
-            self._task = None
+    def flush_then(self, flushed: Flushed) -> None:
+        """Call ``flushed`` when everything written before the call is on disk, or it never will be;
+        at once if it is."""
+        if self.failure is not None:
+            flushed(StorageError(f"a sync failed: {self.failure}"))
+        elif self._dirty or self._is_at_work:
+            self._waiting.append(flushed)
+            self._kick()
+        else:
+            flushed(None)
 
-    async def _run_group(self) -> None:
+    def _begin_group(self) -> None:
+        if self.failure is not None or not (self._dirty or self._waiting):
+            self._rest()
+            return
         waiting, self._waiting = self._waiting, []
         members, self._dirty = self._dirty, {}
-        tickets = [(member, member.begin_sync()) for member in members]
-        paths = dict.fromkeys(path for _, ticket in tickets for path in ticket.paths)
         try:
-            if paths:
-                began_s = self._clock.monotonic()
-                await self._disk.sync(list(paths))
-                self.on_synced(self._clock.monotonic() - began_s)
-        except OSError as error:
-            self._fail(error, waiting)
-            return
-        except BaseException as error:
-            # The sync was cancelled or failed: what this group covered may never be on disk.
-            self._fail(OSError(errno.EIO, f"a sync did not end: {error!r}"), waiting)
+            tickets = [(member, member.begin_sync()) for member in members]
+            group = _Group(tickets, waiting, self._clock.monotonic())
+            paths = dict.fromkeys(path for _, ticket in tickets for path in ticket.paths)
+            syncing = asyncio.ensure_future(self._disk.sync(list(paths))) if paths else None
+        except Exception as error:
+            self._fail(OSError(errno.EIO, f"a sync did not begin: {error!r}"), waiting)
+            self._rest()
             raise
+        if syncing is None:
+            self._finish(group)
+            self._begin_group()
+        else:
+            syncing.add_done_callback(functools.partial(self._end_group, group))
+
+    def _end_group(self, group: _Group, synced: asyncio.Future[None]) -> None:
+        error = asyncio.CancelledError() if synced.cancelled() else synced.exception()
+        if error is None:
+            self.on_synced(self._clock.monotonic() - group.began_s)
+            self._finish(group)
+        elif isinstance(error, OSError):
+            self._fail(error, group.waiting)
+        else:  # what this group covered may never be on disk
+            self._fail(OSError(errno.EIO, f"a sync did not end: {error!r}"), group.waiting)
+        self._begin_group()
+
+    def _finish(self, group: _Group) -> None:
         self.groups += 1
-        for member, ticket in tickets:
+        for member, ticket in group.tickets:
             try:
                 member.finish_sync(ticket)
             except Exception:
                 # A bug in one log's callback must not delay the acknowledgements of the others.
                 logger.exception("after the sync of %s", member.name)
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+        for flushed in group.waiting:
+            flushed(None)
 
-    def _fail(self, error: OSError, waiting: list[asyncio.Future[None]]) -> None:
+    def _rest(self) -> None:
+        self._is_at_work = False
+        for closing in self._closing:
+            if not closing.done():
+                closing.set_result(None)
+
+    def _fail(self, error: OSError, waiting: Sequence[Flushed]) -> None:
         self.fail(error)
-        for waiter in [*waiting, *self._waiting]:
-            if not waiter.done():
-                waiter.set_exception(StorageError(f"a sync failed: {error}"))
-        self._waiting = []
+        later, self._waiting = self._waiting, []
+        for flushed in [*waiting, *later]:
+            flushed(StorageError(f"a sync failed: {error}"))
 
     def fail(self, error: OSError) -> None:
         """The disk failed, in a sync or elsewhere. Nothing becomes durable from now on."""
@@ -134,8 +169,18 @@ class GroupCommit:
     async def close(self) -> None:
         """Wait for the group that is under way. No other begins."""
         self._dirty.clear()
-        if self._task is not None:
-            await self._task
+        if self._is_at_work:
+            self._closing.append(asyncio.get_running_loop().create_future())
+            await self._closing[-1]
+
+
+def _tell(waiter: asyncio.Future[None], error: StorageError | None) -> None:
+    if waiter.done():
+        return
+    if error is None:
+        waiter.set_result(None)
+    else:
+        waiter.set_exception(error)
 
 
 def _ignore_time(seconds: float) -> None:

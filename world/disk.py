@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from typing import Any, Protocol
 
 from stele.world import Buffer
@@ -115,7 +115,7 @@ class Disk(Protocol):
         """As ``replace_file_now``, off the event loop."""
         ...
 
-    async def sync(self, paths: Sequence[str]) -> None:
+    def sync(self, paths: Sequence[str]) -> Awaitable[None]:
         """Make files' bytes and directories' entries durable, off the event loop.
 
         Covers everything written before the call. One call is one group. A path that was removed

@@ -213,6 +213,8 @@ class FetchRequests:
                 self._cold.warm(waiting, *reading.cold)
                 return False
             if query.max_wait_ms > 0 and not waiting.is_due:
+                if query.session is not None:
+                    query.session.parked(reading.results)
                 return False
         self._answer(waiting, reading)
         return True

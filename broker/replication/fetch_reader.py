@@ -124,7 +124,8 @@ class FetchReader:
         results = reading.results
         if session is not None and counts:
             session.begin_look(query.replica_epoch, status)
-        for entry in query.entries if session is None else session.to_look_at():
+        now = self._replicas.now_ms
+        for entry in query.entries if session is None else session.to_look_at(now):
             results.append(self._read_entry(waiting, entry, status, reading, now_ms))
         if session is not None:
             while session.held and reading.cold is None and self._has_quota(reading):

@@ -9,10 +9,10 @@ clients get no session, because consumers' sessions would take memory that nobod
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.partition.effects import UNKNOWN_BROKER_EPOCH, BrokerStatus
-from broker.partition.progress import Attendance
+from broker.partition.progress import NEVER, Attendance
 from broker.replication.replica import Replica
 from broker.replication.types import FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
@@ -22,6 +22,10 @@ from stele.world import Rng
 INVALID_SESSION_ID = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
+
+ADVANCES_AFTER_MS: Final = 100
+"""At least so long after it was told of the last ones, a follower is told of high watermarks that
+rose where there are no new records for it. Of a partition with new records it is told with them."""
 
 _MAX_EPOCH = 2**31 - 1
 
@@ -45,8 +49,10 @@ class FetchSession:
         "_events",
         "_looked_after",
         "_replicas",
+        "_told_advances_ms",
         "_who",
         "_woken_by",
+        "advanced",
         "answer_waiting",
         "attendance",
         "entries",
@@ -67,9 +73,14 @@ class FetchSession:
         self.entries: dict[PartitionId, FetchEntry] = {}
         # Those that have to be looked at; those that got records last stand at the end, so that
         # under a limit of bytes everyone has a turn. Of all others the follower has everything,
-        # was told everything, and their machines know it at rest.
+        # their machines know it at rest, and it was told everything or they are `advanced`.
         # Each with the number of the last event that stirred it.
         self.stirred: dict[PartitionId, int] = {}
+        # Those in which more is committed than the follower was told. That can wait for a while, so
+        # that it is told with the next records, or of many partitions at once.
+        # Each with the number of the event.
+        self.advanced: dict[PartitionId, int] = {}
+        self._told_advances_ms = NEVER
         # Those that wait for quota, in order; not looked at with the others. Only partitions of
         # `entries`, and none of `stirred`.
         self.held: dict[PartitionId, None] = {}
@@ -92,6 +103,7 @@ class FetchSession:
         for partition in forgotten:
             self.entries.pop(partition, None)
             self.stirred.pop(partition, None)
+            self.advanced.pop(partition, None)
             self.held.pop(partition, None)
             self.sent.pop(partition, None)
             self._unwatch(partition)
@@ -106,6 +118,7 @@ class FetchSession:
             self._unwatch(partition)
         self.entries.clear()
         self.stirred.clear()
+        self.advanced.clear()
         self.held.clear()
 
     # ---------------------------------------------------------------------------- reading
@@ -126,9 +139,18 @@ class FetchSession:
         if replica_epoch == status.epoch:
             self.attendance.last_fetch_ms = now_ms
 
-    def to_look_at(self) -> list[FetchEntry]:
+    def to_look_at(self, now_ms: Callable[[], float]) -> list[FetchEntry]:
         self._looked_after = self._events
+        if self.advanced:
+            self._stir_advanced(now_ms())
         return [self.entries[partition] for partition in self.stirred]
+
+    def _stir_advanced(self, now_ms: float) -> None:
+        if now_ms - self._told_advances_ms >= ADVANCES_AFTER_MS:
+            self._told_advances_ms = now_ms
+            for partition, event in self.advanced.items():
+                self.stirred.setdefault(partition, event)
+            self.advanced.clear()
 
     def watch(self, replica: Replica) -> None:
         """Hear of the replica's changes from now on."""
@@ -149,6 +171,14 @@ class FetchSession:
         self.stirred[partition] = self._events
         if wakes:
             self._wake_up()
+
+    def advance(self, partition: PartitionId) -> None:
+        """See ``broker.replication.replica.Watcher``."""
+        if partition in self.held:
+            self.stir(partition, wakes=False)
+        elif partition in self.entries:
+            self._events += 1
+            self.advanced[partition] = self._events
 
     def look_again(self) -> None:
         """There may be quota for what is held."""
@@ -190,6 +220,21 @@ class FetchSession:
                 return True
         return False
 
+    def parked(self, results: Sequence[FetchResult]) -> None:
+        """The last look led to no answer. Look no more at what is at rest, even if more is
+        committed there."""
+        for result in results:
+            told = self.sent.get(result.id)
+            if (
+                result.at_rest
+                and told is not None
+                and told.log_start_offset == result.log_start_offset
+                and self.stirred[result.id] <= self._looked_after
+            ):
+                del self.stirred[result.id]
+                if told.high_watermark != result.high_watermark:
+                    self.advanced.setdefault(result.id, self._looked_after)
+
     def changed(self, results: Sequence[FetchResult]) -> list[FetchResult]:
         """Note that results were told, and return those with news."""
         news = []
@@ -201,6 +246,8 @@ class FetchSession:
                 continue
             if result.records or self.sent.get(result.id) != told:
                 self.sent[result.id] = told
+                if self.advanced.get(result.id, self._events) <= self._looked_after:
+                    self.advanced.pop(result.id, None)
                 news.append(result)
             if result.at_rest and self.stirred[result.id] <= self._looked_after:
                 del self.stirred[result.id]

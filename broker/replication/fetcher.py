@@ -19,11 +19,12 @@ from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.replica import Replica, ReportCorrupt
 from runtime.backoff import node_backoff
 from runtime.config.node import NodeConfig
-from stele.cluster.kafka_connection import KafkaConnection
+from stele.cluster.kafka_connection import KafkaConnection, Outcome
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Connector
+from storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +49,12 @@ class LeaderConnection:
             connection = await KafkaConnection.open(connector, host, port, client_id)
         return cls(connection, timeout_s)
 
-    def fetch(self, request: wire.FetchRequest) -> asyncio.Future[wire.FetchResponse]:
-        """Send a request behind those sent before. Raises ApiError when the connection is of no
-        more use, and so may the future."""
-        return self._connection.submit(wire.API, FETCH_VERSION, request, timeout_s=self._timeout_s)
+    def fetch(self, request: wire.FetchRequest, answer: Outcome[wire.FetchResponse]) -> None:
+        """Send a request behind those sent before. ``answer`` may get an ApiError: then the
+        connection is of no more use. Raises ApiError for the same reason."""
+        self._connection.submit_for(
+            answer, wire.API, FETCH_VERSION, request, timeout_s=self._timeout_s
+        )
 
     def close(self) -> None:
         self._connection.close()
@@ -61,6 +64,29 @@ Connect = Callable[[int], Awaitable[LeaderConnection]]
 """Opens a connection to a broker by id. Raises OSError, ApiError."""
 
 
+class _Request:
+    """A request that was sent: the ``Outcome`` of its answer."""
+
+    __slots__ = ("_heard", "error", "number", "response")
+
+    def __init__(self, number: int, heard: Callable[[], None]) -> None:
+        self.number = number
+        self.response: wire.FetchResponse | None = None
+        self.error: Exception | None = None
+        self._heard = heard
+
+    def done(self) -> bool:
+        return self.response is not None or self.error is not None
+
+    def set_result(self, result: wire.FetchResponse, /) -> None:
+        self.response = result
+        self._heard()
+
+    def set_exception(self, exception: Exception, /) -> None:
+        self.error = exception
+        self._heard()
+
+
 class _Session:
     """The client's half of one fetch session, which lives as long as its connection."""
 
@@ -68,9 +94,29 @@ class _Session:
         self.connection = connection
         self.id = INVALID_SESSION_ID
         self.epoch = INITIAL_EPOCH
-        # Requests sent, by number, and their answers, oldest first.
-        self.in_flight: deque[tuple[int, asyncio.Future[wire.FetchResponse]]] = deque()
+        self.in_flight: deque[_Request] = deque()  # oldest first
         self.sent = 0
+        # Whether records or starts are being made durable. No answer is taken meanwhile, and
+        # nothing is sent.
+        self.is_busy = False
+        self.unflushed = 0  # directories of which the flush is under way
+        self.starts: asyncio.Task[None] | None = None  # writes log starts
+        self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def is_over(self) -> bool:
+        return self.failure.done()
+
+    def fail(self, error: Exception) -> None:
+        if not self.failure.done():
+            self.failure.set_exception(error)
+
+    async def end(self) -> None:
+        self.failure.cancel()
+        self.connection.close()
+        if self.starts is not None:
+            self.starts.cancel()
+            await asyncio.gather(self.starts, return_exceptions=True)
 
 
 class PeerFetcher:
@@ -105,7 +151,9 @@ class PeerFetcher:
         self._resting: dict[PartitionId, asyncio.TimerHandle] = {}
         # Partitions that wait for quota, in order; out of the session meanwhile.
         self._held: dict[PartitionId, None] = {}
-        self._wake = asyncio.Event()
+        self._session: _Session | None = None
+        self._is_nudged = False
+        self._is_at_work = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -148,7 +196,7 @@ class PeerFetcher:
         self._held.pop(partition, None)
         self._forgotten.pop(partition, None)
         self._news[partition] = None
-        self._wake.set()
+        self._nudge()
 
     # ---------------------------------------------------------------------------- quota
 
@@ -157,7 +205,7 @@ class PeerFetcher:
         self._news.pop(partition, None)
         self._forgotten[partition] = None
         self._held[partition] = None
-        self._wake.set()  # the leader has to forget it
+        self._nudge()  # the leader has to forget it
         self._throttle.await_quota(self._release)
 
     def _release(self) -> None:
@@ -217,43 +265,68 @@ class PeerFetcher:
             except Exception:
                 logger.exception("fetching from broker %d", self._leader_id)
             finally:
+                self._session = None
                 if session is not None:
-                    await _abandon(session)
+                    await session.end()
             await asyncio.sleep(backoff.next_s())
 
     async def _follow(self, session: _Session) -> None:
-        """Fetch over one connection until it fails. Raises ApiError."""
+        """Fetch over one connection until it fails. Raises its error.
+
+        The work is done where something happens: when an answer comes, when records are durable,
+        and once after the events that bring news. This only waits for the end.
+        """
         self._forgotten.clear()
         self._news = {
             each: None
             for each in self._following
             if each not in self._resting and each not in self._held
         }
-        while True:
-            self._wake.clear()
-            if session.in_flight and session.in_flight[0][1].done():
-                number, answer = session.in_flight.popleft()
-                await self._take(session, number, answer.result())
-            elif self._may_send(session):
-                if not await self._settle_news():
+        self._session = session
+        self._go_on(session)
+        await session.failure
+
+    def _nudge(self) -> None:
+        """There is news. Go on after the events at hand, which may bring more."""
+        session = self._session
+        if session is not None and not (self._is_nudged or self._is_at_work or session.is_busy):
+            self._is_nudged = True
+            asyncio.get_running_loop().call_soon(self._go_on_nudged)
+
+    def _go_on_nudged(self) -> None:
+        self._is_nudged = False
+        if self._session is not None:
+            self._go_on(self._session)
+
+    def _go_on(self, session: _Session) -> None:
+        """Take the answers that are there and send what may be sent."""
+        if self._is_at_work:
+            return
+        self._is_at_work = True
+        try:
+            while not session.is_busy and not session.is_over:
+                if session.in_flight and session.in_flight[0].done():
+                    self._take(session, session.in_flight.popleft())
+                elif not self._may_send(session):
+                    break
+                elif not self._settle_news(session):
                     self._send(session)
-            else:
-                await self._wake.wait()
+        except Exception as error:
+            session.fail(error)
+        finally:
+            self._is_at_work = False
 
-    async def _settle_news(self) -> bool:
-        """Wait until records of an earlier leader, or of this broker as a leader, are durable.
+    def _settle_news(self, session: _Session) -> bool:
+        """Have records of an earlier leader, or of this broker as a leader, made durable.
 
-        Returns whether it waited, so that anything may have changed.
+        Returns whether there are any. Anything may have changed when they are durable.
         """
         news = [self._following[partition] for partition in self._news]
         unsettled = [following for following in news if not following.is_durable]
         for following in unsettled:
             del self._news[following.replica.id]
-        await self._make_durable(unsettled)
-        for following in unsettled:
-            partition = following.replica.id
-            if self._following.get(partition) is following and not following.is_durable:
-                self._rest(partition, REST_MAX_S)
+        if unsettled:
+            self._make_durable(session, unsettled, rests=True)
         return bool(unsettled)
 
     def _may_send(self, session: _Session) -> bool:
@@ -269,13 +342,10 @@ class PeerFetcher:
 
     def _send(self, session: _Session) -> None:
         session.sent += 1
-        answer = session.connection.fetch(self._request(session))
-        answer.add_done_callback(self._on_answer)
-        session.in_flight.append((session.sent, answer))
+        sent = _Request(session.sent, lambda: self._go_on(session))
+        session.connection.fetch(self._request(session), sent)
+        session.in_flight.append(sent)
         session.epoch = next_epoch(session.epoch)
-
-    def _on_answer(self, _: asyncio.Future[wire.FetchResponse]) -> None:
-        self._wake.set()
 
     def _request(self, session: _Session) -> wire.FetchRequest:
         config = self._config
@@ -310,8 +380,12 @@ class PeerFetcher:
 
     # -------------------------------------------------------------------------- an answer
 
-    async def _take(self, session: _Session, number: int, response: wire.FetchResponse) -> None:
-        """Write the records of an answer; return when they are durable."""
+    def _take(self, session: _Session, answered: _Request) -> None:
+        """Write the records of an answer, and have them made durable. Raises its error."""
+        response, number = answered.response, answered.number
+        if response is None:
+            assert answered.error is not None
+            raise answered.error
         if response.error_code != ErrorCode.NONE:
             raise ApiError(ErrorCode(response.error_code), "the fetch session ended")
         if response.session_id == INVALID_SESSION_ID:
@@ -330,8 +404,9 @@ class PeerFetcher:
                 verdict = following.take(data)
                 if partition in self._following:  # else its own log was found corrupt
                     self._heed(following, verdict, written)
-        await self._make_durable(written)
-        if self._held:
+        if written:
+            self._make_durable(session, written)
+        elif self._held:
             self._release()
 
     def _heed(self, following: Following, verdict: Verdict, written: list[Following]) -> None:
@@ -343,29 +418,52 @@ class PeerFetcher:
             self._count(verdict)
             self._throttle.fetched(following.replica, verdict.written_bytes)
 
-    async def _make_durable(self, written: Sequence[Following]) -> None:
-        """Wait until the logs are durable: a position that is told acknowledges all below it."""
+    def _make_durable(
+        self, session: _Session, written: Sequence[Following], *, rests: bool = False
+    ) -> None:
+        """Have the logs made durable: a position that is told acknowledges all below it.
+
+        ``rests``: leave those alone for a while that cannot be made durable.
+        """
+        session.is_busy = True
         directories = {
             following.replica.directory: None for following in written if not following.is_durable
         }
-        for directory in directories:
-            try:
-                await directory.flush()
-            except ApiError as error:
-                logger.error("not durable, so not acknowledged: %s", error)
-        await self._persist_starts(written)
-        for following in written:
-            partition = following.replica.id
-            if (
-                partition not in self._resting
-                and self._following.get(partition) is following
-                and following.is_durable
-            ):
-                self._tell(partition)
+        session.unflushed = len(directories)
 
-    async def _persist_starts(self, written: Sequence[Following]) -> None:
+        def flushed(error: StorageError | None) -> None:
+            if error is not None:
+                logger.error("not durable, so not acknowledged: %s", error)
+            session.unflushed -= 1
+            if not session.unflushed:
+                self._persist_starts(session, written, rests=rests)
+
+        for directory in directories:
+            directory.flush_then(flushed)
+        if not directories:
+            self._persist_starts(session, written, rests=rests)
+
+    def _persist_starts(
+        self, session: _Session, written: Sequence[Following], *, rests: bool
+    ) -> None:
         """What the leader has deleted stays deleted here: then the new start is told, too."""
+        if session.is_over:
+            return
         moved = [following for following in written if following.start_moved]
+        if not moved:
+            self._made_durable(session, written, rests=rests)
+            return
+
+        async def persist() -> None:
+            try:
+                await self._write_starts(moved)
+                self._made_durable(session, written, rests=rests)
+            except Exception as error:
+                session.fail(error)
+
+        session.starts = asyncio.get_running_loop().create_task(persist())
+
+    async def _write_starts(self, moved: Sequence[Following]) -> None:
         for directory in {following.replica.directory: None for following in moved}:
             try:
                 await directory.persist_start_offsets()
@@ -380,13 +478,23 @@ class PeerFetcher:
             if following.replica.directory.durable_start_offset(log) < log.start_offset:
                 self._rest(partition, REST_MAX_S)  # the leader tells it again afterwards
 
-
-async def _abandon(session: _Session) -> None:
-    session.connection.close()
-    answers = [answer for _, answer in session.in_flight]
-    for answer in answers:
-        answer.cancel()
-    await asyncio.gather(*answers, return_exceptions=True)
+    def _made_durable(
+        self, session: _Session, written: Sequence[Following], *, rests: bool
+    ) -> None:
+        if session.is_over:
+            return
+        for following in written:
+            partition = following.replica.id
+            if self._following.get(partition) is not following or partition in self._resting:
+                continue
+            if following.is_durable:
+                self._tell(partition)
+            elif rests:
+                self._rest(partition, REST_MAX_S)
+        if self._held:
+            self._release()
+        session.is_busy = False
+        self._go_on(session)
 
 
 class Fetchers:

@@ -56,6 +56,10 @@ class Watcher(Protocol):
         """Something changed: look at the partition again, with ``wakes`` before the next fetch."""
         ...
 
+    def advance(self, partition: PartitionId) -> None:
+        """More is committed: the follower is to hear of it with the next records, or soon."""
+        ...
+
 
 ReportCorrupt = Callable[["Replica", PartitionLog, CorruptLogError], None]
 """Told of a log that was found to hold something else than was written, and of the replica that
@@ -236,6 +240,10 @@ class Replica:
         """There is something that followers hear of with the next answer, or at once."""
         for watcher in self.watchers:
             watcher.stir(self.id, wakes=wakes)
+
+    def tell_followers_of_advance(self) -> None:
+        for watcher in self.watchers:
+            watcher.advance(self.id)
 
     def wake_followers(self) -> None:
         for watcher in self.watchers:

@@ -130,7 +130,10 @@ class Replicas:
                     self.unsettled[replica.id] = None
                     replica.wake_followers()
                 case Advanced():
-                    replica.stir_followers(wakes=self.tells_high_watermarks_at_once)
+                    if self.tells_high_watermarks_at_once:
+                        replica.stir_followers(wakes=True)
+                    else:
+                        replica.tell_followers_of_advance()
                     replica.wake_consumers()
                 case Acknowledged(tokens):
                     for token in tokens:

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
 from typing import Any, Final
 
 from runtime.real.file_handles import FileHandles
@@ -256,7 +256,18 @@ class RealDisk:
         finally:
             self.names.changed()
 
-    async def sync(self, paths: Sequence[str]) -> None:
+    def sync(self, paths: Sequence[str]) -> Awaitable[None]:
+        if self._kernel is not None and self._syncer.pid is not None:
+            # The usual case needs no task.
+            try:
+                syncing = self._sync_in_kernel(paths)
+            except OSError:  # the task meets it again, and tells it
+                syncing = None
+            if syncing is not None:
+                return syncing
+        return self._sync_in_time(paths)
+
+    async def _sync_in_time(self, paths: Sequence[str]) -> None:
         while paths:
             try:
                 await self._sync(paths)
@@ -273,12 +284,11 @@ class RealDisk:
         here, in the helper process."""
         if self._syncer.pid is None or (self._syncs_in_kernel and self._kernel is None):
             self.handles.with_room(self._begin_syncing)
-        if len(paths) < SYNCFS_FROM_FILES:
-            syncing = self._sync_in_kernel(paths)
-            if syncing is not None:
-                await syncing
-                return
-        await self._call(self._syncer, "sync", builtins.list(paths))
+        syncing = self._sync_in_kernel(paths)
+        if syncing is not None:
+            await syncing
+        else:
+            await self._call(self._syncer, "sync", builtins.list(paths))
 
     def _begin_syncing(self) -> None:
         """Take what any sync may need, while there are handles for it."""
@@ -297,7 +307,9 @@ class RealDisk:
     def _sync_in_kernel(self, paths: Sequence[str]) -> asyncio.Future[None] | None:
         """Begin a group; None if it cannot begin there. Raises OSError."""
         kernel = self._kernel
-        if kernel is None or not self._syncs_in_kernel or len(paths) > kernel.room:
+        if kernel is None or not self._syncs_in_kernel or len(paths) >= SYNCFS_FROM_FILES:
+            return None
+        if len(paths) > kernel.room:
             return None
         try:
             return kernel.sync(paths)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
@@ -24,6 +24,20 @@ SOFTWARE_NAME = "stele"
 
 Request = TypeVar("Request", bound=kafka.Struct)
 Response = TypeVar("Response", bound=kafka.Struct)
+Answer = TypeVar("Answer", contravariant=True)
+
+
+class Outcome(Protocol[Answer]):
+    """Gets the answer of one request, or the error instead of it: a future, or something that hears
+    of it at once."""
+
+    def done(self) -> bool:
+        """Whether it needs no answer any more."""
+        ...
+
+    def set_result(self, result: Answer, /) -> None: ...
+
+    def set_exception(self, exception: Exception, /) -> None: ...
 
 
 class ConnectionLostError(ApiError):
@@ -43,7 +57,7 @@ class _Pending:
         api: kafka.Api[Any, Any],
         version: int,
         correlation_id: int,
-        answer: asyncio.Future[Any],
+        answer: Outcome[Any],
         timeout_s: float,
         deadline: float,
     ) -> None:
@@ -151,17 +165,29 @@ class KafkaConnection(asyncio.BufferedProtocol):
         Cancelling the future only skips the answer. Bytes that the peer does not take yet are kept
         in memory. Callers bound them by awaiting their answers.
         """
+        answer: asyncio.Future[Response] = self._loop.create_future()
+        self.submit_for(answer, api, version, message, timeout_s=timeout_s)
+        return answer
+
+    def submit_for(
+        self,
+        answer: Outcome[Response],
+        api: kafka.Api[Request, Response],
+        version: int,
+        message: Request,
+        *,
+        timeout_s: float,
+    ) -> None:
+        """As ``submit``, for an outcome of the caller's."""
         if self._transport is None or self._transport.is_closing():
             raise ConnectionLostError(f"{self.name}: {self._reason}")
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         buffers = kafka.encode_request(api, version, correlation_id, self.client_id, message)
-        answer: asyncio.Future[Response] = self._loop.create_future()
         deadline = self._loop.time() + timeout_s
         self._pending.append(_Pending(api, version, correlation_id, answer, timeout_s, deadline))
         self._arm(deadline)
         self._transport.writelines(buffers)
-        return answer
 
     def post(
         self, api: kafka.Api[Request, Response], version: int, message: Request
@@ -293,10 +319,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if pending.answer.done():  # nobody waits for it any more
             return
         try:
-            pending.answer.set_result(kafka.decode_response(pending.api, pending.version, frame))
+            response = kafka.decode_response(pending.api, pending.version, frame)
         except kafka.MalformedMessageError as error:
             pending.answer.set_exception(error)
             raise
+        pending.answer.set_result(response)
 
     def _abandon(self, reason: str) -> None:
         transport, self._transport = self._transport, None

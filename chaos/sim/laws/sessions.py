@@ -73,7 +73,10 @@ def _unseen(replicas: Replicas, session: FetchSession, entry: FetchEntry) -> Ite
             f"{who} rests at {entry.fetch_offset} of {replica!r}, which ends at "
             f"{replica.log.end_offset}"
         )
-    elif session.sent[entry.id].high_watermark != machine.high_watermark:
+    elif (
+        entry.id not in session.advanced
+        and session.sent[entry.id].high_watermark != machine.high_watermark
+    ):
         yield f"{who} was not told of the high watermark of {replica!r}"
     elif not machine.rests(session.replica_id, session.attendance):
         yield f"{who} counts on the rest of {replica!r}, whose leader does not"

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 import pytest
 
 from broker.partition.effects import BrokerStatus
-from broker.replication.fetch_session import FetchSession, FetchSessions, next_epoch
+from broker.replication.fetch_session import (
+    ADVANCES_AFTER_MS,
+    FetchSession,
+    FetchSessions,
+    next_epoch,
+)
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -77,6 +82,10 @@ class Follower:
         return refusal.value.code
 
 
+def now() -> float:
+    return 1000.0
+
+
 def numbers(results: Sequence[FetchResult | FetchEntry]) -> list[int]:
     return [each.id.partition for each in results]
 
@@ -100,15 +109,15 @@ def test_a_broker_names_in_a_session_only_what_changed_and_hears_only_news() -> 
     follower = Follower()
     first = follower.ask(0, 0, entry(0), entry(1))
     assert first.session_id != 0
-    assert numbers(first.to_look_at()) == [0, 1]
+    assert numbers(first.to_look_at(now)) == [0, 1]
     assert numbers(first.changed([result(0), result(1)])) == [0, 1]
     second = follower.ask(first.session_id, 1, entry(1, 7))
-    assert [(e.id.partition, e.fetch_offset) for e in second.to_look_at()] == [(1, 7)]
+    assert [(e.id.partition, e.fetch_offset) for e in second.to_look_at(now)] == [(1, 7)]
     assert numbers(second.changed([result(1, hw=6)])) == [1]
     third = follower.ask(first.session_id, 2, entry(1, 7))
-    assert third.to_look_at() == [entry(1, 7)]
+    assert third.to_look_at(now) == [entry(1, 7)]
     assert third.changed([result(1, hw=6)]) == []
-    assert follower.ask(first.session_id, 3).to_look_at() == []
+    assert follower.ask(first.session_id, 3).to_look_at(now) == []
 
 
 def test_records_errors_and_divergence_are_always_news() -> None:
@@ -123,7 +132,7 @@ def test_records_errors_and_divergence_are_always_news() -> None:
     assert numbers(session.changed(answer)) == [0, 1, 2]
     # After an error the same state must be sent again, and until then the partition is examined
     # each time.
-    assert numbers(session.to_look_at()) == [1, 2, 0]
+    assert numbers(session.to_look_at(now)) == [1, 2, 0]
     assert numbers(session.changed([result(1), result(2)])) == [1, 2]
 
 
@@ -132,18 +141,18 @@ def test_a_partition_that_got_records_goes_to_the_end_of_the_queue() -> None:
     session = follower.ask(0, 0, entry(0), entry(1))
     session.changed([result(0, records=b"r"), result(1)])
     again = follower.ask(session.session_id, 1)
-    assert numbers(again.to_look_at()) == [0]
+    assert numbers(again.to_look_at(now)) == [0]
     follower.ask(session.session_id, 2, entry(1))
-    assert numbers(again.to_look_at()) == [0, 1]
+    assert numbers(again.to_look_at(now)) == [0, 1]
     again.changed([result(0, records=b"r")])
-    assert numbers(again.to_look_at()) == [1, 0]
+    assert numbers(again.to_look_at(now)) == [1, 0]
 
 
 def test_a_forgotten_partition_is_gone() -> None:
     follower = Follower()
     session = follower.ask(0, 0, entry(0), entry(1))
     again = follower.ask(session.session_id, 1, forget=(0,))
-    assert numbers(again.to_look_at()) == [1]
+    assert numbers(again.to_look_at(now)) == [1]
 
 
 def test_unknown_sessions_and_wrong_epochs_are_refused() -> None:
@@ -197,18 +206,97 @@ def test_everything_is_looked_at_when_the_follower_is_somebody_else_now() -> Non
     session.begin_look(7, BrokerStatus(7, True))
     session.changed([result(0), result(1)])
     session.begin_look(7, BrokerStatus(7, True))
-    assert session.to_look_at() == []
+    assert session.to_look_at(now) == []
     for who in ((7, BrokerStatus(8, True)), (8, BrokerStatus(8, True)), (8, BrokerStatus(8))):
         session.begin_look(*who)
-        assert numbers(session.to_look_at()) == [0, 1]
+        assert numbers(session.to_look_at(now)) == [0, 1]
         session.changed([result(0), result(1)])
 
 
 def test_what_stirs_a_partition_while_it_is_looked_at_is_looked_at_again() -> None:
     session = Follower().ask(0, 0, entry(0), entry(1))
-    session.to_look_at()
+    session.to_look_at(now)
     session.stir(partition(0), wakes=True)
     assert session.was_woken
     session.changed([result(0), result(1)])
-    assert numbers(session.to_look_at()) == [0]
+    assert numbers(session.to_look_at(now)) == [0]
     assert not session.was_woken
+
+
+def test_a_rest_without_an_answer_is_a_rest() -> None:
+    follower = Follower()
+    session = follower.ask(0, 0, entry(0), entry(1))
+    session.changed([result(0), result(1)])
+    follower.ask(session.session_id, 1, entry(0), entry(1))
+    assert numbers(session.to_look_at(now)) == [0, 1]
+    session.parked([result(0), result(1, start=1)])
+    assert numbers(session.to_look_at(now)) == [1]  # has to hear of the start
+
+
+def test_an_advance_is_told_with_the_next_records() -> None:
+    follower = Follower()
+    session = follower.ask(0, 0, entry(0))
+    session.changed([result(0)])
+    session.advance(partition(0))
+    session.stir(partition(0), wakes=True)
+    session.to_look_at(lambda: 0.0)
+    assert numbers(session.changed([result(0, records=b"r", hw=6)])) == [0]
+    session = follower.ask(session.session_id, 1, entry(0, 7))
+    session.to_look_at(lambda: 1.0)
+    session.parked([result(0, hw=6)])
+    assert session.to_look_at(lambda: 1000.0) == []
+
+
+def test_advances_without_records_are_told_together_after_a_while() -> None:
+    session = Follower().ask(0, 0, entry(0), entry(1), entry(2))
+    session.changed([result(0), result(1), result(2)])
+    session.advance(partition(0))
+    assert numbers(session.to_look_at(lambda: 100.0)) == [0]
+    session.changed([result(0, hw=6)])
+    session.advance(partition(1))
+    session.advance(partition(2))
+    assert session.to_look_at(lambda: 100.0 + ADVANCES_AFTER_MS - 1) == []
+    assert numbers(session.to_look_at(lambda: 100.0 + ADVANCES_AFTER_MS)) == [1, 2]
+    assert numbers(session.changed([result(1, hw=6), result(2, hw=6)])) == [1, 2]
+    assert session.to_look_at(lambda: 1000.0) == []
+
+
+def test_an_advance_that_a_look_saw_and_did_not_tell_is_told_later() -> None:
+    follower = Follower()
+    session = follower.ask(0, 0, entry(0))
+    session.changed([result(0)])
+    session.advance(partition(0))
+    session.to_look_at(lambda: 100.0)
+    session.parked([result(0, hw=6)])
+    assert session.to_look_at(lambda: 101.0) == []
+    assert numbers(session.to_look_at(lambda: 100.0 + ADVANCES_AFTER_MS)) == [0]
+
+
+def test_an_advance_during_a_look_is_told_later() -> None:
+    session = Follower().ask(0, 0, entry(0))
+    session.changed([result(0)])
+    session.stir(partition(0), wakes=True)
+    session.to_look_at(lambda: 100.0)
+    session.advance(partition(0))
+    session.changed([result(0, records=b"r", hw=5)])
+    session.stirred.clear()
+    assert numbers(session.to_look_at(lambda: 200.0)) == [0]
+
+
+def test_a_partition_that_waits_for_quota_is_looked_at_again_when_it_advances() -> None:
+    session = Follower().ask(0, 0, entry(0))
+    session.to_look_at(now)
+    session.hold(partition(0))
+    assert session.to_look_at(now) == []
+    session.advance(partition(0))
+    assert numbers(session.to_look_at(now)) == [0]
+
+
+def test_a_forgotten_partition_advances_no_more() -> None:
+    follower = Follower()
+    session = follower.ask(0, 0, entry(0), entry(1))
+    session.changed([result(0), result(1)])
+    session.advance(partition(0))
+    follower.ask(session.session_id, 1, forget=(0,))
+    session.advance(partition(0))
+    assert session.to_look_at(now) == []

@@ -167,7 +167,7 @@ def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest() -> None:
         await asyncio.sleep(1)
         session = [each for each in cluster[1].sessions if each.replica_id == 3][-1]
         assert list(session.held) == [P0]
-        assert session.to_look_at() == []
+        assert session.to_look_at(lambda: 0.0) == []
         replicas, sessions = cluster[1].manager.hosted, cluster[1].sessions
         assert not list(unnoticed(replicas, sessions))
         cluster[1].replica().throttled_as_leader = False

@@ -63,7 +63,7 @@ def test_what_is_told_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ("broken", "report"),
     [
         ("wake_followers", "rests at"),
-        ("stir_followers", "high watermark"),
+        ("tell_followers_of_advance", "high watermark"),
         ("time", "nobody tells it the time"),
     ],
 )
