@@ -6,6 +6,7 @@ The server's half (listening, serving) builds on this in ``runtime/real``.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import socket
@@ -60,8 +61,8 @@ _MONOTONIC_ID: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 class RealClock:
     """The machine's clocks."""
 
-    def monotonic(self) -> float:
-        return time.clock_gettime(_MONOTONIC_ID)
+    # Without a frame of its own: it is asked for dozens of times per request.
+    monotonic = staticmethod(functools.partial(time.clock_gettime, _MONOTONIC_ID))
 
     def time_ms(self) -> int:
         return time.time_ns() // 1_000_000

@@ -24,11 +24,13 @@ class LeaderEpochs:
     """Epochs rise strictly, and start offsets never fall. If two epochs start at the same offset,
     the first wrote nothing, and only the later one is kept."""
 
-    __slots__ = ("_epochs", "_starts", "dirty")
+    __slots__ = ("_epochs", "_starts", "dirty", "latest_epoch")
 
     def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
         self._epochs: list[int] = []
         self._starts: list[int] = []  # parallel to _epochs
+        self.latest_epoch = UNDEFINED
+        """The last known epoch; -1 if none is known."""
         for epoch, start in entries:
             self.assign(epoch, start)
         self.dirty = False  # differs from the file
@@ -49,11 +51,6 @@ class LeaderEpochs:
         known epoch."""
         return self._starts[0] if self._starts else UNDEFINED
 
-    @property
-    def latest_epoch(self) -> int:
-        """The last known epoch; -1 if none is known."""
-        return self._epochs[-1] if self._epochs else UNDEFINED
-
     def assign(self, epoch: int, start_offset: int) -> None:
         """``epoch`` begins at ``start_offset``. Does nothing unless it is above the latest
         epoch."""
@@ -62,6 +59,7 @@ class LeaderEpochs:
         self.truncate_from(start_offset)
         self._epochs.append(epoch)
         self._starts.append(start_offset)
+        self.latest_epoch = epoch
         self.dirty = True
 
     def assign_from_batch(self, epoch: int, base_offset: int, log_start_offset: int) -> None:
@@ -74,6 +72,7 @@ class LeaderEpochs:
         while self._starts and self._starts[-1] >= end_offset:
             self._epochs.pop()
             self._starts.pop()
+            self.latest_epoch = self._epochs[-1] if self._epochs else UNDEFINED
             self.dirty = True
 
     def advance_start(self, start_offset: int) -> None:
@@ -92,6 +91,7 @@ class LeaderEpochs:
             self.dirty = True
         self._epochs.clear()
         self._starts.clear()
+        self.latest_epoch = UNDEFINED
 
     def epoch_for(self, offset: int) -> int:
         """The epoch of the record at ``offset``; -1 below the first known epoch."""

@@ -98,7 +98,7 @@ class PartitionLog:
         self.availability = Availability(
             directory, self.segments.close, lambda error: told.failed(self, error)
         )
-        self._durability = Durability(
+        self.durability = Durability(
             disk, self.end_offset, lambda: told.dirty(self), lambda: told.unflushed(self)
         )
         self.transactions = LogTransactions(self, disk, recovered.producers.undecided)
@@ -118,18 +118,18 @@ class PartitionLog:
     @property
     def synced_offset(self) -> int:
         """Everything below is on disk."""
-        return self._durability.synced_offset
+        return self.durability.synced_offset
 
     @property
     def durable_offset(self) -> int:
         """Everything below may be acknowledged."""
-        return self._durability.durable_offset
+        return self.durability.durable_offset
 
     @property
     def truncation_generation(self) -> int:
         """Rises with each truncation. A read or sync that began in an earlier generation is
         stale."""
-        return self._durability.generation
+        return self.durability.generation
 
     @property
     def size_bytes(self) -> int:
@@ -153,7 +153,7 @@ class PartitionLog:
         """Apply a changed configuration from now on. Existing segments stay as they are."""
         self.config = config
         if config.strict_flush and self.synced_offset < self.end_offset:
-            self._durability.mark_dirty()
+            self.durability.mark_dirty()
 
     # ----------------------------------------------------------------------------- append
 
@@ -293,7 +293,7 @@ class PartitionLog:
         self.end_offset = end_offset
         if self._producer_files.appended(batch_count, size):
             self.ease_recovery()
-        self._durability.appended(records, end_offset, self.config)
+        self.durability.appended(records, end_offset, self.config)
 
     def ease_recovery(self) -> None:
         """Write producer state and indexes every so often, so that truncations and recoveries have
@@ -318,32 +318,32 @@ class PartitionLog:
     @property
     def is_flushed(self) -> bool:
         """Whether a sync that covers everything written has at least begun."""
-        return self._durability.is_flushed
+        return self.durability.is_flushed
 
     def ask_for_sync(self) -> None:
         """Let the next group cover what was written, even if ``flush.messages`` does not require it
         yet."""
-        self._durability.mark_dirty()
+        self.durability.mark_dirty()
 
     def require_synced(self, *paths: str) -> None:
         """These paths must also be on disk before later appends count as durable."""
-        self._durability.require(*paths)
+        self.durability.require(*paths)
 
     def require_founded(self, *paths: str) -> None:
         """These paths must also be on disk before anything counts as durable, even if the topic's
         flush is relaxed."""
-        self._durability.found(*paths)
+        self.durability.found(*paths)
 
     def begin_sync(self) -> SyncTicket:
         """A group of the group commit begins. Returns what this log puts into it."""
-        return self._durability.begin(self.segments.active.path, self.end_offset)
+        return self.durability.begin(self.segments.active.path, self.end_offset)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
         """The group is on disk. If the log was truncated since ``begin_sync``, the ticket's offsets
         are ignored."""
         if self.offline is not None:
             return
-        if self._durability.finish(ticket) and self.on_durable is not None:
+        if self.durability.finish(ticket) and self.on_durable is not None:
             self.on_durable(self)
 
     # ----------------------------------------------------------------------------- taking over
@@ -367,12 +367,12 @@ class PartitionLog:
         # ``source`` keeps a copy: after a crash it may be the log again.
         self.producers, source.producers = source.producers, states
         self.transactions.truncated()
-        self._durability.hold(source.durable_offset, source.truncation_generation)
+        self.durability.hold(source.durable_offset, source.truncation_generation)
         self.require_synced(path)
 
     def release(self) -> None:
         """This log is the only one on disk: what is on disk of it counts as durable."""
-        if self._durability.release() and self.on_durable is not None:
+        if self.durability.release() and self.on_durable is not None:
             self.on_durable(self)
 
     def sync_now(self) -> None:
@@ -517,7 +517,7 @@ class PartitionLog:
         self._settle()
 
     def _begin_cut(self) -> None:
-        self._durability.begin_cut()
+        self.durability.begin_cut()
         self.segments.forget_places()
 
     def _free(self, aside: list[str]) -> None:
@@ -530,7 +530,7 @@ class PartitionLog:
         self.start_offset = min(self.start_offset, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
         drop_snapshots_above(self._disk, self.directory, self.end_offset)
-        self._durability.end_cut(self.end_offset)
+        self.durability.end_cut(self.end_offset)
         self._rebuild_producers()
 
     def _rebuild_producers(self) -> None:

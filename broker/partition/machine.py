@@ -314,9 +314,11 @@ class PartitionMachine:
 
     def appended(self, log: LogPosition, now_ms: float) -> list[Effect]:
         """The leader's log grew."""
+        durable_before = self._log.durable_offset
         self._move_to(log)
         effects: list[Effect] = [Appended(log.end_offset)]
-        self._settle(effects, now_ms)
+        if log.durable_offset > durable_before:  # flushing is relaxed
+            self._settle(effects, now_ms)
         return effects
 
     def made_durable(self, log: LogPosition, now_ms: float) -> list[Effect]:
@@ -367,7 +369,8 @@ class PartitionMachine:
         """
         number = self._replicated.add(offset, token)
         effects: list[Effect] = []
-        self._settle(effects, now_ms)
+        if offset <= self.high_watermark or self.is_under_min_isr:
+            self._settle(effects, now_ms)
         return number, effects
 
     def await_durable(self, offset: int, token: Token) -> tuple[int, list[Effect]]:
@@ -459,7 +462,7 @@ class PartitionMachine:
             self._grow(effects, broker_id, progress, now_ms)
         if is_news or not is_member:
             self._settle(effects, now_ms)
-        else:
+        elif self._deleted.live:
             self._acknowledge_deleted(effects)
         return effects
 
@@ -552,9 +555,9 @@ class PartitionMachine:
 
     def _settle(self, effects: list[Effect], now_ms: float) -> None:
         """Draw the consequences of a change: advance the high watermark, and wake who waits."""
-        if not self.is_leader:
+        if self.role is not Role.LEADER:
             return
-        if self.is_under_min_isr:
+        if len(self._state.isr) < self.min_insync:
             tokens = self._replicated.drain()
             if tokens:
                 effects.append(Refused(tokens, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND))
@@ -563,11 +566,14 @@ class PartitionMachine:
             if reached > self.high_watermark:
                 self.high_watermark = reached
                 effects.append(Advanced(reached))
-            tokens = self._replicated.reach(self.high_watermark)
-            if tokens:
-                effects.append(Acknowledged(tokens))
-        self._acknowledge_durable(effects)
-        self._acknowledge_deleted(effects)
+            if self._replicated.live:
+                tokens = self._replicated.reach(self.high_watermark)
+                if tokens:
+                    effects.append(Acknowledged(tokens))
+        if self._durable.live:
+            self._acknowledge_durable(effects)
+        if self._deleted.live:
+            self._acknowledge_deleted(effects)
 
     def _committable(self, now_ms: float) -> int:
         """The least durable end offset over the maximal ISR, this broker's included.
@@ -590,7 +596,6 @@ class PartitionMachine:
             effects.append(Acknowledged(tokens))
 
     def _acknowledge_deleted(self, effects: list[Effect]) -> None:
-        if len(self._deleted):
-            tokens = self._deleted.reach(self.low_watermark)
-            if tokens:
-                effects.append(Acknowledged(tokens))
+        tokens = self._deleted.reach(self.low_watermark)
+        if tokens:
+            effects.append(Acknowledged(tokens))

@@ -343,7 +343,7 @@ def _divergence(log: PartitionLog, entry: FetchEntry) -> EpochEnd | None:
 
     Raises ApiError OFFSET_OUT_OF_RANGE where this log no longer knows of such old epochs.
     """
-    if entry.last_fetched_epoch == log.latest_epoch and entry.fetch_offset <= log.end_offset:
+    if entry.last_fetched_epoch == log.epochs.latest_epoch and entry.fetch_offset <= log.end_offset:
         return None
     end = log.end_offset_for_epoch(entry.last_fetched_epoch)
     if end.epoch < 0:

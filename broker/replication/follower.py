@@ -81,7 +81,8 @@ class Following:
         replica = self.replica
         if replica.state is not ReplicaState.ONLINE:
             return False
-        return replica.log.durable_offset == replica.log.end_offset
+        log = replica.log
+        return log.durability.durable_offset == log.end_offset
 
     def position(self, max_bytes: int) -> wire.FetchPartition:
         """The entry of a Fetch for this partition. Everything below its offset is durable, and so

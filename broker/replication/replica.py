@@ -68,11 +68,12 @@ used it when it was asked for: it need not any more."""
 
 def position_of(log: PartitionLog) -> LogPosition:
     """Where a log stands now, as its machine is told."""
+    durability = log.durability
     return LogPosition(
         log.start_offset,
         log.end_offset,
-        log.durable_offset,
-        log.truncation_generation,
+        durability.durable_offset,
+        durability.generation,
         log.transactions.first_open_offset,
     )
 

@@ -264,8 +264,18 @@ class RealDisk:
             except OSError:  # the task meets it again, and tells it
                 syncing = None
             if syncing is not None:
-                return syncing
+                is_whole = self._kernel.has_begun_whole
+                return syncing if is_whole else self._sync_anew(syncing, paths)
         return self._sync_in_time(paths)
+
+    async def _sync_anew(self, partly: asyncio.Future[None], paths: Sequence[str]) -> None:
+        """A group of which the kernel took a part. Raises SyncFailedError of that part."""
+        try:
+            await partly
+        except SyncFailedError:
+            raise
+        except OSError:
+            await self._sync_in_time(paths)
 
     async def _sync_in_time(self, paths: Sequence[str]) -> None:
         while paths:

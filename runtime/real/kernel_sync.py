@@ -85,6 +85,9 @@ class KernelSync:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._under_way: dict[int, tuple[_Group, str]] = {}  # by the iocb's data
         self._next_number = 0
+        self.has_begun_whole = True
+        """Whether all syncs of the last group have begun. Otherwise its future gets an OSError that
+        is no SyncFailedError, unless one of those that began fails."""
         self._is_closed = False
 
     @property
@@ -146,6 +149,7 @@ class KernelSync:
             if code in _REFUSALS:
                 raise UnsupportedError(f"io_submit: {os.strerror(code)}")
             raise OSError(code, f"io_submit: {os.strerror(code)}")
+        self.has_begun_whole = begun == len(targets)
         if begun < len(targets):  # told when those that have begun have ended
             group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(targets)}")
         group.open = begun

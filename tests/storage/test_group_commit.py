@@ -11,6 +11,7 @@ from storage.config import LogConfig
 from storage.errors import StorageError
 from storage.group_commit import GroupCommit
 from storage.log import PartitionLog
+from storage.log_types import SyncTicket
 from storage.opening import open_log
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, append
@@ -238,3 +239,64 @@ async def test_the_time_of_each_sync_is_told(disk: MemoryDisk, owner: Owner) -> 
     await owner.commit.flush()
     assert len(times) == before + 1
     assert times[-1] == 0.0  # the clock stands still
+
+
+async def test_who_waits_by_a_function_is_told_in_the_turn_in_which_it_is_known(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    told: list[tuple[StorageError | None, int]] = []
+
+    def flushed(error: StorageError | None) -> None:
+        told.append((error, log.durable_offset))
+
+    owner.commit.flush_then(flushed)
+    assert told == [(None, 0)]  # everything is on disk already
+    append(log, make_batch(3))
+    owner.commit.flush_then(flushed)
+    await owner.commit.flush()
+    assert told[1:] == [(None, 3)]
+    disk.sync_error = errno.EIO
+    append(log, make_batch())
+    owner.commit.flush_then(flushed)
+    with pytest.raises(StorageError):
+        await owner.commit.flush()
+    owner.commit.flush_then(flushed)
+    assert [isinstance(error, StorageError) for error, _ in told[2:]] == [True, True]
+
+
+async def test_a_group_that_cannot_begin_is_a_failed_one(disk: MemoryDisk, owner: Owner) -> None:
+    class Broken:
+        name = "broken"
+
+        def begin_sync(self) -> SyncTicket:
+            raise ZeroDivisionError
+
+        def finish_sync(self, ticket: SyncTicket) -> None:
+            raise AssertionError
+
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    owner.commit.add(Broken())
+    with pytest.raises(StorageError, match="did not begin"):
+        await owner.commit.flush()
+    assert len(owner.failures) == 1
+    assert len(told) == 1
+    await asyncio.wait_for(owner.commit.close(), 5)
+
+
+async def test_closing_waits_for_the_group_that_is_under_way(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    disk.gate = asyncio.Event()
+    append(log, make_batch())
+    await asyncio.sleep(0.01)
+    closing = asyncio.ensure_future(owner.commit.close())
+    await asyncio.sleep(0.01)
+    assert not closing.done()
+    disk.gate.set()
+    await asyncio.wait_for(closing, 5)
+    assert log.durable_offset == 1

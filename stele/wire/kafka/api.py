@@ -78,6 +78,10 @@ class ApiKey(enum.IntEnum):
     DESCRIBE_TOPIC_PARTITIONS = 75
 
 
+NEVER_FLEXIBLE: Final = 1 << 15
+"""Above every version."""
+
+
 class Struct:
     """A message or a part of one. It is slotted and mutable, and equal to another if all fields
     are."""
@@ -133,7 +137,7 @@ class Api(Generic[Request, Response]):
         self.response: Final = response
         self.min_version: Final = min_version
         self.max_version: Final = max_version
-        self.flexible_from: Final = flexible_from
+        self.flexible_from: Final = NEVER_FLEXIBLE if flexible_from is None else flexible_from
         self.structs: dict[str, type] = {each.__name__: each for each in structs}
         self.structs |= {request.__name__: request, response.__name__: response}
         self._schema: schema.ApiSchema | None = None
@@ -151,7 +155,7 @@ class Api(Generic[Request, Response]):
 
     def is_flexible(self, version: int) -> bool:
         """Whether the version has compact lengths and tagged fields (KIP-482)."""
-        return self.flexible_from is not None and version >= self.flexible_from
+        return version >= self.flexible_from
 
     def decode_request(
         self,

@@ -135,7 +135,7 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any
         if size >= 0:
             client_id = str(frame[position : position + size], "utf-8")
             position += size
-        if api.is_flexible(version):
+        if version >= api.flexible_from:
             position = _skip_tagged_fields(frame, position)
     except (struct.error, IndexError):
         raise MalformedMessageError(f"a request of {len(frame)} bytes") from None
@@ -169,7 +169,7 @@ def encode_request(
     """A whole request including the four size bytes, as buffers to be written in order."""
     buffers = api.encode_request(version, message)
     name = b"" if client_id is None else client_id.encode()
-    tail = name + b"\x00" if api.is_flexible(version) else name
+    tail = name + b"\x00" if version >= api.flexible_from else name
     size = _REQUEST_HEADER.size + len(tail) + sum(map(len, buffers))
     header = _PREFIX_AND_REQUEST_HEADER.pack(
         size, api.key, version, correlation_id, -1 if client_id is None else len(name)
@@ -204,7 +204,8 @@ def encode_response_in_slices(
 def _framed(
     api: Api[Any, Any], version: int, correlation_id: int, buffers: list[Buffer]
 ) -> list[Buffer]:
-    tail = b"\x00" if _is_flexible_response(api, version) else b""
+    is_flexible = version >= api.flexible_from and api.key is not ApiKey.API_VERSIONS
+    tail = b"\x00" if is_flexible else b""
     size = _CORRELATION.size + len(tail) + sum(map(len, buffers))
     header = _PREFIX_AND_CORRELATION.pack(size, correlation_id)
     buffers[0] = b"".join((header, tail, buffers[0]))
@@ -229,7 +230,7 @@ def decode_response(api: Api[Any, Response], version: int, frame: Buffer) -> Res
     if api.key is ApiKey.API_VERSIONS:
         if bytes(frame[position : position + 2]) == _UNSUPPORTED_VERSION:
             version = 0
-    elif api.is_flexible(version):
+    elif version >= api.flexible_from:
         try:
             position = _skip_tagged_fields(frame, position)
         except IndexError:
@@ -238,7 +239,3 @@ def decode_response(api: Api[Any, Response], version: int, frame: Buffer) -> Res
 
 
 _UNSUPPORTED_VERSION = struct.pack(">h", ErrorCode.UNSUPPORTED_VERSION)
-
-
-def _is_flexible_response(api: Api[Any, Any], version: int) -> bool:
-    return api.is_flexible(version) and api.key is not ApiKey.API_VERSIONS

@@ -16,7 +16,7 @@ def test_tokens_come_by_offset_and_among_equals_by_arrival() -> None:
         waiters.add(offset, token)
     assert waiters.reach(2) == ()
     assert waiters.reach(5) == ("b", "a", "c")
-    assert len(waiters) == 1
+    assert len(waiters.live) == 1
     assert waiters.drain() == ("d",)
     assert waiters.reach(100) == ()
 
@@ -47,7 +47,7 @@ def test_it_behaves_like_a_plain_list(steps: list[tuple[str, int]]) -> None:
         elif value < len(numbers):
             waiters.withdraw(numbers[value])
             twin = [each for each in twin if each[1] != value]
-        assert len(waiters) == len(twin)
+        assert len(waiters.live) == len(twin)
     assert waiters.drain() == tuple(token for _, token in twin)
 
 

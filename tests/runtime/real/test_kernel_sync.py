@@ -276,13 +276,37 @@ async def test_a_disk_gives_what_cannot_begin_in_the_kernel_to_the_process(
 async def test_a_disk_begins_anew_where_only_a_part_of_a_group_began(
     disk_on: Callable[[], RealDisk], kernel: Kernel, paths: list[str]
 ) -> None:
-    kernel.takes = 1
     disk = disk_on()
-    syncing = asyncio.ensure_future(disk.sync(paths))
-    await until(lambda: kernel.submitted == 1)
-    kernel.takes = None
-    await syncing
-    assert kernel.submitted == 1 + len(paths)
+    for _ in range(2):  # the second time, with the kernel in use
+        kernel.submitted, kernel.takes = 0, 1
+        syncing = asyncio.ensure_future(disk.sync(paths))
+        await until(lambda: kernel.submitted == 1)
+        kernel.takes = None
+        await syncing
+        assert kernel.submitted == 1 + len(paths)
+    disk.close()
+
+
+async def test_a_part_of_a_group_that_fails_is_a_failed_group(
+    disk_on: Callable[[], RealDisk], kernel: Kernel, paths: list[str]
+) -> None:
+    disk = disk_on()
+    await disk.sync(paths)
+    kernel.takes = 1
+    kernel.results[len(paths)] = -errno.EIO
+    with pytest.raises(SyncFailedError):
+        await disk.sync(paths)
+    disk.close()
+
+
+async def test_a_disk_in_use_gives_what_cannot_begin_in_the_kernel_to_the_process(
+    disk_on: Callable[[], RealDisk], kernel: Kernel, paths: list[str]
+) -> None:
+    disk = disk_on()
+    await disk.sync(paths)
+    kernel.refusal = errno.EMFILE
+    await disk.sync(paths)
+    assert kernel.submitted == len(paths)
     disk.close()
 
 
