@@ -91,7 +91,9 @@ def _response(
         node_endpoints=[
             NodeEndpoint(registration.broker_id, endpoint.host, endpoint.port, registration.rack)
             for registration, endpoint in leader_endpoints(context, request_context.caller, hints)
-        ],
+        ]
+        if hints
+        else [],
     )
 
 

@@ -54,7 +54,9 @@ class Lease:
         applied = self._applied_offset()
         while self._awaiting and self._awaiting[0][0] <= applied:
             self._began_at = self._awaiting.popleft()[1]
-        if self._began_at is None or self._was_left_too_long():
+        if self._began_at is None:
+            return False
+        if self._left_at is not None and self._was_left_too_long():
             return False
         return self._clock.monotonic() - self._began_at < self._session_s
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
+from broker.partition.machine import Role
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.refusal_log import RefusalLog
 from broker.replication.replica import ProduceToken, Replica, ReplicaState
@@ -373,7 +374,7 @@ class ProduceRequests:
         if replica is None:
             raise ApiError(self._replicas.refusal(entry.id))
         machine = replica.machine
-        if not machine.is_leader or self._replicas.deposed():
+        if machine.role is not Role.LEADER or self._replicas.deposed():
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if replica.state is not ReplicaState.ONLINE:
             raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log is {replica.state.value}")

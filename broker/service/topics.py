@@ -52,7 +52,10 @@ class Topics:
         if found is None:
             found = self.image.topic_by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
             if isinstance(found, Topic):
-                found = self._allowed(found)
+                is_allowed = self.may(found.name)
+                found = (
+                    self._writable(found) if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                )
             self._found[topic_id] = found
         return found
 
@@ -85,11 +88,9 @@ class Topics:
         if not self.may(name):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         topic = self.image.topic(name)
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else self._allowed(topic)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else self._writable(topic)
 
-    def _allowed(self, topic: Topic) -> Topic | ErrorCode:
-        if not self.may(topic.name):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    def _writable(self, topic: Topic) -> Topic | ErrorCode:
         if self._operation is Operation.WRITE and topic.name in INTERNAL_TOPICS:
             return ErrorCode.INVALID_TOPIC_EXCEPTION  # only coordinators write there
         return topic

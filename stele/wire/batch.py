@@ -235,7 +235,8 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     """Whether the batch's bytes match its CRC. False for a partial batch."""
     if position + header.size_bytes > len(buffer):
         return False
-    return compute_crc(buffer, position, header.size_bytes) == header.crc
+    covered = memoryview(buffer)[position + _CRC_START : position + header.size_bytes]
+    return crc32c(covered) == header.crc
 
 
 def stamp(
@@ -297,17 +298,18 @@ def _validate_fields(header: BatchHeader) -> None:
             ErrorCode.INVALID_RECORD,
             f"{header.record_count} records over {header.last_offset_delta + 1} offsets",
         )
-    if header.is_control:
+    attributes = header.attributes
+    if attributes & CONTROL:
         raise BatchError(ErrorCode.INVALID_RECORD, "clients may not write control records")
-    if header.is_log_append_time:
+    if attributes & _LOG_APPEND_TIME:
         raise BatchError(ErrorCode.INVALID_TIMESTAMP, "producers may not set LogAppendTime")
-    if header.attributes & _COMPRESSION_MASK > Compression.ZSTD:
+    if attributes & _COMPRESSION_MASK > Compression.ZSTD:
         raise BatchError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "unknown compression")
-    if header.attributes & ~_PRODUCED:
-        raise BatchError(ErrorCode.INVALID_RECORD, f"attributes {header.attributes & 0xFFFF:#x}")
+    if attributes & ~_PRODUCED:
+        raise BatchError(ErrorCode.INVALID_RECORD, f"attributes {attributes & 0xFFFF:#x}")
     if header.producer_id >= 0 and (header.base_sequence < 0 or header.producer_epoch < 0):
         raise BatchError(ErrorCode.INVALID_RECORD, "a producer id without epoch or sequence")
-    if header.is_transactional and header.producer_id < 0:
+    if attributes & TRANSACTIONAL and header.producer_id < 0:
         raise BatchError(ErrorCode.INVALID_RECORD, "a batch of a transaction without producer id")
 
 

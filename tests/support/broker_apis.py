@@ -141,7 +141,7 @@ class FakeReplicas(ReplicaManager):
         if self.raises is not None:
             raise self.raises
         if query.session is not None:
-            query.entries = query.session.to_look_at()
+            query.entries = query.session.to_look_at(lambda: 0.0)
         self.fetched.append(query)
         results = [
             self.fetch_results.get(e.id) or FetchResult(e.id, ErrorCode.NONE, 10, 10, 0)

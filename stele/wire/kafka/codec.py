@@ -136,7 +136,10 @@ def read_request_header(frame: Buffer) -> tuple[RequestHeader, int, Api[Any, Any
             client_id = str(frame[position : position + size], "utf-8")
             position += size
         if version >= api.flexible_from:
-            position = _skip_tagged_fields(frame, position)
+            if frame[position]:
+                position = _skip_tagged_fields(frame, position)
+            else:
+                position += 1
     except (struct.error, IndexError):
         raise MalformedMessageError(f"a request of {len(frame)} bytes") from None
     except UnicodeDecodeError as error:

@@ -26,6 +26,10 @@ def read(disk: Disk, path: str) -> bytes | None:
     return disk.read_file(path) if disk.exists(path) else None
 
 
+async def synced(disk: Disk, *paths: str) -> None:
+    await disk.sync(paths)
+
+
 def outcomes(prepare: Callable[[Disk], None], path: str) -> set[bytes | None]:
     return {read(after_power_loss(seed, prepare), path) for seed in range(60)}
 
@@ -146,10 +150,10 @@ def test_sync_takes_time_and_covers_what_was_written_before_it() -> None:
             file = disk.open("/f", create=True)
             disk.sync_now("/")
             file.append([b"1"])
-            first = process.start(disk.sync(["/f"]))
+            first = process.start(synced(disk, "/f"))
             await asyncio.sleep(0)
             file.append([b"2"])
-            second = process.start(disk.sync(["/f", "/gone"]))
+            second = process.start(synced(disk, "/f", "/gone"))
             await asyncio.sleep(0)
             file.append([b"3"])
             while not (first.done() and second.done()):
@@ -174,7 +178,7 @@ def test_power_lost_during_a_sync_leaves_any_part_of_it() -> None:
             file = disk.open("/f", create=True)
             disk.sync_now("/")
             file.append([b"ab"])
-            process.start(disk.sync(["/f"]))
+            process.start(synced(disk, "/f"))
             await asyncio.sleep(0.000_1)
             sim.power_off("a")
             sim.power_on("a")
