@@ -12,6 +12,7 @@ BENCHMARKS = (
     "turns",
     "produce",
     "small",
+    "floor",
     "fetch",
     "thin",
     "idle",
