@@ -41,6 +41,11 @@ ROOMS = (
             "tests/broker/replication/test_partition_and_controller.py",
         ),
     ),
+    Room(
+        "sessions",
+        ("broker/replication/fetch_session.py",),
+        ("tests/broker/replication/test_fetch_session.py",),
+    ),
     Room("raft", ("raft/*.py",), ("tests/raft",)),
     Room(
         "controller",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import cast
 
 import pytest
 
 from broker.partition.effects import BrokerStatus
+from broker.partition.progress import NEVER
 from broker.replication.fetch_session import (
     ADVANCES_AFTER_MS,
     FetchSession,
     FetchSessions,
     next_epoch,
 )
+from broker.replication.replica import Replica
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -300,3 +303,124 @@ def test_a_forgotten_partition_advances_no_more() -> None:
     follower.ask(session.session_id, 1, forget=(0,))
     session.advance(partition(0))
     assert session.to_look_at(now) == []
+
+
+class Watched:
+    """What a session asks of a replica."""
+
+    def __init__(self, number: int) -> None:
+        self.id = partition(number)
+        self.watchers: dict[object, None] = {}
+        self.unwatched = 0
+
+    def unwatch(self, watcher: object) -> None:
+        self.unwatched += 1
+        del self.watchers[watcher]
+
+
+def test_a_session_watches_the_replica_that_is_there_now() -> None:
+    follower = Follower()
+    session = follower.ask(0, 0, entry(0))
+    old, new = Watched(0), Watched(0)
+    for replica in (old, old, new):
+        session.watch(cast(Replica, replica))
+    assert (old.unwatched, list(old.watchers)) == (1, [])
+    assert (new.unwatched, list(new.watchers)) == (0, [session])
+    follower.ask(session.session_id, 1, forget=(0,))
+    assert new.unwatched == 1
+
+
+def test_a_request_of_the_present_incarnation_attends_to_all_that_rests() -> None:
+    session = Follower().ask(0, 0, entry(0))
+    session.begin_look(7, BrokerStatus(8, True))
+    session.end_look(5.0)
+    assert session.attendance.last_fetch_ms == NEVER
+    session.begin_look(8, BrokerStatus(8, True))
+    session.end_look(6.0)
+    assert session.attendance.last_fetch_ms == 6.0
+
+
+def test_quota_that_comes_during_a_look_wakes() -> None:
+    session = Follower().ask(0, 0, entry(0))
+    session.to_look_at(now)
+    session.look_again()
+    assert session.was_woken
+
+
+def test_a_high_watermark_is_new_if_it_is_above_the_one_that_was_told() -> None:
+    session = Follower().ask(0, 0, entry(0), entry(1))
+    assert not session.has_new_high_watermark([result(0)])  # nothing was told
+    session.changed([result(0, hw=5)])
+    assert not session.has_new_high_watermark([result(0, hw=5), result(1, hw=9)])
+    assert session.has_new_high_watermark([result(0, hw=6)])
+
+
+def test_what_is_not_at_rest_or_was_never_told_is_looked_at_again() -> None:
+    follower = Follower()
+    session = follower.ask(0, 0, entry(0), entry(1), entry(2))
+    session.changed([result(0), result(1)])
+    follower.ask(session.session_id, 1, entry(0), entry(1))
+    session.to_look_at(now)
+    behind = result(0)
+    behind.at_rest = False
+    session.stir(partition(1), wakes=False)  # after the look
+    session.parked([behind, result(1), result(2)])
+    assert numbers(session.to_look_at(now)) == [2, 0, 1]
+
+
+def test_an_error_is_news_even_if_it_comes_with_offsets_that_were_told() -> None:
+    session = Follower().ask(0, 0, entry(0))
+    session.changed([result(0)])
+    failed = FetchResult(partition(0), ErrorCode.KAFKA_STORAGE_ERROR, 5, 5, 0)
+    assert numbers(session.changed([failed])) == [0]
+    session.stir(partition(0), wakes=False)
+    session.to_look_at(now)
+    assert numbers(session.changed([result(0)])) == [0]
+
+
+def test_an_advance_right_before_a_look_is_told_by_it() -> None:
+    session = Follower().ask(0, 0, entry(0), entry(1))
+    session.changed([result(0), result(1)])
+    session.advance(partition(1))
+    session.to_look_at(lambda: 100.0)
+    session.changed([result(1, hw=6)])
+    session.stir(partition(0), wakes=True)
+    session.advance(partition(0))
+    assert numbers(session.to_look_at(lambda: 101.0)) == [0]
+    session.changed([result(0, records=b"r", hw=6)])
+    session.to_look_at(lambda: 102.0)
+    session.changed([result(0, hw=6)])
+    assert session.to_look_at(lambda: 1000.0) == []
+
+
+def test_only_its_own_id_ends_a_session() -> None:
+    follower = Follower()
+    session = follower.ask(0, 0, entry(0))
+    assert follower.open(session.session_id + 1, -1) is None
+    assert len(follower.sessions) == 1
+    assert follower.open(session.session_id, -1) is None
+    assert len(follower.sessions) == 0
+
+
+def opened_by(
+    sessions: FetchSessions, replica_id: int, session_id: int = 0, epoch: int = 0
+) -> FetchSession | None:
+    return sessions.open(
+        owner="connection",
+        session_id=session_id,
+        session_epoch=epoch,
+        replica_id=replica_id,
+        is_proven=True,
+        entries=[entry(0)],
+        forgotten=[],
+    )
+
+
+def test_a_session_belongs_to_one_broker() -> None:
+    sessions = FetchSessions(random.Random(1))
+    assert opened_by(sessions, -1) is None
+    session = opened_by(sessions, 0)
+    assert session is not None
+    with pytest.raises(ApiError) as refusal:
+        opened_by(sessions, 3, session.session_id, 1)
+    assert refusal.value.code is ErrorCode.FETCH_SESSION_ID_NOT_FOUND

@@ -391,8 +391,8 @@ REPLICATION = [
         "replication: follower fetches on before its log is durable",
         "broker/replication/follower.py",
         "Following.is_durable",
-        "replica.log.durable_offset == replica.log.end_offset",
-        "replica.log.durable_offset <= replica.log.end_offset",
+        "log.durability.durable_offset == log.end_offset",
+        "log.durability.durable_offset <= log.end_offset",
     ),
     bug(
         "replication: consumers see what is not committed",
@@ -420,7 +420,7 @@ REPLICATION = [
         "replication: acknowledge what waits when the ISR becomes too small",
         "broker/partition/machine.py",
         "PartitionMachine._settle",
-        "self.is_under_min_isr",
+        "len(self._state.isr) < self.min_insync",
         "False",
     ),
     bug(
