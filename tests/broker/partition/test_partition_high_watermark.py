@@ -239,3 +239,11 @@ def test_a_failed_log_refuses_all() -> None:
         Refused(("a",), ErrorCode.KAFKA_STORAGE_ERROR)
     ]
     assert bench.machine.fail_waiters(ErrorCode.KAFKA_STORAGE_ERROR) == []
+
+
+def test_who_begins_to_wait_under_min_insync_is_refused_at_once() -> None:
+    bench = leading(min_insync=2, isr=(1, 2))
+    bench.append(1)
+    bench.configure(3)
+    _, effects = bench.machine.await_replicated(1, "late", bench.now_ms)
+    assert effects == [Refused(("late",), ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)]
