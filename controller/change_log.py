@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 from typing import Final
 
-from metadata.explain.causes import broker_events, partition_cause
+from metadata.explain.causes import PartitionCauses, broker_events
 from metadata.explain.history import Decision
 from metadata.partitions import NO_LEADER, PartitionState
+from stele.wire.v1 import metadata_pb2 as pb
 
 logger = logging.getLogger(__name__)
 
@@ -22,11 +23,14 @@ def log_changes(decision: Decision) -> None:
         logger.info(
             "broker %d: %s (offset %d, epoch %d)", broker_id, what, decision.offset, decision.epoch
         )
+    causes = PartitionCauses(decision)
     count = 0
-    for level, line in _partition_lines(decision):
-        count += 1
+    for count, (name, change, before, after) in enumerate(_changes(decision), 1):
         if count <= LINES_MAX:
-            logger.log(level, "%s", line)
+            is_bad = change.unclean or after.leader == NO_LEADER
+            level = logging.WARNING if is_bad else logging.INFO
+            cause = causes.of(change, before, after)
+            logger.log(level, "partition %s: %s: %s", name, _difference(before, after), cause)
     if count > LINES_MAX:
         logger.info(
             "offset %d: %d more partitions changed for the same reason; stele explain has them",
@@ -35,7 +39,10 @@ def log_changes(decision: Decision) -> None:
         )
 
 
-def _partition_lines(decision: Decision) -> Iterator[tuple[int, str]]:
+def _changes(
+    decision: Decision,
+) -> Iterator[tuple[str, pb.PartitionChangeRecord, PartitionState, PartitionState]]:
+    """Name, change, and state before and after, of each partition that was there before."""
     for record in decision.records:
         if not record.HasField("partition_change"):
             continue
@@ -45,10 +52,7 @@ def _partition_lines(decision: Decision) -> Iterator[tuple[int, str]]:
         after = decision.after.partition(change.topic_id, change.partition)
         if topic is None or before is None or after is None:
             continue  # the same decision made it, or removed it
-        is_bad = change.unclean or after.leader == NO_LEADER
-        cause = partition_cause(decision, change, before, after)
-        line = f"partition {topic.name}-{change.partition}: {_difference(before, after)}: {cause}"
-        yield logging.WARNING if is_bad else logging.INFO, line
+        yield f"{topic.name}-{change.partition}", change, before, after
 
 
 def _difference(before: PartitionState, after: PartitionState) -> str:

@@ -7,7 +7,7 @@ under which the leader heard them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from controller import cluster
 from controller.machine import Context, ControllerResult, Decision
@@ -33,34 +33,68 @@ def alter_partitions(
     """
     cluster.current(context, request.broker_id, request.broker_epoch)
     decision = Decision(context)
-    answers = [_alter(decision, request.broker_id, proposal) for proposal in request.partitions]
+    answers: list[Answer] = []
+    for proposals in _without_repetitions(request.partitions):
+        answers += _alter(decision, request.broker_id, proposals)
     return decision.result(AlterPartitionResponse(partitions=answers))
 
 
-def _alter(decision: Decision, broker_id: int, proposal: Proposal) -> Answer:
-    topic = decision.image.topic_by_id(proposal.topic_id)
+def _without_repetitions(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
+    """The proposals in their order, divided so that no part names a partition twice."""
+    part: dict[PartitionId, Proposal] = {}
+    for proposal in proposals:
+        key = PartitionId(proposal.topic_id, proposal.partition)
+        if key in part:
+            yield list(part.values())
+            part = {}
+        part[key] = proposal
+    yield list(part.values())
+
+
+def _alter(decision: Decision, broker_id: int, proposals: Sequence[Proposal]) -> list[Answer]:
+    """Decide about proposals for different partitions, by one image. An image after each would cost
+    as much as its topic has partitions."""
+    rules: dict[str, Rules] = {}
+    verdicts = [_verdict(decision, rules, broker_id, proposal) for proposal in proposals]
+    records = [record for _, record in verdicts if record is not None]
+    if records:
+        decision.extend(records)
+    return [
+        _accepted(decision.image, proposal)
+        if error is ErrorCode.NONE
+        else _refused(proposal, error)
+        for proposal, (error, _) in zip(proposals, verdicts, strict=True)
+    ]
+
+
+def _verdict(
+    decision: Decision, rules: dict[str, Rules], broker_id: int, proposal: Proposal
+) -> tuple[ErrorCode, pb.MetadataRecord | None]:
+    """The error, and the record to write. ``rules``: those that are known, by topic."""
+    image = decision.image
+    topic = image.topic_by_id(proposal.topic_id)
     if topic is None:
-        return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID)
-    state = decision.image.partition(proposal.topic_id, proposal.partition)
+        return ErrorCode.UNKNOWN_TOPIC_ID, None
+    state = image.partition(proposal.topic_id, proposal.partition)
     if state is None:
-        return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    error = _error(decision.image, state, broker_id, proposal)
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
+    error = _error(image, state, broker_id, proposal)
     if error is ErrorCode.INELIGIBLE_REPLICA:
         # The leader no longer counts on this member, which may soon be eligible again. A late copy
         # of the proposal must then find another partition epoch.
-        decision.add(pb.MetadataRecord(partition_change=_no_change(proposal)))
+        return error, pb.MetadataRecord(partition_change=_no_change(proposal))
     if error is not ErrorCode.NONE:
-        return _refused(proposal, error)
+        return error, None
+    if topic.name not in rules:
+        rules[topic.name] = Rules.of(image, topic.name, decision.context.static)
     record = change(
         PartitionId(proposal.topic_id, proposal.partition),
         state,
-        Rules.of(decision.image, topic.name, decision.context.static),
+        rules[topic.name],
         isr=[member.broker_id for member in proposal.isr],
         recovery=proposal.leader_recovery_state,
     )
-    if record is not None:
-        decision.add(record)
-    return _accepted(decision.image, proposal)
+    return ErrorCode.NONE, record
 
 
 def _error(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from stele.wire.batch import NO_TIMESTAMP, BatchHeader
+from storage.config import NEVER_MS
 from storage.log_types import LogView
 from storage.offset_index import ENTRY_SIZE
 
@@ -32,23 +33,25 @@ def must_roll(
     return now_ms - segment.created_ms > time_ms
 
 
-def must_roll_behind(
-    log: LogView,
-    run: list[tuple[int, BatchHeader]],
-    run_bytes: int,
-    header: BatchHeader,
-    *,
-    is_new_segment: bool,
-) -> bool:
-    """Whether a batch after a run must begin another segment. The run, which is not written yet,
-    goes into a new segment or into the active one (``is_new_segment``)."""
+class RunRoom(NamedTuple):
+    """What a run of batches may have without the end of its segment."""
+
+    size_bytes: int
+    newest_ms: int
+
+    def has(self, size_bytes: int, newest_ms: int) -> bool:
+        """Whether a run of this size may have a batch of this time."""
+        return size_bytes <= self.size_bytes and newest_ms <= self.newest_ms
+
+
+def room_behind(log: LogView, first: BatchHeader, *, is_new_segment: bool) -> RunRoom:
+    """The room of a run that begins with ``first`` and is not written yet. It goes into a new
+    segment or into the active one (``is_new_segment``)."""
     segment, config = log.segments.active, log.config
-    size = run_bytes if is_new_segment else segment.size + run_bytes
-    if size + header.size_bytes > config.segment_bytes:
-        return True
-    first = run[0][1]
     begins = is_new_segment or segment.size == 0
     first_ms = first.max_timestamp_ms if begins else segment.first_timestamp_ms
     base_offset = first.base_offset if is_new_segment else segment.base_offset
-    time_ms = config.segment_time_ms(log.name, base_offset)
-    return first_ms >= 0 and header.max_timestamp_ms - first_ms > time_ms
+    return RunRoom(
+        config.segment_bytes - (0 if is_new_segment else segment.size),
+        NEVER_MS if first_ms < 0 else first_ms + config.segment_time_ms(log.name, base_offset),
+    )

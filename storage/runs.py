@@ -11,7 +11,7 @@ from stele.wire.control_records import EndMarker
 from storage.errors import OutOfOrderOffsetsError
 from storage.log_types import LogView
 from storage.replay import end_marker_of
-from storage.rolling import must_roll, must_roll_behind
+from storage.rolling import RunRoom, must_roll, room_behind
 
 
 class Run(NamedTuple):
@@ -29,17 +29,25 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
     """
     roll, run, run_bytes = False, list[tuple[int, BatchHeader]](), 0
     markers: dict[int, EndMarker | None] = {}
+    room: RunRoom | None = None  # known from the second batch of a run on
     expected, epoch = log.end_offset, log.latest_epoch
     fault: SteleError | None = None
     try:
         for at, header in batches(data):
-            _check_follows(log, header, expected, epoch)
+            if header.base_offset < expected or header.leader_epoch < epoch:
+                raise _misplaced(log, header, expected, epoch)
             if verify_crc and not check_crc(data, at, header):
                 raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
-            if _must_roll(log, roll, run, run_bytes, header, now_ms):
+            if run:
+                room = room or room_behind(log, run[0][1], is_new_segment=roll)
+                rolls = not room.has(run_bytes + header.size_bytes, header.max_timestamp_ms)
+            else:
+                newest_ms = header.max_timestamp_ms
+                rolls = must_roll(log, header.size_bytes, header.last_offset, newest_ms, now_ms)
+            if rolls:
                 if run:
                     yield Run(roll, run, markers)
-                roll, run, run_bytes, markers = True, [], 0, {}
+                roll, run, run_bytes, markers, room = True, [], 0, {}, None
             if header.attributes & CONTROL and header.producer_id >= 0:
                 markers[at] = end_marker_of(data, at)
             run.append((at, header))
@@ -53,26 +61,14 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
         raise fault
 
 
-def _check_follows(log: LogView, header: BatchHeader, expected: int, epoch: int) -> None:
+def _misplaced(
+    log: LogView, header: BatchHeader, expected: int, epoch: int
+) -> OutOfOrderOffsetsError:
     if header.base_offset < expected:
-        raise OutOfOrderOffsetsError(
+        return OutOfOrderOffsetsError(
             f"{log.name}: a batch at {header.base_offset}, the log ends at {expected}"
         )
-    if header.leader_epoch < epoch:
-        raise OutOfOrderOffsetsError(
-            f"{log.name}: a batch of epoch {header.leader_epoch} at {header.base_offset}, "
-            f"the log is in epoch {epoch}"
-        )
-
-
-def _must_roll(
-    log: LogView,
-    roll: bool,
-    run: list[tuple[int, BatchHeader]],
-    run_bytes: int,
-    header: BatchHeader,
-    now_ms: int,
-) -> bool:
-    if run:
-        return must_roll_behind(log, run, run_bytes, header, is_new_segment=roll)
-    return must_roll(log, header.size_bytes, header.last_offset, header.max_timestamp_ms, now_ms)
+    return OutOfOrderOffsetsError(
+        f"{log.name}: a batch of epoch {header.leader_epoch} at {header.base_offset}, "
+        f"the log is in epoch {epoch}"
+    )

@@ -42,35 +42,40 @@ def _state_events(decision: Decision, state: pb.BrokerStateRecord) -> Iterator[t
         yield state.broker_id, "a disk of it is full" if state.out_of_room else "it has room again"
 
 
-def partition_cause(
-    decision: Decision,
-    change: pb.PartitionChangeRecord,
-    before: PartitionState,
-    after: PartitionState,
-) -> str:
-    """Why this decision changed the partition, in one line."""
-    told = _told(decision, before, after) or _by_itself(change, before, after)
-    if change.unclean:
-        return f"unclean election, records may be lost: {told}"
-    return told
+class PartitionCauses:
+    """Why one decision changed its partitions. It may change thousands, so what it says of brokers
+    and configurations is looked up once."""
+
+    def __init__(self, decision: Decision) -> None:
+        self._of_brokers = list(broker_events(decision))
+        self._of_configs = list(_config_events(decision))
+
+    def of(
+        self, change: pb.PartitionChangeRecord, before: PartitionState, after: PartitionState
+    ) -> str:
+        """Why this one was changed, in one line."""
+        told = self._told(before, after) or _by_itself(change, before, after)
+        if change.unclean:
+            return f"unclean election, records may be lost: {told}"
+        return told
+
+    def _told(self, before: PartitionState, after: PartitionState) -> str:
+        """What the decision says of brokers that have the partition, and of its configuration."""
+        concerned = {*before.replicas, *after.replicas}
+        events = [
+            f"broker {broker_id}: {what}"
+            for broker_id, what in self._of_brokers
+            if broker_id in concerned
+        ]
+        return "; ".join((*events, *self._of_configs))
 
 
-def _told(decision: Decision, before: PartitionState, after: PartitionState) -> str:
-    """What the same decision says of brokers that have the partition, and of its configuration."""
-    concerned = {*before.replicas, *after.replicas}
-    events = [
-        f"broker {broker_id}: {what}"
-        for broker_id, what in broker_events(decision)
-        if broker_id in concerned
-    ]
+def _config_events(decision: Decision) -> Iterator[str]:
     for record in decision.records:
         if record.HasField("config"):
             config = record.config
             value = f"={config.value}" if config.HasField("value") else " was removed"
-            events.append(
-                f"{config.name}{value} was set on {config.resource_name or 'the cluster'}"
-            )
-    return "; ".join(events)
+            yield f"{config.name}{value} was set on {config.resource_name or 'the cluster'}"
 
 
 def _by_itself(

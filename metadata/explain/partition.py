@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from metadata.effective import min_insync_replicas
-from metadata.explain.causes import broker_events, partition_cause
+from metadata.explain.causes import PartitionCauses, broker_events
 from metadata.explain.history import Decision, MetadataHistory
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState, state_of
@@ -58,6 +58,7 @@ def partition_changes(history: MetadataHistory, topic: Topic, number: int) -> li
 def _changes_in(decision: Decision, topic_id: bytes, number: int) -> Iterator[Change]:
     before = decision.before.partition(topic_id, number)
     after = decision.after.partition(topic_id, number)
+    causes = PartitionCauses(decision)
     for place, record in enumerate(decision.records):
         offset = decision.offset + place
         if record.HasField("partition") and _is_of(record.partition, topic_id, number):
@@ -68,7 +69,7 @@ def _changes_in(decision: Decision, topic_id: bytes, number: int) -> Iterator[Ch
             and before is not None
             and after is not None
         ):
-            cause = partition_cause(decision, record.partition_change, before, after)
+            cause = causes.of(record.partition_change, before, after)
             yield Change(offset, decision.time_ms, after, cause)
 
 
