@@ -221,6 +221,7 @@ class ReplicaManager:
     async def stop(self) -> None:
         """Stop fetchers, answer all waiters, write every checkpoint, close the logs cleanly."""
         self._stopped = True
+        self._applier.stop()
         end = OrderlyEnd()
         for directory in reversed(self._directories):
             end.push(partial(self._close, directory))

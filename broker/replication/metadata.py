@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.partition.effects import EMPTY_LOG, Followed
 from broker.partition.machine import PartitionMachine
@@ -29,6 +31,12 @@ from storage.log import PartitionLog
 from storage.producer_state import EndedTransaction
 
 logger = logging.getLogger(__name__)
+
+
+LOGS_AT_ONCE: Final = 100
+"""New logs that are made in one turn of the event loop. A request may make thousands of partitions,
+and each takes some 10 calls of the file system. Without heartbeats meanwhile the controller would
+fence the broker."""
 
 
 class _Topic(NamedTuple):
@@ -68,12 +76,18 @@ class MetadataApplier:
         self._topics: dict[str, _Topic] = {}
         # Replicas whose log could not be made, e.g. for want of space: tried again.
         self._unmade: dict[PartitionId, PartitionDelta] = {}
+        # New replicas whose logs are made in later turns, in order. Requests for them are refused
+        # as before the metadata came.
+        self._awaiting: dict[PartitionId, PartitionDelta] = {}
+        self._logs_left = 0  # that may be made in this turn
+        self._next_turn: asyncio.Handle | None = None
         # Logs that could not be deleted, with the topic ids that they are of: tried again.
         self._undeleted: dict[tuple[LogDirectory, TopicPartition], bytes | None] = {}
 
     def apply(self, delta: MetadataDelta) -> None:
         """By the image that the delta has led to, which all replicas go by already."""
         self._topics.clear()
+        self._logs_left = LOGS_AT_ONCE
         is_first, self._is_first = self._is_first, False
         if is_first:
             for relaxed in self._directories.values():
@@ -98,7 +112,13 @@ class MetadataApplier:
     @property
     def unmade(self) -> int:
         """The number of replicas that have no log for now."""
-        return len(self._unmade)
+        return len(self._unmade) + len(self._awaiting)
+
+    def stop(self) -> None:
+        """Make no more logs."""
+        self._awaiting.clear()
+        if self._next_turn is not None:
+            self._next_turn.cancel()
 
     def retry_failed(self) -> None:
         """Delete the logs that could not be deleted before, and make those not made."""
@@ -156,6 +176,8 @@ class MetadataApplier:
             return
         self._unmade.pop(partition, None)
         replica = self._replicas.by_id.get(partition)
+        if replica is None and self._waits_for_its_turn(partition, change):
+            return
         rebuilt = False
         try:
             if replica is None:
@@ -187,6 +209,35 @@ class MetadataApplier:
         if not replica.machine.is_leader:
             replica.wake_consumers()  # a follower outside of the ISR sends them away
         self._on_changed(replica)
+
+    def _waits_for_its_turn(self, partition: PartitionId, change: PartitionDelta) -> bool:
+        """Whether a new log has to wait, because so many were made in this turn. The newest change
+        is the one that counts then."""
+        key = TopicPartition(change.topic, change.partition)
+        self._awaiting.pop(partition, None)
+        if any(directory.holds(key) for directory in self._directories):
+            return False
+        if self._logs_left > 0:
+            self._logs_left -= 1
+            return False
+        self._awaiting[partition] = change
+        if self._next_turn is None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._make_awaiting)
+        return True
+
+    def _make_awaiting(self) -> None:
+        self._next_turn = None
+        self._logs_left = LOGS_AT_ONCE
+        for partition in list(itertools.islice(self._awaiting, LOGS_AT_ONCE)):
+            change = self._awaiting.pop(partition)
+            try:
+                self._apply_partition(change)
+            except Exception:
+                logger.exception("%s-%d cannot be made", change.topic, change.partition)
+                self._unmade[partition] = change
+        self._settle_relaxed()
+        if self._awaiting and self._next_turn is None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._make_awaiting)
 
     def _create(self, partition: PartitionId, topic: str) -> Replica:
         """Over the log that is there, or an empty one. Raises StorageError."""
@@ -308,6 +359,7 @@ class MetadataApplier:
     # --------------------------------------------------------------------------- removing
 
     def _remove(self, partition: PartitionId) -> None:
+        self._awaiting.pop(partition, None)
         unmade = self._unmade.pop(partition, None)
         if unmade is not None:
             self._delete_half_made(TopicPartition(unmade.topic, partition.partition))
