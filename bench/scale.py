@@ -28,6 +28,7 @@ from bench.processes import (
     cpu_percent,
     drawn_leader,
     fresh_cluster,
+    metrics_of,
     pss_mib,
     wait_whole,
 )
@@ -46,6 +47,8 @@ BATCH_BYTES: Final = 16 * 1024
 _MIN_ISR: Final = {"min.insync.replicas": "2"}
 _MAX_WAIT_MS: Final = 5000
 _SETTLE_S: Final = 3.0
+_POLL_S: Final = 0.2
+_OFFLINE: Final = "stele_offline_replica_count"
 _WHOLE_S: Final = 300.0
 _SEED: Final = 1
 _AT_ONCE: Final = 5000  # partitions in one request; a controller refuses far more
@@ -79,6 +82,7 @@ async def _of_partitions(count: int, seconds: float) -> list[float]:
         for some in range(2 * _AT_ONCE, count + _AT_ONCE, _AT_ONCE):
             await admin.create_partitions({MANY: min(some, count)})
         await wait_whole(admin, [MANY], timeout_s=_WHOLE_S)
+        await _wait_made(cluster)
         created_s = time.perf_counter() - began
         await admin.create_topics([NewTopic(BESIDE, 1, 3, _MIN_ISR)])
         await admin.create_topics([NewTopic(PULSES, FEW, 3, _MIN_ISR)])
@@ -102,6 +106,14 @@ async def _of_partitions(count: int, seconds: float) -> list[float]:
         outage_s,
         back_s,
     ]
+
+
+async def _wait_made(cluster: ProcessCluster) -> None:
+    """Wait until no broker has replicas whose logs are still to be made."""
+    brokers = [node for node in cluster.nodes.values() if node.name.startswith("broker")]
+    async with asyncio.timeout(_WHOLE_S):
+        while any(metrics_of(node)[_OFFLINE] for node in brokers):  # noqa: ASYNC110 - elsewhere
+            await asyncio.sleep(_POLL_S)
 
 
 async def _killed(cluster: ProcessCluster, admin: Admin) -> tuple[float, float]:

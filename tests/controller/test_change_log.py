@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -62,3 +65,26 @@ def test_a_large_decision_is_cut(chronicle: Chronicle, caplog: pytest.LogCapture
     lines = [line for _, line in logged(chronicle, caplog)]
     assert len(lines) == 1 + LINES_MAX + 1
     assert f"{count - LINES_MAX} more partitions changed" in lines[-1]
+
+
+class Counted(tuple[Any, ...]):
+    """Records that count how often somebody went through them."""
+
+    __slots__ = ()
+    passes = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        Counted.passes += 1
+        return super().__iter__()
+
+
+def test_a_large_decision_is_gone_through_a_few_times_only(
+    chronicle: Chronicle, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once for each of its partitions would take seconds, and stop the controller's heartbeats."""
+    count = 3 * LINES_MAX
+    chronicle.do(lambda machine: machine.create("t", {each: [1, 2] for each in range(count)}))
+    chronicle.do(lambda machine: machine.fence(1))
+    decision = chronicle.history.decisions[-1]
+    log_changes(replace(decision, records=Counted(decision.records)))
+    assert Counted.passes <= 5

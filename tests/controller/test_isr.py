@@ -145,3 +145,39 @@ def test_two_partitions_in_one_request_are_judged_each(machine: Machine) -> None
     answers = machine.do(lambda c: isr.alter_partitions(c, request)).partitions
     assert [answer.error for answer in answers] == [ErrorCode.NONE, ErrorCode.NOT_CONTROLLER]
     assert machine.partition("u").isr == (1,)
+
+
+def test_a_partition_named_twice_is_judged_by_what_the_first_has_made_of_it(
+    machine: Machine,
+) -> None:
+    machine.create("u", {0: [1, 2, 3]})
+    t, u = machine.image.topic("t"), machine.image.topic("u")
+    assert t is not None
+    assert u is not None
+
+    def proposal(topic_id: bytes, partition_epoch: int, *members: int) -> Any:
+        return pb.AlterPartitionRequest.Partition(
+            topic_id=topic_id,
+            partition_epoch=partition_epoch,
+            isr=[member(machine, each) for each in members],
+        )
+
+    request = pb.AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=machine.epoch_of(1),
+        partitions=[
+            proposal(t.topic_id, 0, 1, 2),
+            proposal(u.topic_id, 0, 1),
+            proposal(t.topic_id, 0, 1, 3),  # of before the first
+            proposal(t.topic_id, 1, 1),
+        ],
+    )
+    answers = machine.do(lambda c: isr.alter_partitions(c, request)).partitions
+    assert [(each.error, list(each.isr), each.partition_epoch) for each in answers] == [
+        (ErrorCode.NONE, [1, 2], 1),
+        (ErrorCode.NONE, [1], 1),
+        (ErrorCode.INVALID_UPDATE_VERSION, [], 0),
+        (ErrorCode.NONE, [1], 2),
+    ]
+    assert machine.partition("t").isr == (1,)
+    assert len(machine.last_records) == 3
