@@ -105,10 +105,12 @@ class GroupCommit:
             flushed(None)
 
     def _begin_group(self) -> None:
-        if self.failure is not None or not (self._dirty or self._waiting):
+        waiting, self._waiting = self._waiting, []
+        if self.failure is not None:
+            _tell_all(waiting, StorageError(f"a sync failed: {self.failure}"))
+        if self.failure is not None or not (self._dirty or waiting):
             self._rest()
             return
-        waiting, self._waiting = self._waiting, []
         members, self._dirty = self._dirty, {}
         try:
             tickets = [(member, member.begin_sync()) for member in members]
@@ -144,8 +146,7 @@ class GroupCommit:
             except Exception:
                 # A bug in one log's callback must not delay the acknowledgements of the others.
                 logger.exception("after the sync of %s", member.name)
-        for flushed in group.waiting:
-            flushed(None)
+        _tell_all(group.waiting, None)
 
     def _rest(self) -> None:
         self._is_at_work = False
@@ -156,8 +157,7 @@ class GroupCommit:
     def _fail(self, error: OSError, waiting: Sequence[Flushed]) -> None:
         self.fail(error)
         later, self._waiting = self._waiting, []
-        for flushed in [*waiting, *later]:
-            flushed(StorageError(f"a sync failed: {error}"))
+        _tell_all([*waiting, *later], StorageError(f"a sync failed: {error}"))
 
     def fail(self, error: OSError) -> None:
         """The disk failed, in a sync or elsewhere. Nothing becomes durable from now on."""
@@ -172,6 +172,15 @@ class GroupCommit:
         if self._is_at_work:
             self._closing.append(asyncio.get_running_loop().create_future())
             await self._closing[-1]
+
+
+def _tell_all(waiting: Sequence[Flushed], error: StorageError | None) -> None:
+    for flushed in waiting:
+        try:
+            flushed(error)
+        except Exception:
+            # A bug of one that waits must not keep it from the others, nor stop all later groups.
+            logger.exception("after a sync")
 
 
 def _tell(waiter: asyncio.Future[None], error: StorageError | None) -> None:

@@ -112,7 +112,8 @@ class _Session:
             self.failure.set_exception(error)
 
     async def end(self) -> None:
-        self.failure.cancel()
+        if not self.failure.cancel() and not self.failure.cancelled():
+            self.failure.exception()  # known: who waits for it may have been cancelled itself
         self.connection.close()
         if self.starts is not None:
             self.starts.cancel()

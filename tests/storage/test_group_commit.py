@@ -266,6 +266,44 @@ async def test_who_waits_by_a_function_is_told_in_the_turn_in_which_it_is_known(
     assert [isinstance(error, StorageError) for error, _ in told[2:]] == [True, True]
 
 
+async def test_who_raises_when_told_keeps_it_from_nobody(
+    disk: MemoryDisk, owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+
+    def broken(error: StorageError | None) -> None:
+        raise ZeroDivisionError
+
+    for _ in range(2):  # the next group comes, too
+        append(log, make_batch())
+        owner.commit.flush_then(broken)
+        await asyncio.wait_for(owner.commit.flush(), 5)
+    assert log.durable_offset == 2
+    assert [each.getMessage() for each in caplog.records] == ["after a sync"] * 2
+    append(log, make_batch())
+    disk.sync_error = errno.EIO
+    owner.commit.flush_then(broken)
+    with pytest.raises(StorageError):
+        await asyncio.wait_for(owner.commit.flush(), 5)
+
+
+async def test_who_waits_when_the_disk_fails_elsewhere_is_told(
+    disk: MemoryDisk, owner: Owner
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    append(log, make_batch())
+    disk.gate = asyncio.Event()
+    await asyncio.sleep(0.01)
+    waiting = asyncio.ensure_future(owner.commit.flush())  # behind the group that is under way
+    await asyncio.sleep(0)
+    owner.commit.fail(OSError(errno.EIO, "elsewhere"))
+    disk.gate.set()
+    with pytest.raises(StorageError, match="elsewhere"):
+        await asyncio.wait_for(waiting, 5)
+
+
 async def test_a_group_that_cannot_begin_is_a_failed_one(disk: MemoryDisk, owner: Owner) -> None:
     class Broken:
         name = "broken"
