@@ -60,8 +60,8 @@ def test_haste_changes_nothing_until_something_is_violated() -> None:
 
 
 def test_fewer_acts_are_the_beginning_of_the_same_storm() -> None:
-    whole = quiet_run(Plan(2, seconds=8))
-    part = quiet_run(Plan(2, seconds=8, acts=3))
+    whole = quiet_run(Plan(3, seconds=8))
+    part = quiet_run(Plan(3, seconds=8, acts=3))
     assert whole.acts > 3
     assert part.acts == 3
     assert part.ok, part.violations
@@ -121,7 +121,7 @@ def test_only_rare_load_draws_rare_things(load: LoadKind, monkeypatch: pytest.Mo
 
 
 def test_rare_load_is_light_load_and_more() -> None:
-    outcome = quiet_run(Plan(3, seconds=8, load=LoadKind.RARE))
+    outcome = quiet_run(Plan(5, seconds=8, load=LoadKind.RARE))
     assert outcome.ok, outcome.violations
     for what in ("handovers", "odd peers", "odd requests", "consumers sent to their rack"):
         assert outcome.coverage[what], what
