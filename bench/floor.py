@@ -145,13 +145,17 @@ class Follower:
 
     def __init__(self, disk: RealDisk, path: str) -> None:
         self._file = SyncedFile(disk, path, self._made_durable)
-        self.link = Link(REPLICA_BYTES, self._take)
+        self._link = Link(REPLICA_BYTES, self._take)
+
+    def follow(self) -> Link:
+        """It is about to be connected to its leader."""
+        return self._link
 
     def _take(self, leader: Link, frame: bytes) -> None:
         self._file.append(frame[:RECORD_BYTES])
 
     def _made_durable(self, records: int) -> None:
-        self.link.send(records.to_bytes(8, "big").ljust(POSITION_BYTES, b"."))
+        self._link.send(records.to_bytes(8, "big").ljust(POSITION_BYTES, b"."))
 
 
 async def run_node(prefix: str) -> None:
@@ -168,11 +172,9 @@ async def run_node(prefix: str) -> None:
     print(json.dumps(ports), flush=True)
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    followers = []
     for port in json.loads(await reader.readline()):
         follower = Follower(disk, f"{prefix}-followed-{port}")
-        followers.append(follower)
-        await loop.create_connection(lambda link=follower.link: link, "127.0.0.1", port)  # type: ignore[misc]
+        await loop.create_connection(follower.follow, "127.0.0.1", port)
     print("ready", flush=True)
     await reader.read()  # until the benchmark ends
     for server in (for_clients, for_followers):

@@ -54,9 +54,7 @@ class Lease:
         applied = self._applied_offset()
         while self._awaiting and self._awaiting[0][0] <= applied:
             self._began_at = self._awaiting.popleft()[1]
-        if self._began_at is None:
-            return False
-        if self._left_at is not None and self._was_left_too_long():
+        if self._began_at is None or self._was_left_too_long():
             return False
         return self._clock.monotonic() - self._began_at < self._session_s
 
@@ -104,8 +102,8 @@ class Lease:
 
     def _was_left_too_long(self) -> bool:
         """Whether the controller may have ended the session since this broker ended its stream."""
-        now = self._clock.monotonic()
-        return self._left_at is not None and now - self._left_at >= STREAM_GRACE_S
+        left_at = self._left_at
+        return left_at is not None and self._clock.monotonic() - left_at >= STREAM_GRACE_S
 
     def _end(self) -> None:
         """Earlier acknowledgements prove nothing any more."""

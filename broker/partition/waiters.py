@@ -15,9 +15,9 @@ class OffsetWaiters:
 
     def __init__(self) -> None:
         # Every waiting token stands in both; the heap may hold entries of withdrawn ones too,
-        # known by their number, at most about as many as live ones. Public, so that to ask whether
-        # anybody waits costs no call.
+        # known by their number, at most about as many as live ones.
         self._heap: list[tuple[int, int, Token]] = []
+        # By number. Public, so that to ask whether anybody waits costs no call.
         self.live: dict[int, Token] = {}
         self._numbers = itertools.count()
 

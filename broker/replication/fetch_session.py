@@ -170,9 +170,7 @@ class FetchSession:
         self.held.pop(partition, None)
         self.stirred[partition] = self._events
         if wakes:
-            self._woken_by = self._events
-            if self.wake is not None:
-                self.wake()
+            self._wake_up()
 
     def advance(self, partition: PartitionId) -> None:
         """See ``broker.replication.replica.Watcher``."""
@@ -185,6 +183,9 @@ class FetchSession:
     def look_again(self) -> None:
         """There may be quota for what is held."""
         self._events += 1
+        self._wake_up()
+
+    def _wake_up(self) -> None:
         self._woken_by = self._events
         if self.wake is not None:
             self.wake()

@@ -279,6 +279,9 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             and self._pending_bytes < self._max_in_flight_bytes
         )
 
+    def _lacks_memory(self) -> bool:
+        return self._held_bytes >= FREE_SHARE_BYTES and self._memory.is_short
+
     def _process(self) -> None:
         """Take the frames that are there, as far as is allowed.
 
@@ -288,14 +291,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             return
         self._is_processing = True
         try:
-            while self._transport is not None and not self._transport.is_closing():
+            while not self.is_closed:
                 if self._next is not None:
                     if not self._begin_next():
                         break
                     continue
-                if not self._may_take():
-                    break
-                if self._held_bytes >= FREE_SHARE_BYTES and self._memory.is_short:
+                if not self._may_take() or self._lacks_memory():
                     break
                 frame = self._reader.next_frame()
                 if frame is None:
@@ -323,7 +324,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._is_ended:
             return
         may_take = self._may_take()
-        awaits_memory = may_take and self._held_bytes >= FREE_SHARE_BYTES and self._memory.is_short
+        awaits_memory = may_take and self._lacks_memory()
         if awaits_memory or self._awaits_memory:
             self._await_memory(awaits_memory)
         may_read = may_take and not awaits_memory
