@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -29,28 +30,37 @@ class ContainerError(Exception):
 
 
 def unavailable() -> str | None:
-    """Why no compose cluster can run here, or None if one can."""
-    try:
-        client = docker.from_env(timeout=10)
-        client.ping()
-        client.close()
-    except docker.errors.DockerException as error:
+    """Why no compose cluster can run here, or None if one can.
+
+    The probe is the command line, which compose needs anyway. Docker's Python client would leave a
+    socket open when no engine answers.
+    """
+    if shutil.which("docker") is None:
+        return "docker is not installed"
+    if error := _failure(["docker", "version", "--format", "{{.Server.Version}}"]):
         return f"no Docker engine answers: {error}"
-    works = _works(["docker", "compose", "version"])
-    return None if works else "docker compose is not installed"
+    return "docker compose is not installed" if _failure(["docker", "compose", "version"]) else None
 
 
 def cutting_unavailable() -> str | None:
     """Why containers cannot be cut off from one another here, or None if they can."""
     if os.geteuid() != 0:
         return "firewall rules need root"
-    works = _works(["iptables", "-w", "-S", "DOCKER-USER"])
-    return None if works else "there is no DOCKER-USER chain"
+    if shutil.which("iptables") is None:
+        return "iptables is not installed"
+    listing = ["iptables", "-w", "-S", "DOCKER-USER"]
+    return "there is no DOCKER-USER chain" if _failure(listing) else None
 
 
-def _works(command: list[str]) -> bool:
-    done = subprocess.run(command, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False)
-    return done.returncode == 0
+def _failure(command: list[str]) -> str | None:
+    """What a command prints when it fails, or None if it succeeds."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, timeout=_PROBE_TIMEOUT_S, check=False, text=True
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_PROBE_TIMEOUT_S} s"
+    return None if done.returncode == 0 else done.stderr.strip() or f"exit {done.returncode}"
 
 
 @dataclass(frozen=True, slots=True)
