@@ -86,10 +86,6 @@ class ProducerEntry:
     """That of the last marker; -1 before the first one."""
     transaction_first_offset: int = NONE
     """The offset of the first batch of the open transaction; -1 if none is open."""
-    markers: int = 0
-    """The number of markers of the epoch that the producer had, since this process knows it. A
-    verification that was asked for before such a marker says nothing of the time after it. A marker
-    that has raised the epoch ended a transaction of an earlier epoch."""
 
     @property
     def last_sequence(self) -> int:
@@ -272,8 +268,6 @@ class ProducerStates:
         elif entry.epoch != header.producer_epoch:
             entry.epoch = header.producer_epoch
             entry.batches.clear()
-        else:
-            entry.markers += 1
         entry.last_append_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
         first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NONE
         self._open.pop(header.producer_id, None)

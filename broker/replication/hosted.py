@@ -118,14 +118,17 @@ class HostedPartition:
         elif self._log.producers.is_open(producer_id, producer_epoch):
             done(ErrorCode.NONE)
         else:
-            guard = Guard.of(replica, producer_id)
+            transactional = self._produce.transactional
+            guard = transactional.guards.of(replica, producer_id, producer_epoch)
 
             def decided(error: ErrorCode) -> None:
+                if guard.is_over:  # the next transaction of the epoch has a verdict of its own
+                    error = ErrorCode.INVALID_TXN_STATE
                 if error is ErrorCode.NONE:
                     self._remember(producer_id, producer_epoch, guard)
                 done(error)
 
-            self._produce.transactional.verifier.verify(
+            transactional.verifier.verify(
                 transactional_id,
                 producer_id,
                 producer_epoch,
@@ -157,7 +160,7 @@ class HostedPartition:
         epoch, guard = self._verified.get(producer_id, (-1, None))
         if guard is None or epoch != producer_epoch:
             return ErrorCode.INVALID_TXN_STATE
-        if not guard.holds(self._replica, producer_id):
+        if not guard.holds(self._replica):
             del self._verified[producer_id]
             return ErrorCode.INVALID_TXN_STATE
         return ErrorCode.NONE

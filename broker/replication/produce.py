@@ -233,6 +233,8 @@ class ProduceRequests:
                 _tell_lost(replica, producer_id)
             end = EndMarker(marker.commit and not is_lost, marker.coordinator_epoch)
             end_offset = self._append_end(replica, producer_id, producer_epoch, end)
+            if not bumps_epoch:  # else it ends the transaction of the epoch before
+                self.transactional.transaction_ended(replica.id, producer_id, producer_epoch)
         _, effects = machine.await_replicated(end_offset, token, self._replicas.now_ms())
         self._replicas.carry_out(replica, effects)
 

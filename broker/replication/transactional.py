@@ -11,6 +11,7 @@ from broker.replication.replica import Replica
 from broker.replication.types import ProduceEntry
 from broker.replication.verification import (
     Guard,
+    Guards,
     NoVerifier,
     TransactionVerifier,
     told_to_producer,
@@ -73,6 +74,7 @@ class TransactionalBatches(Generic[B]):
         """``append`` appends a batch that has waited, and answers it. It does not raise. Before
         that it asks ``check`` again."""
         self.verifier: TransactionVerifier = NoVerifier()
+        self.guards = Guards()
         self._append = append
         self._refuse = refuse
         self._asked: dict[tuple[PartitionId, int], _Asked[B]] = {}
@@ -102,17 +104,12 @@ class TransactionalBatches(Generic[B]):
         if producers.check(header) is not None:
             return False  # it is in the log already, and its transaction has ended since
         self._check_first(replica, key, header, adds=transaction.adds_partition)
-        guard = Guard.of(replica, producer_id)
-        if self._verdict is not None and self._verdict[0] is batch:
-            verdict = self._verdict[1]
-            if verdict.holds(replica, producer_id):
-                self._lowest.pop(key, None)
-                return False
-            if verdict.is_same_leader(replica):
-                raise ApiError(
-                    ErrorCode.INVALID_TXN_STATE,
-                    f"the transaction of producer {producer_id} was ended meanwhile",
-                )
+        # A verdict of before this leadership does not hold: the batch asks anew.
+        batch_of_verdict, verdict = self._verdict or (None, None)
+        if batch_of_verdict is batch and verdict is not None and verdict.holds(replica):
+            self._lowest.pop(key, None)
+            return False
+        guard = self.guards.of(replica, producer_id, header.producer_epoch)
         asked = self._asked[key] = _Asked(header.producer_epoch, guard)
         asked.batches.append(batch)
         self.verifier.verify(
@@ -151,7 +148,7 @@ class TransactionalBatches(Generic[B]):
     def _decided(self, key: tuple[PartitionId, int], asked: _Asked[B], error: ErrorCode) -> None:
         """The coordinator has answered: append what waits, in order, or refuse it."""
         if self._asked.get(key) is not asked:
-            return  # it has answered before
+            return  # it has answered before, or a marker has ended the transaction
         del self._asked[key]
         for batch in asked.batches:
             if batch.is_abandoned:
@@ -168,6 +165,30 @@ class TransactionalBatches(Generic[B]):
                     self._append(batch)
                 finally:
                     self._verdict = None
+
+    def transaction_ended(
+        self, partition: PartitionId, producer_id: int, producer_epoch: int
+    ) -> None:
+        """A marker has ended the producer's transaction of this epoch. Batches of it that still
+        wait for a verdict came too late, and a verdict that is under way counts for nothing."""
+        self.guards.end(partition, producer_id, producer_epoch)
+        key = partition, producer_id
+        asked = self._asked.get(key)
+        if asked is None or asked.epoch != producer_epoch:
+            return
+        del self._asked[key]
+        ended = ApiError(
+            ErrorCode.INVALID_TXN_STATE,
+            f"the transaction of producer {producer_id} in epoch {producer_epoch} was ended before "
+            "the batch could be appended",
+        )
+        for batch in asked.batches:
+            if batch.is_abandoned:
+                continue
+            if batch.sound_header.producer_epoch == producer_epoch:
+                self._refuse(batch, ended)
+            else:
+                self._append(batch)  # of a later epoch: it asks for its own verdict
 
     def _remember(self, key: tuple[PartitionId, int], header: BatchHeader) -> None:
         """A batch was not appended that a producer will repeat."""

@@ -8,11 +8,12 @@ never rise again. Once the log has an open transaction of the producer, nothing 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+from weakref import WeakValueDictionary
 
 from broker.replication.replica import Replica
 from stele.errors import ErrorCode
-from stele.ids import TopicPartition
+from stele.ids import PartitionId, TopicPartition
 
 # As in Kafka. Older producers do not repeat a batch after these errors, but after this one they do.
 _ASK_AGAIN: Final = frozenset(
@@ -44,31 +45,56 @@ class TransactionVerifier(Protocol):
         ...
 
 
-class Guard(NamedTuple):
-    """What a coordinator's verdict goes by. If it has changed meanwhile, the verdict may be about a
-    transaction that was ended since."""
+class Guard:
+    """What a coordinator's verdict on a transaction rests on: this broker leads the partition
+    without a break, and no marker has ended the transaction since the question was asked."""
 
-    tenure: object
-    leader_epoch: int
-    markers: int
+    __slots__ = ("__weakref__", "_leader_epoch", "_tenure", "is_over")
 
-    @classmethod
-    def of(cls, replica: Replica, producer_id: int) -> Guard:
-        return cls(replica.tenure, replica.machine.leader_epoch, _markers(replica, producer_id))
+    def __init__(self, replica: Replica) -> None:
+        self._tenure = replica.tenure
+        self._leader_epoch = replica.machine.leader_epoch
+        self.is_over = False
+        """A marker has ended the transaction. A verdict on it counts for nothing any more."""
 
     def is_same_leader(self, replica: Replica) -> bool:
         """Whether no other leader can have written a marker meanwhile."""
-        return replica.has_tenure(self.tenure) and replica.machine.leader_epoch == self.leader_epoch
+        is_same_epoch = replica.machine.leader_epoch == self._leader_epoch
+        return is_same_epoch and replica.has_tenure(self._tenure)
 
-    def holds(self, replica: Replica, producer_id: int) -> bool:
-        """Whether no marker may have ended the transaction. A marker of a later epoch fences the
-        transaction, which is checked at the append."""
-        return self.is_same_leader(replica) and self.markers == _markers(replica, producer_id)
+    def holds(self, replica: Replica) -> bool:
+        return not self.is_over and self.is_same_leader(replica)
 
 
-def _markers(replica: Replica, producer_id: int) -> int:
-    entry = replica.log.producers.get(producer_id)
-    return 0 if entry is None else entry.markers
+class Guards:
+    """The guards of all verdicts that were asked for and not used yet, by partition, producer id
+    and producer epoch.
+
+    They are not kept in the state of producers, because a partition is asked about before it knows
+    the producer, and a marker may be the first that it hears of it. Example: the first batch of
+    epoch 5 waits for its verdict, the client aborts, and the marker of epoch 5 comes first.
+    """
+
+    def __init__(self) -> None:
+        # A guard lives as long as somebody waits for its verdict, or may still use it.
+        self._guards: WeakValueDictionary[tuple[PartitionId, int, int], Guard] = (
+            WeakValueDictionary()
+        )
+
+    def of(self, replica: Replica, producer_id: int, producer_epoch: int) -> Guard:
+        """The guard of a question that is asked now."""
+        key = replica.id, producer_id, producer_epoch
+        guard = self._guards.get(key)
+        if guard is None or not guard.holds(replica):
+            guard = self._guards[key] = Guard(replica)
+        return guard
+
+    def end(self, partition: PartitionId, producer_id: int, producer_epoch: int) -> None:
+        """A marker has ended the producer's transaction of this epoch. One of an earlier epoch is
+        fenced, which is checked at the append."""
+        guard = self._guards.pop((partition, producer_id, producer_epoch), None)
+        if guard is not None:
+            guard.is_over = True
 
 
 def told_to_producer(error: ErrorCode) -> ErrorCode:

@@ -540,17 +540,6 @@ def test_an_open_transaction_takes_only_what_is_part_of_it(
         assert refused.value.code is ErrorCode.INVALID_TXN_STATE
 
 
-def test_only_markers_of_its_epoch_are_counted() -> None:
-    states = states_with(is_open=True)
-    entry = states.get(7)
-    assert entry is not None
-    assert entry.markers == 1
-    later = header_of(make_batch(1, producer=(7, 3, -1), is_transactional=True))
-    for expected in (1, 2, 3):
-        states.end(later, EndMarker(True, 4), 13, 0)
-        assert entry.markers == expected
-
-
 def test_a_transaction_begins_with_its_first_batch() -> None:
     states = ProducerStates()
     assert states.first_open_offset == NEVER

@@ -8,6 +8,7 @@ from broker.replication.hosted import VERIFIED_MAX, HostedPartition
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from tests.support.replica_cluster import P0, ReplicaCluster
+from tests.support.replicated_transactions import Coordinator, marker
 from tests.support.replication import with_topic
 
 
@@ -48,5 +49,30 @@ def test_producers_that_never_write_are_forgotten() -> None:
         for producer_id, epoch in ((0, 1), (2, 0), (VERIFIED_MAX, 0)):
             assert hosted.transaction_refusal(producer_id, epoch) is ErrorCode.NONE
         assert hosted.transaction_refusal(0, 0) is ErrorCode.INVALID_TXN_STATE
+
+    with_topic(scenario)
+
+
+def test_a_marker_ends_a_verification_that_is_under_way() -> None:
+    """Also in a partition that does not know the producer yet, and only for that transaction."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        leader = cluster[1]
+        coordinator = Coordinator(leader)
+        coordinator.verdict = None
+        hosted = leader.manager.host(P0)
+        assert hosted is not None
+        late: list[ErrorCode] = []
+        following: list[ErrorCode] = []
+        hosted.begin_transaction("t", 7, 5, adds=False, done=late.append)
+        await leader.mark(marker(commit=False, epoch=5, version=0))
+        hosted.begin_transaction("t", 7, 5, adds=False, done=following.append)
+        first, second = coordinator.waiting
+        second(ErrorCode.NONE)
+        first(ErrorCode.NONE)
+        assert (late, following) == ([ErrorCode.INVALID_TXN_STATE], [ErrorCode.NONE])
+        assert hosted.transaction_refusal(7, 5) is ErrorCode.NONE
+        await leader.mark(marker(commit=False, epoch=5, version=0))
+        assert hosted.transaction_refusal(7, 5) is ErrorCode.INVALID_TXN_STATE, "not used in time"
 
     with_topic(scenario)

@@ -227,6 +227,57 @@ def test_a_verdict_counts_for_nothing_once_the_transaction_is_ended(
     transactional(scenario)
 
 
+@pytest.mark.parametrize("known_in", [None, 4, 5])
+def test_a_marker_ends_the_verification_of_a_first_batch(known_in: int | None) -> None:
+    """The client keeps its epoch, as before KIP-890. The partition may never have seen the
+    producer, or only in an earlier epoch."""
+
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        sequence = 0
+        if known_in is not None:
+            await leader.produce(batch(0, epoch=known_in), transaction=OLD)
+            await leader.mark(marker(epoch=known_in, version=0))
+            sequence = int(known_in == 5)
+        coordinator.verdict = None
+        late = asyncio.ensure_future(leader.produce(batch(sequence), transaction=OLD))
+        await until(lambda: len(coordinator.waiting) == 1)
+        assert await leader.mark(marker(commit=False, epoch=5, version=0)) == [ErrorCode.NONE]
+        refused = await late
+        assert refused.error is ErrorCode.INVALID_TXN_STATE
+        assert "producer 7 in epoch 5" in (refused.message or "")
+
+        # The next transaction of the epoch asks anew, whatever the late verdict says.
+        following = asyncio.ensure_future(leader.produce(batch(sequence), transaction=OLD))
+        await until(lambda: len(coordinator.waiting) == 2)
+        first, second = coordinator.waiting
+        coordinator.waiting = [first]
+        end_offset = leader.replica().log.end_offset
+        await coordinator.answer(leader)
+        assert leader.replica().log.end_offset == end_offset
+        coordinator.waiting = [second]
+        await coordinator.answer(leader)
+        assert (await following).error is ErrorCode.NONE
+        assert leader.replica().log.producers.open_transactions() == [(7, end_offset)]
+
+    transactional(scenario)
+
+
+def test_a_batch_of_the_next_epoch_outlasts_the_end_of_the_one_before() -> None:
+    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
+        leader = cluster[1]
+        coordinator.verdict = None
+        ended = asyncio.ensure_future(leader.produce(batch(0), transaction=OLD))
+        following = asyncio.ensure_future(leader.produce(batch(0, epoch=6), transaction=OLD))
+        await until(lambda: len(coordinator.waiting) == 1)
+        coordinator.verdict = ErrorCode.NONE
+        await leader.mark(marker(epoch=5, version=0))
+        assert (await ended).error is ErrorCode.INVALID_TXN_STATE
+        assert (await following).error is ErrorCode.NONE
+
+    transactional(scenario)
+
+
 def test_a_batch_that_is_there_already_is_not_asked_about() -> None:
     """Also when its transaction has ended since: the answer was lost."""
 
