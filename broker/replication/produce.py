@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.partition.machine import Role
@@ -18,13 +18,15 @@ from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import (
     HEADER_SIZE,
+    NO_TIMESTAMP,
     TRANSACTIONAL,
     BatchHeader,
     read_header,
+    stamp_max_timestamp,
     validate_produced,
 )
 from stele.wire.control_records import EndMarker, end_marker_batch
-from stele.wire.record_check import ANY_TIME, TimeDeltas, check_records
+from stele.wire.record_check import RecordCheck, TimeDeltas
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +77,7 @@ class _Unchecked:
         self.acks = acks
         self.result = result
         self.header: BatchHeader | None = None
-        self.checks: Iterator[None] | None = None  # with the header, from its turn on
+        self.checks: RecordCheck | None = None  # with the header, from its turn on
         self.is_abandoned = False  # answered already: it must not be appended any more
 
     @property
@@ -298,6 +300,7 @@ class ProduceRequests:
                 batch.header, batch.checks = header, checks
                 self._defer(batch)
                 return None
+            header = _corrected(entry, header, checks)
             if header.attributes & TRANSACTIONAL:
                 batch = _Unchecked(request, entry, acks, result)
                 batch.header = header
@@ -336,6 +339,7 @@ class ProduceRequests:
                 batch.header, batch.checks = self._validated(replica, entry)
             if next(batch.checks, _SOUND) is not _SOUND:
                 return False
+            batch.header = _corrected(entry, batch.header, batch.checks)
         except ApiError as error:
             self._refuse_waiting(batch, error)
         else:
@@ -387,17 +391,15 @@ class ProduceRequests:
             )
         return replica
 
-    def _validated(
-        self, replica: Replica, entry: ProduceEntry
-    ) -> tuple[BatchHeader, Iterator[None]]:
+    def _validated(self, replica: Replica, entry: ProduceEntry) -> tuple[BatchHeader, RecordCheck]:
         """The sound header of a batch, and the check of its records, which is still to be made."""
         config = replica.config
         header = validate_produced(entry.batch, config.max_message_bytes)
-        return header, check_records(
+        return header, RecordCheck(
             header.compression,
             memoryview(entry.batch)[HEADER_SIZE:],
             header.record_count,
-            times=_check_times(header, config, self._replicas.clock.time_ms()),
+            times=_allowed_times(header, config, self._replicas.clock.time_ms()),
             keys_required="compact" in config.cleanup_policy,
         )
 
@@ -442,17 +444,21 @@ def _tell_lost(replica: Replica, producer_id: int) -> None:
     )
 
 
-def _check_times(header: BatchHeader, config: TopicConfig, time_ms: int) -> TimeDeltas:
-    """message.timestamp.before.max.ms and .after.max.ms bound what a producer may claim.
-
-    Returns what that means for the records: the header's claims need not be true.
-    """
-    if config.message_timestamp_type == "LogAppendTime":
-        return ANY_TIME
-    newest_ms = time_ms + config.message_timestamp_after_max_ms
-    if header.max_timestamp_ms > newest_ms:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"{header.max_timestamp_ms} is in the future")
-    oldest_ms = time_ms - config.message_timestamp_before_max_ms
-    if 0 <= header.base_timestamp_ms < oldest_ms:
-        raise ApiError(ErrorCode.INVALID_TIMESTAMP, f"{header.base_timestamp_ms} is too long ago")
+def _allowed_times(header: BatchHeader, config: TopicConfig, time_ms: int) -> TimeDeltas:
+    """What message.timestamp.before.max.ms and .after.max.ms allow for each record. The header's
+    times are not looked at, since they are only what the producer claims."""
+    oldest_ms, newest_ms = -(1 << 63), (1 << 63) - 1
+    if config.message_timestamp_type != "LogAppendTime":
+        oldest_ms = time_ms - config.message_timestamp_before_max_ms
+        newest_ms = time_ms + config.message_timestamp_after_max_ms
     return TimeDeltas.of(header.base_timestamp_ms, oldest_ms, newest_ms)
+
+
+def _corrected(entry: ProduceEntry, header: BatchHeader, checks: RecordCheck) -> BatchHeader:
+    """The header with the greatest timestamp of the checked records, as in Kafka. A producer's
+    claim decides neither about retention nor about look-ups by time. The base timestamp is not
+    corrected: it is only what the records' times are relative to."""
+    newest_ms = max(header.base_timestamp_ms + checks.newest_ms, NO_TIMESTAMP)
+    if newest_ms == header.max_timestamp_ms:
+        return header
+    return stamp_max_timestamp(entry.batch, header, newest_ms)

@@ -74,6 +74,7 @@ __all__ = [
     "read_header",
     "record_size_bound",
     "stamp",
+    "stamp_max_timestamp",
     "validate_produced",
     "whole_size",
 ]
@@ -263,6 +264,17 @@ def stamp(
     _INT64.pack_into(buffer, position + 35, log_append_time_ms)
     crc = compute_crc(buffer, position, length + PREFIX_SIZE)
     _CRC.pack_into(buffer, position + _CRC_POSITION, crc)
+
+
+def stamp_max_timestamp(
+    buffer: bytearray | memoryview, header: BatchHeader, max_timestamp_ms: int
+) -> BatchHeader:
+    """Correct the maximum timestamp of the batch at the start of ``buffer``, and its CRC, which
+    covers it. Returns the new header. ``header`` is the present one."""
+    _INT64.pack_into(buffer, 35, max_timestamp_ms)
+    crc = compute_crc(buffer, 0, header.size_bytes)
+    _CRC.pack_into(buffer, _CRC_POSITION, crc)
+    return header._replace(max_timestamp_ms=max_timestamp_ms, crc=crc)
 
 
 def validate_produced(buffer: Buffer, max_bytes: int) -> BatchHeader:

@@ -11,7 +11,7 @@ from broker.coordinator.group.subscription import subscribed_topics
 from stele.wire import batch as wire
 from stele.wire.batch_errors import BatchError
 from stele.wire.compression import Compression
-from stele.wire.record_check import check_records
+from stele.wire.record_check import RecordCheck
 from tests.fuzz.bytes import mutated
 
 _CODECS: Final = list(Compression)
@@ -33,7 +33,7 @@ def check_batch(data: bytearray) -> str:
     try:
         header = wire.validate_produced(data, len(data))
         slices = iter(
-            check_records(
+            RecordCheck(
                 header.compression, memoryview(data)[wire.HEADER_SIZE :], header.record_count
             )
         )

@@ -10,7 +10,12 @@ import pytest
 
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.slow_checks import SlowChecks
-from broker.replication.types import ProduceEntry, ProduceResult
+from broker.replication.types import (
+    MAX_TIMESTAMP,
+    OffsetQuery,
+    ProduceEntry,
+    ProduceResult,
+)
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire import batch as wire
@@ -68,6 +73,33 @@ def test_a_record_s_time_is_bounded_whatever_the_header_claims() -> None:
         result = await cluster[1].produce(resealed(batch))
         assert result.error is ErrorCode.INVALID_TIMESTAMP
         assert ends(cluster, 1) == [0]
+
+    with_topic(scenario)
+
+
+@pytest.mark.parametrize("count", [3, LARGE])
+@pytest.mark.parametrize("claimed_ms", [-1, 0, 1 << 50])
+def test_the_newest_time_in_the_header_is_that_of_the_records(count: int, claimed_ms: int) -> None:
+    """Retention would delete records of this moment, and look-ups by time would miss them."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        now_ms = cluster[1].process.world.clock.time_ms()
+        builder = wire.BatchBuilder()
+        for number in range(count):
+            builder.append(b"k", b"v", timestamp_ms=now_ms - abs(number - 1))
+        batch = builder.build()
+        struct.pack_into(">q", batch, 35, claimed_ms)
+        result = await cluster[1].produce(resealed(batch))
+        assert (result.error, result.base_offset) == (ErrorCode.NONE, 0)
+        appended = cluster[1].replica().log.read(0, 1 << 20).data
+        header = wire.read_header(appended)
+        assert header.max_timestamp_ms == now_ms
+        assert wire.check_crc(appended, 0, header)
+        assert [each.timestamp_ms for each in wire.decode(appended)][:2] == [now_ms - 1, now_ms]
+        queries = [OffsetQuery(P0, now_ms, -1), OffsetQuery(P0, MAX_TIMESTAMP, -1)]
+        manager = cluster[1].manager
+        found = await cluster[1].process.run(manager.list_offsets(queries, read_committed=False))
+        assert [each.offset for each in found] == [1, 1]
 
     with_topic(scenario)
 

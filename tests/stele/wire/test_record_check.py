@@ -16,7 +16,8 @@ from stele.errors import ErrorCode
 from stele.wire import batch as wire
 from stele.wire import record_check
 from stele.wire.compression import Compression, compress, decompress
-from stele.wire.record_check import TimeDeltas, check_records
+from stele.wire.record import encode_varint
+from stele.wire.record_check import RecordCheck, TimeDeltas
 
 CODECS = list(Compression)
 HEADERS = st.lists(
@@ -56,7 +57,7 @@ def checked(batch: bytearray) -> int:
     header = wire.validate_produced(batch, len(batch))
     body = memoryview(batch)[wire.HEADER_SIZE :]
     times = TimeDeltas.of(header.base_timestamp_ms, -(1 << 63), 1 << 63)
-    checks = check_records(header.compression, body, header.record_count, times=times)
+    checks = RecordCheck(header.compression, body, header.record_count, times=times)
     return sum(1 for _ in checks)
 
 
@@ -157,13 +158,34 @@ def test_times_have_bounds_whatever_the_header_claims(codec: Compression) -> Non
         batch = built([(each, b"k", b"v", ()) for each in times_ms], codec)
         allowed = TimeDeltas.of(times_ms[0], 1_000_000, 2_000_000)
         body = memoryview(batch)[wire.HEADER_SIZE :]
-        assert not list(check_records(codec, body, len(times_ms), times=allowed))
+        assert not list(RecordCheck(codec, body, len(times_ms), times=allowed))
 
     check(1_500_000, 1_000_000, 2_000_000, -1)
     for late_ms in (999_999, 2_000_001, 1 << 50, -2, 0):
         with pytest.raises(wire.BatchError, match="its time is not allowed") as caught:
             check(1_500_000, late_ms)
         assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.integers(-9_000, 9_000) | st.integers(-(1 << 40), 1 << 40), min_size=1),
+    st.integers(1, 400),
+    st.sampled_from(CODECS),
+)
+def test_the_newest_time_is_that_of_the_records(
+    deltas_ms: list[int], repeated: int, codec: Compression
+) -> None:
+    """The times need not rise, and none of them need be the base timestamp."""
+    deltas_ms = deltas_ms * repeated
+    records = (
+        b"\0" + encode_varint(delta_ms) + encode_varint(number) + b"\x01\x02v\0"
+        for number, delta_ms in enumerate(deltas_ms)
+    )
+    body = b"".join(encode_varint(len(each)) + each for each in records)
+    check = RecordCheck(codec, compress(codec, body), len(deltas_ms))
+    assert not list(filter(None, check))
+    assert check.newest_ms == max(deltas_ms)
 
 
 def test_no_time_goes_beyond_64_bits() -> None:
@@ -176,9 +198,9 @@ def test_no_time_goes_beyond_64_bits() -> None:
 def test_a_compacted_topic_needs_keys() -> None:
     for records in ([(1, None, b"v", ())], [(1, b"k", b"", ()), (1, None, b"v" * 9000, ())]):
         body = body_of(records)
-        assert not list(check_records(Compression.NONE, body, len(records)))
+        assert not list(RecordCheck(Compression.NONE, body, len(records)))
         with pytest.raises(wire.BatchError, match="has no key, and the topic is compacted"):
-            list(check_records(Compression.NONE, body, len(records), keys_required=True))
+            list(RecordCheck(Compression.NONE, body, len(records), keys_required=True))
 
 
 # ------------------------------------------------------------------------------ the fuzz
@@ -258,7 +280,7 @@ def _verdict(parts: list[bytes], count: int) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_check, "decompressed", lambda *_, **__: iter(parts))
         try:
-            list(record_check.check_records(Compression.ZSTD, b"", count))
+            list(record_check.RecordCheck(Compression.ZSTD, b"", count))
         except wire.BatchError as error:
             return str(error)
     return "sound"
