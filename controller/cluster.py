@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from controller.listeners import check_listeners
 from controller.machine import Context, ControllerResult, Decision
 from controller.partitions import NOBODY, changes, is_leaderless
+from controller.registration_bounds import check_bounds
 from metadata.brokers import BrokerRegistration, Endpoint
 from metadata.feature_levels import FeatureRange
 from metadata.features import unsupported
@@ -89,6 +90,7 @@ def _check_registration(context: Context, request: RegisterBrokerRequest) -> Non
             ErrorCode.INVALID_REGISTRATION,
             "a registration needs a broker id, an incarnation id and endpoints",
         )
+    check_bounds(request)
     for endpoint in request.endpoints:
         if not endpoint.listener or not endpoint.host or not 0 < endpoint.port <= _PORT_MAX:
             raise ApiError(

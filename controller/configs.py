@@ -5,9 +5,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import cast
+from typing import Final, cast
 
-from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
+from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import changes, is_leaderless
 from metadata.config_keys import (
     GROUP_KEYS,
@@ -41,6 +41,9 @@ _ELECTION = frozenset(
     }
 )
 
+
+_GROUP_ID_BYTES_MAX: Final = 32_767
+"""As long as a string of Kafka's protocol can be: no group has a longer id."""
 
 _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
     pb.ConfigResourceType.TOPIC: TOPIC_KEYS,
@@ -126,11 +129,7 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
         require(decision.image, GROUP_CONFIGS, "a configuration of a group")
         check_group(after, decision.context.static)
     changed = {name: value for name, value in values.items() if before.get(name) != value}
-    if len(changed) > RECORDS_MAX - (decision.next_offset - decision.context.next_offset):
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION, "too many changes for one request: make fewer at once"
-        )
-    decision.extend(_record(resource, name, value) for name, value in changed.items())
+    decision.extend_asked([_record(resource, name, value) for name, value in changed.items()])
     if _ELECTION.intersection(values):
         _elect_anew(decision, resource)
 
@@ -195,6 +194,12 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
     elif resource.type == pb.ConfigResourceType.GROUP:
         if not resource.name:
             raise ApiError(ErrorCode.INVALID_REQUEST, "there are no defaults for all groups")
+        size = len(resource.name.encode())
+        if size > _GROUP_ID_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.INVALID_REQUEST,
+                f"a group id of {size} bytes: {_GROUP_ID_BYTES_MAX} are the most",
+            )
     elif resource.type != pb.ConfigResourceType.BROKER:
         raise ApiError(
             ErrorCode.INVALID_REQUEST, f"configurations of type {resource.type} are not known"
@@ -228,7 +233,7 @@ def _elect_anew(decision: Decision, resource: ConfigResource) -> None:
     """
     image = decision.image
     topics = None
-    if resource != CLUSTER:
+    if resource.type == pb.ConfigResourceType.TOPIC:
         topic = image.topic(resource.name)
         topics = [] if topic is None else [topic]
     decision.extend(

@@ -25,6 +25,9 @@ RECORDS_MAX = 10_000
 """The most records that one request may cause. A batch is applied in one turn of the event loop, so
 its size decides how long everything else waits."""
 
+REQUEST_BYTES_MAX = 8 << 20
+"""The most bytes of records that one request may cause: Kafka's largest batch of metadata."""
+
 
 def check_size(count: int, what: str) -> None:
     """Refuse a request that names too many things: a decision takes one turn of the event loop.
@@ -74,6 +77,9 @@ class Decision:
         self.context = context
         self.image = context.image
         self._records: list[pb.MetadataRecord] = []
+        # How many records, and of how many bytes, ``extend_asked`` wrote.
+        self._asked_records = 0
+        self._asked_bytes = 0
 
     @classmethod
     def after(cls, context: Context, result: ControllerResult[Any]) -> Decision:
@@ -98,6 +104,37 @@ class Decision:
             delta.replay(self.next_offset, record)
             self._records.append(record)
         self.image = delta.apply()
+
+    def extend_asked(self, records: Sequence[pb.MetadataRecord]) -> None:
+        """Write the records that an item of a request asks for.
+
+        Raises ApiError POLICY_VIOLATION, and writes nothing, if the request would then cause too
+        much. Use ``extend`` for the consequences (elections, for example), which grow with the
+        cluster and not with the request.
+        """
+        self.check_records(len(records))
+        size = sum(record.ByteSize() for record in records)
+        if self._asked_bytes + size > REQUEST_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"the metadata of one request would exceed {REQUEST_BYTES_MAX} bytes: ask for less"
+                " at once",
+            )
+        self.extend(records)
+        self._asked_records += len(records)
+        self._asked_bytes += size
+
+    def check_records(self, count: int) -> None:
+        """Raises ApiError POLICY_VIOLATION if the request may not cause that many more records.
+
+        A decision asks before it makes the records.
+        """
+        if self._asked_records + count > RECORDS_MAX:
+            raise ApiError(
+                ErrorCode.POLICY_VIOLATION,
+                f"{self._asked_records + count} records of metadata are too many for one request,"
+                f" {RECORDS_MAX} are the most: ask for less at once",
+            )
 
     def result(self, reply: Reply) -> ControllerResult[Reply]:
         return ControllerResult(tuple(self._records), self.image, reply)

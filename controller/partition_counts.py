@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
+from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer, check_assigned
 from metadata.topics import Topic
@@ -52,11 +52,7 @@ def _grow(decision: Decision, wish: Wish) -> None:
             f"topic {topic.name} has {before} partitions: {wish.count} would not be more",
         )
     added = wish.count - before
-    if added > RECORDS_MAX - (decision.next_offset - decision.context.next_offset):
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{added} new partitions are too many for one request: add fewer at once",
-        )
+    decision.check_records(added)
     # A new partition is empty, so all its replicas have everything, and only liveness matters.
     rules = Rules(decision.image.is_active, min_insync_replicas=1, unclean_allowed=False)
     records = []
@@ -68,7 +64,7 @@ def _grow(decision: Decision, wish: Wish) -> None:
                 f"all replicas of partition {number} would be on fenced brokers",
             )
         records.append(record)
-    decision.extend(records)
+    decision.extend_asked(records)
 
 
 def _replicas(decision: Decision, topic: Topic, wish: Wish) -> list[tuple[int, ...]]:

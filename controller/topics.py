@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
+from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer, check_assigned
 from metadata.config_keys import (
@@ -83,15 +83,8 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
         validate_topic_config(name, topic.configs[name])
     validate_together(topic.configs)
     replicas = _assigned(decision, topic) if topic.assignments else _placed(decision, topic)
-    room = RECORDS_MAX - (decision.next_offset - decision.context.next_offset)
-    if len(replicas) + len(topic.configs) + 1 > room:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION,
-            f"{len(replicas)} partitions are too many for one request: make fewer topics at "
-            "once, or fewer partitions",
-        )
     topic_id = _new_topic_id(decision)
-    decision.extend(_records(decision, topic, topic_id, replicas))
+    decision.extend_asked(_records(decision, topic, topic_id, replicas))
     return CreateTopicsResponse.Topic(
         name=topic.name,
         topic_id=topic_id,
@@ -142,10 +135,7 @@ def _placed(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
         raise ApiError(
             ErrorCode.INVALID_PARTITIONS, f"{partitions} partitions: at least 1 is needed"
         )
-    if partitions > RECORDS_MAX:
-        raise ApiError(
-            ErrorCode.POLICY_VIOLATION, f"{partitions} partitions: {RECORDS_MAX} are the most"
-        )
+    decision.check_records(partitions + len(topic.configs) + 1)
     placer = StripedPlacer(image.sorted_brokers(), decision.context.rng)
     return [placer.place(factor) for _ in range(partitions)]
 
@@ -169,6 +159,7 @@ def _assigned(decision: Decision, topic: NewTopic) -> list[tuple[int, ...]]:
         if not replicas or len(replicas) != len(assignments[0]):
             raise _bad_assignment("all partitions must have the same number of replicas, 1 or more")
         check_assigned(decision.image, number, replicas)
+    decision.check_records(len(assignments) + len(topic.configs) + 1)
     return assignments
 
 

@@ -218,6 +218,21 @@ def unknown(name: str, names: Iterable[str], what: str) -> str:
     return f"there is no {what} {name}" + (f"; did you mean {near}?" if near else "")
 
 
+VALUE_BYTES_MAX: Final = 32_767
+"""The longest value that can be set dynamically. Kafka allows as many characters, but a string of
+its answers cannot be longer than so many bytes."""
+
+
+def _parse(key: ConfigKey, value: str) -> None:
+    size = len(value.encode())
+    if size > VALUE_BYTES_MAX:
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"the value of {key.name} has {size} bytes: {VALUE_BYTES_MAX} are the most",
+        )
+    key.parse(value)
+
+
 def validate_topic_config(name: str, value: str) -> None:
     """Check one setting of a topic. Raises ApiError INVALID_CONFIG."""
     key = TOPIC_KEYS.get(name)
@@ -227,7 +242,7 @@ def validate_topic_config(name: str, value: str) -> None:
             if name == topic_key.synonym or name in dict(topic_key.coarser):
                 message = f"{name} is a broker's; on a topic it is {topic_key.name}"
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
-    key.parse(value)
+    _parse(key, value)
 
 
 def validate_group_config(name: str, value: str) -> None:
@@ -236,7 +251,7 @@ def validate_group_config(name: str, value: str) -> None:
     if key is None:
         message = unknown(name, GROUP_KEYS, "group configuration")
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
-    key.parse(value)
+    _parse(key, value)
 
 
 def validate_together(configs: Mapping[str, str]) -> None:
@@ -270,7 +285,7 @@ def validate_broker_config(name: str, value: str | None, *, one_broker: bool) ->
             ErrorCode.INVALID_CONFIG, f"{name} must be the same on all brokers: set it for all"
         )
     if value is not None:
-        key.parse(value)
+        _parse(key, value)
     elif name == TopicConfig.min_insync_replicas.key.name:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,

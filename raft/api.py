@@ -97,6 +97,7 @@ class MetadataQuorum(Protocol):
         """Append one batch (one decision) as leader of ``epoch``; return its base offset.
 
         Committed batches come back through the listener. Raises NotLeaderError, or ApiError with
+        RECORD_LIST_TOO_LARGE: no replica could fetch the batch, and nothing was appended; with
         KAFKA_STORAGE_ERROR: the disk is full, and nothing was appended; or it has failed, and this
         node leads no more.
         """

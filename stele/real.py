@@ -21,9 +21,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 import grpc
 import grpc.aio
 
-from stele.world import Channel, Connector, Rng, RpcCode, RpcError, Stream
-
-MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+from stele.world import MAX_MESSAGE_BYTES, Channel, Connector, Rng, RpcCode, RpcError, Stream
 
 # gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (

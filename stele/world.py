@@ -18,6 +18,9 @@ from typing import Protocol
 
 Buffer = bytes | bytearray | memoryview
 
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""The largest message of the control plane (gRPC), in both directions."""
+
 
 class Clock(Protocol):
     """Time. Each call reads the clock, unlike ``loop.time()``."""

@@ -17,7 +17,7 @@ from runtime.quorum.config import QuorumConfig
 from runtime.quorum.control import ControlRecordError, encode_control, voters_in
 from runtime.quorum.snapshots import Snapshot, SnapshotError, SnapshotStore
 from runtime.quorum.state import QuorumStateError
-from stele.errors import SteleError
+from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.wire.batch import (
     BatchBuilder,
@@ -25,7 +25,7 @@ from stele.wire.batch import (
     batches,
     decode,
 )
-from stele.world import Buffer
+from stele.world import MAX_MESSAGE_BYTES, Buffer
 from storage.checkpoints import RECOVERY_POINT_FILE, encode_offsets, read_offsets
 from storage.config import NO_LIMIT, LogConfig
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
@@ -44,6 +44,10 @@ _SEGMENT_BYTES_MIN: Final = 1 << 20  # a cut frees whole segments only
 _VOTE_ROOM_BYTES: Final = 1 << 16
 """For the quorum-state file, and for the first batch of an epoch that a vote in it may win."""
 _ROOM_INTERVAL_S: Final = 1.0
+
+BATCH_BYTES_MAX: Final = MAX_MESSAGE_BYTES // 2
+"""The most bytes of records in one batch. Replicas fetch a batch whole, in one message of gRPC. A
+batch above that could never commit, and no later batch either."""
 
 
 class CorruptMetadataLogError(SteleError):
@@ -215,7 +219,15 @@ class QuorumLog:
         return self._disk.free_bytes(self.directory) >= _VOTE_ROOM_BYTES + _RESERVE_BYTES
 
     def encode_proposal(self, records: Sequence[bytes], epoch: int) -> bytes:
-        """One batch of a leader of ``epoch``, to stand at the log's end."""
+        """One batch of a leader of ``epoch``, to stand at the log's end. Raises ApiError
+        RECORD_LIST_TOO_LARGE."""
+        size = sum(map(len, records))
+        if size > BATCH_BYTES_MAX:
+            raise ApiError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"a decision of {len(records)} records and {size} bytes is too large for the"
+                f" metadata log, which takes {BATCH_BYTES_MAX} bytes at once",
+            )
         builder = BatchBuilder(self._log.end_offset)
         now_ms = self._clock.time_ms()
         for record in records:

@@ -6,7 +6,7 @@ Decoding raises ``MessageError`` on anything that a sound peer would not send.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,11 @@ UPDATE_VOTER = _PREFIX + "UpdateVoter"
 SUPPORTED_FEATURES = _PREFIX + "SupportedFeatures"
 
 _LEVEL_MAX = 0x7FFF  # what the voters' record has room for
+
+_FEATURES_MAX = 1000
+_NAME_MAX = 249
+_ENDPOINT_MAX = 1000
+"""What a controller tells of itself stands in every record of the voters, so it is bounded."""
 
 
 class MessageError(SteleError):
@@ -197,12 +202,16 @@ def directory_id(wire: bytes) -> bytes:
     return wire or NO_DIRECTORY
 
 
-def features(wire: Iterable[FeatureRange]) -> tuple[FeatureLevels, ...]:
+def features(wire: Sequence[FeatureRange]) -> tuple[FeatureLevels, ...]:
     """What a controller supports, as it came in; by name."""
+    if len(wire) > _FEATURES_MAX:
+        raise MessageError(f"{len(wire)} features are too many, {_FEATURES_MAX} are the most")
     found = {each.name: (each.name, each.min_level, each.max_level) for each in wire}
     for name, least, greatest in found.values():
-        if not name or not 0 <= least <= greatest <= _LEVEL_MAX:
-            raise MessageError(f"{name!r} {least} to {greatest} are no levels of a feature")
+        if not 0 < len(name) <= _NAME_MAX or not 0 <= least <= greatest <= _LEVEL_MAX:
+            raise MessageError(
+                f"{name[:_NAME_MAX]!r} {least} to {greatest} are no levels of a feature"
+            )
     return tuple(found[name] for name in sorted(found))
 
 
@@ -271,8 +280,8 @@ def decode_response(method: str, data: bytes) -> tuple[messages.Response, str]:
 
 def endpoint(wire: str) -> str:
     """An endpoint as it came in: host:port, or "" for an unknown one."""
-    if wire and parse_address(wire) is None:
-        raise MessageError(f"{wire!r} is no endpoint")
+    if len(wire) > _ENDPOINT_MAX or (wire and parse_address(wire) is None):
+        raise MessageError(f"{wire[:_ENDPOINT_MAX]!r} is no endpoint")
     return wire
 
 

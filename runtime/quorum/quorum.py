@@ -329,8 +329,9 @@ class Quorum:
     def propose(self, records: Sequence[bytes], *, epoch: int) -> int:
         """Append one batch (one decision) as leader of ``epoch``; return its base offset.
 
-        Raises NotLeaderError, or StorageError when the disk is full (then nothing was appended)
-        or has failed, and this replica with it.
+        Raises NotLeaderError, ApiError RECORD_LIST_TOO_LARGE (nothing was appended), or
+        StorageError when the disk is full (nothing was appended) or has failed, and this replica
+        with it.
         """
         core = self._driver.leading(epoch)
         if core.transferring_to is not None:

@@ -18,8 +18,8 @@ from grpc_reflection.v1alpha import reflection
 
 import stele.wire.v1
 from runtime.real.status_details import status_details
-from stele.real import MAX_MESSAGE_BYTES, RealConnector, grpc_target, set_no_delay
-from stele.world import RpcCode, RpcError
+from stele.real import RealConnector, grpc_target, set_no_delay
+from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError
 from world.network import Listener, Peer, Service, StreamHandler, UnaryHandler
 
 logger = logging.getLogger(__name__)

@@ -10,9 +10,12 @@ from typing import Any, cast
 import pytest
 
 from controller import configs, elections, features, partition_counts, reassignment, topics
-from controller.machine import RECORDS_MAX, Context, ControllerResult
+from controller.machine import RECORDS_MAX, REQUEST_BYTES_MAX, Context, ControllerResult
+from controller.placement import StripedPlacer
+from metadata.config_keys import VALUE_BYTES_MAX
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.controller import Machine, refusal
 
 TOO_MANY = RECORDS_MAX + 1
@@ -127,3 +130,120 @@ def test_a_resource_named_twice_is_changed_by_neither(machine: Machine) -> None:
     request = admin.AlterConfigsRequest(resources=[resource, resource])
     answer = machine.do(lambda context: configs.alter_configs(context, request))
     assert [each.error for each in answer.resources] == [ErrorCode.INVALID_REQUEST] * 2
+
+
+LONGEST = "1:1," * (VALUE_BYTES_MAX // 4)
+THROTTLED = "leader.replication.throttled.replicas"
+
+
+def alter(machine: Machine, *resources: admin.AlterConfigsRequest.Resource) -> list[int]:
+    request = admin.AlterConfigsRequest(resources=resources)
+    answer = machine.do(lambda context: configs.alter_configs(context, request))
+    return [each.error for each in answer.resources]
+
+
+def setting(
+    topic: str, value: str, operation: admin.ListOperation = admin.ListOperation.REPLACE
+) -> admin.AlterConfigsRequest.Resource:
+    change = admin.AlterConfigsRequest.Change(name=THROTTLED, value=value, list_operation=operation)
+    resource = admin.ConfigResource(type=pb.ConfigResourceType.TOPIC, name=topic)
+    return admin.AlterConfigsRequest.Resource(resource=resource, changes=[change])
+
+
+def test_a_value_has_at_most_as_many_bytes_as_a_string_of_kafka(machine: Machine) -> None:
+    machine.create("long")
+    assert alter(machine, setting("long", LONGEST)) == [ErrorCode.NONE]
+    assert alter(machine, setting("long", LONGEST + "1:1,1:1")) == [ErrorCode.INVALID_CONFIG]
+    appended = setting("long", "22:22", admin.ListOperation.APPEND)
+    longest = "1:" + "1" * (VALUE_BYTES_MAX - 2)
+    assert alter(machine, setting("long", longest)) == [ErrorCode.NONE]
+    assert alter(machine, appended) == [ErrorCode.INVALID_CONFIG], "the whole list counts"
+    answer = machine.create("born", cleanup_policy="x" * (VALUE_BYTES_MAX + 1))
+    assert answer.error == ErrorCode.INVALID_CONFIG
+    assert len(answer.message) < 200
+
+
+def test_a_decision_takes_no_more_bytes_than_a_batch_may_have(machine: Machine) -> None:
+    """Each of the resources is within its own bounds."""
+    names = [f"big{number}" for number in range(300)]
+    for name in names:
+        machine.create(name)
+    errors = alter(machine, *(setting(name, LONGEST) for name in names))
+    taken = errors.count(ErrorCode.NONE)
+    assert errors == [ErrorCode.NONE] * taken + [ErrorCode.POLICY_VIOLATION] * (300 - taken)
+    assert len(machine.last_records) == taken
+    written = sum(record.ByteSize() for record in cast(tuple[Any, ...], machine.last_records))
+    assert REQUEST_BYTES_MAX * 0.99 < written <= REQUEST_BYTES_MAX
+
+
+def test_created_topics_count_with_their_configurations(machine: Machine) -> None:
+    request = admin.CreateTopicsRequest(
+        topics=[
+            admin.NewTopic(
+                name=f"heavy{number}",
+                partitions=1,
+                replication_factor=1,
+                configs={THROTTLED: LONGEST},
+            )
+            for number in range(300)
+        ]
+    )
+    answer = machine.do(lambda context: topics.create_topics(context, request))
+    errors = [each.error for each in answer.topics]
+    taken = errors.count(ErrorCode.NONE)
+    assert 250 < taken < 256
+    assert errors == [ErrorCode.NONE] * taken + [ErrorCode.POLICY_VIOLATION] * (300 - taken)
+
+
+def test_partitions_are_placed_only_if_there_is_room_for_them(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise each of 10,000 topics could have 10,000 partitions placed for nothing."""
+    placed = 0
+
+    class Counting(StripedPlacer):
+        def place(self, factor: int) -> tuple[int, ...]:
+            nonlocal placed
+            placed += 1
+            return super().place(factor)
+
+    monkeypatch.setattr(topics, "StripedPlacer", Counting)
+    request = admin.CreateTopicsRequest(
+        topics=[
+            admin.NewTopic(name=f"wide{number}", partitions=6000, replication_factor=1)
+            for number in range(50)
+        ]
+    )
+    answer = machine.do(lambda context: topics.create_topics(context, request))
+    errors = [each.error for each in answer.topics]
+    assert errors == [ErrorCode.NONE] + [ErrorCode.POLICY_VIOLATION] * 49
+    assert placed == 6000
+
+
+def test_a_group_id_is_bounded(machine: Machine) -> None:
+    change = admin.AlterConfigsRequest.Change(name="consumer.session.timeout.ms", value="50000")
+    group = admin.ConfigResource(type=pb.ConfigResourceType.GROUP, name="g" * 32_768)
+    resource = admin.AlterConfigsRequest.Resource(resource=group, changes=[change])
+    assert alter(machine, resource) == [ErrorCode.INVALID_REQUEST]
+
+
+@pytest.mark.parametrize(
+    "too_much",
+    [
+        {"rack": "r" * 1001},
+        {"incarnation_id": b"i" * 1001},
+        {"log_directories": [b"%016d" % number for number in range(1001)]},
+        {"log_directories": [b"d" * 1001]},
+        {"endpoints": [pb.Endpoint(listener="L", host="h", port=1)] * 101},
+        {"endpoints": [pb.Endpoint(listener="L", host="h" * 1001, port=1)]},
+        {"features": [pb.FeatureRange(name=f"f{number}") for number in range(1001)]},
+        {"features": [pb.FeatureRange(name="f" * 1001)]},
+    ],
+)
+def test_what_a_broker_tells_of_itself_is_bounded(
+    machine: Machine, too_much: dict[str, Any]
+) -> None:
+    before = machine.image
+    error = refusal(lambda: machine.register(9, **too_much))
+    assert error.code is ErrorCode.INVALID_REGISTRATION
+    assert machine.image is before

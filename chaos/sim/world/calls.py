@@ -9,7 +9,7 @@ from collections.abc import Callable
 from chaos.sim.world.process import Machine
 from chaos.sim.world.rpc_server import INTERNAL_ERROR, ProcessNetwork, RpcServer
 from chaos.sim.world.wire import Said, Stage
-from stele.world import RpcCode, RpcError
+from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError
 from world.network import Peer
 
 logger = logging.getLogger(__name__)
@@ -26,6 +26,12 @@ _MAY_COME_LATE = frozenset(
         "/stele.v1.Admin/RemoveVoter",
     }
 )
+
+
+def _too_large(message: bytes) -> RpcError:
+    """As gRPC refuses a message."""
+    detail = f"a message of {len(message)} bytes: {MAX_MESSAGE_BYTES} are the most"
+    return RpcError(RpcCode.RESOURCE_EXHAUSTED, detail)
 
 
 class ClientCall:
@@ -69,6 +75,9 @@ class ClientCall:
             self.process.loop.call_soon(
                 self.fail, RpcError(RpcCode.UNAVAILABLE, f"no host {self._host}")
             )
+            return
+        if len(request) > MAX_MESSAGE_BYTES:
+            self.process.loop.call_soon(self.fail, _too_large(request))
             return
         rng = fabric.rng(machine, target)
         faults = fabric.faults
@@ -117,6 +126,8 @@ class ClientCall:
         """Send the outcome, from the server's machine."""
         fabric = self.network.fabric
         faults = fabric.faults
+        if isinstance(outcome, bytes) and len(outcome) > MAX_MESSAGE_BYTES:
+            outcome = _too_large(outcome)
         if isinstance(outcome, bytes):
             said = self._said(self.process.machine, source, outcome)
             fabric.wire.tell(Stage.ANSWERED, said)

@@ -13,6 +13,7 @@ from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.ready import Role
 from runtime.metrics.quorum import declare_quorum_metrics
 from runtime.metrics.registry import MetricsRegistry
+from runtime.quorum.log import BATCH_BYTES_MAX
 from stele.errors import ApiError, ErrorCode
 from tests.support.raft_quorum import QuorumCluster, QuorumNode
 
@@ -284,6 +285,25 @@ def test_a_leader_that_cannot_read_its_log_for_others_is_no_leader_any_more() ->
         assert await cluster.leader(after_epoch=epoch) is not leader
         assert len(leader.fatal) == 1
         await leader.process.run(leader.quorum.stop())
+
+    run(cluster, main())
+
+
+def test_a_batch_that_no_replica_could_fetch_is_refused_and_the_largest_is_replicated() -> None:
+    cluster = QuorumCluster()
+    half = b"x" * (BATCH_BYTES_MAX // 2)
+
+    async def main() -> None:
+        leader = await cluster.start()
+        before = leader.quorum.log_end_offset
+        with pytest.raises(ApiError) as refusal:
+            await leader.propose(half, half, b"y")
+        assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+        assert leader.quorum.log_end_offset == before, "nothing was appended"
+        await leader.propose(half, half)
+        await cluster.until_equal()
+        assert leader.witness.records == [half, half]
+        assert not leader.fatal
 
     run(cluster, main())
 

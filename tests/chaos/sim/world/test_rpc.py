@@ -8,7 +8,7 @@ import pytest
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from chaos.sim.world.streams import ClientStream
-from stele.world import Channel, RpcCode, RpcError, Stream
+from stele.world import MAX_MESSAGE_BYTES, Channel, RpcCode, RpcError, Stream
 from world.network import Peer, Service
 
 ECHO = "/stele.v1.Test/Echo"
@@ -106,6 +106,23 @@ def test_calls_and_their_failures() -> None:
         nowhere = rpc.client.world.network.channel("nowhere", 9)
         assert await rpc.code(nowhere, b"b") is RpcCode.UNAVAILABLE
         assert await rpc.call(await rpc.serve(sim.process("s")), b"c") == b"echo c"
+
+    sim.run(main())
+
+
+def test_a_message_beyond_the_limit_of_grpc_is_refused_both_ways() -> None:
+    sim = Simulation(1)
+    rpc = Rpc(sim)
+
+    async def main() -> None:
+        channel = await rpc.serve()
+        answered = await rpc.call(channel, bytes(MAX_MESSAGE_BYTES - len(b"echo ")))
+        assert len(answered) == MAX_MESSAGE_BYTES
+        too_large = bytes(MAX_MESSAGE_BYTES)  # the answer is longer than the request
+        assert await rpc.code(channel, too_large) is RpcCode.RESOURCE_EXHAUSTED
+        assert len(rpc.handled) == 2
+        assert await rpc.code(channel, too_large + b"x") is RpcCode.RESOURCE_EXHAUSTED
+        assert len(rpc.handled) == 2, "the request never left"
 
     sim.run(main())
 
