@@ -82,7 +82,7 @@ def _response(request_context: RequestContext, found: list[Coordinator]) -> Find
     (one,) = found
     return FindCoordinatorResponse(
         error_code=one.error_code,
-        error_message=one.error_message,
+        error_message=one.error_message or ErrorCode.NONE.name,  # Kafka's words of a success
         node_id=one.node_id,
         host=one.host,
         port=one.port,
