@@ -26,6 +26,7 @@ from metadata.effective import sourced
 from metadata.features import GROUP_CONFIGS, SUPPORTED, require
 from metadata.group_config import check_group
 from metadata.image import MetadataImage
+from metadata.internal_topics import check_cleanup_policy
 from metadata.records import METADATA_VERSION
 from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
@@ -125,6 +126,8 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
     after = {key: value for key, value in {**before, **values}.items() if value is not None}
     if resource.type == pb.ConfigResourceType.TOPIC:
         validate_together(after)
+        if TopicConfig.cleanup_policy.key.name in values:
+            check_cleanup_policy(resource.name, after)
     elif resource.type == pb.ConfigResourceType.GROUP:
         require(decision.image, GROUP_CONFIGS, "a configuration of a group")
         check_group(after, decision.context.static)

@@ -7,6 +7,7 @@ from collections import Counter
 from controller.machine import Context, ControllerResult, Decision, check_size
 from controller.partitions import Rules, new_partition
 from controller.placement import StripedPlacer, check_assigned
+from metadata.internal_topics import check_stays
 from metadata.topics import Topic
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreatePartitionsRequest, CreatePartitionsResponse
@@ -42,6 +43,7 @@ def create_partitions(
 
 
 def _grow(decision: Decision, wish: Wish) -> None:
+    check_stays(wish.name, "get more partitions")
     topic = decision.image.topic(wish.name)
     if topic is None:
         raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {wish.name}")

@@ -15,6 +15,7 @@ from metadata.config_keys import (
     validate_topic_config,
 )
 from metadata.effective import cluster_int
+from metadata.internal_topics import check_cleanup_policy, check_stays
 from metadata.topics import Topic
 from stele import topic_names
 from stele.errors import ApiError, ErrorCode
@@ -26,6 +27,8 @@ from stele.wire.v1.admin_pb2 import (
     DeleteTopicsResponse,
     NewTopic,
 )
+
+Deleted = DeleteTopicsResponse.Topic
 
 TOPIC_ID_BYTES = 16
 
@@ -82,6 +85,7 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
     for name in sorted(topic.configs):
         validate_topic_config(name, topic.configs[name])
     validate_together(topic.configs)
+    check_cleanup_policy(topic.name, topic.configs)
     replicas = _assigned(decision, topic) if topic.assignments else _placed(decision, topic)
     topic_id = _new_topic_id(decision)
     decision.extend_asked(_records(decision, topic, topic_id, replicas))
@@ -187,33 +191,38 @@ def delete_topics(
     """
     check_size(len(request.names) + len(request.topic_ids), "topics")
     decision = Decision(context)
-    answers = [_delete_named(decision, name) for name in request.names]
-    answers += [_delete_by_id(decision, topic_id) for topic_id in request.topic_ids]
+    answers = []
+    for name in request.names:
+        try:
+            answers.append(_delete_named(decision, name))
+        except ApiError as error:
+            answers.append(Deleted(name=name, error=error.code, message=error.message))
+    for topic_id in request.topic_ids:
+        try:
+            answers.append(_delete_by_id(decision, topic_id))
+        except ApiError as error:
+            answers.append(Deleted(topic_id=topic_id, error=error.code, message=error.message))
     return decision.result(DeleteTopicsResponse(topics=answers))
 
 
-def _delete_named(decision: Decision, name: str) -> DeleteTopicsResponse.Topic:
+def _delete_named(decision: Decision, name: str) -> Deleted:
+    check_stays(name, "be deleted")
     topic = decision.image.topic(name)
     if topic is None:
-        return DeleteTopicsResponse.Topic(
-            name=name,
-            error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            message=f"there is no topic {name}",
-        )
+        raise ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no topic {name}")
     return _delete(decision, topic)
 
 
-def _delete_by_id(decision: Decision, topic_id: bytes) -> DeleteTopicsResponse.Topic:
+def _delete_by_id(decision: Decision, topic_id: bytes) -> Deleted:
     topic = decision.image.topic_by_id(topic_id)
     if topic is None:
-        return DeleteTopicsResponse.Topic(
-            topic_id=topic_id,
-            error=ErrorCode.UNKNOWN_TOPIC_ID,
-            message=f"there is no topic with the id {topic_id.hex()}",
+        raise ApiError(
+            ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id.hex()}"
         )
+    check_stays(topic.name, "be deleted")
     return _delete(decision, topic)
 
 
-def _delete(decision: Decision, topic: Topic) -> DeleteTopicsResponse.Topic:
+def _delete(decision: Decision, topic: Topic) -> Deleted:
     decision.add(pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=topic.topic_id)))
-    return DeleteTopicsResponse.Topic(name=topic.name, topic_id=topic.topic_id)
+    return Deleted(name=topic.name, topic_id=topic.topic_id)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
+
+from metadata.topic_config import TopicConfig
+from stele.errors import ApiError, ErrorCode
 
 GROUP_TOPIC: Final = "__consumer_offsets"
 """Consumer groups and the offsets that they have committed."""
@@ -12,6 +16,36 @@ TRANSACTION_TOPIC: Final = "__transaction_state"
 
 INTERNAL_TOPICS: Final = frozenset({GROUP_TOPIC, TRANSACTION_TOPIC})
 """Clients may read them, and may not write to them: each record is a decision of a coordinator."""
+
+_CLEANUP_POLICY: Final = TopicConfig.cleanup_policy.key.name
+
+
+def check_stays(topic: str, change: str) -> None:
+    """Refuse ``change`` ("be deleted") of an internal topic. Raises ApiError
+    INVALID_TOPIC_EXCEPTION.
+
+    The name of a group decides its partition together with their number. With another number of
+    partitions, coordinators would look for committed offsets where none were written.
+    """
+    if topic in INTERNAL_TOPICS:
+        raise ApiError(
+            ErrorCode.INVALID_TOPIC_EXCEPTION,
+            f"topic {topic} cannot {change}: coordinators keep their state in it, and the number "
+            "of its partitions decides where each group or transactional id has its state",
+        )
+
+
+def check_cleanup_policy(topic: str, configs: Mapping[str, str]) -> None:
+    """Check all values that an internal topic would have. Raises ApiError INVALID_CONFIG.
+
+    Retention would delete the last values of keys, which no coordinator writes again.
+    """
+    if topic in INTERNAL_TOPICS and configs.get(_CLEANUP_POLICY, "").strip() != "compact":
+        raise ApiError(
+            ErrorCode.INVALID_CONFIG,
+            f"topic {topic} needs cleanup.policy=compact: retention would delete what coordinators "
+            "keep in it",
+        )
 
 
 def coordinating_partition(key: str, partitions: int) -> int:

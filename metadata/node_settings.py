@@ -168,8 +168,9 @@ class NodeSettings:
     )
     offsets_topic_replication_factor = integer(
         3,
-        "The replication factor of __consumer_offsets. Until so many brokers are registered it is "
-        "not created, and there are no groups.",
+        "The replication factor of __consumer_offsets, for its creation. Where it is not set, it "
+        "is at most the number of registered brokers. Where it is set and fewer brokers are "
+        "registered, the topic is not created, and there are no groups.",
         minimum=1,
         maximum=32767,
     )
@@ -289,14 +290,16 @@ class NodeSettings:
     )
     transaction_state_log_replication_factor = integer(
         3,
-        "The replication factor of __transaction_state. Until so many brokers are registered it "
-        "is not created, and there are no transactions.",
+        "The replication factor of __transaction_state, for its creation. Where it is not set, it "
+        "is at most the number of registered brokers. Where it is set and fewer brokers are "
+        "registered, the topic is not created, and there are no transactions.",
         minimum=1,
         maximum=32767,
     )
     transaction_state_log_min_isr = integer(
         2,
-        "The min.insync.replicas of __transaction_state, for its creation.",
+        "The min.insync.replicas of __transaction_state, for its creation. A value above the "
+        "number of replicas asks for all replicas.",
         minimum=1,
     )
     transaction_state_log_segment_bytes = integer(

@@ -49,7 +49,7 @@ class Answer:
 class Kind(NamedTuple):
     """What coordinators there are."""
 
-    topic: Callable[[NodeConfig], pb.NewTopic]
+    topic: Callable[[NodeConfig, MetadataImage], pb.NewTopic]
     resource: Callable[[str], Resource]  # what is coordinated, for the authorizer
     check: Callable[[MetadataImage], None]
     """Raises ApiError if the topic must not be made yet."""
@@ -90,8 +90,8 @@ class Coordinators:
 
     async def _made(self) -> Topic:
         if self._topic is None:
-            wanted = self._kind.topic(self._context.config)
             image = self._context.image()
+            wanted = self._kind.topic(self._context.config, image)
             try:
                 if image.topic(wanted.name) is None:
                     self._kind.check(image)

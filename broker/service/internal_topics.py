@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from typing import Final
 
 from broker.service import topic_changes
 from broker.service.context import BrokerContext
@@ -19,13 +20,27 @@ logger = logging.getLogger(__name__)
 
 _CREATE_TIMEOUT_S = 5.0
 
+_FACTORS: Final = {
+    GROUP_TOPIC: NodeConfig.offsets_topic_replication_factor,
+    TRANSACTION_TOPIC: NodeConfig.transaction_state_log_replication_factor,
+}
+"""The setting of each topic's replication factor."""
 
-def group_topic(config: NodeConfig) -> pb.NewTopic:
+
+def _replication_factor(config: NodeConfig, image: MetadataImage, topic: str) -> int:
+    """The setting's value. A default is no more than the number of registered brokers. A value that
+    was set stays, since its promise must be kept."""
+    key = _FACTORS[topic].key
+    factor = _FACTORS[topic].read(config.raw)
+    return factor if key.name in config.raw else max(1, min(factor, len(image.brokers.map)))
+
+
+def group_topic(config: NodeConfig, image: MetadataImage) -> pb.NewTopic:
     """``__consumer_offsets`` as the broker's configuration wants it."""
     return pb.NewTopic(
         name=GROUP_TOPIC,
         partitions=config.offsets_topic_num_partitions,
-        replication_factor=config.offsets_topic_replication_factor,
+        replication_factor=_replication_factor(config, image, GROUP_TOPIC),
         configs={
             "cleanup.policy": "compact",
             "segment.bytes": str(config.offsets_topic_segment_bytes),
@@ -33,13 +48,14 @@ def group_topic(config: NodeConfig) -> pb.NewTopic:
     )
 
 
-def transaction_topic(config: NodeConfig) -> pb.NewTopic:
+def transaction_topic(config: NodeConfig, image: MetadataImage) -> pb.NewTopic:
     """``__transaction_state`` as the broker's configuration wants it. As in Kafka, an unclean
-    election never makes anybody its leader."""
+    election never makes anybody its leader. A min.insync.replicas above the replication factor
+    asks for all replicas."""
     return pb.NewTopic(
         name=TRANSACTION_TOPIC,
         partitions=config.transaction_state_log_num_partitions,
-        replication_factor=config.transaction_state_log_replication_factor,
+        replication_factor=_replication_factor(config, image, TRANSACTION_TOPIC),
         configs={
             "cleanup.policy": "compact",
             "min.insync.replicas": str(config.transaction_state_log_min_isr),
@@ -83,6 +99,19 @@ async def _make(context: BrokerContext, wanted: pb.NewTopic) -> None:
     except ApiError as error:
         logger.warning("%s cannot be made: %s", wanted.name, error)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error
+    setting = _FACTORS[wanted.name].key
     if result.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-        logger.warning("%s cannot be made: %s", wanted.name, result.message)
-        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, result.message)
+        why = f"{wanted.name} cannot be made: {result.message}"
+        if result.error == ErrorCode.INVALID_REPLICATION_FACTOR:
+            why += f"; start more brokers, or set {setting.name} lower on all brokers"
+        logger.warning("%s", why)
+        raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
+    if result.error == ErrorCode.NONE and wanted.replication_factor < int(setting.default or 0):
+        logger.warning(
+            "%s has %d replicas of each partition, fewer than the %s of %s: so few brokers are "
+            "registered. stele reassign gives it more",
+            wanted.name,
+            wanted.replication_factor,
+            setting.default,
+            setting.name,
+        )

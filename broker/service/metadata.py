@@ -11,6 +11,7 @@ from broker.service.changes import error_code
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from metadata.image import MetadataImage
+from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.partitions import PartitionState
 from metadata.topics import Topic
 from runtime.authorization.authorizer import Operation, allowed_operations, topic_resource
@@ -203,7 +204,8 @@ async def _create_missing(
 ) -> dict[str, ErrorCode]:
     """Make the topics asked for by name that are not there; return the errors of those.
 
-    One decision's worth of them. The others are "not available" yet: clients ask again.
+    One decision's worth of them. The others are "not available" yet: clients ask again. Internal
+    topics are made with settings of their own when a coordinator is needed, and not here.
     """
     topics = Topics(context, caller, Operation.DESCRIBE)
     missing = []
@@ -213,6 +215,7 @@ async def _create_missing(
             isinstance(name, str)
             and topics.named(name) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             and fault_in(name) is None
+            and name not in INTERNAL_TOPICS
         ):
             missing.append(name)
         await slices.step()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.replication.types import ProduceEntry, ProduceResult, TransactionalWrite
 from broker.service.context import BrokerContext
@@ -18,6 +19,8 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 
 ACKS = (-1, 0, 1)
+
+_INTERNAL: Final = "only coordinators write to this topic, which is internal"
 
 
 class Produce:
@@ -54,7 +57,8 @@ class Produce:
         """The batch for one partition, whose buffer is given away; None: what came is no batch."""
         found = self._topics.partition(name, topic_id, partition)
         if isinstance(found, ErrorCode):
-            self._items.append(ProduceResult(PartitionId(topic_id, partition), found))
+            message = _INTERNAL if found is ErrorCode.INVALID_TOPIC_EXCEPTION else ""
+            self._items.append(ProduceResult(PartitionId(topic_id, partition), found, message))
         elif self._refusal is not None:
             self._items.append(ProduceResult(found, self._refusal.code, self._refusal.message))
         elif batch is None:

@@ -160,7 +160,7 @@ async def add_offsets(
     why = refusal(context.authorizer, caller, Operation.READ, group_resource(group_id))
     if why is not None:
         raise why
-    topic = await made(context, group_topic(context.config))
+    topic = await made(context, group_topic(context.config, context.image()))
     number = coordinating_partition(group_id, len(topic.partitions))
     partition = TopicPartition(topic.name, number)
     (error,) = await _add_patiently(context, AddPartitionsRequest(ref, (partition,)))

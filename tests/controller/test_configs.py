@@ -14,6 +14,7 @@ from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.effective import DEFAULT, layers, sourced
+from metadata.internal_topics import GROUP_TOPIC
 from metadata.records import METADATA_VERSION_LEVEL
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -121,6 +122,16 @@ def test_settings_are_checked_together_with_those_that_stay(machine: Machine) ->
     assert answer.message == "min.compaction.lag.ms 6 is above max.compaction.lag.ms 5"
     assert alter(machine, 2, "t", max_compaction_lag_ms=4).error == ErrorCode.INVALID_CONFIG
     assert alter(machine, 2, "t", max_compaction_lag_ms=None, min_compaction_lag_ms=6).error == 0
+
+
+def test_an_internal_topic_stays_compacted(machine: Machine) -> None:
+    machine.create(GROUP_TOPIC, {0: [1]}, cleanup_policy="compact")
+    for policy in ("delete", "compact,delete", None):
+        answer = alter(machine, 2, GROUP_TOPIC, cleanup_policy=policy)
+        assert answer.error == ErrorCode.INVALID_CONFIG, policy
+        assert "cleanup.policy=compact" in answer.message
+    assert alter(machine, 2, GROUP_TOPIC, segment_bytes=5000, cleanup_policy="compact").error == 0
+    assert alter(machine, 2, GROUP_TOPIC, min_insync_replicas=1).error == 0
 
 
 def test_validate_only(machine: Machine) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from controller import elections, partition_counts
 from controller.machine import RECORDS_MAX
+from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.partitions import NO_LEADER, PartitionState
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -237,3 +238,13 @@ def test_what_is_not_there_is_not_elected(place: tuple[str, int]) -> None:
     machine.brokers(1)
     machine.create("t", {0: [1]})
     assert elect(machine, place, unclean=False) == {place: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+
+
+def test_an_internal_topic_gets_no_more_partitions() -> None:
+    machine = Machine()
+    machine.brokers(1)
+    for name in sorted(INTERNAL_TOPICS):
+        machine.create(name, {0: [1]}, cleanup_policy="compact")
+        for how in (None, [[1]]):
+            assert grow(machine, (name, 2, how)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
+        assert len(partitions(machine, name)) == 1

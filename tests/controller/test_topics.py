@@ -6,6 +6,7 @@ import pytest
 
 from controller import topics
 from metadata.configs import ConfigResource
+from metadata.internal_topics import GROUP_TOPIC, INTERNAL_TOPICS, TRANSACTION_TOPIC
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from tests.support.controller import Machine, refusal
@@ -161,3 +162,32 @@ def test_deletion_takes_the_configs_along(machine: Machine) -> None:
 
 def test_name_error_is_raised_with_the_reason() -> None:
     assert "letters" in refusal(lambda: topics.validate_name("a b")).message
+
+
+# ---------------------------------------------------------------------------- internal topics
+
+
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_an_internal_topic_cannot_be_deleted(machine: Machine, name: str) -> None:
+    topic_id = machine.create(name, partitions=2, cleanup_policy="compact").topic_id
+    machine.create("t")
+    request = admin.DeleteTopicsRequest(names=[name, "t"], topic_ids=[topic_id])
+    answers = machine.do(lambda context: topics.delete_topics(context, request)).topics
+    refused = ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert [each.error for each in answers] == [refused, ErrorCode.NONE, refused]
+    assert all(name in answers[each].message for each in (0, 2))
+    assert machine.image.topic(name) is not None
+    assert machine.image.topic("t") is None
+
+
+def test_an_internal_topic_is_created_to_be_compacted_and_in_no_other_way(
+    machine: Machine,
+) -> None:
+    for answer in (
+        machine.create(GROUP_TOPIC),
+        machine.create(GROUP_TOPIC, cleanup_policy="delete"),
+        machine.create(GROUP_TOPIC, cleanup_policy="compact,delete"),
+    ):
+        assert answer.error == ErrorCode.INVALID_CONFIG
+        assert "cleanup.policy=compact" in answer.message
+    assert machine.create(TRANSACTION_TOPIC, cleanup_policy="compact").error == ErrorCode.NONE

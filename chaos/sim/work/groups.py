@@ -30,6 +30,7 @@ _PARTITIONS = 3  # of __consumer_offsets
 _CONVERGE_S = 40.0  # so long a group may take in a cluster that is whole
 _SETTINGS: Final = {
     "offsets.topic.num.partitions": str(_PARTITIONS),
+    "offsets.topic.replication.factor": "3",  # the first client may come before all brokers
     "group.min.session.timeout.ms": "500",
     "group.initial.rebalance.delay.ms": "0",
     "log.cleaner.dedupe.buffer.size": str(1 << 20),

@@ -10,11 +10,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from chaos.sim.cluster.cluster import SimCluster
+from metadata.internal_topics import INTERNAL_TOPICS
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     ElectLeadersRequest,
     ElectLeadersResponse,
 )
@@ -39,6 +44,7 @@ class OddRequests:
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         acts = [self._name_twice, self._move_to_nobody, self._elect_nowhere]
         acts += [self._remove_another_disk, self._add_a_voter_again]
+        acts += [self._grow_internal_topics, self._delete_internal_topics]
         while not is_done():
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
             try:
@@ -91,6 +97,33 @@ class OddRequests:
                 "elections where there is nothing",
                 [each.error for each in answer.partitions],
                 ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            )
+
+    async def _grow_internal_topics(self) -> None:
+        """Coordinators would look for groups and transactions in other partitions."""
+        request = CreatePartitionsRequest()
+        for topic in sorted(INTERNAL_TOPICS):
+            request.topics.add(name=topic, count=self.rng.randint(4, 9))
+        raw = await self.cluster.client.administrate(
+            "CreatePartitions", request.SerializeToString()
+        )
+        answer = CreatePartitionsResponse.FromString(raw)
+        if answer.error == ErrorCode.NONE:
+            self._judge(
+                "more partitions of internal topics",
+                [each.error for each in answer.topics],
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            )
+
+    async def _delete_internal_topics(self) -> None:
+        request = DeleteTopicsRequest(names=sorted(INTERNAL_TOPICS))
+        raw = await self.cluster.client.administrate("DeleteTopics", request.SerializeToString())
+        answer = DeleteTopicsResponse.FromString(raw)
+        if answer.error == ErrorCode.NONE:
+            self._judge(
+                "the deletion of internal topics",
+                [each.error for each in answer.topics],
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
             )
 
     async def _remove_another_disk(self) -> None:

@@ -42,6 +42,9 @@ _COORDINATED = {GROUP_TOPIC: 3, TRANSACTION_TOPIC: 2}  # with the number of thei
 SETTINGS: Final = (
     ("offsets.topic.num.partitions", str(_COORDINATED[GROUP_TOPIC])),
     ("transaction.state.log.num.partitions", str(_COORDINATED[TRANSACTION_TOPIC])),
+    # The first client may come before all brokers are registered.
+    ("offsets.topic.replication.factor", "3"),
+    ("transaction.state.log.replication.factor", "3"),
     ("transaction.two.phase.commit.enable", "true"),
     ("group.min.session.timeout.ms", "500"),
     ("group.initial.rebalance.delay.ms", "0"),

@@ -259,6 +259,9 @@ def test_the_first_who_asks_has_the_topic_made(version: int) -> None:
         found = answer.coordinators if version >= 4 else [answer]
         assert [each.error_code for each in found] == [ErrorCode.NONE] * len(found)
         assert {each.node_id for each in found} == {1}
+        if version:
+            told = "" if version >= 4 else "NONE"
+            assert {each.error_message for each in found} == {told}, "as Kafka says it"
 
     run_virtual(main())
 
@@ -267,10 +270,15 @@ def test_without_enough_brokers_there_is_no_coordinator_yet() -> None:
     async def main() -> None:
         edges = Edges()
         edges.controller.refuse_with = ErrorCode.INVALID_REPLICATION_FACTOR
-        request = FindCoordinatorRequest(coordinator_keys=["g"])
-        answer = await edges.client().call(find_coordinator.API, 4, request)
-        (found,) = answer.coordinators
-        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        for key_type, setting in (
+            (0, "offsets.topic.replication.factor"),
+            (1, "transaction.state.log.replication.factor"),
+        ):
+            request = FindCoordinatorRequest(coordinator_keys=["g"], key_type=key_type)
+            answer = await edges.client().call(find_coordinator.API, 4, request)
+            (found,) = answer.coordinators
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+            assert setting in (found.error_message or "")
 
     run_virtual(main())
 
@@ -670,6 +678,7 @@ def test_clients_do_not_write_what_coordinators_decide() -> None:
             produced = await client.call(produce.API, version, request)
             (partition,) = produced.responses[0].partition_responses
             assert partition.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
+            assert "internal" in (partition.error_message or "")
         asked = metadata.MetadataRequest(
             [metadata.MetadataRequestTopic(name=each) for each in (GROUP_TOPIC, "orders")]
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from metadata.internal_topics import GROUP_TOPIC
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_cluster, metadata
 from stele.wire.kafka.messages.describe_cluster import DescribeClusterRequest
@@ -227,7 +228,11 @@ def test_no_topic_is_made_where_that_is_off_or_not_wanted() -> None:
         answer = await on.client().call(API, 4, request)
         assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         assert not off.controller.created
-        assert not on.controller.created
+
+        asked = _named(GROUP_TOPIC)
+        answer = await on.client().call(API, 12, MetadataRequest(topics=asked))
+        assert answer.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert not on.controller.created, "a coordinator makes it, with settings of its own"
 
     run_virtual(main())
 

@@ -23,6 +23,20 @@ RARE: Final = [
         "item[0] == preferred",
     ),
     _bug(
+        "controller: give an internal topic more partitions",
+        "controller/partition_counts.py",
+        "_grow",
+        "check_stays(wish.name, 'get more partitions')",
+        "",
+    ),
+    _bug(
+        "controller: delete internal topics",
+        "controller/topics.py",
+        "_delete_named",
+        "check_stays(name, 'be deleted')",
+        "",
+    ),
+    _bug(
         "leader: send consumers to the replica that has least",
         "broker/partition/followers.py",
         "Followers.preferred",
