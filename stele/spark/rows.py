@@ -36,6 +36,7 @@ class RowShape:
     """Where the columns of a frame are. -1: it has none of this name."""
 
     default_topic: str
+    """The topic of all rows, whatever their column says. Empty: each row names its own."""
     value: int
     key: int
     topic: int
@@ -59,11 +60,21 @@ class RowShape:
             raise OptionError('there is neither an option "topic" nor a column "topic"')
         for name in ("key", "value"):
             _check(schema, places, name, _TEXT, "string or binary")
+        if default_topic:
+            places.pop("topic", None)
         _check(schema, places, "topic", (StringType,), "string")
         _check(schema, places, "partition", (IntegerType,), "int")
         _check_headers(schema, places)
         columns = ("value", "key", "topic", "partition", "headers")
         return cls(default_topic, *(places.get(name, -1) for name in columns))
+
+    def topics(self, batch: pa.RecordBatch) -> list[str]:
+        """The topics that rows name. Raises RowError."""
+        names: list[str | None] = batch.column(self.topic).cast(pa.string()).unique().to_pylist()
+        found = [name for name in names if name]
+        if len(found) < len(names):
+            raise RowError('a row has no topic, and there is no option "topic"')
+        return found
 
     def by_topic(self, batch: pa.RecordBatch) -> Iterator[TopicRows]:
         """The rows of each topic, in their order. Raises RowError."""
@@ -79,11 +90,8 @@ class RowShape:
         if self.topic < 0:
             yield everything
             return
-        topics = batch.column(self.topic).cast(pa.string()).fill_null(self.default_topic)
-        names = topics.unique().to_pylist()
-        if "" in names:
-            raise RowError('a row has no topic, and there is no option "topic"')
-        for name in names:
+        topics = batch.column(self.topic).cast(pa.string())
+        for name in self.topics(batch):
             is_of_it = pc.equal(topics, name).to_numpy(zero_copy_only=False)
             yield everything.of(name, np.flatnonzero(is_of_it))
 

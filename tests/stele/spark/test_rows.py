@@ -44,7 +44,7 @@ ARROW = pa.schema(
 HEADER = st.fixed_dictionaries({"key": st.text(max_size=3), "value": st.none() | st.binary()})
 ROW = st.fixed_dictionaries(
     {
-        "topic": st.sampled_from([None, "a", "b"]),
+        "topic": st.sampled_from(["a", "b"]),
         "headers": st.none() | st.lists(HEADER, max_size=2),
         "value": st.none() | st.text(max_size=5),
         "partition": st.none() | st.integers(0, 4),
@@ -62,7 +62,7 @@ def batch_of(rows: list[dict[str, Any]]) -> pa.RecordBatch:
 def test_each_row_goes_where_it_would_go_alone(rows: list[dict[str, Any]], before: int) -> None:
     found: dict[str, list[Any]] = {}
     batch = batch_of([*rows[:before], *rows]).slice(len(rows[:before]))
-    for each in RowShape.of(SHAPE, "default").by_topic(batch):
+    for each in RowShape.of(SHAPE, "").by_topic(batch):
         columns = each.columns
         assert columns.headers is not None
         found[each.topic] = list(
@@ -80,9 +80,19 @@ def test_each_row_goes_where_it_would_go_alone(rows: list[dict[str, Any]], befor
         if partition is None:
             partition = -1 if key is None else partition_of(key, 3)
         value = None if row["value"] is None else row["value"].encode()
-        place = expected.setdefault(row["topic"] or "default", [])
+        place = expected.setdefault(row["topic"], [])
         place.append((partition, key, value, row["headers"]))
     assert {topic: rows for topic, rows in found.items() if rows} == expected
+
+
+@pytest.mark.parametrize("topic", ["orders", None])
+def test_the_option_names_the_topic_of_all_rows_whatever_their_column_says(
+    topic: str | None,
+) -> None:
+    """A frame that was read names the topic that it comes from."""
+    row = {"topic": topic, "headers": None, "value": "v", "partition": 0, "key": None}
+    shape = RowShape.of(SHAPE, "copy")
+    assert [rows.topic for rows in shape.by_topic(batch_of([row, row]))] == ["copy"]
 
 
 @pytest.mark.parametrize(
