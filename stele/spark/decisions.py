@@ -1,11 +1,12 @@
 """Which writes of Spark are committed: the state of the ledger topic. Pure.
 
 The ledger is one partition, so that everybody reads its records in one order, and comes to the same
-state. A *write* is a streaming query or one batch job, a *run* is one start of it, a *batch* is a
-micro-batch. Records say:
+state. A *write* is a streaming query or a batch job together with the topic that it writes to, a
+*run* is one start of it, a *batch* is a micro-batch or a ``txnVersion``. Records say:
 
 - claim: a run has begun. From here on, earlier runs of the write decide nothing.
-- commit: the batch of a run is committed. It lists the prepared transactions of its tasks.
+- commit: the batch of a run is committed. It lists the prepared transactions of its tasks, and the
+  batches of the write that were committed before.
 - abort: the batch of a run is not committed, and never will be by this run.
 
 Which commit stands follows from the order alone:
@@ -19,16 +20,19 @@ Which commit stands follows from the order alone:
    stands.
 
 Each record has a key of its own. So compaction, which keeps the last record of a key, changes
-neither their order nor what stands. A tombstone removes a record that nobody needs any more: a
-decision about a batch before the latest, all of whose transactions are finished.
+neither their order nor what stands. A tombstone removes a record that nobody needs any more
+(``Decisions.needless``). The last commit that stands remains. It knows which batches are decided,
+so the ledger does not grow with the number of batches.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
+
+from stele.spark.numbers import Numbers
 
 Kind = Literal["claim", "commit", "abort"]
 
@@ -55,7 +59,12 @@ class Entry:
     write: str
     run: str
     batch: int = -1
+    """In a claim: the only batch of the run; -1 if it may have any."""
     transactions: tuple[Prepared, ...] = ()
+    done: Numbers = field(default_factory=Numbers)
+    """In a commit: the batches that were committed before."""
+    topics: tuple[str, ...] = ()
+    """In a commit: the topics that have rows of the batch, if rows name their topics."""
 
     def encode(self) -> bytes:
         return json.dumps(
@@ -66,34 +75,101 @@ class Entry:
                 "run": self.run,
                 "batch": self.batch,
                 "transactions": [list(each) for each in self.transactions],
+                "done": {"ranges": self.done.ranges, "floor": self.done.floor},
+                "topics": self.topics,
             }
         ).encode()
 
     @classmethod
     def decode(cls, value: bytes) -> Entry:
-        """Raises LedgerError."""
+        """Raises LedgerError. Older clients write no ``done`` and no ``topics``."""
         try:
             fields: dict[str, Any] = json.loads(value)
             version, kind = fields["version"], fields["kind"]
             if version != _VERSION or kind not in get_args(Kind):
                 raise LedgerError(f"the ledger has a record {kind!r} of version {version!r}")
+            done = fields.get("done", {"ranges": [], "floor": 0})
             return cls(
                 kind,
                 str(fields["write"]),
                 str(fields["run"]),
                 int(fields["batch"]),
                 tuple(Prepared(str(name), str(state)) for name, state in fields["transactions"]),
+                Numbers(
+                    tuple((int(first), int(last)) for first, last in done["ranges"]),
+                    int(done["floor"]),
+                ),
+                tuple(map(str, fields.get("topics", ()))),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerError(f"the ledger has a record {value[:80]!r}") from error
 
 
+class Record(NamedTuple):
+    """A record of the ledger topic."""
+
+    key: bytes
+    value: bytes | None
+    """None: a tombstone."""
+    time_ms: int = 0
+
+
 @dataclass(slots=True)
 class _Write:
-    runs: list[str] = field(default_factory=list)  # in the order of their first claims
+    runs: dict[str, None] = field(default_factory=dict)  # in the order of their first claims
     standing: dict[int, Entry] = field(default_factory=dict)  # by batch
+    done: Numbers = field(default_factory=Numbers)
+    last: Entry | None = None  # the latest commit that stands
     aborted: set[tuple[str, int]] = field(default_factory=set)
-    keys: dict[bytes, int] = field(default_factory=dict)  # of decisions, with their batch
+    entries: dict[bytes, Entry] = field(default_factory=dict)
+    times_ms: dict[bytes, int] = field(default_factory=dict)
+
+    @property
+    def latest_run(self) -> str | None:
+        return next(reversed(self.runs), None)
+
+    def take(self, entry: Entry) -> bool:
+        if entry.kind == "claim":
+            is_first = entry.run not in self.runs
+            self.runs.setdefault(entry.run)
+            return is_first
+        if entry.kind == "abort":
+            self.aborted.add((entry.run, entry.batch))
+            return True
+        if (
+            self.latest_run not in (None, entry.run)
+            or entry.batch in self.done
+            or (entry.run, entry.batch) in self.aborted
+        ):
+            return False
+        self.standing[entry.batch] = self.last = entry
+        self.done = self.done.union(entry.done).with_number(entry.batch)
+        return True
+
+    def is_needless(self, key: bytes, before_ms: int) -> bool:
+        """The latest commit that stands remains: it knows which batches are decided. So do the
+        claim of its run, without which it would not stand behind an earlier claim, and the latest
+        claim, without which an earlier run would be the latest."""
+        entry = self.entries[key]
+        if entry.kind == "commit":
+            return entry is not self.last
+        decider = None if self.last is None else self.last.run
+        if entry.kind == "claim" and entry.run in (self.latest_run, decider):
+            return False
+        is_old = entry.run != self.latest_run and self.times_ms[key] < before_ms
+        return entry.batch in self.done or is_old
+
+    def in_order_of_removal(self, keys: Iterable[bytes]) -> list[bytes]:
+        """Void commits come first: they might stand without what makes them void. Those that stand
+        come last: without one of them, a void commit of its batch might stand."""
+
+        def rank(key: bytes) -> int:
+            entry = self.entries[key]
+            if entry.kind != "commit":
+                return 1
+            return 2 if self.standing.get(entry.batch) is entry else 0
+
+        return sorted(keys, key=rank)
 
 
 class Decisions:
@@ -102,31 +178,24 @@ class Decisions:
     def __init__(self) -> None:
         self._writes: dict[str, _Write] = {}
 
-    def apply(self, key: bytes, entry: Entry) -> bool:
+    def apply(self, key: bytes, entry: Entry, time_ms: int = 0) -> bool:
         """Take the next record. Returns whether it had an effect: a commit that stands, the first
         claim of a run, an abort."""
         write = self._writes.setdefault(entry.write, _Write())
-        if entry.kind == "claim":
-            if entry.run in write.runs:
-                return False
-            write.runs.append(entry.run)
-            return True
-        write.keys[key] = entry.batch
-        if entry.kind == "abort":
-            write.aborted.add((entry.run, entry.batch))
-            return True
-        is_latest = not write.runs or write.runs[-1] == entry.run
-        if (
-            not is_latest
-            or entry.batch in write.standing
-            or (entry.run, entry.batch) in write.aborted
-        ):
-            return False
-        write.standing[entry.batch] = entry
-        return True
+        write.entries[key], write.times_ms[key] = entry, time_ms
+        return write.take(entry)
+
+    def is_decided(self, write: str, batch: int) -> bool:
+        """Whether a commit of the batch stands."""
+        return batch in self.done(write)
+
+    def done(self, write: str) -> Numbers:
+        """The batches that are decided."""
+        known = self._writes.get(write)
+        return Numbers() if known is None else known.done
 
     def standing(self, write: str, batch: int) -> Entry | None:
-        """The commit of a batch that stands."""
+        """The commit of a batch that stands. None also if it was removed since."""
         known = self._writes.get(write)
         return None if known is None else known.standing.get(batch)
 
@@ -138,7 +207,7 @@ class Decisions:
     def latest_run(self, write: str) -> str | None:
         """The run that may decide; None if nobody has claimed the write."""
         known = self._writes.get(write)
-        return known.runs[-1] if known is not None and known.runs else None
+        return None if known is None else known.latest_run
 
     def is_aborted(self, write: str, run: str, batch: int) -> bool:
         """Whether this run will never commit the batch."""
@@ -149,31 +218,70 @@ class Decisions:
         known = self._writes.get(write)
         return known is not None and run in known.runs
 
-    def old_keys(self, write: str, batch: int) -> list[bytes]:
-        """The records about batches before this one."""
+    def needless(self, write: str, before_ms: int = 0) -> list[bytes]:
+        """The keys of the records that change nothing any more, if all transactions of standing
+        commits are finished. Remove them in this order.
+
+        A commit that does not stand has never changed anything. A claim or abort of an earlier run
+        is needless when its batch is decided, or when it is older than ``before_ms``, so that no
+        task of the run can be alive.
+        """
         known = self._writes.get(write)
-        return [] if known is None else [key for key, of in known.keys.items() if of < batch]
+        if known is None:
+            return []
+        found = [key for key in known.entries if known.is_needless(key, before_ms)]
+        return known.in_order_of_removal(found)
+
+    def over(self, before_ms: int) -> list[str]:
+        """The writes that were one batch job without a name, and of which nothing was heard since.
+        Nobody asks for them again."""
+        return [
+            name
+            for name, write in self._writes.items()
+            if max(write.times_ms.values()) < before_ms
+            and any(is_unnamed(each) for each in write.entries.values())
+        ]
+
+    def keys(self, write: str) -> list[bytes]:
+        """All records of a write, in the order in which to remove them."""
+        known = self._writes[write]
+        return known.in_order_of_removal(known.entries)
 
 
-def replayed(records: Sequence[tuple[bytes, bytes | None]]) -> Decisions:
+SEPARATOR = "@"
+"""In the name of a write, between that of the job or query and what it writes to."""
+
+
+def is_unnamed(entry: Entry) -> bool:
+    """Whether the write is named after its only run."""
+    return entry.write.partition(SEPARATOR)[0] == entry.run
+
+
+def replayed(records: Sequence[Record]) -> Decisions:
     """The state after the records of the ledger, with those that are not removed."""
-    removed = {key for key, value in records if value is None}
     decisions = Decisions()
-    for key, value in records:
-        if value is not None and key not in removed:
-            decisions.apply(key, Entry.decode(value))
+    for key, value, time_ms in present(records):
+        if value is not None:
+            decisions.apply(key, Entry.decode(value), time_ms)
     return decisions
 
 
-def to_abort(decisions: Decisions, write: str, there: Mapping[str, bool], run: str) -> list[str]:
-    """Which of a write's transactional ids must be aborted after a batch was decided.
+def present(records: Sequence[Record]) -> list[Record]:
+    """The records without those that are removed, and without tombstones."""
+    removed = {each.key for each in records if each.value is None}
+    return [each for each in records if each.key not in removed]
 
-    ``there``: the ids that the coordinators know, and whether their transaction is not over.
-    ``run``: the latest run, whose batch is decided, so that no task of it writes.
+
+def to_abort(decisions: Decisions, write: str, still_open: Iterable[str], run: str) -> list[str]:
+    """Which of a write's open transactions must be aborted after a batch was decided.
+
+    ``run``: the latest run, whose batch is decided, so that no task of it writes. ``still_open``
+    was listed before the ledger was read for ``decisions``. So, if no later run has claimed the
+    write by then, none of its transactions is in the list.
     """
     if decisions.latest_run(write) not in (None, run):
         return []
     kept = {
         each.transactional_id for one in decisions.all_standing(write) for each in one.transactions
     }
-    return [name for name, is_open in there.items() if is_open and name not in kept]
+    return [name for name in still_open if name not in kept]

@@ -12,11 +12,17 @@ The way of a batch:
 If a driver dies before 2, a later run claims the write, so that the decision can no longer be made,
 and aborts what is open. If it dies after 2, Spark runs the batch again: its tasks find the decision
 and write nothing, and the driver does step 3.
+
+A write is named after its query or ``txnAppId`` and after the topic, with the topic's id. So two
+outputs of one ``foreachBatch`` are two writes, and so are the topics of before and after a
+deletion. If rows name their topics, the decision lists the topics instead, and a batch that is
+found decided may have rows for no other one.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,36 +37,40 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from stele.spark.decisions import Entry, Prepared, to_abort
+from stele.spark.decisions import SEPARATOR, Decisions, Entry, Prepared, to_abort
 from stele.spark.ledger import Ledger, admin_of
 from stele.spark.options import SinkOptions
+from stele.spark.plain_sink import plain_producer
+from stele.spark.prepared import (
+    LostTransactionError,
+    WriteError,
+    abort_all,
+    check_prepared,
+    finish,
+    open_transactions,
+    producer_of,
+)
 from stele.spark.rows import RowShape
 from stele.spark.writing import write
 
 if TYPE_CHECKING:
     from stele import Admin, Producer
 
+__all__ = [
+    "Attempt", "ExactlyOnce", "ExactlyOnceStreamWriter", "ExactlyOnceWriter",
+    "LostTransactionError", "Target", "TaskResult", "WriteError", "sweep",
+]  # fmt: skip
+
 log = logging.getLogger(__name__)
 
 _QUERY, _BATCH, _RUN = "sql.streaming.queryId", "streaming.sql.batchId", "spark.jobGroup.id"
-_OPEN, _ABORTED = "Ongoing", ("PrepareAbort", "CompleteAbort")
-_PREFIX = "spark/"
-_SLOTS = 256
-"""Attempts of one partition whose numbers differ by this share a transactional id. The ids are
-bounded in number, and no two attempts that Spark runs at the same time have the same one."""
-
-
-class WriteError(Exception):
-    """A batch was not written. Nothing of it is visible to readers of committed records."""
-
-
-class LostTransactionError(Exception):
-    """A transaction that the ledger has committed was aborted by somebody else. Rows are
-    missing."""
+_DAY_MS = 86_400_000
+"""No task is alive for so long after its run has ended."""
+_TIDIED_AT_ONCE = 10
 
 
 class Target(NamedTuple):
-    """What is written: a batch of a run of a write."""
+    """What is written: a batch of a run of a query or job."""
 
     write: str
     run: str
@@ -68,7 +78,8 @@ class Target(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """Which task runs, by Spark's numbers."""
+    """Which task runs, by Spark's numbers. ``number`` differs in all attempts of an application:
+    copies of a task, speculative ones and those of a repeated stage, may run at the same time."""
 
     partition: int
     number: int
@@ -88,14 +99,22 @@ class TaskResult(WriterCommitMessage):
     prepared: Prepared | None
     """None: the task had no rows, or found the batch decided."""
     is_decided: bool
+    output: str = ""
+    """The topic of all rows, with its id. Empty: rows name their topics."""
+    topics: frozenset[str] = frozenset()
+    """The topics of the rows, with their ids, if rows name them."""
 
 
 class ExactlyOnce:
     """Both sides of a write: the task's and the driver's. Its writers give Spark's arguments."""
 
-    def __init__(self, options: SinkOptions, shape: RowShape) -> None:
+    def __init__(
+        self, options: SinkOptions, shape: RowShape, *, has_one_batch: bool = False
+    ) -> None:
+        """``has_one_batch``: each run has only one batch."""
         self._options = options
         self._shape = shape
+        self._has_one_batch = has_one_batch
 
     # -------------------------------------------------------------------------- tasks
 
@@ -104,88 +123,171 @@ class ExactlyOnce:
     ) -> TaskResult:
         """Write the rows of a task and prepare them. Raises WriteError, RowError, SteleError, and
         then nothing of them stays."""
-        with admin_of(self._options) as admin, Ledger(self._options, admin) as ledger:
-            if _is_decided(ledger, target):
-                return TaskResult(target, 0, None, is_decided=True)
-        first = next((batch for batch in batches if batch.num_rows), None)
-        if first is None:
-            return TaskResult(target, 0, None, is_decided=False)
-        name = f"{_prefix(target.write)}{target.run}/{attempt.partition}/{attempt.number % _SLOTS}"
-        return self._write(target, name, first, batches)
+        rows = _Rows(self._shape, batches)
+        with admin_of(self._options) as admin:
+            output = self._output(admin)
+            with Ledger(self._options, admin) as ledger:
+                is_decided = self._claim(ledger, _of(target, output))
+            if is_decided:
+                if not self._shape.default_topic:
+                    rows.pass_over()
+                topics = _with_ids(admin, rows.topics)
+                return TaskResult(target, 0, None, True, output, topics)
+            first = next(rows, None)
+            if first is None:
+                return TaskResult(target, 0, None, False, output)
+            prepared, topics = self._write(admin, _of(target, output), attempt, first, rows)
+            return TaskResult(target, rows.count, prepared, False, output, topics)
+
+    def _output(self, admin: Admin) -> str:
+        """What the option ``topic`` names. Raises SteleError if the topic is not there and brokers
+        do not create it."""
+        from stele.errors import BulkError, ErrorCode
+
+        topic = self._shape.default_topic
+        if not topic:
+            return ""
+        try:
+            (output,) = _with_ids(admin, {topic})
+        except BulkError as error:
+            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            with plain_producer(self._options) as producer:
+                producer.partitions_for(topic)
+            (output,) = _with_ids(admin, {topic})
+        return output
 
     def _write(
-        self, target: Target, name: str, first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]
-    ) -> TaskResult:
-        rows = 0
-        with _producer(self._options, name) as producer:
+        self, admin: Admin, target: Target, attempt: Attempt, first: pa.RecordBatch, rest: _Rows
+    ) -> tuple[Prepared, frozenset[str]]:
+        name = f"{_prefix(self._options, target.write)}{target.run}/{'/'.join(map(str, attempt))}"
+        with producer_of(self._options, name) as producer:
             _begin(producer)
             try:
                 batch: pa.RecordBatch | None = first
                 while batch is not None:
                     write(producer, self._shape, batch)
-                    rows += batch.num_rows
                     batch = next(rest, None)
+                topics = _with_ids(admin, rest.topics)
                 state = producer.prepare_transaction()
             except BaseException as error:
                 _abort(producer, error)
                 raise
-        return TaskResult(target, rows, Prepared(name, str(state)), is_decided=False)
+        return Prepared(name, str(state)), topics
+
+    def _claim(self, ledger: Ledger, target: Target) -> bool:
+        """Whether a commit of the batch stands. Afterwards no earlier run can decide it any more.
+
+        Raises WriteError if a later run has begun, or the batch was aborted by this one: nobody
+        would end what a late attempt prepares.
+        """
+        decisions = ledger.refresh()
+        if _is_known(decisions, target):
+            return True
+        if not decisions.has_claimed(target.write, target.run):
+            batch = target.batch if self._has_one_batch else -1
+            decisions = ledger.write(Entry("claim", target.write, target.run, batch))
+        if decisions.latest_run(target.write) != target.run:
+            raise WriteError(
+                f"another run of this query, {decisions.latest_run(target.write)}, has begun since"
+            )
+        if decisions.is_aborted(*target):
+            raise WriteError(f"batch {target.batch} was aborted by its driver")
+        return _is_known(decisions, target)
 
     # ------------------------------------------------------------------------- driver
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], target: Target) -> None:
         """Raises WriteError, LostTransactionError."""
         results = [each for each in messages if isinstance(each, TaskResult)]
-        prepared = tuple(each.prepared for each in results if each.prepared is not None)
         with admin_of(self._options) as admin, Ledger(self._options, admin) as ledger:
-            ledger.refresh()
-            if ledger.decisions.standing(target.write, target.batch) is None:
-                ledger.write(Entry("commit", *target, prepared))
-            standing = ledger.decisions.standing(target.write, target.batch)
-            if standing is None:
+            target = _of(target, self._one_output(admin, results))
+            still_open = self._still_open(admin, target)
+            if not _is_known(ledger.refresh(), target):
+                self._decide(admin, ledger, target, results)
+            decisions = ledger.decisions
+            if not decisions.is_decided(target.write, target.batch):
                 raise WriteError(
                     f"batch {target.batch} is not committed: another run of this query, "
-                    f"{ledger.decisions.latest_run(target.write)}, has begun since"
+                    f"{decisions.latest_run(target.write)}, has begun since"
                 )
-            finish(self._options, admin, standing)
-            self._sweep(admin, ledger, target)
-            ledger.remove(ledger.decisions.old_keys(target.write, target.batch))
+            _check_topics(decisions, target, results)
+            self._finish(admin, decisions, target)
+            abort_all(admin, to_abort(decisions, target.write, still_open, target.run))
+            ledger.remove(decisions.needless(target.write, _now_ms() - _DAY_MS))
+            self._tidy(admin, ledger)
 
-    def abort(self, target: Target) -> None:
+    def abort(self, target: Target, messages: Sequence[WriterCommitMessage | None] = ()) -> None:
         """Spark calls this also when ``commit`` has failed, perhaps after its decision."""
+        results = [each for each in messages if isinstance(each, TaskResult)]
         with admin_of(self._options) as admin, Ledger(self._options, admin) as ledger:
-            ledger.refresh()
-            if ledger.decisions.standing(target.write, target.batch) is None:
-                ledger.write(Entry("abort", *target))
-            standing = ledger.decisions.standing(target.write, target.batch)
-            if standing is not None:
-                finish(self._options, admin, standing)
-            self._sweep(admin, ledger, target)
+            for output in {each.output for each in results} or {self._output(admin)}:
+                self._abort(admin, ledger, _of(target, output))
 
-    def _sweep(self, admin: Admin, ledger: Ledger, target: Target) -> None:
-        """Abort what attempts that do not count have left open."""
-        prefix = _prefix(target.write)
-        there = {name: True for name in _open_transactions(admin) if name.startswith(prefix)}
-        for name in to_abort(ledger.decisions, target.write, there, target.run):
-            log.warning("transaction %s is aborted: no decision lists it", name)
-            admin.fence_producer(name)
+    def _abort(self, admin: Admin, ledger: Ledger, target: Target) -> None:
+        still_open = self._still_open(admin, target)
+        if not ledger.refresh().is_decided(target.write, target.batch):
+            ledger.write(Entry("abort", *target))
+        self._finish(admin, ledger.decisions, target)
+        abort_all(admin, to_abort(ledger.decisions, target.write, still_open, target.run))
 
+    def _decide(
+        self, admin: Admin, ledger: Ledger, target: Target, results: Sequence[TaskResult]
+    ) -> None:
+        if ledger.decisions.latest_run(target.write) not in (None, target.run):
+            return
+        prepared = tuple(each.prepared for each in results if each.prepared is not None)
+        check_prepared(admin, prepared)
+        topics = frozenset[str]().union(*(each.topics for each in results))
+        done = ledger.decisions.done(target.write)
+        ledger.write(Entry("commit", *target, prepared, done, tuple(sorted(topics))))
 
-def finish(options: SinkOptions, admin: Admin, standing: Entry) -> None:
-    """Commit what stands, as far as nobody has done it before. Raises LostTransactionError."""
-    from stele.producer.transactions import PreparedTransaction
+    def _finish(self, admin: Admin, decisions: Decisions, target: Target) -> None:
+        """Also what a driver before has decided and not finished: nobody may ask for it again."""
+        for standing in decisions.all_standing(target.write):
+            finish(self._options, admin, standing)
 
-    states = _states(admin, standing.transactions)
-    for each in standing.transactions:
-        state = states.get(each.transactional_id, "")
-        if state in _ABORTED:
-            raise LostTransactionError(
-                f"transaction {each.transactional_id} was aborted after the decision to commit it: "
-                f"rows of batch {standing.batch} are missing"
+    def _still_open(self, admin: Admin, target: Target) -> list[str]:
+        return open_transactions(admin, _prefix(self._options, target.write))
+
+    def _one_output(self, admin: Admin, results: Sequence[TaskResult]) -> str:
+        outputs = {each.output for each in results} or {self._output(admin)}
+        if len(outputs) > 1:
+            raise WriteError(
+                f"topic {self._shape.default_topic!r} was deleted and made again while the batch "
+                "was written"
             )
-        if state == _OPEN:
-            with _producer(options, each.transactional_id) as producer:
-                producer.complete_transaction(PreparedTransaction.parse(each.state))
+        return outputs.pop()
+
+    def _tidy(self, admin: Admin, ledger: Ledger) -> None:
+        """Remove some of the batch jobs without names that ended long ago."""
+        decisions = ledger.decisions
+        for name in decisions.over(_now_ms() - _DAY_MS)[:_TIDIED_AT_ONCE]:
+            for standing in decisions.all_standing(name):
+                finish(self._options, admin, standing)
+            ledger.remove(decisions.keys(name))
+
+
+class _Rows(Iterator[pa.RecordBatch]):
+    """The batches of a task that have rows. Notes how many rows there are, and for which topics if
+    rows name them."""
+
+    def __init__(self, shape: RowShape, batches: Iterator[pa.RecordBatch]) -> None:
+        self._shape = shape
+        self._batches = batches
+        self.count = 0
+        self.topics: set[str] = set()
+
+    def __next__(self) -> pa.RecordBatch:
+        batch = next(each for each in self._batches if each.num_rows)
+        self.count += batch.num_rows
+        if not self._shape.default_topic:
+            self.topics.update(self._shape.topics(batch))
+        return batch
+
+    def pass_over(self) -> None:
+        for _ in self:
+            pass
 
 
 def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
@@ -197,36 +299,20 @@ def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
     """
     aborted: list[str] = []
     with admin_of(options) as admin, Ledger(options, admin) as ledger:
+        prefix = _prefix_of_all(options)
         by_write: dict[str, list[str]] = {}
-        for name in _open_transactions(admin, older_than_ms):
-            if name.startswith(_PREFIX):
-                by_write.setdefault(name.split("/")[1], []).append(name)
+        for name in open_transactions(admin, prefix, older_than_ms):
+            by_write.setdefault(name.removeprefix(prefix).split("/")[0], []).append(name)
         for write, names in sorted(by_write.items()):
             ledger.refresh()
             run = uuid.uuid4().hex
             decisions = ledger.write(Entry("claim", write, run))
             for standing in decisions.all_standing(write):
                 finish(options, admin, standing)
-            for name in to_abort(decisions, write, dict.fromkeys(names, True), run):
-                admin.fence_producer(name)
-                aborted.append(name)
+            left = to_abort(decisions, write, names, run)
+            abort_all(admin, left)
+            aborted += left
     return aborted
-
-
-def _producer(options: SinkOptions, name: str) -> Producer:
-    from stele import Producer  # loads grpc, which must not be loaded before Spark forks
-
-    return Producer(
-        options.bootstrap_servers,
-        **options.client,
-        transactional_id=name,
-        transaction_two_phase_commit_enable=True,
-    )
-
-
-def _open_transactions(admin: Admin, older_than_ms: int = 0) -> list[str]:
-    found = admin.list_transactions(states=(_OPEN,), min_duration_ms=older_than_ms)
-    return [each.transactional_id for each in found]
 
 
 def _begin(producer: Producer) -> None:
@@ -252,46 +338,59 @@ def _abort(producer: Producer, cause: BaseException) -> None:
         cause.add_note(f"the transaction was not aborted: {error}")
 
 
-def _prefix(write: str) -> str:
+def _of(target: Target, output: str) -> Target:
+    """The target with the name by which the ledger knows the write."""
+    return target._replace(write=f"{target.write}{SEPARATOR}{output}")
+
+
+def _prefix(options: SinkOptions, write: str) -> str:
     """Before the transactional ids of a write. No other write's ids begin with it."""
-    return f"{_PREFIX}{write}/"
+    return f"{_prefix_of_all(options)}{write}/"
 
 
-def _states(admin: Admin, transactions: Sequence[Prepared]) -> dict[str, str]:
-    """The states of the transactions. One that is not there was ended so long ago that its id is
-    forgotten."""
-    from stele.errors import BulkError, ErrorCode
-
-    names = [each.transactional_id for each in transactions]
-    if not names:
-        return {}
-    try:
-        found = admin.describe_transactions(names)
-    except BulkError as error:
-        for each in error.failed.values():
-            if each.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-                raise
-        left = [name for name in names if name not in error.failed]
-        found = admin.describe_transactions(left) if left else []
-    return {each.transactional_id: each.state for each in found}
+def _prefix_of_all(options: SinkOptions) -> str:
+    """Another ledger knows nothing of what is decided in this one."""
+    return f"spark/{options.ledger_topic}/"
 
 
-def _is_decided(ledger: Ledger, target: Target) -> bool:
-    """Whether a commit of the batch stands. Afterwards no earlier run can decide it any more.
+def _with_ids(admin: Admin, topics: set[str]) -> frozenset[str]:
+    """A topic that is deleted and made again has another id."""
+    found = admin.describe_topics(sorted(topics)) if topics else []
+    return frozenset(f"{each.name}:{each.topic_id.hex()}" for each in found)
 
-    Raises WriteError if a later run has begun, or the batch was aborted by this one: nobody would
-    end what a late attempt prepares.
-    """
-    decisions = ledger.refresh()
-    if not decisions.has_claimed(target.write, target.run):
-        decisions = ledger.write(Entry("claim", target.write, target.run))
-    if decisions.latest_run(target.write) != target.run:
+
+def _is_known(decisions: Decisions, target: Target) -> bool:
+    """Whether a commit of the batch stands. Raises WriteError if nobody can know it."""
+    done = decisions.done(target.write)
+    if target.batch < done.floor:
         raise WriteError(
-            f"another run of this query, {decisions.latest_run(target.write)}, has begun since"
+            f"txnVersion {target.batch} is older than what the ledger remembers of "
+            f"{target.write!r}, which begins at {done.floor}: use a new txnAppId"
         )
-    if decisions.is_aborted(*target):
-        raise WriteError(f"batch {target.batch} was aborted by its driver")
-    return decisions.standing(target.write, target.batch) is not None
+    return target.batch in done
+
+
+def _check_topics(decisions: Decisions, target: Target, results: Sequence[TaskResult]) -> None:
+    """Raises WriteError if a batch that was found decided has rows for other topics: another output
+    has the same name."""
+    standing = decisions.standing(target.write, target.batch)
+    if standing is None:
+        return
+    wanted = frozenset[str]().union(*(each.topics for each in results if each.is_decided))
+    strange = sorted(wanted - set(standing.topics))
+    if strange:
+        written, left = (
+            ", ".join(each.split(":")[0] for each in some) for some in (standing.topics, strange)
+        )
+        raise WriteError(
+            f"batch {target.batch} of {target.write.partition(SEPARATOR)[0]!r} was written to "
+            f"{written or 'no topic'} before, so its rows for {left} are not written: give each "
+            "output its own txnAppId, and each query its own checkpointLocation"
+        )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class ExactlyOnceWriter(DataSourceArrowWriter):
@@ -301,7 +400,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
     """
 
     def __init__(self, options: SinkOptions, shape: RowShape) -> None:
-        self._sink = ExactlyOnce(options, shape)
+        self._sink = ExactlyOnce(options, shape, has_one_batch=True)
         run = uuid.uuid4().hex
         name = quote(options.app_id, safe="") or run
         self._target = Target(name, run, options.app_version)
@@ -313,7 +412,8 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         self._sink.commit(messages, self._target)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        self._sink.abort(self._target)  # also if no task tells of one: an attempt may have died
+        # Also if no task tells of a transaction: an attempt may have died.
+        self._sink.abort(self._target, messages)
 
 
 class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
@@ -336,12 +436,14 @@ class ExactlyOnceStreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         targets = {each.target for each in messages if isinstance(each, TaskResult)}
-        (target,) = targets  # tasks of one batch of one run
-        if target.batch != batchId:
-            raise WriteError(f"tasks have written batch {target.batch}, not {batchId}")
+        if not targets:
+            return  # a frame without partitions
+        target = targets.pop()
+        if targets or target.batch != batchId:
+            raise WriteError(f"the tasks have not written batch {batchId} of one run: {target}")
         self._sink.commit(messages, target)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         results = [each for each in messages if isinstance(each, TaskResult)]
         if results:  # otherwise the next batch, or the next run, sweeps
-            self._sink.abort(results[0].target)
+            self._sink.abort(results[0].target, messages)

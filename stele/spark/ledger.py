@@ -6,7 +6,7 @@ import uuid
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from stele.spark.decisions import Decisions, Entry, replayed
+from stele.spark.decisions import Decisions, Entry, Record, present, replayed
 from stele.spark.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -17,6 +17,9 @@ _CONFIGS = {
     # Only segments that are full or old are compacted, and every task reads the ledger.
     "segment.ms": "600000",
     "min.cleanable.dirty.ratio": "0.1",
+    # A task reads the ledger in less than that. After a day, the default, tombstones would be most
+    # of it.
+    "delete.retention.ms": "600000",
 }
 _SILENCE_MS = 20_000
 
@@ -46,7 +49,7 @@ class Ledger:
         )
         self._settings = settings
         self._place = (options.ledger_topic, 0)
-        self._records: list[tuple[bytes, bytes | None]] = []
+        self._records: list[Record] = []
         self._is_open = False
         self.decisions = Decisions()
 
@@ -61,6 +64,11 @@ class Ledger:
     ) -> None:
         self._consumer.close()
 
+    @property
+    def size(self) -> int:
+        """The number of records at the last ``refresh``, without those that are removed."""
+        return len(self._records)
+
     def refresh(self) -> Decisions:
         """Read everything that is in the ledger now. Creates the topic if it is not there."""
         if not self._is_open:
@@ -72,12 +80,13 @@ class Ledger:
         while self._consumer.position(*self._place) < end:
             at = self._consumer.position(*self._place)
             for record in self._consumer.poll(10_000, timeout_ms=_SILENCE_MS):
-                self._records.append((record.key or b"", record.value))
+                self._records.append(Record(record.key or b"", record.value, record.timestamp_ms))
             if self._consumer.position(*self._place) <= at:
                 raise TimeoutError(
                     f"the ledger {self._options.ledger_topic!r} was not read in time: "
                     f"{self._consumer.why()}"
                 )
+        self._records = present(self._records)
         self.decisions = replayed(self._records)
         return self.decisions
 
@@ -87,7 +96,7 @@ class Ledger:
         return self._append([(uuid.uuid4().bytes, each.encode()) for each in entries])
 
     def remove(self, keys: list[bytes]) -> None:
-        """Let compaction remove these records."""
+        """Let compaction remove these records, in this order."""
         if keys:
             self._append([(key, None) for key in keys])
 

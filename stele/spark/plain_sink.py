@@ -35,7 +35,7 @@ class Written(WriterCommitMessage):
 def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.RecordBatch]) -> Written:
     """Write the rows of a task. All of them are acknowledged at the end, or it raises."""
     rows = 0
-    with _producer(options) as producer:
+    with plain_producer(options) as producer:
         for batch in batches:
             write(producer, shape, batch)
             rows += batch.num_rows
@@ -43,7 +43,7 @@ def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.Recor
     return Written(rows)
 
 
-def _producer(options: SinkOptions) -> Producer:
+def plain_producer(options: SinkOptions) -> Producer:
     from stele import Producer  # loads grpc, which must not be loaded before Spark forks
 
     return Producer(options.bootstrap_servers, **options.client)

@@ -20,13 +20,14 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from chaos.process_cluster import ProcessCluster
-from stele import Producer
+from stele import Admin, NewTopic, Producer
 from stele.spark.batch import SteleReader
 from stele.spark.decisions import Entry
 from stele.spark.exactly_once_sink import (
     Attempt,
     ExactlyOnce,
     ExactlyOnceWriter,
+    LostTransactionError,
     Target,
     TaskResult,
     WriteError,
@@ -57,10 +58,19 @@ class Stage:
         self.topic = topic
         self.write = uuid.uuid4().hex
 
+    def options(self, **more: str) -> SinkOptions:
+        given = {"bootstrap.servers": self.bootstrap, "topic": self.topic, **more}
+        return SinkOptions.parse(given)
+
     def sink(self) -> ExactlyOnce:
         """One as it is made in each process of Spark."""
-        options = SinkOptions.parse({"bootstrap.servers": self.bootstrap, "topic": self.topic})
-        return ExactlyOnce(options, RowShape.of(VALUES, self.topic))
+        return ExactlyOnce(self.options(), RowShape.of(VALUES, self.topic))
+
+    def save(self, version: int, *values: str, **more: str) -> None:
+        """A batch write with a name and number, as Spark does it."""
+        options = self.options(txnAppId=self.write, txnVersion=str(version), **more)
+        writer = ExactlyOnceWriter(options, RowShape.of(VALUES, self.topic))
+        writer.commit([writer.write(rows(*values))])
 
     def task(self, run: str, batch: int, *values: str, attempt: int = 0) -> TaskResult:
         target = Target(self.write, run, batch)
@@ -69,8 +79,14 @@ class Stage:
     def commit(self, *results: TaskResult) -> None:
         self.sink().commit(results, results[0].target)
 
-    def visible(self) -> list[str]:
-        """What readers of committed records see, in order."""
+    def visible(self, at_least: int = 0) -> list[str]:
+        """What readers of committed records see, in order. Waits for ``at_least`` so many."""
+        deadline = time.monotonic() + 30
+        while len(found := self._read()) < at_least and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
+    def _read(self) -> list[str]:
         options = SourceOptions.parse(
             {
                 "bootstrap.servers": self.bootstrap,
@@ -154,11 +170,18 @@ def test_a_task_that_fails_leaves_nothing_open(stage: Stage) -> None:
     assert stage.visible() == ["after"]  # no open transaction holds it back
 
 
-def abandoned(stage: Stage, write: str, run: str) -> None:
+def named(result: TaskResult) -> Target:
+    """The target as the ledger names it."""
+    return result.target._replace(write=f"{result.target.write}@{result.output}")
+
+
+def abandoned(stage: Stage, write: str, run: str, ledger: str = "spark-ledger") -> None:
     """An attempt that was killed before it prepared leaves an open transaction."""
+    with Admin(stage.bootstrap) as admin:
+        (topic,) = admin.describe_topics([stage.topic])
     producer = Producer(
         stage.bootstrap,
-        transactional_id=f"spark/{write}/{run}/0/7",
+        transactional_id=f"spark/{ledger}/{write}@{topic.name}:{topic.topic_id.hex()}/{run}/0/7",
         transaction_two_phase_commit_enable=True,
     )
     producer.begin_transaction()
@@ -187,7 +210,7 @@ def test_what_dead_drivers_have_left_is_swept(stage: Stage) -> None:
     options = SinkOptions.parse({"bootstrap.servers": stage.bootstrap})
     assert done.prepared is not None
     with admin_of(options) as admin, Ledger(options, admin) as ledger:
-        ledger.write(Entry("commit", *done.target, (done.prepared,)))
+        ledger.write(Entry("commit", *named(done), (done.prepared,)))
     assert sweep(options, older_than_ms=3_600_000) == []
     swept = sweep(options, older_than_ms=0)
     assert len([name for name in swept if stage.write in name]) == 2
@@ -195,6 +218,153 @@ def test_what_dead_drivers_have_left_is_swept(stage: Stage) -> None:
     with pytest.raises(WriteError, match="batch 0 is not committed"):
         stage.commit(late)
     assert sweep(options, older_than_ms=0) == []
+
+
+def test_the_sweep_of_one_ledger_leaves_the_writes_of_another(stage: Stage) -> None:
+    abandoned(stage, stage.write, "r1", ledger="another")
+    swept = sweep(SinkOptions.parse({"bootstrap.servers": stage.bootstrap}), older_than_ms=0)
+    assert [name for name in swept if stage.write in name] == []
+    other = {"bootstrap.servers": stage.bootstrap, "ledgerTopic": "another"}
+    assert len(sweep(SinkOptions.parse(other), older_than_ms=0)) == 1
+
+
+# ------------------------------------------------------------------------- names and numbers
+
+
+def test_two_outputs_of_one_name_and_number_are_two_writes(
+    stage: Stage, create_topic: Callable[..., str]
+) -> None:
+    """``foreachBatch`` gives the batch's number to each of its outputs."""
+    other = Stage(stage.bootstrap, create_topic())
+    other.write = stage.write
+    stage.save(1, "a")
+    other.save(1, "b")
+    other.save(1, "b")
+    assert (stage.visible(), other.visible()) == (["a"], ["b"])
+
+
+def test_a_copied_checkpoint_writes_into_another_topic(
+    stage: Stage, create_topic: Callable[..., str]
+) -> None:
+    other = Stage(stage.bootstrap, create_topic())
+    other.write = stage.write
+    stage.commit(stage.task("r1", 7, "blue"))
+    other.commit(other.task("r2", 7, "green"))
+    assert (stage.visible(), other.visible()) == (["blue"], ["green"])
+
+
+def test_a_topic_that_was_made_again_is_written_again(stage: Stage) -> None:
+    stage.save(1, "a")
+    with Admin(stage.bootstrap) as admin:
+        admin.delete_topics([stage.topic])
+        admin.create_topics([NewTopic(stage.topic, 1, 3)])
+    stage.save(1, "a")
+    assert stage.visible() == ["a"]
+
+
+def test_two_outputs_of_one_name_whose_rows_name_topics_are_refused(
+    stage: Stage, create_topic: Callable[..., str]
+) -> None:
+    """The name says nothing of the topics then, and a decided batch would be taken for written."""
+    schema = StructType().add("value", StringType()).add("topic", StringType())
+    options = SinkOptions.parse({"bootstrap.servers": stage.bootstrap})
+    other = create_topic()
+
+    def save(topic: str) -> None:
+        sink = ExactlyOnce(options, RowShape.of(schema, ""))
+        target = Target(stage.write, uuid.uuid4().hex, 1)
+        batch = pa.record_batch({"value": ["a"], "topic": [topic]})
+        sink.commit([sink.run_task(target, Attempt(0, 0), iter([batch]))], target)
+
+    save(stage.topic)
+    save(stage.topic)
+    with pytest.raises(WriteError, match=f"was written to {stage.topic} before, so its rows for"):
+        save(other)
+    assert stage.visible() == ["a"]
+
+
+def test_each_number_is_written_once_in_any_order(stage: Stage) -> None:
+    stage.save(1, "one")
+    stage.save(5, "five")
+    stage.save(1, "one again")
+    stage.save(5, "five again")
+    stage.save(3, "three")
+    assert stage.visible() == ["one", "five", "three"]
+
+
+def test_writes_with_names_leave_a_bounded_ledger(stage: Stage) -> None:
+    ledger_topic = f"ledger-{uuid.uuid4().hex}"
+
+    def left() -> int:
+        options = stage.options(ledgerTopic=ledger_topic)
+        with admin_of(options) as admin, Ledger(options, admin) as ledger:
+            ledger.refresh()
+            return ledger.size
+
+    stage.save(0, "0", ledgerTopic=ledger_topic)
+    first = left()
+    for version in range(1, 4):
+        stage.save(version, str(version), ledgerTopic=ledger_topic)
+    assert left() == first
+    assert stage.visible() == ["0", "1", "2", "3"]
+
+
+def test_a_number_whose_driver_died_after_its_decision_is_finished_with_the_next(
+    stage: Stage,
+) -> None:
+    done = stage.task("r1", 1, "a")
+    assert done.prepared is not None
+    options = stage.options()
+    with admin_of(options) as admin, Ledger(options, admin) as ledger:
+        ledger.write(Entry("commit", *named(done), (done.prepared,)))
+    stage.commit(stage.task("r2", 2, "b"))
+    assert stage.visible() == ["a", "b"]
+
+
+# ------------------------------------------------------------------------- transactional ids
+
+
+def test_copies_of_a_task_have_ids_of_their_own(stage: Stage) -> None:
+    """Spark numbers attempts over all tasks of a stage, so those of one task may be far apart."""
+    first = stage.task("r1", 0, "row", attempt=3)
+    late = stage.task("r1", 0, "row", attempt=3 + 256)
+    assert first.prepared is not None
+    assert late.prepared is not None
+    assert first.prepared.transactional_id != late.prepared.transactional_id
+    stage.commit(first)
+    assert stage.visible() == ["row"]
+
+
+def test_a_transaction_that_somebody_has_ended_is_not_decided(stage: Stage) -> None:
+    done = stage.task("r1", 0, "a")
+    assert done.prepared is not None
+    with Admin(stage.bootstrap) as admin:
+        admin.fence_producer(done.prepared.transactional_id)
+    with pytest.raises(WriteError, match="was ended before the decision by somebody else"):
+        stage.commit(done)
+    stage.commit(stage.task("r2", 0, "a"))
+    assert stage.visible(1) == ["a"]
+
+
+@pytest.mark.parametrize("begins_another", [False, True])
+def test_rows_that_are_lost_after_their_decision_are_told(
+    stage: Stage, begins_another: bool
+) -> None:
+    done = stage.task("r1", 0, "a")
+    assert done.prepared is not None
+    options, name = stage.options(), done.prepared.transactional_id
+    with admin_of(options) as admin, Ledger(options, admin) as ledger:
+        ledger.write(Entry("commit", *named(done), (done.prepared,)))
+        admin.fence_producer(name)
+    producer = Producer(
+        stage.bootstrap, transactional_id=name, transaction_two_phase_commit_enable=True
+    )
+    if begins_another:
+        producer.begin_transaction()
+        producer.send(stage.topic, b"other").result()
+    with pytest.raises(LostTransactionError, match="rows of batch 0 are missing"):
+        stage.commit(stage.task("r2", 0, "a"))
+    producer.abort()
 
 
 def test_a_task_without_rows_prepares_nothing(stage: Stage) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,9 +15,11 @@ from stele.spark.decisions import (
     Kind,
     LedgerError,
     Prepared,
+    Record,
     replayed,
     to_abort,
 )
+from stele.spark.numbers import Numbers
 
 RUNS = st.sampled_from(["r1", "r2", "r3"])
 
@@ -25,12 +29,26 @@ def of(kind: Kind, run: str, batch: int = -1, *names: str) -> Entry:
 
 
 def state_of(*entries: Entry) -> Decisions:
-    return replayed([(b"%d" % n, entry.encode()) for n, entry in enumerate(entries)])
+    return replayed(records_of(*entries))
+
+
+def records_of(*entries: Entry) -> list[Record]:
+    return [Record(b"%d" % n, entry.encode(), n) for n, entry in enumerate(entries)]
+
+
+def without(records: list[Record], keys: list[bytes]) -> list[Record]:
+    return [*records, *(Record(key, None) for key in keys)]
 
 
 def test_entries_survive_the_ledger() -> None:
-    entry = of("commit", "r1", 4, "a", "b")
+    entry = replace(of("commit", "r1", 4, "a", "b"), done=Numbers(((0, 2),), 0), topics=("t",))
     assert Entry.decode(entry.encode()) == entry
+
+
+def test_entries_of_older_clients_are_read() -> None:
+    value = b'{"version": 1, "kind": "commit", "write": "w", "run": "r1", "batch": 4, '
+    entry = Entry.decode(value + b'"transactions": [["a", "7:0"]]}')
+    assert entry == of("commit", "r1", 4, "a")
 
 
 @pytest.mark.parametrize(
@@ -70,27 +88,98 @@ def test_a_batch_job_needs_no_claim() -> None:
     assert state_of(of("commit", "r1", 0, "a")).standing("w", 0) is not None
 
 
-def test_removed_records_are_gone() -> None:
-    records = [(b"1", of("commit", "r1", 4, "a").encode()), (b"2", of("commit", "r1", 5).encode())]
-    state = replayed([*records, (b"1", None)])
+def test_the_last_commit_alone_knows_which_batches_are_decided() -> None:
+    entries = [
+        of("claim", "r1", 4),
+        of("commit", "r1", 4, "a"),
+        of("claim", "r2", 5),
+        of("abort", "r2", 5),
+        of("claim", "r3", 5),
+        replace(of("commit", "r3", 5, "b"), done=Numbers(((4, 4),))),
+    ]
+    records = records_of(*entries)
+    needless = replayed(records).needless("w")
+    assert needless == [b"0", b"2", b"3", b"1"]
+    state = replayed(without(records, needless))
+    assert [state.is_decided("w", batch) for batch in (3, 4, 5, 6)] == [False, True, True, False]
+    assert state.latest_run("w") == "r3"
     assert state.standing("w", 4) is None
-    assert state.old_keys("w", 6) == [b"2"]
-    assert state.old_keys("w", 5) == []
+    assert state.needless("w") == []
+
+
+def test_a_decided_batch_is_decided_whatever_came_after() -> None:
+    """Number 2 was written, then 1, then both again."""
+    entries = [
+        of("claim", "r2", 2),
+        of("commit", "r2", 2, "a"),
+        of("claim", "r1", 1),
+        replace(of("commit", "r1", 1, "b"), done=Numbers(((2, 2),))),
+    ]
+    state = state_of(*entries)
+    state = replayed(without(records_of(*entries), state.needless("w")))
+    assert state.done("w") == Numbers(((1, 2),))
+
+
+def test_claims_of_a_query_that_starts_often_are_needless_after_a_day() -> None:
+    """Of the runs of a query nobody knows to which batches they would come."""
+    state = state_of(*[of("claim", f"r{n}") for n in range(5)])
+    assert state.needless("w", before_ms=3) == [b"0", b"1", b"2"]
+    assert state.needless("w", before_ms=9) == [b"0", b"1", b"2", b"3"]
+
+
+def test_a_job_without_a_name_is_over_when_nothing_was_heard_of_it() -> None:
+    unnamed = [Entry("claim", "r1@t", "r1", 0), Entry("commit", "r1@t", "r1", 0)]
+    state = state_of(*unnamed, of("claim", "r1"), of("commit", "r1", 0))
+    assert state.over(before_ms=1) == []
+    assert state.over(before_ms=2) == ["r1@t"]
+    assert state.keys("r1@t") == [b"0", b"1"]
 
 
 def test_only_open_transactions_that_nothing_lists_are_aborted_and_only_by_the_latest_run() -> None:
     state = state_of(of("claim", "r1"), of("commit", "r1", 4, "a"))
-    there = {"a": True, "b": True, "c": False}
-    assert to_abort(state, "w", there, "r1") == ["b"]
-    assert to_abort(state, "w", there, "r2") == []
+    assert to_abort(state, "w", ["a", "b"], "r1") == ["b"]
+    assert to_abort(state, "w", ["a", "b"], "r2") == []
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["claim", "commit", "abort"]), RUNS, st.integers(0, 2)),
-        max_size=12,
-    )
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["claim", "commit", "abort"]), RUNS, st.integers(0, 2)),
+    max_size=12,
 )
+
+
+def history(steps: list[tuple[Kind, str, int]]) -> list[Entry]:
+    """Runs of one batch each, or of any. A driver reads the ledger before it writes a commit."""
+    entries: list[Entry] = []
+    for n, (kind, run, batch) in enumerate(steps):
+        entry = of(kind, run, batch, f"{run}-{n}")
+        entries.append(replace(entry, done=state_of(*entries).done("w")))
+    return entries
+
+
+@given(STEPS, STEPS, st.integers(0, 12), st.data())
+def test_needless_records_change_nothing(
+    before: list[tuple[Kind, str, int]],
+    after: list[tuple[Kind, str, int]],
+    old_ms: int,
+    data: st.DataObject,
+) -> None:
+    """Whatever part of them compaction has removed, and whatever comes later, by runs that may have
+    claimed before and by others."""
+    entries = history(before)
+    records = records_of(*entries)
+    needless = replayed(records).needless("w", old_ms)
+    removed = needless[: data.draw(st.integers(0, len(needless)))]
+    entries = history([*before, *[(kind, f"later {run}", n) for kind, run, n in after]])
+    records = records_of(*entries)
+    whole, part = replayed(records), replayed(without(records, removed))
+    assert part.done("w") == whole.done("w")
+    assert part.latest_run("w") == whole.latest_run("w")
+    was_done = state_of(*entries[: len(before)]).done("w")
+    new = [n for n in range(3) if n not in was_done]
+    assert [part.standing("w", n) for n in new] == [whole.standing("w", n) for n in new]
+
+
+@given(STEPS)
 def test_what_stands_stands_for_ever(steps: list[tuple[Kind, str, int]]) -> None:
     entries = [of(kind, run, batch, f"{run}-{n}") for n, (kind, run, batch) in enumerate(steps)]
     before: dict[int, Entry] = {}
@@ -177,8 +266,8 @@ class Sink(RuleBasedStateMachine):
         for each in standing.transactions:
             assert self.transactions[each.transactional_id] != "aborted"
             self.transactions[each.transactional_id] = "committed"
-        there = {name: what == "open" for name, what in self.transactions.items()}
-        self._abort(to_abort(state, "w", there, state.latest_run("w") or ""))
+        still_open = [name for name, what in self.transactions.items() if what == "open"]
+        self._abort(to_abort(state, "w", still_open, state.latest_run("w") or ""))
         self.batch += 1
 
     def _abort(self, names: list[str]) -> None:
