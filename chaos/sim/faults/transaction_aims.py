@@ -16,11 +16,13 @@ TRANSACTION_NAMES = (
     "marked_leader_dies",
     "marked_leader_cut_off",
     "coordinator_cut_off",
+    "verdicts_overtaken",
     "marker_lost",
 )
 """Each is a method of ``TransactionAims``. Only runs with transactions draw them."""
 
 _PATIENCE_S = 4.0
+_OVERTAKING_S = 3.0
 _OPEN = (TransactionState.ONGOING,)
 _DECIDED = (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
@@ -79,6 +81,23 @@ class TransactionAims(AimTools):
         self._part([node], others)
         await self._wait(1.0, 12.0)
         self._join([node], others)
+
+    async def _verdicts_overtaken(self) -> None:
+        """Some messages of a coordinator take long. What it sends later to the same broker on
+        another connection overtakes them: markers overtake verdicts on their transaction."""
+        node = await self._until_one_has(_OPEN)
+        if node is None:
+            return
+        others = [each for each in self._cluster.brokers.values() if each is not node]
+        other = self._rng.choice(others)
+        end = self._cluster.simulation.now + _OVERTAKING_S
+        while self._cluster.simulation.now < end:
+            self._fabric.slow_down(node.host, other.host, self._rng.uniform(0.01, 0.3))
+            try:
+                await self._wait(0.001, 0.004)
+            finally:
+                self._fabric.slow_down(node.host, other.host, 0.0)
+            await self._wait(0.001, 0.01)
 
     @property
     def _running(self) -> list[SimNode]:

@@ -31,6 +31,8 @@ _RETRIED: Final = frozenset(
     }
 )
 _RETRY_S: Final = 0.1
+_DECIDED: Final = (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE)
+"""The answers to a batch that say whether it is in the log."""
 
 
 class LostError(Exception):
@@ -123,6 +125,35 @@ class Process:
         self.counts[f"transactions {'committed' if commit else 'aborted'}"] += 1
         if following.producer_id >= 0 and following != self.producer:
             self.producer, self.sequences = following, {}
+
+    async def abort_hastily(self, partition: Partition, pause_s: float) -> None:
+        """Ask for the transaction's abort while its last batch is under way, and go on in the same
+        epoch, as clients of before KIP-890 may. The batch may come too late for its transaction.
+        Raises LostError: the outcome of the batch or of the abort is unknown."""
+        transaction = self.transaction
+        assert transaction is not None
+        assert self.client.is_old
+        if partition not in self.added:
+            await self._ask("an added partition", lambda: self.client.add(self.producer, partition))
+            self.added.add(partition)
+        self.places.add(partition)
+        values = [transaction.value("+0")]
+        sequence = self.sequences.get(partition, 0)
+        writing = asyncio.create_task(
+            self.client.write(self.producer, partition, sequence, values), name="a hasty batch"
+        )
+        try:
+            await asyncio.sleep(pause_s)
+            await self.end(commit=False)
+        finally:
+            (written,) = await asyncio.gather(writing, return_exceptions=True)
+        if isinstance(written, BaseException) or written[0] not in _DECIDED:
+            raise LostError("a batch without an answer")
+        self.counts["transactions aborted with a batch under way"] += 1
+        if written[0] is ErrorCode.NONE:
+            self.sequences[partition] = sequence + 1
+        else:
+            self.counts["batches refused that came after the end of their transaction"] += 1
 
     def _is_fenced(self, partition: Partition | None) -> bool:
         """Whether what it asks for now has to be refused. ``partition``: what it writes to."""

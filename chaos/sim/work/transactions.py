@@ -169,7 +169,14 @@ class TransactionWork:
             return TransactionClient(transactional_id, connections, rng, is_old)
 
         return Transactor(
-            self._bench, new_client, rng, step, self.places, self._load.timeout_ms, two_phase
+            self._bench,
+            new_client,
+            rng,
+            step,
+            self.places,
+            self._load.timeout_ms,
+            self._rng(f"haste of {name}"),
+            two_phase,
         )
 
     def _passer(self, number: int) -> Passer:

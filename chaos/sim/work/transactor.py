@@ -48,6 +48,8 @@ class Transactor:
     places: list[Partition]
     """Where a twin may write."""
     timeout_ms: int
+    haste: random.Random
+    """What old clients draw that do not wait for their last batch."""
     two_phase: bool = False
     process: Process = field(init=False)
     _numbers: int = 0
@@ -154,6 +156,11 @@ class Transactor:
     async def _transact(self) -> None:
         process = self.process
         transaction = process.begin()
+        if process.client.is_old and self.haste.random() < 0.3:
+            fresh = [each for each in self.places if each not in process.sequences]
+            place = self.haste.choice(fresh or self.places)
+            await process.abort_hastily(place, self.haste.uniform(0.0, 0.02))
+            return
         commit = await self.step(process)
         transaction.is_prepared = True
         if self._ghosts and self.rng.random() < 0.7:

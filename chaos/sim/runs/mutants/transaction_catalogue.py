@@ -210,6 +210,14 @@ MARKERS = [
 
 LOGS = [
     _bug(
+        "verification: let a verdict outlast the marker of its transaction",
+        "broker/replication/transactional.py",
+        "TransactionalBatches.transaction_ended",
+        "self.guards.end(partition, producer_id, producer_epoch)",
+        "return",
+        "aimed:verdicts_overtaken",
+    ),
+    _bug(
         "stable offset: pass over open transactions",
         _PARTITION,
         "PartitionMachine.last_stable_offset",
