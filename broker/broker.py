@@ -111,6 +111,7 @@ class Broker:
         self._serving = False
         self._becoming_ready: asyncio.Task[None] | None = None
         self._controller = ControllerClient(
+            cluster_id=cluster_id,
             network=world.network,
             clock=world.clock,
             endpoint=quorum.endpoint,

@@ -4,6 +4,7 @@ KIP-631, KIP-841)."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from controller.listeners import check_listeners
 from controller.machine import Context, ControllerResult, Decision
@@ -30,6 +31,22 @@ class BrokerStanding:
     fenced: bool
     caught_up: bool
     may_shut_down: bool
+
+
+class OfBroker(Protocol):
+    """A broker's request."""
+
+    @property
+    def cluster_id(self) -> str: ...
+    @property
+    def broker_id(self) -> int: ...
+
+
+class OfRegisteredBroker(OfBroker, Protocol):
+    """A request of a broker that is registered."""
+
+    @property
+    def broker_epoch(self) -> int: ...
 
 
 def register(
@@ -79,12 +96,7 @@ def register(
 
 
 def _check_registration(context: Context, request: RegisterBrokerRequest) -> None:
-    if request.cluster_id != context.cluster_id:
-        raise ApiError(
-            ErrorCode.INCONSISTENT_CLUSTER_ID,
-            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
-            f"this is {context.cluster_id}",
-        )
+    _check_cluster(context, request)
     if request.broker_id < 0 or not request.incarnation_id or not request.endpoints:
         raise ApiError(
             ErrorCode.INVALID_REGISTRATION,
@@ -103,6 +115,15 @@ def _check_registration(context: Context, request: RegisterBrokerRequest) -> Non
     if (reason := unsupported(context.image, ranges)) is not None:
         raise ApiError(
             ErrorCode.UNSUPPORTED_VERSION, f"broker {request.broker_id} cannot join: {reason}"
+        )
+
+
+def _check_cluster(context: Context, request: OfBroker) -> None:
+    if request.cluster_id != context.cluster_id:
+        raise ApiError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"broker {request.broker_id} belongs to cluster {request.cluster_id}, "
+            f"this is {context.cluster_id}",
         )
 
 
@@ -151,9 +172,16 @@ def _leave(
     )
 
 
-def current(context: Context, broker_id: int, broker_epoch: int) -> BrokerRegistration:
-    """The broker's registration. Raises ApiError BROKER_ID_NOT_REGISTERED, or STALE_BROKER_EPOCH if
-    it is not the one with ``broker_epoch``."""
+def current(context: Context, request: OfRegisteredBroker) -> BrokerRegistration:
+    """The registration of the broker that asks.
+
+    Raises ApiError INCONSISTENT_CLUSTER_ID, BROKER_ID_NOT_REGISTERED, or STALE_BROKER_EPOCH if the
+    broker has another registration by now. A broker of another cluster may have the same id and
+    epoch. An older broker does not name its cluster.
+    """
+    if request.cluster_id:
+        _check_cluster(context, request)
+    broker_id, broker_epoch = request.broker_id, request.broker_epoch
     registration = context.image.broker(broker_id)
     if registration is None:
         raise ApiError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
@@ -174,7 +202,7 @@ def heartbeat(
     ``shutdown_offset``: the offset of the decision that began its controlled shutdown, None before
     that. The broker may shut down once it has applied that decision, and therefore leads nothing.
     """
-    registration = current(context, request.broker_id, request.broker_epoch)
+    registration = current(context, request)
     if registration.incarnation_id != request.incarnation_id:
         raise ApiError(
             ErrorCode.STALE_BROKER_EPOCH,

@@ -31,7 +31,7 @@ def alter_partitions(
 
     Raises ApiError (STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED) for the request as a whole.
     """
-    cluster.current(context, request.broker_id, request.broker_epoch)
+    cluster.current(context, request)
     decision = Decision(context)
     answers: list[Answer] = []
     for proposals in _without_repetitions(request.partitions):

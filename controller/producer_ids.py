@@ -27,7 +27,7 @@ def allocate(
     Raises ApiError STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED, and UNKNOWN_SERVER_ERROR when no
     ids are left.
     """
-    cluster.current(context, request.broker_id, request.broker_epoch)
+    cluster.current(context, request)
     first = context.image.producer_ids.next_id
     if first > LONG_MAX - BLOCK_SIZE:
         raise ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been handed out")

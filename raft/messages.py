@@ -1,8 +1,19 @@
 """The messages of the quorum, as values. The driver knows their form on the wire.
 
 Every response carries what its sender knows of the epoch and its leader, so that any answer, also
-a refusal, brings the asker up to date (KIP-595). The cluster id is checked before a message gets
-here. ``None`` stands for "no leader known" and "no vote".
+a refusal, brings the asker up to date (KIP-595). This is what a response may change before its
+error is looked at:
+
+    VoteResponse               epoch and leader; with INVALID_VOTER_KEY only if it names a leader
+    BeginQuorumEpochResponse   as a VoteResponse
+    EndQuorumEpochResponse     as a VoteResponse
+    FetchResponse              epoch and leader
+    FetchSnapshotResponse      epoch and leader
+
+That is sound among replicas of one quorum only: the epochs of two quorums have nothing to do with
+each other, and an epoch never goes back. So the driver compares cluster ids before a message gets
+here. A request of another cluster is refused, and the refusal of another cluster is the failure of
+the call (``CallFailed``). ``None`` stands for "no leader known" and "no vote".
 """
 
 from __future__ import annotations

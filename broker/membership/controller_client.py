@@ -47,6 +47,7 @@ class ControllerClient:
     def __init__(
         self,
         *,
+        cluster_id: str,
         network: Connector,
         clock: Clock,
         endpoint: Callable[[int], tuple[str, int] | None],
@@ -54,6 +55,7 @@ class ControllerClient:
     ) -> None:
         """``endpoint``: (host, port) of a controller, by its id, as long as it is known;
         ``leader``: the quorum's, as known here."""
+        self._cluster_id = cluster_id
         self._network = network
         self._clock = clock
         self._endpoint = endpoint
@@ -117,6 +119,7 @@ class ControllerClient:
     async def alter_partition(
         self, request: AlterPartitionRequest, *, timeout_s: float = _REQUEST_TIMEOUT_S
     ) -> AlterPartitionResponse:
+        request.cluster_id = self._cluster_id
         return await self.call(
             "/stele.v1.Controller/AlterPartition",
             request,
@@ -127,6 +130,7 @@ class ControllerClient:
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, *, timeout_s: float = _REQUEST_TIMEOUT_S
     ) -> AllocateProducerIdsResponse:
+        request.cluster_id = self._cluster_id
         return await self.call(
             "/stele.v1.Controller/AllocateProducerIds",
             request,
@@ -145,14 +149,16 @@ class ControllerClient:
         repeat_unknown: bool = False,
     ) -> T:
         """Ask the active controller and return its answer, whose ``error`` may be any but
-        NOT_CONTROLLER. One attempt takes ``attempt_s`` at the most. ``repeat_unknown``: ask again
-        also when a controller says that it does not know the outcome.
+        NOT_CONTROLLER. A node of another cluster may have got a controller's address. It is no
+        controller here, so its refusal is no answer. One attempt takes ``attempt_s`` at the most.
+        ``repeat_unknown``: ask again also when a controller says that it does not know the outcome.
 
         Raises ApiError REQUEST_TIMED_OUT when no active controller answered in time, as
         OutcomeUnknownError if one may have done what was asked, and RpcError when the controller
         refused the call itself (a bug, not a failure).
         """
         payload = request.SerializeToString()
+        names_cluster = getattr(request, "cluster_id", "") == self._cluster_id
         deadline = self._clock.monotonic() + timeout_s
         backoff = node_backoff()
         hint: int | None = None
@@ -170,11 +176,14 @@ class ControllerClient:
                 unanswered = unanswered or answer is None
                 if answer is not None:
                     error = _error(answer)
-                    if error == ErrorCode.REQUEST_TIMED_OUT and repeat_unknown:
+                    foreign = names_cluster and error == ErrorCode.INCONSISTENT_CLUSTER_ID
+                    if foreign:
+                        reason = f"another cluster answers at the address of controller {target}"
+                    elif error == ErrorCode.REQUEST_TIMED_OUT and repeat_unknown:
                         unanswered = True
                     elif error != ErrorCode.NOT_CONTROLLER:
                         return answer
-                    hint = self._hint(answer, target)
+                    hint = None if foreign else self._hint(answer, target)
                     if hint is not None and not hinted:
                         continue  # asked at once, but two that name each other are not a loop
                 if self.active_controller not in (None, known):

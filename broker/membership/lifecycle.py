@@ -54,7 +54,6 @@ _HEARTBEAT = "/stele.v1.Controller/Heartbeat"
 # Answers to a registration that asking again cannot change: the broker must not go on.
 _FATAL = frozenset(
     {
-        ErrorCode.INCONSISTENT_CLUSTER_ID,
         ErrorCode.INVALID_REGISTRATION,
         ErrorCode.INVALID_REQUEST,
         ErrorCode.UNSUPPORTED_VERSION,
@@ -479,6 +478,7 @@ class BrokerLifecycle:
                 sequence=self._sequence,
                 out_of_room=room is not Room.ENOUGH,
                 yields=room is Room.YIELDS,
+                cluster_id=self.identity.cluster_id,
             )
             self._lease.sent(self._sequence)
             try:
@@ -522,6 +522,9 @@ class BrokerLifecycle:
             self._fenced = True
             self._signal()
             return False
+        if answer.error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+            # Another cluster has got the controller's address. It knows nothing of this broker.
+            raise ApiError(ErrorCode.INCONSISTENT_CLUSTER_ID, f"heartbeat: {answer.message}")
         if answer.error in _FATAL:
             raise ApiError(_code(answer.error), f"heartbeat refused: {answer.message}")
         if answer.error != ErrorCode.NONE:

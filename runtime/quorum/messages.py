@@ -2,13 +2,18 @@
 
 Only this file knows that the wire says -1 for "no leader", and that batches travel as bytes.
 Decoding raises ``MessageError`` on anything that a sound peer would not send.
+
+Nothing in a refusal with INCONSISTENT_CLUSTER_ID is about this quorum. An older node fills in its
+own epoch, leader and the leader's endpoint, all of the other cluster. So decoding raises
+``ForeignClusterError`` and hands out none of it. The other answers (DescribeQuorum, UpdateVoter,
+SupportedFeatures and further requests of administrators) change nothing here but by their message.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from google.protobuf.message import DecodeError, Message
 
@@ -45,6 +50,10 @@ _ENDPOINT_MAX = 1000
 
 class MessageError(SteleError):
     """Bytes that are not the message they should be."""
+
+
+class ForeignClusterError(SteleError):
+    """The refusal by a node of another cluster."""
 
 
 def parse(kind: type[Message], data: bytes) -> Any:
@@ -271,10 +280,12 @@ def encode_response(
 def decode_response(method: str, data: bytes) -> tuple[messages.Response, str]:
     """The answer to a call of ``method``, and where the leader is that it names ("": unknown).
 
-    Batches are checked against their CRC.
+    Batches are checked against their CRC. Raises ForeignClusterError.
     """
     kind, decode = _RESPONSES[method]
     wire = parse(kind, data)
+    if wire.error == ErrorCode.INCONSISTENT_CLUSTER_ID:
+        raise ForeignClusterError("a node of another cluster answers")
     return decode(wire), endpoint(wire.leader_endpoint)
 
 
@@ -367,27 +378,26 @@ _RESPONSES: dict[str, tuple[type[Message], Callable[[Any], messages.Response]]] 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """The decoding of one kind of request, and its refusal to another cluster."""
+    """The decoding of one kind of request, and its refusal to another cluster, which says nothing
+    about this one."""
 
     request: type[Message]
     decode: Callable[[Any], messages.Request]
-    refuse: Callable[[ErrorCode, int | None, int], messages.Response]
+    foreign: messages.Response
 
+
+_FOREIGN: Final = (ErrorCode.INCONSISTENT_CLUSTER_ID, None, 0)
 
 METHODS: dict[str, Method] = {
-    VOTE: Method(
-        pb.VoteRequest,
-        _vote_request,
-        lambda error, leader_id, epoch: messages.VoteResponse(error, leader_id, epoch, False),
-    ),
+    VOTE: Method(pb.VoteRequest, _vote_request, messages.VoteResponse(*_FOREIGN, granted=False)),
     BEGIN_QUORUM_EPOCH: Method(
-        pb.BeginQuorumEpochRequest, _begin_request, messages.BeginQuorumEpochResponse
+        pb.BeginQuorumEpochRequest, _begin_request, messages.BeginQuorumEpochResponse(*_FOREIGN)
     ),
     END_QUORUM_EPOCH: Method(
-        pb.EndQuorumEpochRequest, _end_request, messages.EndQuorumEpochResponse
+        pb.EndQuorumEpochRequest, _end_request, messages.EndQuorumEpochResponse(*_FOREIGN)
     ),
-    FETCH: Method(pb.QuorumFetchRequest, _fetch_request, messages.FetchResponse),
+    FETCH: Method(pb.QuorumFetchRequest, _fetch_request, messages.FetchResponse(*_FOREIGN)),
     FETCH_SNAPSHOT: Method(
-        pb.FetchSnapshotRequest, _fetch_snapshot_request, messages.FetchSnapshotResponse
+        pb.FetchSnapshotRequest, _fetch_snapshot_request, messages.FetchSnapshotResponse(*_FOREIGN)
     ),
 }

@@ -12,7 +12,12 @@ from runtime.config.node import Address
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inbox import Inbox
-from runtime.quorum.messages import MessageError, decode_response, encode_request
+from runtime.quorum.messages import (
+    ForeignClusterError,
+    MessageError,
+    decode_response,
+    encode_request,
+)
 from stele.world import Channel, RpcCode, RpcError
 from world.network import Network
 
@@ -35,6 +40,7 @@ class Peers:
         self._channels: dict[Address, Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._calls: dict[int, asyncio.Task[None]] = {}  # by request id, until it is done
+        self._foreign: dict[int, Address] = {}  # by node id: where another cluster answered last
 
     def send(self, call: Call) -> None:
         task = asyncio.get_running_loop().create_task(
@@ -95,9 +101,28 @@ class Peers:
         except MessageError as error:
             _log.error("node %d answers %s with nonsense: %s", call.to, method, error)
             self._inbox.failed(call, RpcCode.INTERNAL)
+        except ForeignClusterError:
+            self._warn_of_foreigner(call.to)
+            self._endpoints.failed(call.to)
+            # As if nobody listened there: nobody of this cluster does.
+            self._inbox.failed(call, RpcCode.UNAVAILABLE)
         else:
+            self._foreign.pop(call.to, None)
             self._endpoints.tell(response.leader_id, leader_endpoint)
             self._inbox.answered(call, response)
+
+    def _warn_of_foreigner(self, node_id: int) -> None:
+        """Say it once for each address: the node is asked again several times a second."""
+        address = self._endpoints.get(node_id)
+        if address is None or self._foreign.get(node_id) == address:
+            return
+        self._foreign[node_id] = address
+        _log.error(
+            "the node at %s belongs to another cluster than %s and is not believed; correct"
+            " controller.quorum.bootstrap.servers or controller.quorum.voters if they name it",
+            address,
+            self._config.cluster_id,
+        )
 
     def _channel(self, node_id: int) -> Channel:
         address = self._endpoints.get(node_id)

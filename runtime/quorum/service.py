@@ -80,8 +80,7 @@ class QuorumService:
             wire = parse(method.request, data)
             if wire.cluster_id != self._config.cluster_id:
                 _log.warning("%s from cluster %r is refused", name, wire.cluster_id)
-                refusal = method.refuse(ErrorCode.INCONSISTENT_CLUSTER_ID, *self._driver.leader)
-                return self._encoded(refusal)
+                return self._encoded(method.foreign)
             message = method.decode(wire)
             if isinstance(message, BeginQuorumEpochRequest):
                 self._endpoints.tell(message.leader_id, endpoint(wire.leader_endpoint))

@@ -68,6 +68,23 @@ class TestRegistration:
         )
         assert error.code is code
 
+    def test_a_heartbeat_of_another_clusters_broker_is_refused_as_that(
+        self, machine: Machine
+    ) -> None:
+        """Not as one of a stale epoch: the broker would give up a registration that is true."""
+        request = pb.HeartbeatRequest(
+            cluster_id="another",
+            broker_id=1,
+            broker_epoch=machine.epoch_of(1),
+            incarnation_id=b"i" * 16,
+        )
+        error = refusal(
+            lambda: machine.do(
+                lambda context: cluster.heartbeat(context, request, shutdown_offset=None)
+            )
+        )
+        assert error.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+
     @pytest.mark.parametrize(
         "changes", [{"host": ""}, {"port": 0}, {"port": -1}, {"port": 65536}, {"listener": ""}]
     )

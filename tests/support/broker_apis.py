@@ -526,6 +526,7 @@ class Edges:
         self.controller = FakeController(self)
         self.network.services[CONTROLLER] = self.controller.service()
         client = ControllerClient(
+            cluster_id="cluster",
             network=self.network,
             clock=self.clock,
             endpoint={100: CONTROLLER}.get,

@@ -109,7 +109,11 @@ class Cluster:
         self.corrupt = [PartitionId(b"t" * 16, 3)]
         self.failures: list[ApiError] = []
         self.client = ControllerClient(
-            network=self.network, clock=self.clock, endpoint=address_of, leader=lambda: self.leader
+            cluster_id="cluster",
+            network=self.network,
+            clock=self.clock,
+            endpoint=address_of,
+            leader=lambda: self.leader,
         )
         self.lifecycle = BrokerLifecycle(
             BrokerIdentity(

@@ -20,7 +20,7 @@ from runtime.quorum.messages import (
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 
-_MESSAGES: Final[dict[str, tuple[Any, Any]]] = {
+MESSAGES: Final[dict[str, tuple[Any, Any]]] = {
     VOTE: (pb.VoteRequest, pb.VoteResponse),
     BEGIN_QUORUM_EPOCH: (pb.BeginQuorumEpochRequest, pb.BeginQuorumEpochResponse),
     END_QUORUM_EPOCH: (pb.EndQuorumEpochRequest, pb.EndQuorumEpochResponse),
@@ -41,7 +41,7 @@ class QuorumAnswersAreTrue(Law):
 
     name = "the quorum's answers are true"
     cadence = Cadence.TOLD
-    hears = tuple(_MESSAGES)
+    hears = tuple(MESSAGES)
 
     def __init__(self, cluster: SimCluster, leaders: OneLeaderPerQuorumEpoch, report: Report):
         self._cluster = cluster
@@ -53,9 +53,9 @@ class QuorumAnswersAreTrue(Law):
         return cls(scene.cluster, scene.law(OneLeaderPerQuorumEpoch), scene.report)
 
     def hear(self, stage: Stage, said: Said) -> None:
-        if stage is not Stage.ANSWERED:
+        if stage is not Stage.ANSWERED or not self._is_here(said.target):
             return
-        asked, told = _MESSAGES[said.method]
+        asked, told = MESSAGES[said.method]
         request, answer = asked.FromString(said.request), told.FromString(said.answer)
         self.looked += 1
         wrong = self._wrong_error(said, request, answer) or self._wrong_leader(answer)
@@ -94,6 +94,10 @@ class QuorumAnswersAreTrue(Law):
         core = self._cluster.nodes[self._id_of(said.target)].core
         candidate = ReplicaKey(request.candidate_id, request.candidate_directory_id)
         return core is not None and candidate not in core.voters
+
+    def _is_here(self, host: str) -> bool:
+        """Whether it is a node of this cluster."""
+        return any(node.host == host for node in self._cluster.nodes.values())
 
     def _id_of(self, host: str) -> int:
         return next(node.id for node in self._cluster.nodes.values() if node.host == host)

@@ -1,16 +1,18 @@
-"""What hardly any operator or client does: handovers of the quorum, racks, odd requests."""
+"""What hardly any operator or client does: handovers of the quorum, racks, odd requests, and an
+address of another cluster in the configuration."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.members import MembersHaveEverything
+from chaos.sim.work.foreigner import ADDRESS, Foreigner
 from chaos.sim.work.handovers import Handovers
 from chaos.sim.work.odd_peers import OddPeer
 from chaos.sim.work.odd_requests import OddRequests
@@ -30,6 +32,7 @@ class RareLoad:
     read_pause_s: float = 0.1
     admin_pause_s: float = 0.0  # replaces the light load's
     stream_pause_s: float = 0.0
+    has_foreigner: bool = False
     settings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -43,7 +46,7 @@ class RareLoad:
         rack_readers = rng.choice([0, 1, 2])
         if rack_readers:
             settings["replica.selector.class"] = RACK_AWARE_SELECTOR
-        return cls(
+        drawn = cls(
             handover_pause_s=rng.choice([0.0, 0.5, 2.0]),
             odd_pause_s=rng.choice([0.5, 2.0]),
             rack_readers=rack_readers,
@@ -52,6 +55,10 @@ class RareLoad:
             admin_pause_s=rng.choice([0.5, 2.0]),
             stream_pause_s=rng.choice([0.0, 0.01]),
         )
+        if rng.random() < 0.5:
+            settings["controller.quorum.bootstrap.servers"] = ADDRESS
+            drawn = replace(drawn, has_foreigner=True, settings=tuple(settings.items()))
+        return drawn
 
     @property
     def is_there(self) -> bool:
@@ -80,6 +87,7 @@ class RareWork:
         self._handovers = Handovers(cluster, rngs.of("handovers"), report)
         self._odd_requests = OddRequests(cluster, rngs.of("odd requests"), partitions, report)
         self._odd_peer = OddPeer(cluster, rngs.of("odd peer"), report)
+        self._foreigner = Foreigner(cluster)
         racks = {number: node.config.rack or "" for number, node in cluster.brokers.items()}
         self._rack_readers = [
             RackReader(
@@ -98,6 +106,7 @@ class RareWork:
     @property
     def counts(self) -> Counter[str]:
         found = self._handovers.counts + self._odd_requests.counts + self._odd_peer.counts
+        found += self._foreigner.counts
         for reader in self._rack_readers:
             found += reader.counts
         return found
@@ -113,6 +122,8 @@ class RareWork:
         if load.odd_pause_s:
             found.append(self._odd_requests.run(load.odd_pause_s, is_done))
             found.append(self._odd_peer.run(load.odd_pause_s, is_done))
+        if load.has_foreigner:
+            found.append(self._foreigner.run(is_done))
         found += [reader.run(load.read_pause_s, is_done) for reader in self._rack_readers]
         return found
 

@@ -69,7 +69,7 @@ class RegisterBrokerResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "metadata_offset", "want_fence", "want_shutdown", "sequence", "out_of_room", "yields")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "metadata_offset", "want_fence", "want_shutdown", "sequence", "out_of_room", "yields", "cluster_id")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -79,6 +79,7 @@ class HeartbeatRequest(_message.Message):
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_ROOM_FIELD_NUMBER: _ClassVar[int]
     YIELDS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -88,7 +89,8 @@ class HeartbeatRequest(_message.Message):
     sequence: int
     out_of_room: bool
     yields: bool
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ..., out_of_room: _Optional[bool] = ..., yields: _Optional[bool] = ...) -> None: ...
+    cluster_id: str
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ..., out_of_room: _Optional[bool] = ..., yields: _Optional[bool] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down", "message", "leads_nothing_at", "committed_offset")
@@ -113,7 +115,7 @@ class HeartbeatResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., sequence: _Optional[int] = ..., fenced: _Optional[bool] = ..., caught_up: _Optional[bool] = ..., may_shut_down: _Optional[bool] = ..., message: _Optional[str] = ..., leads_nothing_at: _Optional[int] = ..., committed_offset: _Optional[int] = ...) -> None: ...
 
 class AlterPartitionRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "partitions")
+    __slots__ = ("broker_id", "broker_epoch", "partitions", "cluster_id")
     class Member(_message.Message):
         __slots__ = ("broker_id", "broker_epoch")
         BROKER_ID_FIELD_NUMBER: _ClassVar[int]
@@ -139,10 +141,12 @@ class AlterPartitionRequest(_message.Message):
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionRequest.Partition]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionRequest.Partition, _Mapping]]] = ...) -> None: ...
+    cluster_id: str
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionRequest.Partition, _Mapping]]] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class AlterPartitionResponse(_message.Message):
     __slots__ = ("error", "leader_id", "partitions", "message")
@@ -178,12 +182,14 @@ class AlterPartitionResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResponse.Partition, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
 
 class AllocateProducerIdsRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch")
+    __slots__ = ("broker_id", "broker_epoch", "cluster_id")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
+    cluster_id: str
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., cluster_id: _Optional[str] = ...) -> None: ...
 
 class AllocateProducerIdsResponse(_message.Message):
     __slots__ = ("error", "leader_id", "first", "count", "message")

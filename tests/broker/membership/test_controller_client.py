@@ -45,6 +45,7 @@ class _Controllers:
         for voter_id in VOTERS:
             self.start(voter_id)
         self.client = ControllerClient(
+            cluster_id="cluster",
             network=self.network,
             clock=LoopClock(),
             endpoint=self.address_of,
@@ -145,6 +146,20 @@ def test_a_controller_that_comes_back_is_found() -> None:
         asyncio.get_running_loop().call_later(1.0, controllers.start, 1)
         assert (await controllers.ask()).count == 1000
         assert asyncio.get_running_loop().time() < 1.3
+
+    run_virtual(main())
+
+
+def test_a_refusal_of_another_cluster_is_no_answer_and_its_leader_is_nobody() -> None:
+    async def main() -> None:
+        controllers = _Controllers()
+        controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, leader_id=2)]
+        assert (await controllers.ask()).first == 1000
+        assert controllers.asked == [1, 1]
+        controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)] * 100
+        with pytest.raises(ApiError, match="another cluster answers at the address") as caught:
+            await controllers.ask(timeout_s=1.0)
+        assert not isinstance(caught.value, OutcomeUnknownError)
 
     run_virtual(main())
 

@@ -248,13 +248,35 @@ def test_a_broker_that_can_serve_no_more_asks_to_be_fenced() -> None:
 def test_a_refusal_for_good_fails_the_broker() -> None:
     async def body(cluster: Cluster) -> None:
         cluster.controllers[1].registration = RegisterBrokerResponse(
-            error=ErrorCode.INCONSISTENT_CLUSTER_ID, message="this is cluster other"
+            error=ErrorCode.INVALID_REGISTRATION, message="no endpoints"
         )
         cluster.lifecycle.start()
-        with pytest.raises(ApiError, match="this is cluster other"):
+        with pytest.raises(ApiError, match="no endpoints"):
             await cluster.lifecycle.wait_registered()
-        assert [f.code for f in cluster.failures] == [ErrorCode.INCONSISTENT_CLUSTER_ID]
+        assert [f.code for f in cluster.failures] == [ErrorCode.INVALID_REGISTRATION]
         assert not await cluster.lifecycle.controlled_shutdown(1.0)
+
+    with_cluster(body)
+
+
+def test_another_cluster_at_a_controllers_address_ends_nothing() -> None:
+    async def body(cluster: Cluster) -> None:
+        foreign = RegisterBrokerResponse(error=ErrorCode.INCONSISTENT_CLUSTER_ID, leader_id=2)
+        cluster.controllers[1].registration = foreign
+        cluster.lifecycle.start()
+        await asyncio.sleep(10.0)
+        assert not cluster.failures
+        assert not cluster.controllers[2].registrations, "its leader is nobody here"
+        cluster.elect(2)
+        await cluster.lifecycle.wait_unfenced()
+        cluster.elect(1)
+        cluster.controllers[1].error = ErrorCode.INCONSISTENT_CLUSTER_ID
+        await asyncio.sleep(1.0)
+        assert not cluster.failures
+        cluster.elect(2)
+        await asyncio.sleep(0.1)
+        assert cluster.lifecycle.lease_valid()
+        assert len(cluster.controllers[2].registrations) == 1
 
     with_cluster(body)
 

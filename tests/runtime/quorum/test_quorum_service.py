@@ -56,7 +56,7 @@ def test_another_cluster_is_refused(method: str, request_type: Any, response_typ
         request = request_type(cluster_id="other", epoch=99).SerializeToString()
         answer = response_type.FromString(await asker.call(leader, method, request))
         assert answer.error == ErrorCode.INCONSISTENT_CLUSTER_ID
-        assert (answer.leader_id, answer.epoch) == (leader.id, 1)
+        assert (answer.leader_id, answer.epoch, answer.leader_endpoint) == (-1, 0, "")
         assert leader.quorum.leader.epoch == 1
 
     run(cluster, main())

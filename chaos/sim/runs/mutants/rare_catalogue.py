@@ -15,6 +15,19 @@ def _bug(name: str, path: str, function: str, old: str, new: str) -> Mutant:
 
 
 RARE: Final = [
+    Mutant(
+        "quorum: believe what a node of another cluster says of epoch and leader",
+        (
+            Edit(
+                "runtime/quorum/messages.py",
+                "decode_response",
+                "wire.error == ErrorCode.INCONSISTENT_CLUSTER_ID",
+                "False",
+            ),
+        ),
+        kinds=("kill", "cut_all_power", "isolate"),
+        load=LoadKind.RARE,
+    ),
     _bug(
         "raft: name the successor of a handover last",
         "raft/replica.py",

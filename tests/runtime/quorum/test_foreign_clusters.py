@@ -1,0 +1,119 @@
+"""Nodes of another cluster at addresses that this quorum knows."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+
+from runtime.quorum.messages import (
+    BEGIN_QUORUM_EPOCH,
+    END_QUORUM_EPOCH,
+    FETCH,
+    FETCH_SNAPSHOT,
+    VOTE,
+    ForeignClusterError,
+    decode_response,
+)
+from stele.errors import ErrorCode
+from stele.wire.v1 import raft_pb2 as pb
+from tests.support.raft_quorum import PORT, QuorumCluster, QuorumNode
+from world.network import Peer, Service
+
+RESPONSES: dict[str, Any] = {
+    VOTE: pb.VoteResponse,
+    BEGIN_QUORUM_EPOCH: pb.BeginQuorumEpochResponse,
+    END_QUORUM_EPOCH: pb.EndQuorumEpochResponse,
+    FETCH: pb.QuorumFetchResponse,
+    FETCH_SNAPSHOT: pb.FetchSnapshotResponse,
+}
+
+
+def refusal(method: str) -> bytes:
+    """As an older node of another cluster refuses: with its own epoch and leader."""
+    answer = RESPONSES[method](
+        error=ErrorCode.INCONSISTENT_CLUSTER_ID,
+        epoch=80,
+        leader_id=2,
+        leader_endpoint=f"elsewhere:{PORT}",
+    )
+    encoded: bytes = answer.SerializeToString()
+    return encoded
+
+
+async def serve_foreigner(cluster: QuorumCluster, machine: str, asked: list[str]) -> None:
+    async def refuse(method: str, _: bytes, __: Peer) -> bytes:
+        asked.append(method)
+        return refusal(method)
+
+    process = cluster.simulation.process(machine)
+    service = Service(unary={method: partial(refuse, method) for method in RESPONSES})
+    await process.run(process.world.network.serve(machine, PORT, service))
+
+
+@pytest.mark.parametrize("method", RESPONSES)
+def test_nothing_of_a_foreign_refusal_is_handed_out(method: str) -> None:
+    with pytest.raises(ForeignClusterError):
+        decode_response(method, refusal(method))
+
+
+@pytest.mark.parametrize("taken", ["a voter that leads", "a voter that follows"])
+def test_a_foreign_cluster_at_a_voters_address_is_as_good_as_nobody(
+    taken: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster = QuorumCluster()
+    caplog.set_level(logging.ERROR, "runtime.quorum.peers")
+
+    async def main() -> None:
+        leader = await cluster.start()
+        gone = leader if taken == "a voter that leads" else cluster.others(leader)[0]
+        gone.kill()
+        asked: list[str] = []
+        await serve_foreigner(cluster, gone.machine, asked)
+        after = leader.quorum.leader.epoch if gone is leader else 0
+        leads = await cluster.leader(after_epoch=after)
+        epoch = leads.quorum.leader.epoch
+        await asyncio.sleep(10)
+        assert asked
+        for each in cluster.replicas.values():
+            if each.up:
+                assert tuple(each.quorum.leader) == (leads.id, epoch)
+                assert each.quorum.endpoint(2) == ("node2", PORT)
+        await leads.propose(b"a")
+        await cluster.until_equal()
+
+    cluster.simulation.run(main())
+    said = [record.getMessage() for record in caplog.records]
+    assert said, "the operator has to hear of it"
+    assert all("belongs to another cluster than cluster" in each for each in said)
+    assert len(said) <= 4, "it is said once for each address, not at each call"
+
+
+def test_an_observer_with_a_foreign_bootstrap_server_finds_its_own_quorum() -> None:
+    cluster = QuorumCluster(observers=1)
+
+    async def main() -> None:
+        observer = cluster.replicas[4]
+        observer.config = replace(
+            observer.config, voters=(), bootstrap=(("node1", PORT), ("foreign", PORT))
+        )
+        asked: list[str] = []
+        await serve_foreigner(cluster, "foreign", asked)
+        leader = await cluster.start()
+        voters: list[QuorumNode] = [cluster.replicas[each] for each in (1, 2, 3)]
+        for each in voters:
+            each.kill()
+        await cluster.until(lambda: bool(asked), timeout_s=20.0)
+        for each in voters:
+            await each.start()
+        leader = await cluster.leader()
+        await leader.propose(b"a")
+        await cluster.until_equal(timeout_s=20.0)
+        assert observer.witness.records == [b"a"]
+        assert tuple(observer.quorum.leader) == tuple(leader.quorum.leader)
+
+    cluster.simulation.run(main())
