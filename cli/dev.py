@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from chaos.process_cluster import NodeProcess, ProcessCluster
 
 DEFAULT_PORT_BASE = 9092
+DEFAULT_SETTINGS = {
+    # Spark's exactly-once sink writes in prepared transactions.
+    "transaction.two.phase.commit.enable": "true",
+}
+"""Those of every node, unless ``--set`` says something else."""
 
 
 def dev(
@@ -57,7 +62,7 @@ def dev(
         brokers=1 if combined else brokers,
         combined=combined,
         base_port=base_port or None,
-        settings=chosen,
+        settings={**DEFAULT_SETTINGS, **chosen},
     )
     return asyncio.run(_run(cluster))
 

@@ -182,7 +182,8 @@ _BROKER_ENVIRONMENT: Final = """\
             - {name: STELE_DEFAULT_REPLICATION_FACTOR, value: "$factor"}
             - {name: STELE_MIN_INSYNC_REPLICAS, value: "$min_insync"}
             - {name: STELE_OFFSETS_TOPIC_REPLICATION_FACTOR, value: "$factor"}
-            - {name: STELE_TRANSACTION_STATE_LOG_REPLICATION_FACTOR, value: "$factor"}"""
+            - {name: STELE_TRANSACTION_STATE_LOG_REPLICATION_FACTOR, value: "$factor"}
+            - {name: STELE_TRANSACTION_TWO_PHASE_COMMIT_ENABLE, value: "true"}"""
 
 
 def render(wish: Wish) -> str:

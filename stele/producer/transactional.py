@@ -72,7 +72,9 @@ class Transactional:
         transactional_id: str,
         records: Records,
     ) -> None:
-        self.machine = Transactions(transactional_id)
+        self.machine = Transactions(
+            transactional_id, has_two_phases=config.transaction_two_phase_commit_enable
+        )
         self._config = config
         self._view = view
         self._clock = view.world.clock

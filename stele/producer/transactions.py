@@ -105,8 +105,9 @@ _IN_DOUBT: Final = frozenset(
 class Transactions:
     """One producer and its transactional id."""
 
-    def __init__(self, transactional_id: str) -> None:
+    def __init__(self, transactional_id: str, *, has_two_phases: bool = False) -> None:
         self.transactional_id = transactional_id
+        self._has_two_phases = has_two_phases
         self.state = State.UNINITIALIZED
         # As whom records are written, and questions asked. None before the first answer.
         self.identity: Identity | None = None
@@ -253,6 +254,8 @@ class Transactions:
     def _refused(self, question: Question, answer: Answer) -> None:
         code = answer.code
         text = f"{self._name}: {answer.message or code.name}"
+        if self._has_two_phases and code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
+            text += f"; {_TWO_PHASES_NEED}"
         if isinstance(question, End) and question.is_commit and self._maybe_committed_before:
             # Example: the commit took effect, its answer was lost, and another producer took over.
             self._fail(
@@ -316,6 +319,10 @@ class Transactions:
 
 
 _HOW_TO_FIND_OUT: Final = "stele transaction describe tells what the coordinator knows of it"
+_TWO_PHASES_NEED: Final = (
+    "two-phase commits need transaction.two.phase.commit.enable=true on the brokers and, with an "
+    "authorizer, the operation TWO_PHASE_COMMIT on the transactional id"
+)
 _NEXT: Final = {
     State.UNINITIALIZED: "; begin_transaction() comes first",
     State.READY: "; begin_transaction() begins one",

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from stele import Producer
 from tests.support.acceptance import committed
 
 pytestmark = pytest.mark.processes
@@ -364,6 +365,16 @@ def leftovers(tmp_path: Path) -> Iterator[None]:
         os.kill(pid, signal.SIGKILL)
 
 
+def prepare_a_transaction(bootstrap: str) -> None:
+    """As Spark's exactly-once sink does."""
+    with Producer(
+        bootstrap, transactional_id="prepared", transaction_two_phase_commit_enable=True
+    ) as producer:
+        producer.begin_transaction()
+        producer.prepare_transaction()
+        producer.commit_transaction()
+
+
 @pytest.mark.usefixtures("leftovers")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_dev_serves_until_a_signal_to_its_group_and_starts_again(
@@ -378,6 +389,7 @@ def test_dev_serves_until_a_signal_to_its_group_and_starts_again(
         if round_number == 0:
             assert stele("topic", "create", "kept", bootstrap=bootstrap).returncode == 0
             assert stele("produce", "kept", bootstrap=bootstrap, stdin=b"kept\n").returncode == 0
+            prepare_a_transaction(bootstrap)
         assert stele("consume", "kept", bootstrap=bootstrap).stdout == b"kept\n"
         assert processes_with(f"{directory}/")
         os.killpg(process.pid, number)

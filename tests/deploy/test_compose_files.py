@@ -33,6 +33,7 @@ def test_nodes_accept_their_settings(name: str, nodes: int) -> None:
         for key in settings:
             check_key(key)
         from_settings(settings)
+        assert settings["transaction.two.phase.commit.enable"] == "true"  # Spark's sink needs it
         assert service["stop_grace_period"] == "30s"
         assert service["healthcheck"]["interval"] == "5s"
 

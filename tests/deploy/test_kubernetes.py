@@ -71,6 +71,7 @@ def test_nodes_accept_their_settings(place: int, node_id: int) -> None:
         assert config.is_controller
     else:
         assert config.is_broker
+        assert settings["transaction.two.phase.commit.enable"] == "true"  # Spark's sink needs it
         host = f"stele-broker-{node_id}.stele-broker.stele.svc.cluster.local"
         assert environment["STELE_ADVERTISED_LISTENERS"] == f"PLAINTEXT://{host}:9092"
 

@@ -258,7 +258,8 @@ def test_a_prepared_transaction_is_ended_by_another_process() -> None:
 def test_two_phase_commits_may_be_forbidden() -> None:
     async def scenario(clients: Clients) -> None:
         producer = transactional(clients, transaction_two_phase_commit_enable=True)
-        with pytest.raises(TransactionFatalError) as error:
+        setting = "transaction.two.phase.commit.enable=true on the brokers"
+        with pytest.raises(TransactionFatalError, match=setting) as error:
             await producer.begin_transaction()
         assert error.value.code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         await producer.close()
