@@ -322,8 +322,9 @@ class LogTruncationError(ApiError):
 
 
 class CommitFailedError(ApiError):
-    """Offsets were not committed, because the group has gone on without this member, or is about
-    to. Other members may own the partitions, and read the records again."""
+    """Offsets were not committed. The group has gone on without this member, or is about to: other
+    members may own the partitions, and read the records again. Or the topic that was read was
+    deleted (UNKNOWN_TOPIC_ID), and another one has its name."""
 
 
 class FencedInstanceError(ApiError):

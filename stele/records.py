@@ -56,12 +56,15 @@ class ConsumerRecord(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: that of the next record to read.
 
-    ``leader_epoch`` is that of the last record that was read; -1 if it is not known.
+    ``leader_epoch`` is that of the last record that was read; -1 if it is not known. ``topic_id``
+    is the topic that was read: the offset is never committed for another topic of that name. If it
+    is empty, the offset is committed for whichever topic has the name.
     """
 
     offset: int
     leader_epoch: int = -1
     metadata: str = ""
+    topic_id: bytes = b""
 
 
 class GroupMetadata(NamedTuple):

@@ -216,7 +216,10 @@ class GroupsService:
     async def _fetch(
         self, caller: Caller, request: pb.OffsetFetchRequest
     ) -> pb.OffsetFetchResponse:
-        asked = [AskedTopic(each.topic, NO_TOPIC_ID, each.partitions) for each in request.topics]
+        asked = [
+            AskedTopic(each.topic, each.topic_id or NO_TOPIC_ID, each.partitions)
+            for each in request.topics
+        ]
         told = await group_offsets.fetch(
             self._context,
             caller,

@@ -106,12 +106,14 @@ async def _make(context: BrokerContext, wanted: pb.NewTopic) -> None:
             why += f"; start more brokers, or set {setting.name} lower on all brokers"
         logger.warning("%s", why)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, why)
-    if result.error == ErrorCode.NONE and wanted.replication_factor < int(setting.default or 0):
+    expected = int(setting.default or 0)
+    is_set = setting.name in context.config.raw
+    if result.error == ErrorCode.NONE and not is_set and wanted.replication_factor < expected:
         logger.warning(
-            "%s has %d replicas of each partition, fewer than the %s of %s: so few brokers are "
-            "registered. stele reassign gives it more",
+            "%s has %d replicas of each partition and not %d: %s is not set, and so few brokers "
+            "are registered. stele reassign gives it more",
             wanted.name,
             wanted.replication_factor,
-            setting.default,
+            expected,
             setting.name,
         )

@@ -25,7 +25,14 @@ from stele.cluster.plane import (
 )
 from stele.cluster.waiting import WaitReporter, client_backoff
 from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
-from stele.errors import ApiError, ClosedError, ErrorCode, SteleError, UnreachableError
+from stele.errors import (
+    ApiError,
+    ClosedError,
+    CommitFailedError,
+    ErrorCode,
+    SteleError,
+    UnreachableError,
+)
 from stele.ids import TopicPartition
 from stele.world import RpcCode, RpcError
 
@@ -126,6 +133,19 @@ class ClusterView:
 
     def topic_error(self, name: str) -> ErrorCode:
         return self._topic_errors.get(name, ErrorCode.NONE)
+
+    def was_deleted(self, topic: str, topic_id: bytes) -> bool:
+        """Whether the topic of this id, which had this name, is known to be no more. If it is not
+        known, the view asks."""
+        known = self._topics.get(topic)
+        if known is None:
+            is_gone = self.topic_error(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        else:
+            is_gone = known.topic_id != topic_id
+        if not is_gone:
+            self.want(topic)
+            self.refresh_soon()
+        return is_gone
 
     def hint(self, partition: TopicPartition, topic_id: bytes, leader: Leader) -> bool:
         """Take the leader that an answer names, if that is news. True if it can be used at once.
@@ -440,6 +460,8 @@ class ClusterView:
                 cause = UnreachableError(f"{what}: {error}")
             except UnreachableError as error:
                 cause = error
+            except CommitFailedError:
+                raise  # by UNKNOWN_TOPIC_ID it says more than the code, which is a passing one
             except ApiError as error:
                 if not error.code.retriable:
                     raise

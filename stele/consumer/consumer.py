@@ -135,7 +135,8 @@ class Consumer:
         """
         if offset < 0:
             raise ConfigError(f"offset {offset} must not be negative: use seek_to_end")
-        self._position_of(topic, partition).seek(offset, leader_epoch)
+        topic_id = self.topic_id(topic)
+        self._position_of(topic, partition).seek(offset, leader_epoch, topic_id)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: PartitionArgument) -> None:

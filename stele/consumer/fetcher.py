@@ -154,6 +154,8 @@ class Fetcher:
             at, asked, leader = self._ready_at(position, now)
             if leader is None:
                 next_at = min(next_at, at)
+            elif self._is_of_another_topic(position):
+                next_at = min(next_at, self._begin_anew(position, now))
             else:
                 chosen.setdefault(asked, []).append((position, leader))
         for asked, items in chosen.items():
@@ -175,6 +177,36 @@ class Fetcher:
         asked = self._asked(position, leader, now)
         at = self._requests.ready_at(asked.broker_id, now)
         return (at, asked, None) if at > now else (now, asked, leader)
+
+    def _topic_id(self, topic: str) -> bytes:
+        """Of the topic that has the name now; empty if it is not known."""
+        known = self._view.topic(topic)
+        return known.topic_id if known else b""
+
+    def _is_of_another_topic(self, position: PartitionPosition) -> bool:
+        """Whether the topic was deleted, and another one has its name. A broker that gives no topic
+        ids cannot show it."""
+        topic_id = self._topic_id(position.partition.topic)
+        position.topic_id = position.topic_id or topic_id
+        return bool(topic_id) and position.topic_id != topic_id
+
+    def _begin_anew(self, position: PartitionPosition, now: float) -> float:
+        """Give up a position in a topic that was deleted, once all records fetched from it were
+        polled. Every record of the topic that has its name now is new to the reader. So the reader
+        begins at the first one, unless ``auto_offset_reset`` forbids it. Returns when to look
+        again."""
+        if position.has_buffer:
+            position.retry.pause_until(now + self._config.fetch_max_wait_ms / 1000)
+            return position.retry.at
+        log.warning(
+            "%s: the topic was deleted at offset %s and made anew: the position is given up",
+            position.partition,
+            position.offset,
+        )
+        begins_at = None if self._config.auto_offset_reset == "none" else EARLIEST
+        position.begin_anew(begins_at, in_group=self._config.group_id is not None)
+        self._news.set()
+        return now
 
     def _asked(self, position: PartitionPosition, leader: Leader, now: float) -> _Asked:
         rack = self._config.client_rack
@@ -223,11 +255,10 @@ class Fetcher:
         items = []
         for position, leader in chosen:
             name = position.partition
-            topic = self._view.topic(name.topic)
-            topic_id = topic.topic_id if topic else b""
+            topic_id = self._topic_id(name.topic)
             position.in_flight = True
             position.sent_to, position.sent_at = broker_id, now
-            last_epoch = position.last_fetched_epoch(topic_id)
+            last_epoch = position.last_fetched_epoch
             asked_as = Leader(broker_id, leader.epoch)
             is_nearby = broker_id != leader.broker_id
             items.append(
@@ -402,7 +433,7 @@ class Fetcher:
     async def _look_up_positions(self) -> None:
         """Look up an offset for every partition that has none, according to its reset."""
         wanted: dict[TopicPartition, int] = {}
-        found_by: dict[TopicPartition, tuple[PartitionPosition, int]] = {}
+        found_by: dict[TopicPartition, tuple[PartitionPosition, int, bytes]] = {}
         for name, position in list(self._positions.items()):
             if position.offset is not None or position.error is not None:
                 continue
@@ -418,14 +449,15 @@ class Fetcher:
                     continue
                 position.reset_to = EARLIEST if policy == "earliest" else LATEST
             wanted[name] = position.reset_to
-            found_by[name] = (position, position.generation)
+            # If the topic is made anew before the answer, nobody knows of which topic that is.
+            found_by[name] = (position, position.generation, self._topic_id(name.topic))
 
         def take(name: TopicPartition, answer: OffsetAndTimestamp | ApiError) -> None:
-            position, generation = found_by[name]
+            position, generation, topic_id = found_by[name]
             if position.generation != generation or self._positions.get(name) is not position:
                 return
             if not isinstance(answer, ApiError):
-                position.seek(answer.offset, answer.leader_epoch)
+                position.seek(answer.offset, answer.leader_epoch, topic_id)
                 self._news.set()
             elif not answer.code.retriable:
                 self._fail(position, answer)

@@ -58,7 +58,8 @@ class PartitionPosition:
         # The leader epoch of the last record below ``offset``; -1: not known.
         self.consumed_epoch = UNKNOWN_EPOCH
         self.epochs = EpochHistory()  # of everything below ``fetch_offset``
-        self.topic_id = b""  # the topic of these epochs
+        self.topic_id = b""  # the topic that the position is of; empty: whichever has the name
+        self.read_id = b""  # the topic of the last record that was returned
         # Where the position was before it went back because records have vanished, until it is
         # known how far it has to go back; None otherwise.
         self.truncated_from: int | None = None
@@ -81,9 +82,11 @@ class PartitionPosition:
         # Decoded records of one batch, none below ``offset``.
         self._records: deque[ConsumerRecord] = deque()
 
-    def seek(self, offset: int, leader_epoch: int = UNKNOWN_EPOCH) -> None:
-        """``leader_epoch``: of the record before ``offset``, if it is known."""
+    def seek(self, offset: int, leader_epoch: int = UNKNOWN_EPOCH, topic_id: bytes = b"") -> None:
+        """``leader_epoch``: of the record before ``offset``, if it is known. ``topic_id``: of the
+        topic in which it is an offset."""
         self._start_over()
+        self.topic_id = topic_id
         self.offset = self.fetch_offset = offset
         self.consumed_epoch = leader_epoch
         self.epochs.begin(leader_epoch)
@@ -92,7 +95,7 @@ class PartitionPosition:
         """What was read from ``offset`` on has vanished from the log."""
         epochs, truncated_from = self.epochs, self.truncated_from or self.offset
         self.epochs = EpochHistory()
-        self.seek(offset, epochs.epoch_below(offset))
+        self.seek(offset, epochs.epoch_below(offset), self.topic_id)
         self.epochs, self.truncated_from = epochs, truncated_from
 
     def look_up(self, timestamp: int) -> None:
@@ -106,6 +109,14 @@ class PartitionPosition:
         self._start_over()
         self.offset = None
         self.awaits_committed = True
+
+    def begin_anew(self, timestamp: int | None, *, in_group: bool) -> None:
+        """Another topic has the name now, and offsets of the one before mean nothing in it. Go to
+        what the group has committed in this one, or else to ``timestamp``."""
+        self._start_over()
+        self.offset = None
+        self.reset_to = timestamp
+        self.awaits_committed = in_group
 
     @property
     def stopped_by(self) -> SteleError | None:
@@ -128,6 +139,7 @@ class PartitionPosition:
         self.consumed_epoch = UNKNOWN_EPOCH
         self.epochs.begin()
         self.truncated_from = None
+        self.topic_id = b""
 
     def drop_buffer(self) -> None:
         self._batches.clear()
@@ -137,13 +149,9 @@ class PartitionPosition:
             self.fetch_offset = self.offset
             self.epochs.cut(self.offset)
 
-    def last_fetched_epoch(self, topic_id: bytes) -> int:
-        """The leader epoch of the last record that was fetched; -1 if it is not known. A topic that
-        is made anew under the same name counts its epochs from 0."""
-        if topic_id != self.topic_id:
-            if self.topic_id:
-                self.epochs.begin()
-            self.topic_id = topic_id
+    @property
+    def last_fetched_epoch(self) -> int:
+        """The leader epoch of the last record that was fetched; -1 if it is not known."""
         return self.epochs.epoch_below(self.fetch_offset)
 
     @property
@@ -189,6 +197,7 @@ class PartitionPosition:
                 self._records.clear()
             else:
                 taken.extend(self._records.popleft() for _ in range(room))
+            self.read_id = self.topic_id
             self.offset = taken[-1].offset + 1
             self.consumed_epoch = taken[-1].leader_epoch
             if not self._records:
@@ -208,6 +217,7 @@ class PartitionPosition:
                 taken.append(RawBatch(self.partition, data, start, header, self.offset or 0))
                 size_bytes += header.size_bytes
             self.consumed_epoch = header.leader_epoch
+            self.read_id = self.topic_id
             self._leave_batch()
         return taken
 

@@ -105,6 +105,7 @@ class GrpcTransactionCoordinator:
                 offset=each.offset,
                 leader_epoch=each.leader_epoch,
                 metadata=each.metadata,
+                topic_id=each.topic_id,
             )
         told = await coordinator.ask(
             call(

@@ -195,6 +195,14 @@ class Transactional:
                     raise CommitFailedError(
                         code, f"the group {group.group_id} has gone on without this member"
                     )
+                elif code is ErrorCode.UNKNOWN_TOPIC_ID and self._view.was_deleted(
+                    name.topic, left[name].topic_id
+                ):
+                    raise CommitFailedError(
+                        code,
+                        f"the offset of {name} was not taken: the topic that it was read from was "
+                        "deleted",
+                    )
                 else:
                     why = f" ({message})" if message else ""
                     raise ApiError(code, f"the offset of {name} was not taken{why}")

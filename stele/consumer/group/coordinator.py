@@ -53,11 +53,15 @@ class Coordinator(Protocol):
     async def commit(
         self, standing: Standing, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> list[CommittedOffset]:
-        """Each partition with its error. Raises ApiError if all are refused at once."""
+        """Each partition with its error: UNKNOWN_TOPIC_ID if the topic id of an offset belongs to
+        no topic. Raises ApiError if all are refused at once."""
         ...
 
-    async def committed(self, partitions: Sequence[TopicPartition]) -> list[CommittedOffset]:
-        """Raises ApiError if all are refused at once."""
+    async def committed(
+        self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> list[CommittedOffset]:
+        """``topic_ids``: the topics that are meant, by name. Of a name without an id, any topic is.
+        Raises ApiError if all are refused at once."""
         ...
 
 

@@ -267,7 +267,7 @@ class ConsumerGroup:
                 f"nothing was committed: the consumer is no member of group {self._group_id} now; "
                 "poll until it has partitions again",
             )
-        await self._offsets.commit(standing, dict(offsets))
+        await self._offsets.commit(standing, self._offsets.identified(offsets))
 
     async def _commit_at_once(self, partitions: Iterable[TopicPartition]) -> None:
         await self._offsets.commit_at_once(self._standing, partitions, LAST_COMMIT_S)

@@ -190,6 +190,7 @@ class GrpcCoordinator:
                 offset=each.offset,
                 leader_epoch=each.leader_epoch,
                 metadata=each.metadata,
+                topic_id=each.topic_id,
             )
         answer = await self._ask(
             "OffsetCommit", request, pb.OffsetCommitResponse.FromString, self._view.attempt_s
@@ -203,7 +204,9 @@ class GrpcCoordinator:
             self._coordinator.note(told.error)
         return found
 
-    async def committed(self, partitions: Sequence[TopicPartition]) -> list[CommittedOffset]:
+    async def committed(
+        self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> list[CommittedOffset]:
         by_topic: dict[str, list[int]] = {}
         for name in partitions:
             by_topic.setdefault(name.topic, []).append(name.partition)
@@ -212,7 +215,9 @@ class GrpcCoordinator:
             pb.OffsetFetchRequest(
                 group=self._group_id,
                 topics=[
-                    pb.OffsetFetchRequest.Topic(topic=topic, partitions=numbers)
+                    pb.OffsetFetchRequest.Topic(
+                        topic=topic, partitions=numbers, topic_id=topic_ids.get(topic, b"")
+                    )
                     for topic, numbers in by_topic.items()
                 ],
                 require_stable=True,

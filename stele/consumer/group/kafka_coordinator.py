@@ -189,9 +189,25 @@ class KafkaCoordinator:
     async def commit(
         self, standing: Standing, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> list[CommittedOffset]:
-        topics: dict[str, list[offset_commit.OffsetCommitRequestPartition]] = {}
+        # One request names all topics by their ids, or all by their names.
+        by_id = {name: each for name, each in offsets.items() if each.topic_id}
+        by_name = {name: each for name, each in offsets.items() if not each.topic_id}
+        found: list[CommittedOffset] = []
+        if by_id:
+            found += await self._commit(standing, by_id, at_most=None)
+        if by_name:
+            found += await self._commit(standing, by_name, at_most=_TOPICS_BY_NAME)
+        return found
+
+    async def _commit(
+        self,
+        standing: Standing,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
+        at_most: int | None,
+    ) -> list[CommittedOffset]:
+        topics: dict[tuple[str, bytes], list[offset_commit.OffsetCommitRequestPartition]] = {}
         for name, each in offsets.items():
-            topics.setdefault(name.topic, []).append(
+            topics.setdefault((name.topic, each.topic_id), []).append(
                 offset_commit.OffsetCommitRequestPartition(
                     name.partition, each.offset, each.leader_epoch, each.metadata
                 )
@@ -204,30 +220,53 @@ class KafkaCoordinator:
                 member_id=standing.member_id,
                 group_instance_id=standing.instance_id,
                 topics=[
-                    offset_commit.OffsetCommitRequestTopic(name=name, partitions=partitions)
-                    for name, partitions in topics.items()
+                    offset_commit.OffsetCommitRequestTopic(
+                        name=name, topic_id=topic_id or kafka.ZERO_UUID, partitions=partitions
+                    )
+                    for (name, topic_id), partitions in topics.items()
                 ],
             ),
             self._view.attempt_s,
             at_least=_STATIC_COMMITS,
-            at_most=_TOPICS_BY_NAME,
+            at_most=at_most,
         )
+        names = {topic_id: name for name, topic_id in topics}
         return [
             CommittedOffset(
-                TopicPartition(topic.name, told.partition_index), self._noted(told.error_code)
+                TopicPartition(topic.name or names[topic.topic_id], told.partition_index),
+                self._noted(told.error_code),
             )
             for topic in answer.topics
             for told in topic.partitions
         ]
 
-    async def committed(self, partitions: Sequence[TopicPartition]) -> list[CommittedOffset]:
+    async def committed(
+        self, partitions: Sequence[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> list[CommittedOffset]:
+        by_id = [name for name in partitions if topic_ids.get(name.topic)]
+        by_name = [name for name in partitions if not topic_ids.get(name.topic)]
+        found: list[CommittedOffset] = []
+        if by_id:
+            found += await self._committed(by_id, topic_ids, at_most=None)
+        if by_name:
+            found += await self._committed(by_name, {}, at_most=_TOPICS_BY_NAME)
+        return found
+
+    async def _committed(
+        self,
+        partitions: Sequence[TopicPartition],
+        topic_ids: Mapping[str, bytes],
+        at_most: int | None,
+    ) -> list[CommittedOffset]:
         by_topic: dict[str, list[int]] = {}
         for name in partitions:
             by_topic.setdefault(name.topic, []).append(name.partition)
         group = offset_fetch.OffsetFetchRequestGroup(
             group_id=self._group_id,
             topics=[
-                offset_fetch.OffsetFetchRequestTopics(name=topic, partition_indexes=numbers)
+                offset_fetch.OffsetFetchRequestTopics(
+                    topic, topic_ids.get(topic, kafka.ZERO_UUID), numbers
+                )
                 for topic, numbers in by_topic.items()
             ],
         )
@@ -236,16 +275,17 @@ class KafkaCoordinator:
             offset_fetch.OffsetFetchRequest(groups=[group], require_stable=True),
             self._view.attempt_s,
             at_least=_SEVERAL_GROUPS,
-            at_most=_TOPICS_BY_NAME,
+            at_most=at_most,
         )
         (told,) = answer.groups
         code = self._noted(told.error_code)
         if code is not ErrorCode.NONE:
             what = "the request for committed offsets was refused"
             raise ApiError(code, f"group {self._group_id}: {what}: {explain(code)}")
+        names = {topic_ids.get(topic, b""): topic for topic in by_topic}
         return [
             CommittedOffset(
-                TopicPartition(topic.name, each.partition_index),
+                TopicPartition(topic.name or names[topic.topic_id], each.partition_index),
                 error_code(each.error_code),
                 None
                 if each.committed_offset < 0

@@ -84,7 +84,20 @@ class GroupOffsets:
         for name in partitions:
             position = self._positions.get(name)
             if position is not None and position.offset is not None:
-                found[name] = OffsetAndMetadata(position.offset, position.consumed_epoch)
+                found[name] = OffsetAndMetadata(
+                    position.offset, position.consumed_epoch, topic_id=position.topic_id
+                )
+        return found
+
+    def identified(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> Offsets:
+        """With the topics that the application has read from, where offsets do not name theirs."""
+        found: Offsets = {}
+        for name, each in offsets.items():
+            position = self._positions.get(name)
+            if position is not None and not each.topic_id:
+                found[name] = each._replace(topic_id=position.read_id or position.topic_id)
+            else:
+                found[name] = each
         return found
 
     async def commit(self, standing: Standing, offsets: Offsets) -> None:
@@ -105,10 +118,23 @@ class GroupOffsets:
                         if each.error is ErrorCode.STALE_MEMBER_EPOCH and self._owns(left):
                             speaker = self._renewed()
                             raise UnreachableError("the member has another epoch by now")
+                        if each.error is ErrorCode.UNKNOWN_TOPIC_ID:
+                            self._check_topic(each.partition, left[each.partition].topic_id)
                         self._told(speaker, each.error)
                         raise self._refusal(each)
 
             await self._keep_trying(attempt, f"committing offsets of {self._config.group_id}")
+
+    def _check_topic(self, partition: TopicPartition, topic_id: bytes) -> None:
+        """The coordinator knows no topic of this id. It may be behind. Raises CommitFailedError if
+        the topic was deleted as far as this client knows, and UnreachableError otherwise."""
+        if not self._view.was_deleted(partition.topic, topic_id):
+            raise UnreachableError(f"the coordinator does not know topic {partition.topic} yet")
+        raise CommitFailedError(
+            ErrorCode.UNKNOWN_TOPIC_ID,
+            f"the offset of {partition} was not committed: the topic that it was read from was "
+            "deleted",
+        )
 
     def _owns(self, partitions: Iterable[TopicPartition]) -> bool:
         return all(name in self._positions for name in partitions)
@@ -180,7 +206,7 @@ class GroupOffsets:
         names = list(partitions)
 
         async def attempt() -> dict[TopicPartition, OffsetAndMetadata | None]:
-            found = await self._coordinator.committed(names) if names else []
+            found = await self._ask_committed(names, self._topic_ids(names)) if names else []
             for each in found:
                 if each.error is not ErrorCode.NONE:
                     raise ApiError(
@@ -189,6 +215,22 @@ class GroupOffsets:
             return {each.partition: each.committed for each in found}
 
         return await self._keep_trying(attempt, f"committed offsets of {self._config.group_id}")
+
+    def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
+        """The topics that have the names as far as this client knows, of what it reads."""
+        return {
+            name.topic: topic.topic_id
+            for name in partitions
+            if name in self._positions and (topic := self._view.topic(name.topic)) is not None
+        }
+
+    async def _ask_committed(
+        self, partitions: list[TopicPartition], topic_ids: Mapping[str, bytes]
+    ) -> list[CommittedOffset]:
+        found = await self._coordinator.committed(partitions, topic_ids)
+        if any(each.error is ErrorCode.UNKNOWN_TOPIC_ID for each in found):
+            self._view.refresh_soon()  # what this client or the coordinator knows is outdated
+        return found
 
     def find_starts(self) -> None:
         """Have partitions that await their committed offset begin there."""
@@ -208,14 +250,16 @@ class GroupOffsets:
             if not waiting:
                 break
             try:
-                found = await self._coordinator.committed(list(waiting))
+                topic_ids = self._topic_ids(waiting)
+                found = await self._ask_committed(list(waiting), topic_ids)
             except (UnreachableError, ApiError) as error:
                 self.waits_for = str(error)
                 if isinstance(error, ApiError) and not error.code.retriable:
                     self._fail(waiting, error)
             else:
                 for each in found:
-                    self._take_start(each, *waiting[each.partition])
+                    topic_id = topic_ids.get(each.partition.topic, b"")
+                    self._take_start(each, topic_id, *waiting[each.partition])
             self._announce()
             if any(each.awaits_committed for each in self._positions.values()):
                 pause_s = backoff.next_s()
@@ -225,7 +269,7 @@ class GroupOffsets:
         self.waits_for = ""
 
     def _take_start(
-        self, told: CommittedOffset, position: PartitionPosition, generation: int
+        self, told: CommittedOffset, topic_id: bytes, position: PartitionPosition, generation: int
     ) -> None:
         if position.generation != generation or not position.awaits_committed:
             return  # the application has sought, or the partition was given up
@@ -238,7 +282,7 @@ class GroupOffsets:
         elif told.committed is None:
             position.awaits_committed = False  # auto_offset_reset decides
         else:
-            position.seek(told.committed.offset, told.committed.leader_epoch)
+            position.seek(told.committed.offset, told.committed.leader_epoch, topic_id)
 
     def _fail(
         self, waiting: Mapping[TopicPartition, tuple[PartitionPosition, int]], error: ApiError

@@ -296,12 +296,14 @@ class OffsetCommitResponse(_message.Message):
 class OffsetFetchRequest(_message.Message):
     __slots__ = ("group", "topics", "require_stable")
     class Topic(_message.Message):
-        __slots__ = ("topic", "partitions")
+        __slots__ = ("topic", "partitions", "topic_id")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
         topic: str
         partitions: _containers.RepeatedScalarFieldContainer[int]
-        def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ...) -> None: ...
+        topic_id: bytes
+        def __init__(self, topic: _Optional[str] = ..., partitions: _Optional[_Iterable[int]] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
     GROUP_FIELD_NUMBER: _ClassVar[int]
     TOPICS_FIELD_NUMBER: _ClassVar[int]
     REQUIRE_STABLE_FIELD_NUMBER: _ClassVar[int]

@@ -167,7 +167,8 @@ def test_offsets_of_an_older_generation_are_refused() -> None:
             async with producer.transaction():
                 await producer.send_offsets(first)
             offsets = await first.committed(first.assignment())
-            assert offsets == first.consumed_offsets()
+            consumed = first.consumed_offsets()
+            assert offsets == {name: consumed[name]._replace(topic_id=b"") for name in consumed}
             assert len(offsets) == 2
         async with clients.consumer() as commits_by_itself, transactional(clients) as producer:
             await producer.begin_transaction()
@@ -315,3 +316,26 @@ def test_levels_of_transaction_version() -> None:
             assert await committed(clients, count=12) == [b"0", b"1", b"2"] * PARTITIONS
 
     run(scenario)
+
+
+def test_offsets_of_a_topic_that_was_made_anew_abort_the_transaction() -> None:
+    """Kafka's protocol names topics here, and cannot tell them apart."""
+
+    async def scenario(clients: Clients) -> None:
+        if Plane.now == "kafka":
+            return
+        await clients.create(partitions=1)
+        await clients.fill(3, partitions=1)
+        async with clients.consumer(enable_auto_commit=False) as consumer:
+            consumer.subscribe(["t"])
+            await read(consumer, 3)
+            async with clients.admin() as admin:
+                await admin.delete_topics(["t"])
+            await clients.create(partitions=1)
+            async with transactional(clients) as producer:
+                await producer.begin_transaction()
+                with pytest.raises(TransactionAbortableError, match="was deleted"):
+                    await producer.send_offsets(consumer)
+                await producer.abort_transaction()
+
+    on_a_node(scenario)
