@@ -522,6 +522,8 @@ class LogDirectory:
         directory is offline.
         """
         self._check_online()
+        # A log that has left a dead segment has written a snapshot of its producers.
+        await self._commit.flush()
         try:
             await self.checkpoint()
         except StorageError as error:

@@ -391,7 +391,7 @@ class PartitionLog:
     def _roll(self) -> None:
         """Seal the active segment and begin another one at the log's end."""
         old = self.segments.active
-        if self.config.strict_flush:
+        if self.config.strict_flush and self.synced_offset < self.end_offset:
             # Otherwise a crash could tear the end of this segment and leave whole batches in the
             # next, which recovery would take for corruption.
             try:
@@ -583,6 +583,18 @@ class PartitionLog:
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.advance_start(offset)
+
+    def leave_dead_segment(self) -> None:
+        """Begin a new segment if all records of the active one are below ``start_offset``, so that
+        it can be removed. Raises StorageError: the segment stays active."""
+        self.availability.check()
+        active = self.segments.active
+        if active.size and active.end_offset <= self.start_offset:
+            try:
+                self._write_snapshot()  # nothing else will tell the producers of its batches
+            except OSError as error:
+                raise self.availability.refusal(error) from error
+            self._roll()
 
     def remove_dead_segments(self, *, in_order: bool = False) -> int:
         """Delete segments that end at or below ``start_offset``. Returns how many.

@@ -147,6 +147,8 @@ def recover_segments(request: RecoveryRequest) -> Steps[RecoveredSegments]:
             segments.append(segment)
             if len(segments) % _SEGMENTS_PER_TURN == 0:
                 yield Turn.OVER
+        # Otherwise each restart would put off the end of a segment whose records have no time.
+        segments[-1].created_ms = min(segments[-1].written_ms(), request.now_ms)
         return (yield from _recover(request, segments))
     except BaseException:
         for segment in segments:

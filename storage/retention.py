@@ -30,28 +30,37 @@ async def remove_in_order(logs: Iterable[PartitionLog]) -> int:
 async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:
     """The start offset that the log gets by ``retention.ms`` and ``retention.bytes`` now.
 
-    Only whole segments are deleted, the oldest first, never the active one and nothing above
-    ``high_watermark``. A segment is deleted by time once its newest record is older than
-    ``retention.ms``, and by size while the rest still has at least ``retention.bytes``. This may
-    wait for the disk: one read for each deleted segment and one more. If the log is truncated or
-    compacted meanwhile, nothing is deleted this time. Raises OSError.
+    Only whole segments are deleted, the oldest first, and nothing above ``high_watermark``. A
+    segment is deleted by time once its newest record is older than ``retention.ms``, and by size
+    while the rest still has at least ``retention.bytes``. The active segment is no exception, as in
+    Kafka: otherwise a partition that is not written to any more would keep its last records for
+    ever. The log must then leave it (``PartitionLog.leave_dead_segment``). If records have no time,
+    their segment's file tells when it was last written.
+
+    This may wait for the disk: one read for each deleted segment and one more. If the log is
+    truncated or compacted meanwhile, nothing is deleted this time. Raises OSError.
     """
     config, start_offset = log.config, log.start_offset
     if not config.delete_old:
         return start_offset
     unchanged = log.truncation_generation, log.segments.replacements
     excess = log.size_bytes - config.retention_bytes
-    for segment in log.segments.sealed():
-        if segment.end_offset > high_watermark:
+    for segment in log.segments.all():
+        if segment.size == 0 or segment.end_offset > high_watermark:
             break
+        end_offset = segment.end_offset
         newest_ms = await largest_timestamp(log, segment)
+        if segment not in log.segments:
+            return log.start_offset
         if newest_ms == NO_TIMESTAMP:
-            newest_ms = segment.created_ms
+            newest_ms = segment.written_ms()
         expired = config.retention_ms != NO_LIMIT and now_ms - newest_ms > config.retention_ms
         too_much = config.retention_bytes != NO_LIMIT and excess >= segment.size
         if not expired and not too_much:
             break
         excess -= segment.size
-        start_offset = max(start_offset, segment.end_offset)
+        if segment.end_offset > end_offset:  # it was written to meanwhile
+            break
+        start_offset = max(start_offset, end_offset)
     now = log.truncation_generation, log.segments.replacements
     return start_offset if now == unchanged else log.start_offset

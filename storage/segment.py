@@ -82,7 +82,7 @@ class Segment:
         self.path, index_path, time_index_path = segment_paths(directory, base_offset, suffix)
         self.base_offset = base_offset
         self.end_offset = base_offset  # after the last record; set by append or loading
-        self.created_ms = created_ms
+        self.created_ms = created_ms  # after a restart: when the segment was last written to
         self.first_timestamp_ms = NO_TIMESTAMP  # the timestamp of the first batch
         self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = base_offset  # the last offset of the batch with that timestamp
@@ -429,6 +429,11 @@ class Segment:
             if found is not None:
                 self.max_timestamp_ms, self.max_timestamp_offset = found
         return self.max_timestamp_ms
+
+    def written_ms(self) -> int:
+        """When the segment was last written to. It dates a segment whose records have no time.
+        Raises OSError."""
+        return self._disk.modified_ms(self.path)
 
     def offset_before_time(self, timestamp_ms: int) -> int | ColdRange:
         """An offset below which every record is older than ``timestamp_ms``."""

@@ -86,6 +86,11 @@ class Disk(Protocol):
         """The whole content of a file. Raises FileNotFoundError, ReadFailedError, OSError."""
         ...
 
+    def modified_ms(self, path: str) -> int:
+        """When a file was last written or truncated, in milliseconds since the epoch. It survives a
+        restart. Raises OSError."""
+        ...
+
     def free_bytes(self, path: str) -> int:
         """The bytes that may still be written to the file system that holds a path."""
         ...

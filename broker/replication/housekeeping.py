@@ -13,6 +13,7 @@ from broker.replication.replicas import Replicas
 from runtime.config.node import NodeConfig
 from storage.directory import LogDirectory
 from storage.errors import StorageError
+from storage.log import PartitionLog
 from storage.retention import LOGS_PER_TURN, retained_from
 from storage.turns import Slices
 
@@ -116,6 +117,7 @@ class Housekeeping:
                 start_offset = await retained_from(log, replica.machine.high_watermark, now_ms)
                 if replica.uses(log):  # else it was removed meanwhile, or taken down
                     replica.begin_at(start_offset)
+                    _leave_dead_segment(log)
                     log.expire_producers(now_ms)
                 await slices.step()
 
@@ -126,6 +128,14 @@ class Housekeeping:
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self._directories if directory.offline is None]
+
+
+def _leave_dead_segment(log: PartitionLog) -> None:
+    try:
+        log.leave_dead_segment()
+    except StorageError as error:
+        # On a full disk other segments can still go, which makes room for it.
+        logger.warning("%s; its last segment is not deleted yet", error)
 
 
 async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None:

@@ -218,6 +218,9 @@ class RealDisk:
             except OSError as error:
                 raise ReadFailedError(error.errno, error.strerror, path) from error
 
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
     def free_bytes(self, path: str) -> int:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize

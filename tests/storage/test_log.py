@@ -421,7 +421,7 @@ async def test_by_time_after_reopening_and_while_cold(disk: MemoryDisk) -> None:
 # ------------------------------------------------------------------------------- retention
 
 
-async def test_retention_by_time_keeps_the_active_segment(disk: MemoryDisk) -> None:
+async def test_retention_by_time_reaches_the_active_segment(disk: MemoryDisk) -> None:
     log = open_log(disk, replace(SMALL, retention_ms=100))
     for number in range(40):
         append(log, make_batch(timestamp_ms=number * 10))
@@ -429,7 +429,60 @@ async def test_retention_by_time_keeps_the_active_segment(disk: MemoryDisk) -> N
     last_of_first_ms = (second - 1) * 10
     assert await retained_from(log, 40, last_of_first_ms + 100) == 0
     assert await retained_from(log, 40, last_of_first_ms + 101) == second
-    assert await retained_from(log, 40, 10**9) == log.segment_bases[-1]
+    assert await retained_from(log, 40, 390 + 100) == log.segment_bases[-1]
+    assert await retained_from(log, 39, 10**9) == log.segment_bases[-1]
+    assert await retained_from(log, 40, 390 + 101) == 40
+    log.advance_start_offset(40)
+    log.leave_dead_segment()
+    assert log.segment_bases[-1] == 40
+    log.leave_dead_segment()  # it is empty
+    await log.retire_dead_segments()
+    assert (log.segment_bases, log.start_offset, log.size_bytes) == ([40], 40, 0)
+    append(log, make_batch())
+    log.leave_dead_segment()  # it has a record that is not dead
+    assert (log.segment_bases, read_all(log)) == ([40], [40])
+    assert read_all(open_log(disk, start_offset=40)) == [40]
+
+
+async def test_retention_of_records_without_a_time_survives_restarts(disk: MemoryDisk) -> None:
+    """Their segment's file tells when it was last written."""
+    config = replace(SMALL, retention_ms=100)
+    disk.time_ms = 1_000
+    log = open_log(disk, config)
+    append(log, make_batch(timestamp_ms=-1))
+    disk.time_ms = 1_050
+    append(log, make_batch(timestamp_ms=-1))
+    log.sync_now()
+    disk.time_ms = 1_130
+    log = opening.open_log(disk, "/d/t-0", config, HandClock(1_130), key=KEY)
+    assert await retained_from(log, 2, 1_150) == 0
+    assert await retained_from(log, 2, 1_151) == 2
+
+
+def test_restarts_do_not_put_off_the_end_of_a_segment(disk: MemoryDisk) -> None:
+    config = replace(SMALL, segment_ms=100)
+    disk.time_ms = 1_000
+    append(open_log(disk, config), make_batch(timestamp_ms=-1), now_ms=1_000)
+    log = opening.open_log(disk, "/d/t-0", config, HandClock(1_090), key=KEY)
+    append(log, make_batch(timestamp_ms=-1), now_ms=1_100)
+    assert log.segment_bases == [0]
+    append(log, make_batch(timestamp_ms=-1), now_ms=1_101)
+    assert log.segment_bases == [0, 2]
+
+
+async def test_producers_outlive_the_segment_that_the_log_leaves(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(3, producer=(7, 0, 0)))
+    log.sync_now()
+    log.advance_start_offset(3)
+    log.leave_dead_segment()
+    log.sync_now()
+    await log.retire_dead_segments()
+    disk.power_loss()
+    log = open_log(disk, start_offset=3)
+    assert (log.segment_bases, log.end_offset) == ([3], 3)
+    assert append(log, make_batch(3, producer=(7, 0, 0))) == 0  # a duplicate
+    assert log.end_offset == 3
 
 
 async def test_retention_by_size(disk: MemoryDisk) -> None:

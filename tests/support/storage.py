@@ -37,6 +37,7 @@ async def enforce_retention(directory: LogDirectory, now_ms: int = 1_000_000) ->
         start_offset = await retained_from(log, log.ask_high_watermark(), now_ms)
         if log.offline is None:
             log.advance_start_offset(start_offset)
+            log.leave_dead_segment()
             log.expire_producers(now_ms)
     return await directory.retire_dead_segments()
 
@@ -45,6 +46,7 @@ async def enforce_retention(directory: LogDirectory, now_ms: int = 1_000_000) ->
 class Inode:
     data: bytearray = field(default_factory=bytearray)
     durable: bytes = b""
+    modified_ms: int = 0
     durable_as_of: int = 0  # the number of the capture: a sync that ends late undoes nothing
 
 
@@ -71,6 +73,7 @@ class MemoryDisk:
         self.cold = False  # reads return None until the range was warmed
         self.warmed: list[tuple[str, int, int]] = []
         self.synced: list[list[str]] = []  # the paths of each group
+        self.time_ms = 0  # what the wall clock of the disk's machine shows
         self.gate: asyncio.Event | None = None  # groups wait for it
         self._captures = 0  # number of captures of files and directories by syncs
         self._entries_as_of: dict[str, int] = {}  # by directory: the capture that is durable
@@ -159,6 +162,9 @@ class MemoryDisk:
 
     def read_file(self, path: str) -> bytes:
         return self.open(path).read_now(0, len(self.open(path).inode.data))
+
+    def modified_ms(self, path: str) -> int:
+        return self.inodes[path].modified_ms
 
     def free_bytes(self, path: str) -> int:
         return 1 << 40 if self.capacity is None else self.capacity - self.used()
@@ -277,6 +283,7 @@ class MemoryFile:
         if self.disk.append_error is not None:
             raise OSError(self.disk.append_error, os.strerror(self.disk.append_error), self.path)
         position = self.size
+        self.inode.modified_ms = self.disk.time_ms
         data = b"".join(buffers)
         if self.disk.capacity is not None:
             room = max(self.disk.capacity - self.disk.used(), 0)

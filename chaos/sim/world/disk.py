@@ -80,6 +80,7 @@ class Inode:
     # What failed syncs covered. The system takes these writes for done. They reach the device only
     # with a later write to the same page.
     lost: list[_Write] = field(default_factory=list)
+    modified_ms: int = 0  # by the machine's wall clock
     warm_until: float = -1.0
     bad_sectors: set[int] = field(default_factory=set)  # numbers of sectors that cannot be read
     failed_reads: int = 0  # reads that failed because of bad sectors
@@ -142,6 +143,7 @@ class VirtualDisk:
         self.rng = rng
         self.now = now
         self.note = note
+        self.time_ms: Callable[[], int] = lambda: 0  # set by the machine, which has the clock
         self.syncs = 0
         self.locks: dict[str, Owner] = {}  # the lock of a dead owner is free
         self.on_cut: Callable[[str, int], None] | None = None  # called before a file is truncated
@@ -366,6 +368,7 @@ class VirtualDisk:
 
     def _note_write(self, inode: Inode, position: int, data: bytes | None) -> None:
         self._writes += 1
+        inode.modified_ms = self.time_ms()
         inode.pending.append(_Write(self._writes, position, data))
 
     # -------------------------------------------------------------------------------- syncing

@@ -107,6 +107,10 @@ class SimDisk:
         self._disk.check_read(inode, path, 0, len(inode.data))
         return bytes(inode.data)
 
+    def modified_ms(self, path: str) -> int:
+        self._alive()
+        return self._disk.file(path).modified_ms
+
     def free_bytes(self, path: str) -> int:
         self._alive()
         return max(0, self.total_bytes(path) - self._disk.used_bytes())

@@ -36,6 +36,7 @@ class Machine:
         self.name = name
         self.disk = disk
         self.clock = clock
+        disk.time_ms = clock.time_ms
         self.powered = True
         self.ports: dict[int, Resource] = {}  # listeners by port number
         self.processes: list[Process] = []
