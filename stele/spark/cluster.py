@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from stele.errors import BulkError, ErrorCode
 from stele.ids import TopicPartition
-from stele.spark.offsets import Logs, times_wanted
-from stele.spark.options import OptionError, SourceOptions
+from stele.spark.offsets import Logs, OffsetRange, times_wanted
+from stele.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     from stele import Admin, Consumer
     from stele.admin.admin import TopicDescription
 
+log = logging.getLogger(__name__)
+
 SAMPLED_FROM = 10_000
 """Ranges with fewer records are not worth a look at their size."""
 
 
+GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""What is told of a partition that does not exist."""
+
+
 class MissingTopicError(Exception):
-    """A topic that the query reads does not exist."""
+    """A topic or partition that the query names does not exist."""
 
 
 def open_consumer(options: SourceOptions) -> Consumer:
@@ -48,6 +56,29 @@ def open_admin(options: SourceOptions) -> Admin:
     return Admin(options.bootstrap_servers, **settings)
 
 
+def described(admin: Admin, names: Sequence[str]) -> list[TopicDescription]:
+    """Those of the topics that exist. Raises BulkError."""
+    try:
+        return admin.describe_topics(names)
+    except BulkError as error:
+        for each in error.failed.values():
+            if each.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+        left = [name for name in names if name not in error.failed]
+        return described(admin, left) if left else []
+
+
+def is_there(options: SourceOptions, range_: OffsetRange) -> bool:
+    """Whether the controllers know the partition, of the same topic."""
+    with open_admin(options) as admin:
+        found = described(admin, [range_.topic])
+    return any(
+        topic.topic_id == (range_.topic_id or topic.topic_id)
+        and any(each.partition == range_.partition for each in topic.partitions)
+        for topic in found
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Topics:
     """The partitions that a query reads, in order, and the ids of their topics."""
@@ -63,6 +94,7 @@ class Cluster:
         self._options = options
         self._consumer = open_consumer(options)
         self._admin = open_admin(options)
+        self._lacking: list[str] = []  # what the last warning named
 
     def __enter__(self) -> Self:
         return self
@@ -79,40 +111,30 @@ class Cluster:
         self._consumer.close()
         self._admin.close()
 
-    def topics(self) -> Topics:
-        """What the query reads, as the controllers know it. Raises MissingTopicError, OptionError,
-        UnreachableError."""
+    def topics(self, *, may_lack: bool = False) -> Topics:
+        """What the query reads, as the controllers know it. ``may_lack``: what does not exist is
+        left out, with a warning. Raises MissingTopicError, UnreachableError."""
         wanted = self._options.subscription
-        pattern = wanted.pattern
-        if pattern is not None:
-            found = [
-                each
-                for each in self._admin.list_topics()
-                if pattern.fullmatch(each.name) and not each.name.startswith("__")
-            ]
+        if wanted.pattern is not None:
+            found = [each for each in self._admin.list_topics() if wanted.has_topic(each.name)]
         else:
-            names = wanted.topics or tuple(dict.fromkeys(each.topic for each in wanted.partitions))
-            found = self._described(names)
-        there = [
+            found = described(self._admin, wanted.names)
+        there = {
             TopicPartition(topic.name, each.partition)
             for topic in found
             for each in topic.partitions
+        }
+        names = {each.name for each in found}
+        lacking = [f"topic {name!r}" for name in wanted.names if name not in names] or [
+            f"partition {each}" for each in sorted(set(wanted.partitions) - there)
         ]
-        if strange := sorted(set(wanted.partitions) - set(there)):
-            raise OptionError(f'option "assign" names {strange[0]}, which does not exist')
-        chosen = wanted.partitions or there
+        if lacking and not may_lack:
+            raise MissingTopicError(f"there is no {lacking[0]}")
+        if lacking and lacking != self._lacking:
+            log.warning("the query goes on without %s: it does not exist", ", ".join(lacking))
+        self._lacking = lacking
+        chosen = there.intersection(wanted.partitions) if wanted.partitions else there
         return Topics(tuple(sorted(chosen)), {each.name: each.topic_id for each in found})
-
-    def _described(self, names: Sequence[str]) -> list[TopicDescription]:
-        from stele.errors import BulkError, ErrorCode
-
-        try:
-            return self._admin.describe_topics(names)
-        except BulkError as error:
-            for name, each in error.failed.items():
-                if each.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                    raise MissingTopicError(f"there is no topic {name!r}") from error
-            raise
 
     def logs(
         self,

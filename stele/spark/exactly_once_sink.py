@@ -37,6 +37,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from stele.errors import ApiError, BulkError, ErrorCode, SteleError
 from stele.spark.decisions import SEPARATOR, Decisions, Entry, Prepared, to_abort
 from stele.spark.ledger import Ledger, admin_of
 from stele.spark.options import SinkOptions
@@ -142,8 +143,6 @@ class ExactlyOnce:
     def _output(self, admin: Admin) -> str:
         """What the option ``topic`` names. Raises SteleError if the topic is not there and brokers
         do not create it."""
-        from stele.errors import BulkError, ErrorCode
-
         topic = self._shape.default_topic
         if not topic:
             return ""
@@ -316,8 +315,6 @@ def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
 
 
 def _begin(producer: Producer) -> None:
-    from stele.errors import ApiError, ErrorCode
-
     try:
         producer.begin_transaction()
     except ApiError as error:
@@ -330,8 +327,6 @@ def _begin(producer: Producer) -> None:
 
 
 def _abort(producer: Producer, cause: BaseException) -> None:
-    from stele.errors import SteleError
-
     try:
         producer.abort_transaction()
     except SteleError as error:

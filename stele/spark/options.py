@@ -54,6 +54,18 @@ class Subscription:
     pattern: re.Pattern[str] | None = None
     partitions: tuple[TopicPartition, ...] = ()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The topics that are named."""
+        return self.topics or tuple(dict.fromkeys(each.topic for each in self.partitions))
+
+    def has_topic(self, name: str) -> bool:
+        """Whether partitions of this topic are read, if it is there. A pattern matches whole names
+        of topics that are not internal."""
+        if self.pattern is None:
+            return name in self.names
+        return self.pattern.fullmatch(name) is not None and not name.startswith("__")
+
     def __str__(self) -> str:
         if self.pattern is not None:
             return f"the topics that match {self.pattern.pattern!r}"

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from stele.errors import BulkError, ErrorCode
 from stele.spark.decisions import Entry, Prepared
 from stele.spark.options import SinkOptions
 
@@ -99,8 +100,6 @@ def _is_prepared(found: TransactionDescription | None, prepared: Prepared) -> bo
 
 def _states(admin: Admin, transactions: Sequence[Prepared]) -> dict[str, TransactionDescription]:
     """The transactions that their coordinators know."""
-    from stele.errors import BulkError, ErrorCode
-
     names = [each.transactional_id for each in transactions]
     if not names:
         return {}

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from stele.spark.cluster import open_consumer
+from stele.errors import ApiError, LogTruncationError, OffsetOutOfRangeError
+from stele.spark.cluster import GONE, is_there, open_consumer
 from stele.spark.offsets import DataLossError, OffsetRange
 from stele.spark.options import SourceOptions
 
@@ -55,10 +56,20 @@ def _together(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def _polls(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatch]]:
-    from stele.errors import LogTruncationError, OffsetOutOfRangeError
-
     if range_.start >= range_.end:
         return
+    try:
+        yield from _polls_while_there(options, range_)
+    except ApiError as error:
+        if error.code not in GONE or is_there(options, range_):
+            raise
+        text = f"{range_.name} was deleted before the query had read it up to {range_.end}"
+        if options.fail_on_data_loss:
+            raise DataLossError(f"{text}; failOnDataLoss=false goes on without it") from error
+        log.warning("%s", text)
+
+
+def _polls_while_there(options: SourceOptions, range_: OffsetRange) -> Iterator[list[RawBatch]]:
     place = (range_.topic, range_.partition)
     with open_consumer(options) as consumer:
         consumer.assign([place])

@@ -17,9 +17,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from stele.errors import ApiError
 from stele.ids import TopicPartition
 from stele.spark.batch import RangePartition
-from stele.spark.cluster import Cluster, MissingTopicError
+from stele.spark.cluster import GONE, Cluster, MissingTopicError, Topics
 from stele.spark.offsets import DataLossError, Logs, split, starts
 from stele.spark.options import SourceOptions
 from stele.spark.reading import read_range
@@ -91,16 +92,13 @@ class SteleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return StreamOffsets(logs.ends, logs.topic_ids).to_json()
 
     def _logs(self, start: StreamOffsets | None = None) -> Logs:
-        """The logs of all partitions that the query reads now."""
-        cluster = self._asked()
-        try:
-            topics = cluster.topics()
-        except MissingTopicError as error:
-            raise DataLossError(f"{error}: it was deleted, or never there") from error
+        """The logs of all partitions that the query reads now. With ``failOnDataLoss=false`` those
+        that were deleted are left out, otherwise it raises DataLossError."""
+        topics = self._topics()
         if start is not None and not self._is_checked:
-            check_subscription(start, topics.ids, str(self._options.subscription))
+            check_subscription(start, self._options.subscription)
             self._is_checked = True
-        logs = replace(cluster.logs(topics.partitions), topic_ids=topics.ids)
+        logs = self._logs_of(topics)
         if self._target is not None:
             target = self._target
             ends = {
@@ -109,6 +107,25 @@ class SteleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             beginnings = {name: logs.beginnings[name] for name in ends}
             logs = replace(logs, ends=ends, beginnings=beginnings)
         return logs
+
+    def _topics(self) -> Topics:
+        try:
+            return self._asked().topics(may_lack=not self._options.fail_on_data_loss)
+        except MissingTopicError as error:
+            raise DataLossError(
+                f"{error}: it was deleted, or never there; failOnDataLoss=false goes on without it"
+            ) from error
+
+    def _logs_of(self, topics: Topics) -> Logs:
+        while True:
+            try:
+                logs = self._asked().logs(topics.partitions)
+            except ApiError as error:
+                before, topics = topics, self._topics()
+                if error.code not in GONE or topics == before:
+                    raise  # nothing was deleted since the topics were listed
+            else:
+                return replace(logs, topic_ids=topics.ids)
 
     def _asked(self) -> Cluster:
         if self._cluster is None:

@@ -11,12 +11,13 @@ runs it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stele.ids import TopicPartition
 from stele.spark.offsets import DataLossError, Logs, OffsetRange, missing
+from stele.spark.options import Subscription
 
 
 class CheckpointError(Exception):
@@ -59,13 +60,14 @@ class StreamOffsets:
         return cls(offsets, ids)
 
 
-def check_subscription(start: StreamOffsets, is_wanted: Iterable[str], described: str) -> None:
-    """Raises CheckpointError if no topic of the checkpoint belongs to the query."""
-    topics = {name.topic for name in start.offsets}
-    if topics and not topics & set(is_wanted):
+def check_subscription(start: StreamOffsets, subscription: Subscription) -> None:
+    """Raises CheckpointError if no topic of the checkpoint belongs to the query. A topic that was
+    deleted belongs to it."""
+    topics = sorted({name.topic for name in start.offsets})
+    if topics and not any(map(subscription.has_topic, topics)):
         raise CheckpointError(
-            f"the checkpoint is of the topics {', '.join(sorted(topics))}, but the query reads "
-            f"{described}: give each query its own checkpointLocation"
+            f"the checkpoint is of the topics {', '.join(topics)}, but the query reads "
+            f"{subscription}: give each query its own checkpointLocation"
         )
 
 

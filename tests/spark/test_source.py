@@ -177,7 +177,7 @@ def test_filters_make_the_ranges_smaller(
         ({"endingOffsets": '{"T": {"0": 900}}'}, "failOnDataLoss=false reads what exists"),
         ({"startingOffsets": '{"T": {"9": 0}}'}, "which the query does not read"),
         ({"startingTimestamp": "9999999999999"}, "has no record at or after"),
-        ({"assign": '{"T": [0, 9]}', "subscribe": ""}, "which does not exist"),
+        ({"assign": '{"T": [0, 9]}', "subscribe": ""}, "there is no partition topic-"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_words(
@@ -264,13 +264,13 @@ def test_a_plain_write_is_read_back(
     one, other = create_topic(partitions=2), create_topic()
     frame = spark.sql(
         f"""
-        select 'k' as key, 'v1' as value, cast(null as string) as topic, 1 as partition,
+        select 'k' as key, 'v1' as value, '{one}' as topic, 1 as partition,
                array(named_struct('key', 'h', 'value', binary('x'))) as headers
         union all select null, 'v2', '{other}', null, null
         """
     )
     writer = frame.write.format("stele").option("kafka.bootstrap.servers", bootstrap)
-    writer.options(topic=one, exactlyOnce="false").mode("append").save()
+    writer.option("exactlyOnce", "false").mode("append").save()
     (row,) = read(subscribe=one, includeHeaders="true").collect()
     assert (bytes(row.key), bytes(row.value), row.partition) == (b"k", b"v1", 1)
     assert [(each.key, bytes(each.value)) for each in row.headers] == [("h", b"x")]

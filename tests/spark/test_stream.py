@@ -115,6 +115,56 @@ def test_a_topic_made_again_is_told_also_in_the_task(
     assert values_of(brave, brave.partitions(anew, after)) == [7, 8, 9]
 
 
+def test_a_deleted_topic_ends_the_query_only_with_fail_on_data_loss(
+    reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    stays, goes = create_topic(), create_topic()
+    fill(bootstrap, goes, 1)
+    ways = [
+        {"subscribe": f"{stays},{goes}"},
+        {"assign": json.dumps({stays: [0], goes: [0]})},
+        {"subscribePattern": f"{stays}|{goes}"},
+    ]
+    begins = [reader(**way).initialOffset() for way in ways]
+    careful = reader(subscribe=goes)
+    begin = careful.initialOffset()
+    planned = careful.partitions(begin, careful.latestOffset(begin, ReadAllAvailable()))
+    with Admin(bootstrap) as admin:
+        admin.delete_topics([goes])
+    fill(bootstrap, stays, 7)
+    for way, begin in zip(ways, begins, strict=True):
+        with pytest.raises(DataLossError, match="failOnDataLoss=false goes on"):
+            reader(**way).latestOffset(begin, ReadAllAvailable())
+        brave = reader(failOnDataLoss="false", **way)
+        end = brave.latestOffset(begin, ReadAllAvailable())
+        assert values_of(brave, brave.partitions(begin, end)) == [7]
+        assert brave.reportLatestOffset() == end
+    soon = {"kafka.default.api.timeout.ms": "1000"}
+    with pytest.raises(DataLossError, match="was deleted before the query had read it"):
+        values_of(reader(subscribe=goes, **soon), planned)
+    brave = reader(subscribe=goes, failOnDataLoss="false", **soon)
+    assert values_of(brave, planned) == []
+
+
+def test_a_query_goes_on_when_all_its_topics_were_deleted_and_reads_what_comes_anew(
+    reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    fill(bootstrap, topic, 1)
+    begin = reader(subscribe=topic).initialOffset()
+    with Admin(bootstrap) as admin:
+        admin.delete_topics([topic])
+    brave = reader(subscribe=topic, failOnDataLoss="false")
+    end = brave.latestOffset(begin, ReadAllAvailable())
+    assert end == {"topics": {}}
+    with Admin(bootstrap) as admin:
+        admin.create_topics([NewTopic(topic, 1, 3)])
+    fill(bootstrap, topic, 2)
+    found = brave.latestOffset(end, ReadAllAvailable())
+    last = brave.latestOffset(found, ReadAllAvailable())
+    assert values_of(brave, brave.partitions(found, last)) == [2]
+
+
 def test_topics_that_vanish_and_checkpoints_of_others_are_told(
     reader: Callable[..., SteleStreamReader], create_topic: Callable[..., str]
 ) -> None:

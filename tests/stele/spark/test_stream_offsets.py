@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from stele.ids import TopicPartition
 from stele.spark.offsets import DataLossError, Logs
+from stele.spark.options import Subscription
 from stele.spark.stream_offsets import (
     CheckpointError,
     StreamOffsets,
@@ -50,9 +52,10 @@ def test_a_checkpoint_of_another_format_is_refused(value: dict[str, object]) -> 
 
 def test_a_checkpoint_of_other_topics_is_refused() -> None:
     start = StreamOffsets({ZERO: 3}, IDS)
-    check_subscription(start, ["t", "u"], "t, u")
+    check_subscription(start, Subscription(("t", "u")))
+    check_subscription(start, Subscription(pattern=re.compile("[tu]")))
     with pytest.raises(CheckpointError, match="is of the topics t, but the query reads u"):
-        check_subscription(start, ["u"], "u")
+        check_subscription(start, Subscription(("u",)))
 
 
 def test_a_new_partition_first_appears_at_its_beginning_and_is_read_then() -> None:
