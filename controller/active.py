@@ -15,6 +15,7 @@ from controller.chain import ImageChain
 from controller.change_log import log_changes
 from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
+from controller.request_ids import Refusals
 from metadata.explain.history import Decision
 from metadata.features import unsupported
 from metadata.image import MetadataImage
@@ -25,7 +26,7 @@ from raft.membership import Refusal
 from raft.quorum import Voter
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import metadata_pb2 as pb
-from stele.world import Rng
+from stele.world import Clock, Rng
 
 logger = logging.getLogger(__name__)
 
@@ -42,16 +43,20 @@ class DecisionMaker:
         cluster_id: str,
         static: Mapping[str, str],
         rng: Rng,
+        clock: Clock,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
         self._cluster_id = cluster_id
         self._static = static
         self._rng = rng
+        self._clock = clock
         self._on_fatal = on_fatal
         self._chain = ImageChain()
         self._quorum: MetadataQuorum | None = None
         # True once a batch could not be applied: the committed image may lack it.
         self.failed = False
+        # The refusals of this leadership: what is refused is not written into the log.
+        self.refusals = Refusals()
         # The quorum epoch in which this node decides. None while it does not decide.
         self._epoch: int | None = None
         self.metrics = ControllerMetrics(lambda: self._chain.committed)
@@ -81,6 +86,7 @@ class DecisionMaker:
 
     def resigned(self) -> None:
         self._epoch = None
+        self.refusals.forget()
         self.metrics.active = False
         self._chain.drop()
 
@@ -146,6 +152,7 @@ class DecisionMaker:
             rng=self._rng,
             cluster_id=self._cluster_id,
             controllers=self._quorum.controller_features,
+            now_ms=self._clock.time_ms(),
         )
         result = decide(context)
         if result.records:

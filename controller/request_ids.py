@@ -4,6 +4,12 @@ A decision and its answer are in one batch, so both are in the log or neither is
 image holds the answer. A copy of the request finds the answer, decides nothing, and waits like any
 other request until the records of the decision are committed. This also holds while the first copy
 is under way, on another controller, and after a snapshot.
+
+A refused request writes nothing: it would cost a client nothing to fill the log, and the memory of
+all nodes. The active controller remembers refusals as long as it leads.
+
+An image remembers a bounded number of outcomes. The controller takes no request whose outcome would
+push out one that may still be repeated.
 """
 
 from __future__ import annotations
@@ -13,8 +19,15 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from controller.machine import Context, ControllerResult, Decision
-from metadata.features import REQUEST_OUTCOMES, metadata_version
-from metadata.outcomes import REQUEST_ID_BYTES, Outcome
+from metadata.features import OUTCOME_TIMES, REQUEST_OUTCOMES, metadata_version
+from metadata.outcomes import (
+    LIMITS,
+    NO_OUTCOMES,
+    REPEAT_MS,
+    REPLY_BYTES_MAX,
+    REQUEST_ID_BYTES,
+    Outcome,
+)
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 
@@ -28,19 +41,20 @@ def once(
     request: Request,
     reply_type: Callable[..., Reply],
     decide: Callable[[Context, Request], ControllerResult[Reply]],
+    refusals: Refusals,
 ) -> ControllerResult[Reply]:
     """Decide about a request, unless it was decided before.
 
-    A refusal is an outcome as well: otherwise the first copy of a request could be refused and the
-    second one accepted. Requests with ``validate_only`` are not remembered, and below
-    metadata.version 2 no request is. Raises ApiError INVALID_REQUEST for an invalid id or one that
-    another request has used. Without an id, it raises what ``decide`` raises.
+    Requests with ``validate_only`` are not remembered, and below metadata.version 2 no request is.
+    Raises ApiError INVALID_REQUEST for an invalid id or one that another request has used, and
+    THROTTLING_QUOTA_EXCEEDED if the outcome cannot be remembered now. Without an id, it raises what
+    ``decide`` raises.
     """
     request_id: bytes = request.request_id
     if not request_id:
         return decide(context, request)
     digest = _digest(method, request.SerializeToString(deterministic=True))
-    known = _known(context, request_id, digest)
+    known = _known(context, request_id, digest, refusals)
     if known is not None:
         reply = reply_type()
         reply.MergeFromString(known.reply)
@@ -55,14 +69,12 @@ def once(
         return result
     if metadata_version(result.image) < REQUEST_OUTCOMES:
         return result
-    outcome = pb.RequestOutcomeRecord(
-        request_id=request_id,
-        method=method,
-        digest=digest,
-        reply=result.reply.SerializeToString(deterministic=True),
-    )
+    reply = result.reply.SerializeToString(deterministic=True)
+    if not result.records and _is_refusal(result.reply):
+        refusals.remember(Outcome(request_id, method, digest, reply))
+        return result
     decision = Decision.after(context, result)
-    decision.add(pb.MetadataRecord(request_outcome=outcome))
+    decision.add(_outcome(context, request_id, method, digest, reply))
     return decision.result(result.reply)
 
 
@@ -73,19 +85,81 @@ def begin(
 
     A digest of the request's bytes, ``content``, is written down before the request takes effect.
     So it begins at most once, and a late copy does nothing. Raises ApiError as ``once`` does for
-    the id.
+    the id and the memory.
     """
     digest = _digest(method, content)
     if _known(context, request_id, digest) is not None:
         return ControllerResult((), context.image, False, repeats=True)
     decision = Decision(context)
     if metadata_version(context.image) >= REQUEST_OUTCOMES:
-        outcome = pb.RequestOutcomeRecord(request_id=request_id, method=method, digest=digest)
-        decision.add(pb.MetadataRecord(request_outcome=outcome))
+        decision.add(_outcome(context, request_id, method, digest, b""))
     return decision.result(True)
 
 
-def _known(context: Context, request_id: bytes, digest: bytes) -> Outcome | None:
+class Refusals:
+    """What the active controller has refused since it leads, the newest. They are in no log."""
+
+    def __init__(self) -> None:
+        self._outcomes = NO_OUTCOMES
+
+    def get(self, request_id: bytes) -> Outcome | None:
+        return self._outcomes.get(request_id)
+
+    def remember(self, refusal: Outcome) -> None:
+        self._outcomes = self._outcomes.with_(refusal)
+
+    def forget(self) -> None:
+        self._outcomes = NO_OUTCOMES
+
+
+def _is_refusal(reply: Any) -> bool:
+    """Whether the whole request is refused, or everything that it asked for."""
+    if reply.error:
+        return True
+    items = [
+        value
+        for field, value in reply.ListFields()
+        if field.is_repeated and "error" in field.message_type.fields_by_name
+    ]
+    return bool(items) and all(item.error for item in items[0])
+
+
+def _outcome(
+    context: Context, request_id: bytes, method: str, digest: bytes, reply: bytes
+) -> pb.MetadataRecord:
+    """The record of an outcome. Raises ApiError if it cannot be remembered now."""
+    outcome = pb.RequestOutcomeRecord(
+        request_id=request_id, method=method, digest=digest, reply=reply
+    )
+    if metadata_version(context.image) >= OUTCOME_TIMES:
+        _check_memory(context, reply)
+        outcome.decided_ms = context.now_ms
+    return pb.MetadataRecord(request_outcome=outcome)
+
+
+def _check_memory(context: Context, reply: bytes) -> None:
+    if len(reply) > REPLY_BYTES_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"the answer would have {len(reply)} bytes, {REPLY_BYTES_MAX} are the most: ask for"
+            " less at once",
+        )
+    pushed_out = context.image.outcomes.pushed_out_by(len(reply), LIMITS)
+    if pushed_out is None:
+        return
+    age_ms = context.now_ms - pushed_out.decided_ms
+    # The clocks of controllers differ. A time far in the future says nothing.
+    if abs(age_ms) < REPEAT_MS:
+        raise ApiError(
+            ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+            f"the answers of too many changes must be remembered, in case the changes are repeated:"
+            f" try again in {(REPEAT_MS - age_ms) // 1000 + 1} s",
+        )
+
+
+def _known(
+    context: Context, request_id: bytes, digest: bytes, refusals: Refusals | None = None
+) -> Outcome | None:
     """The recorded outcome of the request, None if there is none. Raises ApiError INVALID_REQUEST
     for an invalid id or one that another request has used."""
     if len(request_id) != REQUEST_ID_BYTES:
@@ -94,6 +168,8 @@ def _known(context: Context, request_id: bytes, digest: bytes) -> Outcome | None
             f"a request id has {REQUEST_ID_BYTES} bytes, this one {len(request_id)}",
         )
     known = context.image.outcomes.get(request_id)
+    if known is None and refusals is not None:
+        known = refusals.get(request_id)
     if known is not None and known.digest != digest:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

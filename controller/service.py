@@ -87,7 +87,11 @@ class ControllerService:
         self._rebalance_at: float | None = None
         self._stopped = False
         self._decisions = DecisionMaker(
-            cluster_id=cluster_id, static=config.raw, rng=world.rng, on_fatal=on_fatal
+            cluster_id=cluster_id,
+            static=config.raw,
+            rng=world.rng,
+            clock=world.clock,
+            on_fatal=on_fatal,
         )
         self._heartbeats = Heartbeats(
             self._decisions,
@@ -348,7 +352,8 @@ class ControllerService:
                 if refused.is_everything:
                     result = ControllerResult((), context.image, response_type())
                 else:
-                    result = once(context, name, request, response_type, decide)
+                    refusals = self._decisions.refusals
+                    result = once(context, name, request, response_type, decide, refusals)
                     if result.reply.error != ErrorCode.NONE:
                         return result
                 refused.place(result.reply)

@@ -9,10 +9,10 @@ from metadata.brokers import BrokerDelta, BrokersDelta
 from metadata.configs import ConfigResource, ConfigsDelta
 from metadata.controllers import ControllersDelta
 from metadata.feature_levels import FeatureLevelsDelta, FeatureRange
-from metadata.features import REQUEST_OUTCOMES, SUPPORTED
+from metadata.features import OUTCOME_TIMES, REQUEST_OUTCOMES, SUPPORTED
 from metadata.image import PARTS, MetadataImage
 from metadata.image_part import PartDelta
-from metadata.outcomes import OutcomesDelta
+from metadata.outcomes import FIRST_LIMITS, LIMITS, Limits, OutcomesDelta
 from metadata.producer_ids import ProducerIdsDelta
 from metadata.records import METADATA_VERSION, MetadataError, decode
 from metadata.topics import PartitionDelta, Topic, TopicsDelta
@@ -138,8 +138,15 @@ def _feature_level(parts: _Parts, record: pb.FeatureLevelRecord) -> None:
             f" {known.max_level}: upgrade it"
         )
     parts.features.replay(record)
-    if record.name == METADATA_VERSION and record.level < REQUEST_OUTCOMES:
-        parts.outcomes.clear()
+    if record.name == METADATA_VERSION:
+        if record.level < REQUEST_OUTCOMES:
+            parts.outcomes.clear()
+        parts.outcomes.keep_within(_outcome_limits(parts))
+
+
+def _outcome_limits(parts: _Parts) -> Limits:
+    level = parts.features.map.get(METADATA_VERSION, 1)
+    return LIMITS if level >= OUTCOME_TIMES else FIRST_LIMITS
 
 
 def _remove_topic(parts: _Parts, record: pb.RemoveTopicRecord) -> None:
@@ -160,7 +167,7 @@ _HANDLERS: dict[str, Callable[[_Parts, Any], None]] = {
     "config": lambda parts, record: parts.configs.replay(record),
     "producer_ids": lambda parts, record: parts.producer_ids.replay(record),
     "no_op": lambda parts, record: None,  # moves the offset only
-    "request_outcome": lambda parts, record: parts.outcomes.replay(record),
+    "request_outcome": lambda parts, record: parts.outcomes.replay(record, _outcome_limits(parts)),
 }
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from metadata.feature_levels import FeatureRange
 from metadata.image import MetadataImage
+from metadata.outcomes import FIRST_LIMITS
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -20,12 +21,14 @@ from stele.wire.v1 import metadata_pb2 as pb
 REQUEST_OUTCOMES = 2
 REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
+OUTCOME_TIMES = 4
 """The levels of metadata.version that introduced something."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",
     2: "outcomes of requests are remembered; partitions can be reassigned",
     3: "consumer groups can have configurations",
+    4: "more outcomes of requests are remembered, with their times",
 }
 
 TRANSACTION_VERSION = "transaction.version"
@@ -118,6 +121,14 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
             Loss(
                 f"the outcomes of {len(image.outcomes)} requests would be forgotten, so that one "
                 "of them sent again could take effect twice",
+                may_be_dropped=True,
+            )
+        )
+    elif level < OUTCOME_TIMES and not image.outcomes.fit(FIRST_LIMITS):
+        found.append(
+            Loss(
+                f"only the newest {FIRST_LIMITS.outcomes} outcomes of requests would be"
+                " remembered, so that an older request sent again could take effect twice",
                 may_be_dropped=True,
             )
         )

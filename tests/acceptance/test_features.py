@@ -42,10 +42,10 @@ def level(bootstrap: str) -> int:
         ]
         feature = features[1]
         nodes = [*feature["brokers"], *feature["controllers"]]
-        if all((each["min_level"], each["max_level"]) == (1, 3) for each in nodes):
+        if all((each["min_level"], each["max_level"]) == (1, 4) for each in nodes):
             break
     assert feature["controllers"]
-    assert (feature["min_level"], feature["max_level"]) == (1, 3)
+    assert (feature["min_level"], feature["max_level"]) == (1, 4)
     return int(feature["level"])
 
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_changes_nothing(bootstrap: str, arguments: list[str], sa
     assert done.stderr.startswith("stele: ")
     assert done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
-    assert level(bootstrap) == 3
+    assert level(bootstrap) == 4
 
 
 def test_down_and_up_again(bootstrap: str) -> None:
@@ -81,20 +81,20 @@ def test_down_and_up_again(bootstrap: str) -> None:
     assert refused.returncode == 1
     assert "would be forgotten" in refused.stderr
     assert "an unsafe downgrade does it all the same" in refused.stderr
-    assert level(bootstrap) == 3
+    assert level(bootstrap) == 4
     unsafe = ("features", "downgrade", "--metadata", "1", "--unsafe")
     dry = stele(bootstrap, *unsafe, "--dry-run")
-    assert dry.stdout == "metadata.version would go from 3 to 1\n"
-    assert level(bootstrap) == 3
-    assert stele(bootstrap, *unsafe).stdout == "metadata.version went from 3 to 1\n"
+    assert dry.stdout == "metadata.version would go from 4 to 1\n"
+    assert level(bootstrap) == 4
+    assert stele(bootstrap, *unsafe).stdout == "metadata.version went from 4 to 1\n"
     assert level(bootstrap) == 1
     again = stele(bootstrap, *unsafe)
     assert again.stdout == "metadata.version is at 1: nothing to change\n"
     # Nothing is remembered now, so nothing would be lost.
     stele(bootstrap, "topic", "create", "forgotten")
-    up = stele(bootstrap, "features", "upgrade", "--metadata", "3")
-    assert up.stdout == "metadata.version went from 1 to 3\n"
-    assert level(bootstrap) == 3
+    up = stele(bootstrap, "features", "upgrade", "--metadata", "4")
+    assert up.stdout == "metadata.version went from 1 to 4\n"
+    assert level(bootstrap) == 4
 
 
 def test_a_feature_is_disabled_and_comes_back(bootstrap: str) -> None:

@@ -47,12 +47,19 @@ class Machine:
         self.image = EMPTY
         self.next_offset = 1  # the first record is the quorum's own
         self.last_records: tuple[object, ...] = ()
+        self.now_ms = 0
         self.controllers: dict[int, tuple[FeatureLevels, ...]] = {}
         self.do(bootstrap)
 
     def do(self, decide: Callable[[Context], ControllerResult[Reply]]) -> Reply:
         context = Context(
-            self.image, self.next_offset, self.static, self.rng, CLUSTER_ID, self.controllers
+            self.image,
+            self.next_offset,
+            self.static,
+            self.rng,
+            CLUSTER_ID,
+            self.controllers,
+            self.now_ms,
         )
         result = decide(context)
         self.last_records = result.records

@@ -243,13 +243,15 @@ class NoOpRecord(_message.Message):
     def __init__(self) -> None: ...
 
 class RequestOutcomeRecord(_message.Message):
-    __slots__ = ("request_id", "method", "digest", "reply")
+    __slots__ = ("request_id", "method", "digest", "reply", "decided_ms")
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     DIGEST_FIELD_NUMBER: _ClassVar[int]
     REPLY_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_MS_FIELD_NUMBER: _ClassVar[int]
     request_id: bytes
     method: str
     digest: bytes
     reply: bytes
-    def __init__(self, request_id: _Optional[bytes] = ..., method: _Optional[str] = ..., digest: _Optional[bytes] = ..., reply: _Optional[bytes] = ...) -> None: ...
+    decided_ms: int
+    def __init__(self, request_id: _Optional[bytes] = ..., method: _Optional[str] = ..., digest: _Optional[bytes] = ..., reply: _Optional[bytes] = ..., decided_ms: _Optional[int] = ...) -> None: ...

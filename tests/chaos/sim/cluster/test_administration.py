@@ -272,13 +272,13 @@ def test_levels_survive_controllers_and_snapshots() -> None:
             with pytest.raises(Exception, match="would be forgotten"):
                 await admin.update_features({"metadata.version": 1}, SAFE_DOWNGRADE)
             (down,) = await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
-            assert (down.level_before, down.level) == (3, 1)
+            assert (down.level_before, down.level) == (4, 1)
             dead = active(cluster)
             dead.kill()
             await another_active(cluster, dead)
             feature = metadata_version(await admin.describe_features())
             assert feature.level == 1
-            assert (feature.min_level, feature.max_level) == (1, 3)
+            assert (feature.min_level, feature.max_level) == (1, 4)
             assert not len(cluster.image.outcomes)
             dead.start()
             (up,) = await admin.update_features({"metadata.version": 2}, UPGRADE)
@@ -308,13 +308,13 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
             async def upgrade() -> None:
                 await admin.update_features({"metadata.version": 2}, UPGRADE)
 
-            await until_equal(levels, {101: 3, 102: 3, 103: 3})
+            await until_equal(levels, {101: 4, 102: 4, 103: 4})
             await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
             behind = next(each for each in cluster.controllers.values() if each != active(cluster))
             await behind.stop()
             behind.features = older
             behind.start()
-            expected = dict.fromkeys((101, 102, 103), 3) | {behind.id: 1}
+            expected = dict.fromkeys((101, 102, 103), 4) | {behind.id: 1}
             await until_equal(levels, expected)
             for down in (False, True):
                 if down:
@@ -323,7 +323,7 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
                     await upgrade()
             behind.features = SUPPORTED_FEATURES
             behind.start()
-            await until_equal(levels, {101: 3, 102: 3, 103: 3})
+            await until_equal(levels, {101: 4, 102: 4, 103: 4})
             await upgrade()
             new = cluster.add_controller()
             await cluster.until(lambda: new.ready, "the new one observes")
