@@ -23,6 +23,22 @@ _INT64: Final = struct.Struct(">q")
 _FLEXIBLE_FROM: Final = 4
 
 
+STRING_BYTES_MAX: Final = 32_767
+"""What a string of a key or of an older layout holds. Kafka's protocol has the same bound, but gRPC
+has none."""
+
+NAME_BYTES_MAX: Final = 32_000
+"""The longest name of a member that a coordinator takes. It makes a member id of it and a UUID."""
+
+
+def is_too_long(*names: str | None, most: int = NAME_BYTES_MAX) -> bool:
+    """Whether one of the names has more bytes than ``most``."""
+    # A character has 4 bytes at most, so nearly every name is short enough without a copy.
+    return any(
+        name is not None and 4 * len(name) > most and len(name.encode()) > most for name in names
+    )
+
+
 def string(text: str) -> bytes:
     data = text.encode()
     return _INT16.pack(len(data)) + data

@@ -20,6 +20,7 @@ from broker.coordinator.group.types import (
     OffsetToCommit,
     TopicToFetch,
 )
+from broker.coordinator.layout import STRING_BYTES_MAX, is_too_long
 from broker.coordinator.step import Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -34,6 +35,8 @@ class CommitLimits(NamedTuple):
     topic_ids: TopicIds | None  # None: the topics are not known
 
     def error(self, offset: OffsetToCommit) -> ErrorCode:
+        if is_too_long(offset.topic, most=STRING_BYTES_MAX):
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.topic_ids is not None and is_gone(self.topic_ids, offset.topic, offset.topic_id):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # it was deleted since the request came
         if len(offset.metadata.encode()) > self.metadata_bytes_max:
@@ -67,7 +70,9 @@ def _refusals(group: AnyGroup | None, request: OffsetCommitRequest) -> tuple[Err
     """One for each offset; NONE: it may be committed."""
     if group is not None:
         return group.commit_errors(request)
-    if request.generation < 0:  # the first commit of a consumer that assigns partitions itself
+    if is_too_long(request.group_id, most=STRING_BYTES_MAX):
+        error = ErrorCode.INVALID_GROUP_ID
+    elif request.generation < 0:  # the first commit of a consumer that assigns partitions itself
         error = ErrorCode.NONE
     elif request.knows_group_id_not_found and request.producer is None:
         error = ErrorCode.GROUP_ID_NOT_FOUND

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from broker.coordinator.layout import is_too_long
 from broker.coordinator.transaction.config import TransactionConfig
 from broker.coordinator.transaction.decision import Decision, abort
 from broker.coordinator.transaction.identity import (
@@ -25,13 +24,10 @@ from broker.coordinator.transaction.types import (
 )
 from stele.errors import ErrorCode
 
-ID_BYTES_MAX: Final = 32_000
-"""The longest transactional id. It must fit into a string of a record."""
-
 
 def check(request: InitRequest, config: TransactionConfig) -> ErrorCode:
     """What is wrong with a request whatever the transactional id has done so far."""
-    if not 0 < len(request.transactional_id.encode()) <= ID_BYTES_MAX:
+    if not request.transactional_id or is_too_long(request.transactional_id):
         return ErrorCode.INVALID_REQUEST
     has_id = request.expected_producer_id != NO_PRODUCER_ID
     has_epoch = request.expected_producer_epoch != NO_EPOCH

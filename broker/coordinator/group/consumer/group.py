@@ -105,7 +105,7 @@ class ConsumerGroup:
         # The version of the metadata that each regular expression was last resolved with.
         self.resolved_versions: dict[str, int] = {}
         self._deadlines = deadlines
-        # By instance id: at most one member has it.
+        # By instance id: the member that has it now. Only members of the group are here.
         self._instances: dict[str, str] = {}
         # The owner of each partition. Exactly what the members are assigned and have to revoke.
         self._owners: dict[bytes, dict[int, str]] = {}
@@ -415,6 +415,7 @@ class ConsumerGroup:
     def _set_metadata(self, member_id: str, metadata: MemberMetadata, now: Now) -> None:
         member = self._member(member_id)
         self._count(member.metadata, -1)
+        self._drop_instance(member)  # it may have another one now
         member.metadata = metadata
         self._count(metadata, 1)
         if metadata.instance_id is not None:
@@ -462,8 +463,12 @@ class ConsumerGroup:
             return
         self._own(member, CurrentAssignment())
         self._count(member.metadata, -1)
-        instance_id = member.metadata.instance_id
-        if instance_id is not None and self._instances.get(instance_id) == member_id:
-            del self._instances[instance_id]
+        self._drop_instance(member)
         member.session.cancel()
         member.rebalance.cancel()
+
+    def _drop_instance(self, member: ConsumerMember) -> None:
+        """The member has its instance id no more, unless another one has taken it over."""
+        instance_id = member.metadata.instance_id
+        if instance_id is not None and self._instances.get(instance_id) == member.member_id:
+            del self._instances[instance_id]

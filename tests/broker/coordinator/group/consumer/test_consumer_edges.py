@@ -64,6 +64,8 @@ def state(made: ConsumerBench) -> GroupState:
         ({"member_id": "a" * 32_000}, ErrorCode.NONE),
         ({"member_id": "a" * 32_001}, ErrorCode.INVALID_REQUEST),
         ({"instance_id": "i" * 32_001}, ErrorCode.INVALID_REQUEST),
+        ({"rack_id": "r" * 32_001}, ErrorCode.INVALID_REQUEST),
+        ({"topic_names": ("t", "t" * 32_001)}, ErrorCode.INVALID_REQUEST),
         ({"rebalance_timeout_ms": 0}, ErrorCode.NONE),
         ({"topic_names": None, "regex": "t"}, ErrorCode.NONE),
     ],
@@ -78,13 +80,31 @@ def test_only_who_joins_may_be_without_a_member_id() -> None:
     assert made.beat("", 1, makes_member_id=False).error is ErrorCode.INVALID_REQUEST
 
 
-def test_a_group_needs_a_name() -> None:
+@pytest.mark.parametrize("group_id", ["", "g" * 32_768])
+def test_a_group_needs_a_name(group_id: str) -> None:
     made = bench()
     request = ConsumerHeartbeatRequest(
-        "", "a", 0, client_id="c", owned={}, topic_names=("t",), rebalance_timeout_ms=1
+        group_id, "a", 0, client_id="c", owned={}, topic_names=("t",), rebalance_timeout_ms=1
     )
     heard = made.ask(lambda machine, waiter, now: machine.consumer_heartbeat(request, waiter, now))
     assert [each.error for each in heard.told] == [ErrorCode.INVALID_GROUP_ID]
+
+
+@pytest.mark.parametrize("reloads", [False, True])
+def test_an_instance_id_that_a_member_has_given_up_is_free(reloads: bool) -> None:
+    """The member joins again under another one. Who comes with the first one is a new member, also
+    when the other one has left."""
+    made = bench()
+    assert made.consumer_join("a", instance_id="first").error is ErrorCode.NONE
+    assert made.consumer_join("a", instance_id="second").error is ErrorCode.NONE
+    if reloads:
+        made.reload()
+    assert made.consumer_join("b", instance_id="first").error is ErrorCode.NONE
+    assert made.beat("a", -1, instance_id="second").error is ErrorCode.NONE
+    assert made.consumer_join("c", instance_id="second").error is ErrorCode.NONE
+    taken = made.consumer_join("d", instance_id="first")
+    assert taken.error is ErrorCode.UNRELEASED_INSTANCE_ID
+    assert {each.member_id for each in made.described_consumers().members} == {"b", "c"}
 
 
 def test_who_is_no_member_cannot_leave() -> None:
