@@ -7,6 +7,10 @@ have made of the machine.
 Nothing is told that could vanish: an answer leaves when the high watermark has passed all that it
 rests on, and only while this broker's lease holds. A coordinator that was replaced without knowing
 it would else tell offsets that its successor has moved on from.
+
+An event that fails concerns nobody else. If the machine cannot decide it, it has made no records,
+and only its own request is refused. A deadline whose step fails or fits into no batch is put off by
+itself. The shard is loaded anew only if the machine and its log may differ.
 """
 
 from __future__ import annotations
@@ -33,7 +37,11 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Machine)
 
 RETRY_MS: Final = 1000.0
-"""The pause before a deadline is looked at again whose records the log has refused."""
+"""The pause before the shard tries again what its log has refused, or had no lease for."""
+
+PUT_OFF_MS: Final = 60_000.0
+"""The pause before a deadline comes again whose step cannot be made. The cause may go away: an
+administrator may raise max.message.bytes."""
 
 _STEPS_A_TURN: Final = 100
 _RECORDS_A_TURN: Final = 500
@@ -173,6 +181,8 @@ class Shard(Generic[M]):
         self._timer: Deadline | None = None
         self._timer_ms = float("inf")
         self._tick_not_before_ms = float("-inf")
+        # Set while something is committed that could not be told for want of a lease.
+        self._untold: Deadline | None = None
 
     # ------------------------------------------------------------------ life
 
@@ -240,7 +250,7 @@ class Shard(Generic[M]):
             return
         self.state = ShardState.UNLOADED
         self._log.unwatch()
-        for deadline in (self._timer, self._expiry):
+        for deadline in (self._timer, self._expiry, self._untold):
             if deadline is not None:
                 deadline.cancel()
         # Who is being decided when that fails may be in the machine's hands, too.
@@ -249,7 +259,7 @@ class Shard(Generic[M]):
         waiters |= dict.fromkeys(each.waiter for each in self._asked)
         self._waiting, self._asked = [], []
         for waiter in waiters:
-            waiter.refuse(ErrorCode.NOT_COORDINATOR)
+            _refuse(waiter, ErrorCode.NOT_COORDINATOR)
 
     # ------------------------------------------------------------------ deciding
 
@@ -268,7 +278,7 @@ class Shard(Generic[M]):
         """Have an event decided in the next turn of the loop, behind those that came before."""
         refusal = self.request_refusal
         if refusal is not ErrorCode.NONE:
-            waiter.refuse(refusal)
+            _refuse(waiter, refusal)
             return
         self._asked.append(_Asked(event, waiter))
         self._schedule()
@@ -277,8 +287,13 @@ class Shard(Generic[M]):
         """Have the machine take note of something, whether the log takes records or not. It makes
         no records of it now, but may have a deadline for that. Without effect while the machine is
         not loaded: ``loaded`` looks at everything."""
-        if self.state is ShardState.ACTIVE and self._is_begun:
+        if self.state is not ShardState.ACTIVE or not self._is_begun:
+            return
+        try:
             event(self.machine, self._now())
+        except Exception as error:  # it may have missed what it had to know
+            self._break(error)
+        else:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -296,6 +311,8 @@ class Shard(Generic[M]):
             self._refuse_all(coordinator_error(refusal))
             return
         self.advanced()  # the high watermark may have risen while there was no lease
+        if self.request_refusal is not ErrorCode.NONE:  # the machine has failed at that
+            return
         now = self._now()
         draft = _Draft(self._log.end_offset)
         turn_end = draft.end_offset + _RECORDS_A_TURN
@@ -331,20 +348,35 @@ class Shard(Generic[M]):
         decided = 0
         try:
             for event, waiter in self._asked[:_STEPS_A_TURN]:
-                draft, error = self._take(event(self.machine, now), draft, now)
+                step = self._asked_step(event, now)
+                error = ErrorCode.UNKNOWN_SERVER_ERROR
+                if step is not None:
+                    draft, error = self._take(step, draft, now)
                 decided += 1
                 if error is not ErrorCode.NONE:
-                    waiter.refuse(coordinator_error(error))
+                    _refuse(waiter, coordinator_error(error))
                 if draft.end_offset >= turn_end:
                     break
         finally:
             del self._asked[:decided]  # who is being decided when that fails is refused with others
         return draft
 
+    def _asked_step(self, event: Callable[[M, Now], Step], now: Now) -> Step | None:
+        """What follows from a request that fits into a batch; None: the machine fails at it. It has
+        made no records then, so it says what its log says."""
+        try:
+            step = event(self.machine, now)
+            while step.instead is not None and not self._fits(step):
+                step = step.instead()
+        except Exception:
+            logger.exception("%r: a request cannot be decided, and is refused", self._log)
+            return None
+        return step
+
     def _refuse_all(self, error: ErrorCode) -> None:
         asked, self._asked = self._asked, []
         for each in asked:
-            each.waiter.refuse(error)
+            _refuse(each.waiter, error)
         now = self._now()
         self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
         self._set_timer(now)
@@ -354,12 +386,44 @@ class Shard(Generic[M]):
         for _ in range(_STEPS_A_TURN):
             if self._next_tick_ms() > now.monotonic_ms:  # so it is if it could not begin
                 break
-            draft, error = self._take(self.machine.tick(now), draft, now)
+            step = self._due_step(now)
+            if step is None:
+                continue
+            draft, error = self._take(step, draft, now)
             if error is not ErrorCode.NONE:
                 self._tick_not_before_ms = now.monotonic_ms + RETRY_MS
             if draft.end_offset >= turn_end:
                 break
         return draft
+
+    def _due_step(self, now: Now) -> Step | None:
+        """What follows from the first deadline, which is due. None: it cannot be done, and comes
+        again later. The others do not wait for it."""
+        until_ms = now.monotonic_ms + PUT_OFF_MS
+        try:
+            step = self.machine.tick(now)
+            while step.instead is not None and not self._fits(step):
+                step = step.instead()
+        except Exception:
+            what = self.machine.put_off(until_ms, now)
+            logger.exception(
+                "%r: %s cannot be done. It is tried again in %d s",
+                self._log, what, PUT_OFF_MS / 1000,
+            )  # fmt: skip
+            return None
+        if self._fits(step):
+            return step
+        what = self.machine.put_off(until_ms, now)
+        logger.error(
+            "%r: %s needs %d bytes in one batch, and max.message.bytes of the topic allows %d. "
+            "It is tried again in %d s: raise max.message.bytes",
+            self._log, what, _size(step), self._log.max_batch_bytes, PUT_OFF_MS / 1000,
+        )  # fmt: skip
+        return None
+
+    def _fits(self, step: Step) -> bool:
+        """Whether a batch can hold the records of the step, and what it must leave room for."""
+        return not step.records or _size(step) + step.headroom <= self._log.max_batch_bytes
 
     def _take(self, step: Step, draft: _Draft, now: Now) -> tuple[_Draft, ErrorCode]:
         """Make the step's records part of the draft, or of the next one; or say why they cannot be
@@ -368,12 +432,9 @@ class Shard(Generic[M]):
             refusal = self._refusal(step)
             if refusal is not ErrorCode.NONE:
                 return draft, refusal
-            size = sum(record_size_bound(key, value, ()) for key, value in step.records)
-            if HEADER_SIZE + size > self._log.max_batch_bytes:
-                if step.instead is not None:
-                    return self._take(step.instead(), draft, now)
+            if not self._fits(step):
                 return draft, step.too_large
-            if not draft.has_room(step, size, self._log.max_batch_bytes):
+            if not draft.has_room(step, _size(step) - HEADER_SIZE, self._log.max_batch_bytes):
                 self._append(draft)
                 draft = _Draft(self._log.end_offset, step.producer)
             replay = self._replayer(-1 if step.producer is None else step.producer.id)
@@ -419,15 +480,35 @@ class Shard(Generic[M]):
         if self.state is ShardState.LOADING and self._is_all_committed(high_watermark):
             self.state = ShardState.ACTIVE
             self._schedule()
-        if high_watermark <= self._committed or self._log.refusal is not ErrorCode.NONE:
+        if high_watermark <= self._committed or self.state is ShardState.UNLOADED:
+            return
+        if self._log.refusal is not ErrorCode.NONE:
+            self._advance_later()
             return
         self._committed = high_watermark
-        self.machine.committed(high_watermark)
+        try:
+            self.machine.committed(high_watermark)
+        except Exception as error:
+            self._break(error)
+            return
         count = bisect.bisect_right(self._waiting, high_watermark, key=lambda each: each.after)
         told, self._waiting = self._waiting[:count], self._waiting[count:]
         self._settle_expiry()
         for each in told:
             _answer(each.reply)
+        if self.state is ShardState.ACTIVE:  # the machine may have a deadline now
+            self._set_timer(self._now())
+
+    def _advance_later(self) -> None:
+        """No lease: nothing may be told. Nobody tells the shard that there is one again, and the
+        high watermark may not rise any more, so the shard looks again."""
+
+        def look_again() -> None:
+            self._untold = None
+            self.advanced()
+
+        if self._untold is None:
+            self._untold = self._deadlines.add(RETRY_MS, look_again)
 
     def _is_all_committed(self, high_watermark: int) -> bool:
         return self._loaded_end is not None and high_watermark >= self._loaded_end
@@ -450,7 +531,7 @@ class Shard(Generic[M]):
         self._waiting = [each for each in self._waiting if not which(each)]
         self._settle_expiry()
         for each in refused:
-            each.reply.waiter.refuse(coordinator_error(error))
+            _refuse(each.reply.waiter, coordinator_error(error))
 
     def _settle_expiry(self) -> None:
         if not self._waiting and self._expiry is not None:
@@ -483,6 +564,18 @@ class Shard(Generic[M]):
         self._timer = None
         self._timer_ms = float("inf")
         self._schedule()
+
+
+def _size(step: Step) -> int:
+    """The most that a batch with the step's records takes."""
+    return HEADER_SIZE + sum(record_size_bound(key, value, ()) for key, value in step.records)
+
+
+def _refuse(waiter: Waiter, error: ErrorCode) -> None:
+    try:
+        waiter.refuse(error)
+    except Exception:  # others wait, too
+        logger.exception("a refusal of a coordinator was not sent")
 
 
 def _answer(reply: Reply) -> None:

@@ -25,7 +25,8 @@ class Waiter(Protocol):
     """Who waits for the answer to one request: gets exactly one, by one of the two.
 
     The client may be gone by then, and nobody hears it. A machine keeps waiters and hands them
-    back with replies; it calls neither method.
+    back with replies; it calls neither method. If it fails at a request whose waiter it has kept,
+    the waiter is told twice, and the first counts.
     """
 
     def answer(self, answer: Any) -> None:
@@ -95,6 +96,9 @@ class Step:
     """The refusal if no batch can hold the records."""
     instead: Callable[[], Step] | None = None
     """The step to take if no batch can hold the records. None: the request is only refused."""
+    headroom: int = 0
+    """Bytes for which a batch must have room beside the records. What these records begin can end
+    only by records that are as much larger."""
     producer: Producer | None = None
     """The records are part of this producer's open transaction. If it has none in the log, and its
     coordinator has not confirmed one, the log refuses them."""
@@ -151,6 +155,11 @@ class Machine(Protocol):
 
         If the records of the step are refused, nothing has changed: it is called again later.
         """
+        ...
+
+    def put_off(self, until_ms: float, now: Now) -> str:
+        """The step of the deadline that ``tick`` was called for cannot be made. That deadline comes
+        again at this time, by the monotonic clock. Returns what it is for, to be logged."""
         ...
 
     def unloaded(self) -> list[Waiter]:

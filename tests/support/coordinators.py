@@ -76,6 +76,12 @@ class Sums:
         value = str(self.sums.get(due[1], 0) + 1).encode()
         return Step([KeyValue(due[1], value), KeyValue(b"done", b"%d" % due[0])])
 
+    def put_off(self, until_ms: float, now: Now) -> str:
+        due = min(self.due)
+        self.due.remove(due)
+        self.due.append((until_ms, due[1]))
+        return f"an addition to {due[1]!r}"
+
     def unloaded(self) -> list[Waiter]:
         kept, self.kept = self.kept, []
         return kept

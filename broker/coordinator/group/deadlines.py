@@ -31,6 +31,11 @@ class Timer(Deadline):
         self.group_id = group_id
         self.member_id = member_id
 
+    def __str__(self) -> str:
+        member = f" of member {self.member_id!r}" if self.member_id else ""
+        group = f" in group {self.group_id!r}" if self.group_id else ""
+        return f"what follows from the deadline {self.kind.value!r}{member}{group}"
+
 
 class Deadlines(DeadlineHeap[Timer]):
     """Heartbeats often move deadlines, so most entries of the heap are out of date."""

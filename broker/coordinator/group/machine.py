@@ -64,6 +64,7 @@ from broker.coordinator.group.types import (
     SyncAnswer,
     SyncRequest,
 )
+from broker.coordinator.layout import STRING_BYTES_MAX, is_too_long
 from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
@@ -71,9 +72,6 @@ from stele.ids import TopicPartition
 logger = logging.getLogger(__name__)
 
 G = TypeVar("G", ClassicGroup, ConsumerGroup)
-
-_NAME_BYTES_MAX: Final = 32_000
-"""The longest prefix of a member id. The whole id must fit into a string of a record."""
 
 PROTOCOLS_MAX: Final = 100
 """Protocols of one member. Every choice of a protocol compares those of all members."""
@@ -233,6 +231,13 @@ class GroupMachine:
             self._pass(timer, now, step)
         return step
 
+    def put_off(self, until_ms: float, now: Now) -> str:
+        timer = self._deadlines.due(now.monotonic_ms)
+        if timer is None:
+            return "nothing"
+        timer.set(until_ms)
+        return str(timer)
+
     def _pass(self, timer: Timer, now: Now, step: Step) -> None:
         """Handle a deadline. It is moved or cancelled, either here or by the step's records."""
         match timer.kind:
@@ -332,13 +337,14 @@ class GroupMachine:
 
     def _join_error(self, request: JoinRequest) -> ErrorCode:
         config = self._config
-        if not request.group_id:
+        if not request.group_id or is_too_long(request.group_id, most=STRING_BYTES_MAX):
             return ErrorCode.INVALID_GROUP_ID
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         if not least <= request.session_timeout_ms <= most:
             return ErrorCode.INVALID_SESSION_TIMEOUT
-        names_of_member = (request.client_id, request.group_instance_id or "")
-        if max(len(each.encode()) for each in names_of_member) > _NAME_BYTES_MAX:
+        protocols = (each.name for each in request.protocols)
+        of_member = (request.client_id, request.client_host, request.group_instance_id)
+        if is_too_long(*of_member, request.protocol_type, *protocols):
             return ErrorCode.INVALID_REQUEST
         size = sum(len(each.name.encode()) + len(each.metadata) for each in request.protocols)
         if len(request.protocols) > PROTOCOLS_MAX or size > PROTOCOL_BYTES_MAX:

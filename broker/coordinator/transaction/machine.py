@@ -16,6 +16,7 @@ from broker.coordinator.transaction.decision import Decision, abort, complete
 from broker.coordinator.transaction.ending import end
 from broker.coordinator.transaction.initializing import check, initialize
 from broker.coordinator.transaction.records import (
+    END_BYTES_MAX,
     RecordedTransaction,
     decode_key,
     decode_value,
@@ -205,6 +206,15 @@ class TransactionMachine:
             return self._expire(now)
         return Step()
 
+    def put_off(self, until_ms: float, now: Now) -> str:
+        entry = self._deadlines.due(now.monotonic_ms)
+        if entry is not None:
+            entry.set(until_ms)
+            what = "completion" if entry.value.state.is_prepared else "abort, in time,"
+            return f"the {what} of the transaction of {entry.transactional_id!r}"
+        self._sweep, self._sweep_ms = [], until_ms
+        return "the removal of expired transactional ids"
+
     def _pass(self, entry: _Entry, now: Now) -> Step:
         """A transaction is complete, or its time is over."""
         value, version = entry.value, self._transaction_version()
@@ -307,7 +317,10 @@ class TransactionMachine:
             # No marker has to be written, so the transaction is complete.
             completed = complete(value, now.time_ms)
             records.append(transaction_record(transactional_id, completed, version))
-        return Step(records, [Reply(waiter, decision.answer)])
+        is_open = value.state is TransactionState.ONGOING
+        return Step(
+            records, [Reply(waiter, decision.answer)], headroom=END_BYTES_MAX if is_open else 0
+        )
 
     def _end(self, transactional_id: str) -> int:
         """The offset after the records that an answer about the transactional id rests on."""

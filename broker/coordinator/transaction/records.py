@@ -35,6 +35,9 @@ _PREVIOUS_ID_TAG: Final = 0
 _NEXT_ID_TAG: Final = 1
 _CLIENT_VERSION_TAG: Final = 2
 _NEXT_EPOCH_TAG: Final = 3
+END_BYTES_MAX: Final = 64
+"""How much longer the record that ends a transaction may be than the one that adds its last
+partition. It may be of the other version, and have all four tagged fields, of 28 bytes."""
 
 
 class RecordedTransaction(NamedTuple):

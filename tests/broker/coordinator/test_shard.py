@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from broker.coordinator.shard import RETRY_MS, ShardState
+from broker.coordinator.shard import PUT_OFF_MS, RETRY_MS, ShardState
 from broker.coordinator.step import KeyValue, Now, Step
 from broker.replication.deadlines import Deadline
 from broker.replication.hosted import Loaded
@@ -290,6 +290,26 @@ def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
     run(scenario())
 
 
+def test_what_was_committed_without_a_lease_is_told_when_there_is_one_again() -> None:
+    """Although nobody asks anything, and the high watermark has nothing to rise over any more."""
+
+    async def scenario() -> None:
+        bench = await active()
+        heard = bench.add(b"a")
+        await turn()
+        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        bench.log.commit()
+        await asyncio.sleep(2 * RETRY_MS / 1000)
+        assert heard.told == []
+        assert bench.machine.committed_below == 0
+        bench.log.refusal = ErrorCode.NONE
+        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+        assert heard.told == [1]
+        assert bench.machine.committed_below == 1
+
+    run(scenario())
+
+
 def test_the_machine_hears_what_is_committed_before_it_replays_it() -> None:
     """So it need not remember for every record that it is not committed."""
 
@@ -434,21 +454,88 @@ def test_records_that_land_elsewhere_unload_it() -> None:
     run(scenario())
 
 
-def test_an_event_that_fails_tells_nobody_twice() -> None:
+def raising(machine: Sums, now: object) -> Any:
+    raise RuntimeError("a bug")
+
+
+def test_a_request_that_the_machine_fails_at_is_refused_alone() -> None:
+    """Also by the same batch: what was decided before it and what comes behind are kept."""
+
     async def scenario() -> None:
         bench = await active()
-        before, failing = bench.get(b"a"), Heard()
+        before, failing = bench.add(b"a"), Heard()
+        bench.shard.submit(raising, failing)
+        behind = bench.add(b"a")
+        await turn()
+        bench.log.commit()
+        assert bench.broken == 0
+        assert failing.told == [ErrorCode.UNKNOWN_SERVER_ERROR]
+        assert (before.told, behind.told) == ([1], [2])
+        assert len(bench.log.batches) == 1
 
-        def fail(machine: Sums, now: object) -> Any:
-            machine.keep(failing)
-            raise RuntimeError("a bug")
+    run(scenario())
 
-        bench.shard.submit(fail, failing)
+
+def test_a_step_in_the_place_of_one_that_is_too_large_may_fail_alone() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        failing = Heard()
+
+        def too_large(machine: Sums, now: Now) -> Step:
+            step = machine.add(b"a", 1, failing, size=bench.log.max_batch_bytes)
+            step.instead = lambda: raising(machine, now)
+            return step
+
+        bench.shard.submit(too_large, failing)
         behind = bench.get(b"a")
         await turn()
+        assert bench.broken == 0
+        assert (failing.told, behind.told) == ([ErrorCode.UNKNOWN_SERVER_ERROR], [None])
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("spare", [-1, 0])
+def test_a_step_leaves_room_for_what_it_begins(spare: int) -> None:
+    async def scenario() -> None:
+        bench = await active()
+        heard = Heard()
+
+        def add(machine: Sums, now: Now) -> Step:
+            step = machine.add(b"a", 1, heard)
+            size = HEADER_SIZE + sum(record_size_bound(*each, ()) for each in step.records)
+            step.headroom = bench.log.max_batch_bytes - size - spare
+            return step
+
+        bench.shard.submit(add, heard)
+        await turn()
+        bench.log.commit()
+        assert heard.told == ([1] if spare == 0 else [ErrorCode.UNKNOWN_SERVER_ERROR])
+
+    run(scenario())
+
+
+def test_a_note_that_the_machine_fails_at_has_it_loaded_anew() -> None:
+    """It may have missed what it had to know. The caller, who informs others, too, hears of
+    nothing."""
+
+    async def scenario() -> None:
+        bench = await active()
+        bench.shard.inform(raising)
         assert bench.broken == 1
-        assert before.told == [None]
-        assert failing.told == behind.told == [ErrorCode.NOT_COORDINATOR]
+
+    run(scenario())
+
+
+def test_a_machine_that_fails_at_a_commit_is_loaded_anew() -> None:
+    async def scenario() -> None:
+        bench = await active()
+        heard = bench.add(b"a")
+        await turn()
+        bench.machine.committed = lambda high_watermark: raising(bench.machine, None)  # type: ignore[method-assign]
+        bench.log.commit()
+        assert bench.broken == 1
+        assert heard.told == [ErrorCode.NOT_COORDINATOR]
 
     run(scenario())
 
@@ -552,6 +639,65 @@ def test_what_is_due_is_tried_again_when_the_log_took_nothing() -> None:
         assert bench.machine.sums == {}
         await asyncio.sleep(RETRY_MS / 1000 + 0.02)
         assert bench.machine.sums[b"a"] == 1
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_deadline_that_cannot_be_done_is_put_off_alone(
+    fails: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        bench = ticking()
+        bench.shard.activate()
+        await turn()
+        machine = bench.machine
+        tick = machine.tick
+
+        def one_cannot(now: Now) -> Step:
+            step = tick(now)
+            if min(machine.due)[1] != b"large":
+                return step
+            if fails:
+                raise RuntimeError("a bug")
+            step.records.append(KeyValue(b"a", bytes(bench.log.max_batch_bytes)))
+            return step
+
+        machine.tick = one_cannot  # type: ignore[method-assign]
+        now_ms = bench.clock.monotonic() * 1000
+        machine.due = [(now_ms + 1, b"large"), (now_ms + 2, b"small")]
+        bench.get(b"a")
+        await asyncio.sleep(0.05)
+        assert bench.broken == 0
+        assert machine.sums[b"small"] == 1
+        assert b"large" not in machine.sums
+        assert "an addition to b'large'" in caplog.text
+        machine.tick = tick  # type: ignore[method-assign]
+        await asyncio.sleep(PUT_OFF_MS / 1000)
+        assert machine.sums[b"large"] == 1
+
+    run(scenario())
+
+
+def test_a_deadline_that_a_commit_has_set_is_heard_of() -> None:
+    async def scenario() -> None:
+        bench = ticking()
+        bench.shard.activate()
+        await turn()
+        machine = bench.machine
+        committed = machine.committed
+
+        def due_at_once(high_watermark: int) -> None:
+            committed(high_watermark)
+            if b"b" not in machine.sums:
+                machine.due = [(bench.clock.monotonic() * 1000, b"b")]
+
+        bench.add(b"a")
+        await turn()
+        machine.committed = due_at_once  # type: ignore[method-assign]
+        bench.log.commit()
+        await asyncio.sleep(0.05)
+        assert machine.sums[b"b"] == 1
 
     run(scenario())
 

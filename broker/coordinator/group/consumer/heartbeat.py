@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS
 from broker.coordinator.group.consumer.draft import Draft
@@ -32,17 +32,20 @@ from broker.coordinator.group.consumer.types import (
     ConsumerHeartbeatAnswer,
     ConsumerHeartbeatRequest,
 )
-from broker.coordinator.step import Now, Step
+from broker.coordinator.layout import NAME_BYTES_MAX, STRING_BYTES_MAX, is_too_long
+from broker.coordinator.step import Now, Reply, Step
 from stele.errors import ApiError, ErrorCode
 
-_NAME_BYTES_MAX: Final = 32_000
-"""The longest member id or regular expression. A key of a record contains it."""
+logger = logging.getLogger(__name__)
 
 
 def check(request: ConsumerHeartbeatRequest, assignors: Sequence[str]) -> None:
     """Raises ApiError INVALID_REQUEST, INVALID_GROUP_ID, UNSUPPORTED_ASSIGNOR: it means nothing."""
     if not request.group_id:
         raise ApiError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    if is_too_long(request.group_id, most=STRING_BYTES_MAX):
+        why = f"the group id is longer than {STRING_BYTES_MAX} bytes"
+        raise ApiError(ErrorCode.INVALID_GROUP_ID, why)
     for why in _mistakes(request):
         raise ApiError(ErrorCode.INVALID_REQUEST, why)
     assignor = request.server_assignor
@@ -57,9 +60,10 @@ def _mistakes(request: ConsumerHeartbeatRequest) -> Iterable[str]:
     epoch = request.member_epoch
     if not request.member_id and (epoch != JOIN_EPOCH or request.makes_member_id):
         yield "the member id is empty"
-    names = (request.member_id, request.regex or "", request.instance_id or "", request.client_id)
-    if max(len(each.encode()) for each in names) > _NAME_BYTES_MAX:
-        yield "a name is too long"
+    names = (request.member_id, request.regex, request.instance_id, request.rack_id)
+    of_client = (request.client_id, request.client_host)
+    if is_too_long(*names, *of_client, *(request.topic_names or ())):
+        yield f"a name is longer than {NAME_BYTES_MAX} bytes"
     if request.instance_id == "":
         yield "the instance id is empty"
     if request.rack_id == "":
@@ -236,9 +240,22 @@ def remove(group: ConsumerGroup, member_id: str, now: Now, step: Step) -> None:
     draft.remove_member(member_id)
     if group.is_last_consumer(member_id) and may_be_downgraded(group, len(draft.metadata)):
         step.records += downgraded(group, draft, now)
+        step.instead = lambda: _removed_only(group, draft, step.replies)
         return
     draft.raise_epoch()
     step.records += draft.records
+
+
+def _removed_only(group: ConsumerGroup, draft: Draft, replies: list[Reply]) -> Step:
+    """The group goes on with the consumer protocol, which serves its members, too: no record can
+    hold what they have told in the classic one."""
+    logger.warning(
+        "group %s keeps the consumer protocol, since no batch can hold the record of its classic "
+        "members: raise max.message.bytes of __consumer_offsets to let it change its protocol",
+        group.group_id,
+    )
+    draft.raise_epoch()
+    return Step(draft.records, replies)
 
 
 def resolve(group: ConsumerGroup, regex: str, resolved: ResolvedRegex, step: Step) -> None:

@@ -7,6 +7,7 @@ import logging
 import struct
 import tracemalloc
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,53 @@ def test_the_metadata_of_a_member_are_bounded_in_bytes() -> None:
     assert joined_with(halves) is ErrorCode.MEMBER_ID_REQUIRED
     halves[0] = MemberProtocol("ü", bytes(room // 2 + 1))
     assert joined_with(halves) is ErrorCode.INVALID_REQUEST
+
+
+TOO_LONG = "ü" * 16_384
+"""32,768 bytes: gRPC passes it, and no string of a record holds it."""
+
+
+@pytest.mark.parametrize(
+    ("group_id", "options", "error"),
+    [
+        (TOO_LONG, {}, ErrorCode.INVALID_GROUP_ID),
+        ("g", {"client_id": TOO_LONG}, ErrorCode.INVALID_REQUEST),
+        ("g", {"instance": TOO_LONG}, ErrorCode.INVALID_REQUEST),
+        ("g", {"protocol_type": TOO_LONG}, ErrorCode.INVALID_REQUEST),
+        ("g", {"protocols": (MemberProtocol(TOO_LONG, b""),)}, ErrorCode.INVALID_REQUEST),
+        (TOO_LONG[1:], {"protocol_type": TOO_LONG[:16_000]}, ErrorCode.MEMBER_ID_REQUIRED),
+    ],
+)
+def test_names_that_no_record_can_hold_are_refused_to_who_joins(
+    group_id: str, options: dict[str, Any], error: ErrorCode
+) -> None:
+    assert told(GroupBench().join(group_id, **options), JoinAnswer).error is error
+
+
+def test_names_that_no_record_can_hold_are_refused_to_who_commits() -> None:
+    bench = GroupBench()
+    assert bench.commit_offset(1, group_id=TOO_LONG) is ErrorCode.INVALID_GROUP_ID
+    assert bench.commit_offset(1, topic=TOO_LONG) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    longest = TOO_LONG[1:]
+    assert bench.commit_offset(1, group_id=longest, topic=longest) is ErrorCode.NONE
+    assert bench.log
+    bench.reload()
+    assert bench.offset(longest, group_id=longest) == 1
+
+
+def test_a_deadline_is_put_off_by_itself() -> None:
+    bench = GroupBench()
+    bench.stable(1, "g")
+    bench.stable(1, "h")
+    first_ms = bench.machine.deadline_ms
+    assert first_ms is not None
+    now = bench.now._replace(monotonic_ms=first_ms)
+    what = bench.machine.put_off(first_ms + 60_000, now)
+    assert "'session'" in what
+    assert "'g'" in what
+    second_ms = bench.machine.deadline_ms
+    assert second_ms is not None
+    assert first_ms <= second_ms < first_ms + 60_000
 
 
 def subscription(count: int, name: Callable[[int], str] = str) -> bytes:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from broker.coordinator.shard import Shard
 from broker.coordinator.step import Now
@@ -162,3 +165,61 @@ async def _time_is_over() -> None:
 
 def test_a_time_out() -> None:
     run_virtual(_time_is_over())
+
+
+async def _as_many_as_can_end(timeout: bool) -> None:
+    """A transaction takes no partition with which the record of its end would fit into no batch."""
+    log = HeldLog(max_batch_bytes=4096)
+    hosted = Hosted(log)
+    await hosted.begin()
+    count = 0
+    while True:
+        count += 1
+        add = AddPartitionsRequest(REF, partitions(f"b{count:010}"), client_version=2)
+        heard = hosted.submit(lambda machine, *rest, add=add: machine.add_partitions(add, *rest))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        log.commit()
+        if heard.told == [ErrorCode.UNKNOWN_SERVER_ERROR]:
+            break
+    assert count > 100
+    if timeout:
+        await asyncio.sleep(61)
+    else:
+        hosted.end()
+    await until(lambda: hosted.state() == ("PrepareAbort" if timeout else "PrepareCommit"))
+    hosted.shard.unload()
+
+
+@pytest.mark.parametrize("timeout", [False, True])
+def test_a_transaction_has_as_many_partitions_as_can_end(timeout: bool) -> None:
+    run_virtual(_as_many_as_can_end(timeout))
+
+
+async def _put_off() -> None:
+    """max.message.bytes was lowered under an open transaction: others are aborted in time, and this
+    one when it is raised again."""
+    log = HeldLog()
+    hosted = Hosted(log)
+    await hosted.begin()
+    names = [f"b{number}" for number in range(500)]
+    add = AddPartitionsRequest(REF, partitions(*names), client_version=2)
+    await hosted.ask(lambda machine, *rest: machine.add_partitions(add, *rest))
+    init = InitRequest("u", 60_000, fresh_producer_id=8)
+    await hosted.ask(lambda machine, *rest: machine.init_producer_id(init, *rest))
+    other = AddPartitionsRequest(TransactionRef("u", 8, 0), A0, client_version=2)
+    await hosted.ask(lambda machine, *rest: machine.add_partitions(other, *rest))
+    log.max_batch_bytes = 1000
+    await asyncio.sleep(61)
+    value = hosted.shard.machine.value_of("u")
+    assert value is not None
+    assert value.state.label == "PrepareAbort"
+    assert hosted.state() == "Ongoing"
+    log.max_batch_bytes = 1 << 20
+    await asyncio.sleep(60)
+    assert hosted.state() == "PrepareAbort"
+    hosted.shard.unload()
+
+
+def test_a_transaction_whose_end_fits_into_no_batch_keeps_nobody_waiting() -> None:
+    run_virtual(_put_off())

@@ -566,6 +566,25 @@ def test_groups_that_are_not_downgraded(config: dict[str, Any]) -> None:
     check_shared(made, *classic)
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_group_whose_record_fits_into_no_batch_is_not_downgraded(leaves: bool) -> None:
+    """The last consumer is removed all the same, and no deadline stays due."""
+    made = bench()
+    classic, consumer = mixed(made)
+    made.batch_bytes_max = 300
+    if leaves:
+        assert consumer.leave().error is ErrorCode.NONE
+    else:
+        made.pass_time(60_000 - 1)
+        assert made.machine.deadline_ms is None or made.machine.deadline_ms > made.now.monotonic_ms
+    made.batch_bytes_max = 1 << 30
+    assert of_type(made) == "consumer"
+    assert "new" not in {each.member_id for each in made.described_consumers().members}
+    if leaves:
+        act_all(*classic)
+        check_shared(made, *classic)
+
+
 def test_a_consumer_that_falls_silent_is_the_last_one_too() -> None:
     made = bench()
     classic, _ = mixed(made)
