@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequ
 from typing import Any, Final
 
 from runtime.real.file_handles import FileHandles
+from runtime.real.held_directories import DirectoryHandle, HeldDirectories
 from runtime.real.helper import HelperDiedError, HelperProcess
 from runtime.real.kernel_sync import KernelSync, UnsupportedError
 from runtime.real.named_files import NamedFiles
@@ -21,8 +22,10 @@ from runtime.real.sync_process import (
     SYNCFS_FROM_FILES,
     HelperSyncError,
     replace_file,
+    sync_file_system,
     sync_path,
 )
+from runtime.real.unsynced_files import UnsyncedFiles
 from stele.world import Buffer
 from storage.errors import Failure
 from world.disk import ReadFailedError, SyncFailedError
@@ -48,15 +51,19 @@ class RealFile:
         "_handles",
         "_names",
         "_nowait",
+        "_unsynced",
         "confirmed",
         "handle",
         "inode",
+        "is_dirty",
         "path",
         "size",
         "was_used",
     )
 
-    def __init__(self, path: str, fd: int, handles: FileHandles, names: NamedFiles) -> None:
+    def __init__(
+        self, path: str, fd: int, handles: FileHandles, names: NamedFiles, unsynced: UnsyncedFiles
+    ) -> None:
         self.path = path
         status = os.fstat(fd)
         self.size = status.st_size
@@ -65,6 +72,8 @@ class RealFile:
         self.inode: int | None = status.st_ino  # None: closed
         self._handles = handles
         self._names = names
+        self._unsynced = unsynced
+        self.is_dirty = False
         self.confirmed = 0
         names.opened(self)
         self._nowait = bool(_NOWAIT)  # this file system can tell what is in memory
@@ -88,11 +97,15 @@ class RealFile:
     def give_back(self) -> None:
         """Close the handle; the file stays open for its holder."""
         if self.handle >= 0:
+            if self.is_dirty:
+                self.is_dirty = False
+                self._unsynced.given_back(self.path, self.handle)
             os.close(self.handle)
             self.handle = -1
 
     def append(self, buffers: Sequence[Buffer]) -> int:
         position = self.size
+        self.is_dirty = True
         if len(buffers) == 1:
             first = buffers[0]
             written = os.write(self._taken(), first)
@@ -142,6 +155,7 @@ class RealFile:
             raise ReadFailedError(error.errno, error.strerror, self.path) from error
 
     def truncate(self, size: int) -> None:
+        self.is_dirty = True
         os.ftruncate(self._taken(), size)
         self.size = size
 
@@ -149,6 +163,9 @@ class RealFile:
         self.inode = None
         self._names.closed(self)
         self._handles.forget(self)
+        if self.is_dirty and self.handle >= 0:
+            self.is_dirty = False
+            self._unsynced.closed(self.path, self.handle)
         self.give_back()
 
 
@@ -173,11 +190,20 @@ class RealDisk:
     were done. The others keep no state: they are replaced when they die.
     """
 
-    def __init__(self, *, max_handles: int | None = None, syncs_in_kernel: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        max_handles: int | None = None,
+        syncs_in_kernel: bool = True,
+        syncs_at_close: bool = False,
+    ) -> None:
         """``max_handles``: of files that ``open`` gives; by default half of RLIMIT_NOFILE.
-        ``syncs_in_kernel``: where the kernel can; otherwise only the helper process syncs."""
+        ``syncs_in_kernel``: where the kernel can; otherwise only the helper process syncs.
+        ``syncs_at_close``: for processes that may wait (``UnsyncedFiles``)."""
         self.handles = FileHandles(max_handles)
         self.names = NamedFiles()
+        self.held = HeldDirectories[DirectoryHandle]()
+        self._unsynced = UnsyncedFiles(self.held, waits=syncs_at_close)
         self._syncs_in_kernel = syncs_in_kernel
         self._kernel: KernelSync | None = None
         self._syncer = HelperProcess("sync")
@@ -187,7 +213,8 @@ class RealDisk:
 
     def open(self, path: str, *, create: bool = False) -> RealFile:
         flags = _FLAGS | (os.O_CREAT if create else 0)
-        return RealFile(path, self.handles.open(path, flags), self.handles, self.names)
+        fd = self.handles.open(path, flags)
+        return RealFile(path, fd, self.handles, self.names, self._unsynced)
 
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
@@ -233,10 +260,19 @@ class RealDisk:
         fd = self.handles.open(path, os.O_RDWR | os.O_CREAT)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            directory = os.path.dirname(path)
+            handle = self.handles.with_room(lambda: DirectoryHandle(directory))
         except BaseException:
             os.close(fd)
             raise
-        return lambda: os.close(fd)
+        self.held.hold(directory, handle)
+
+        def release() -> None:
+            self.held.release(directory)
+            handle.close()
+            os.close(fd)
+
+        return release
 
     def replace_file_now(self, path: str, data: bytes) -> None:
         self.names.changed()
@@ -246,10 +282,26 @@ class RealDisk:
             raise SyncFailedError(error.errno, error.strerror, error.filename) from error
 
     def sync_now(self, path: str) -> None:
+        self._unsynced.check((path,))
+        held = self._whole((path,))
         try:
-            self.handles.with_room(lambda: sync_path(path))
+            if held is not None:
+                sync_file_system(held.number, path)
+                held.is_owed = False
+            else:
+                self.handles.with_room(lambda: sync_path(path))
         except HelperSyncError as error:
             raise SyncFailedError(error.errno, error.strerror, path) from error
+
+    def _whole(self, paths: Sequence[str]) -> DirectoryHandle | None:
+        """The handle by which the whole file system is synced for these paths, if it must be, or if
+        that is faster."""
+        if not paths:
+            return None
+        held = self.held.of(paths)
+        if held is None or not held.tells:
+            return None
+        return held if held.is_owed or len(paths) >= SYNCFS_FROM_FILES else None
 
     async def replace_file(self, path: str, data: bytes) -> None:
         try:
@@ -263,6 +315,7 @@ class RealDisk:
         if self._kernel is not None and self._syncer.pid is not None:
             # The usual case needs no task.
             try:
+                self._unsynced.check(paths)
                 syncing = self._sync_in_kernel(paths)
             except OSError:  # the task meets it again, and tells it
                 syncing = None
@@ -295,13 +348,26 @@ class RealDisk:
     async def _sync(self, paths: Sequence[str]) -> None:
         """A small group in the kernel; a large one, or one for which there is no room or handle
         here, in the helper process."""
+        self._unsynced.check(paths)
         if self._syncer.pid is None or (self._syncs_in_kernel and self._kernel is None):
             self.handles.with_room(self._begin_syncing)
+        if (held := self._whole(paths)) is not None:
+            await self._sync_whole(held, paths)
+            return
         syncing = self._sync_in_kernel(paths)
         if syncing is not None:
             await syncing
         else:
             await self._call(self._syncer, "sync", builtins.list(paths))
+
+    async def _sync_whole(self, held: DirectoryHandle, paths: Sequence[str]) -> None:
+        handle = self.handles.with_room(lambda: os.dup(held.number))
+        was_owed, held.is_owed = held.is_owed, False
+        try:
+            await self._syncer.call("sync_file_system", builtins.list(paths), handle=handle)
+        except BaseException:
+            held.is_owed = was_owed or held.is_owed
+            raise
 
     def _begin_syncing(self) -> None:
         """Take what any sync may need, while there are handles for it."""
@@ -320,9 +386,9 @@ class RealDisk:
     def _sync_in_kernel(self, paths: Sequence[str]) -> asyncio.Future[None] | None:
         """Begin a group; None if it cannot begin there. Raises OSError."""
         kernel = self._kernel
-        if kernel is None or not self._syncs_in_kernel or len(paths) >= SYNCFS_FROM_FILES:
+        if kernel is None or not self._syncs_in_kernel or len(paths) > kernel.room:
             return None
-        if len(paths) > kernel.room:
+        if self._whole(paths) is not None:
             return None
         try:
             return kernel.sync(paths)

@@ -6,9 +6,11 @@ import asyncio
 import errno
 import logging
 import marshal
+import os
 import socket
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -33,6 +35,28 @@ class HelperDiedError(OSError):
     """The process is gone: requests under way may be done or not, and later ones never are."""
 
 
+class _Outgoing:
+    """A request on its way, and the handles that go with its first byte."""
+
+    def __init__(self, data: bytes, handles: list[int]) -> None:
+        self._data = memoryview(data)
+        self._handles = handles
+
+    def send(self, connection: socket.socket) -> bool:
+        """Send what there is room for. Returns whether that was all. Raises OSError."""
+        if self._handles:
+            sent = socket.send_fds(connection, [self._data], self._handles)
+        else:
+            sent = connection.send(self._data)
+        self.close_handles()
+        self._data = self._data[sent:]
+        return not self._data
+
+    def close_handles(self) -> None:
+        while self._handles:
+            os.close(self._handles.pop())
+
+
 class HelperProcess:
     """Started at the first call, or by ``start``.
 
@@ -51,7 +75,7 @@ class HelperProcess:
         self._waiting: dict[int, asyncio.Future[None]] = {}
         self._on_part: dict[int, Callable[[Any], None]] = {}
         self._next_number = 0
-        self._outgoing = bytearray()
+        self._outgoing: deque[_Outgoing] = deque()
         self._incoming = bytearray()
         self._dead: str | None = None
 
@@ -64,9 +88,11 @@ class HelperProcess:
     def is_dead(self) -> bool:
         return self._dead is not None
 
-    async def call(self, kind: str, *arguments: Any) -> None:
-        """Have a request carried out. Raises OSError as the process met it, HelperDiedError."""
-        await self._request(None, kind, *arguments)
+    async def call(self, kind: str, *arguments: Any, handle: int | None = None) -> None:
+        """Have a request carried out. ``handle`` goes with it, and is closed here: the process
+        uses the same open file description. Raises OSError as the process met it,
+        HelperDiedError."""
+        await self._request(None, kind, *arguments, handle=handle)
 
     async def call_in_parts(
         self, on_part: Callable[[Any], None], kind: str, *arguments: Any
@@ -75,15 +101,19 @@ class HelperProcess:
         await self._request(on_part, kind, *arguments)
 
     async def _request(
-        self, on_part: Callable[[Any], None] | None, kind: str, *arguments: Any
+        self,
+        on_part: Callable[[Any], None] | None,
+        kind: str,
+        *arguments: Any,
+        handle: int | None = None,
     ) -> None:
-        if self._dead is not None:
-            raise HelperDiedError(errno.EIO, self._dead)
-        if self._socket is None:
-            self.start()
-        loop = asyncio.get_running_loop()
-        if loop is not self._loop:
-            raise RuntimeError(f"the {self._purpose} process belongs to another event loop")
+        handles = [] if handle is None else [handle]
+        try:
+            loop = self._running()
+        except BaseException:
+            for each in handles:
+                os.close(each)
+            raise
         number = self._next_number
         self._next_number += 1
         future: asyncio.Future[None] = loop.create_future()
@@ -91,12 +121,23 @@ class HelperProcess:
         if on_part is not None:
             self._on_part[number] = on_part
         data = marshal.dumps((number, kind, *arguments))
-        self._send(LENGTH.pack(len(data)) + data)
+        self._send(_Outgoing(LENGTH.pack(len(data)) + data, handles))
         try:
             await future
         finally:
             self._waiting.pop(number, None)
             self._on_part.pop(number, None)
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """The loop to which the process belongs. It is started if it was not yet."""
+        if self._dead is not None:
+            raise HelperDiedError(errno.EIO, self._dead)
+        if self._socket is None:
+            self.start()
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise RuntimeError(f"the {self._purpose} process belongs to another event loop")
+        return loop
 
     def start(self) -> None:
         """Once; needs a running loop. Raises OSError, and may be called again then."""
@@ -123,34 +164,33 @@ class HelperProcess:
 
     # ------------------------------------------------------------------------------ bytes
 
-    def _send(self, data: bytes) -> None:
-        assert self._socket is not None
+    def _send(self, request: _Outgoing) -> None:
         assert self._loop is not None
-        if not self._outgoing:
-            try:
-                data = data[self._socket.send(data) :]
-            except BlockingIOError:
-                pass
-            except OSError as error:
-                self._die(f"the {self._purpose} process is gone: {error}")
-                return
-            if not data:
-                return
+        assert self._socket is not None
+        self._outgoing.append(request)
+        if len(self._outgoing) > 1:
+            return
+        self._write()
+        if self._outgoing:
             self._loop.add_writer(self._socket, self._on_writable)
-        self._outgoing += data
 
     def _on_writable(self) -> None:
-        assert self._socket is not None
         assert self._loop is not None
+        assert self._socket is not None
+        self._write()
+        if self._dead is None and not self._outgoing:
+            self._loop.remove_writer(self._socket)
+
+    def _write(self) -> None:
+        """Send what the socket has room for."""
+        assert self._socket is not None
         try:
-            del self._outgoing[: self._socket.send(self._outgoing)]
+            while self._outgoing and self._outgoing[0].send(self._socket):
+                self._outgoing.popleft()
         except BlockingIOError:
-            return
+            pass
         except OSError as error:
             self._die(f"the {self._purpose} process is gone: {error}")
-            return
-        if not self._outgoing:
-            self._loop.remove_writer(self._socket)
 
     def _on_readable(self) -> None:
         assert self._socket is not None
@@ -204,6 +244,8 @@ class HelperProcess:
                 self._loop.remove_reader(self._socket)
                 self._loop.remove_writer(self._socket)
             self._socket.close()
+        while self._outgoing:
+            self._outgoing.popleft().close_handles()
         for future in self._waiting.values():
             if not future.done() and not future.get_loop().is_closed():
                 future.set_exception(HelperDiedError(errno.EIO, reason))

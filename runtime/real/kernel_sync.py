@@ -17,7 +17,7 @@ import stat
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from runtime.real.named_files import NamedFiles
 from world.disk import SyncFailedError
@@ -40,7 +40,11 @@ _ALL: Final = ctypes.c_long(CAPACITY)
 _REFUSALS: Final = (errno.EINVAL, errno.ENOSYS, errno.EPERM, errno.EOPNOTSUPP)
 
 
-_Target = tuple[int, int, str]  # handle, kind of sync, path
+class _Target(NamedTuple):
+    handle: int
+    kind: int
+    path: str
+    is_named: bool  # the handle is that of the open file which the path names
 
 
 class UnsupportedError(Exception):
@@ -116,7 +120,7 @@ class KernelSync:
             for path in paths:
                 handle = self._names.handle(path)
                 if handle >= 0:
-                    targets.append((handle, _FDSYNC, path))
+                    targets.append(_Target(handle, _FDSYNC, path, is_named=True))
                     continue
                 try:
                     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -126,7 +130,7 @@ class KernelSync:
                 status = os.fstat(handle)
                 self._names.seen(path, status)
                 kind = _FSYNC if stat.S_ISDIR(status.st_mode) else _FDSYNC
-                targets.append((handle, kind, path))
+                targets.append(_Target(handle, kind, path, is_named=False))
             if targets:
                 self._begin(group, targets)
             else:
@@ -139,8 +143,21 @@ class KernelSync:
     def _begin(self, group: _Group, targets: Sequence[_Target]) -> None:
         first = self._next_number
         self._next_number += len(targets)
-        for place, (handle, kind, _) in enumerate(targets):
-            block = first + place, 0, kind, 0, handle, 0, 0, 0, 0, _FLAG_RESFD, self._event_fd
+        for place, target in enumerate(targets):
+            handle = target.handle
+            block = (
+                first + place,
+                0,
+                target.kind,
+                0,
+                handle,
+                0,
+                0,
+                0,
+                0,
+                _FLAG_RESFD,
+                self._event_fd,
+            )
             _IOCB.pack_into(self._blocks, place * _IOCB.size, *block)
         count = ctypes.c_long(len(targets))
         begun = self._syscall(self._submit, self._context, count, self._pointers)
@@ -153,8 +170,10 @@ class KernelSync:
         if begun < len(targets):  # told when those that have begun have ended
             group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(targets)}")
         group.open = begun
-        for place, (_, _, path) in enumerate(targets[:begun]):
-            self._under_way[first + place] = group, path
+        for place, target in enumerate(targets[:begun]):
+            self._under_way[first + place] = group, target.path
+            if target.is_named:
+                self._names.syncing(target.path)
 
     def _on_events(self) -> None:
         try:

@@ -21,6 +21,8 @@ class NamedFile(Protocol):
     """Negative: it was given back."""
     confirmed: int
     """The count of ``NamedFiles.changed`` at which ``path`` last named it."""
+    is_dirty: bool
+    """Whether it has bytes that no sync by its handle covers."""
 
 
 class NamedFiles:
@@ -57,6 +59,11 @@ class NamedFiles:
         if file is None or file.confirmed != self._changes:
             return -1
         return file.handle
+
+    def syncing(self, path: str) -> None:
+        """A sync by the handle that ``handle`` returned has begun. The kernel holds the open file
+        until it ends, and tells it every error so far."""
+        self._files[path].is_dirty = False
 
     def seen(self, path: str, status: os.stat_result) -> None:
         """``path`` names the file with this status."""

@@ -1,9 +1,9 @@
 """The helper process that waits for the disk, so that no thread of the node has to.
 
 Run as a script with the number of one end of a socket pair; standard library only. Requests and
-replies are length-prefixed marshalled tuples; both ends are the same interpreter. It opens the
-files itself, outlives signals meant for its parent, and ends when the socket does: a parent that
-is killed leaves no orphan.
+replies are length-prefixed marshalled tuples; both ends are the same interpreter. It opens files
+itself, except for the handle of a file system, which comes with the request. It outlives signals
+meant for its parent, and ends when the socket does: a parent that is killed leaves no orphan.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import stat
 import struct
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +30,11 @@ SYNCFS_FROM_FILES = 8
 against 0.38 ms, 8 files 1.5 against 0.5, 50 files 10.4 against 1.8. The margin is for syncfs also
 waiting for what others have written to the same file system."""
 
+SYNCFS_FROM_LINUX = (5, 17)
+
+_TELLING_FILE_SYSTEMS = (0xEF53, 0x58465342)  # ext2, ext3 and ext4; XFS (linux/magic.h)
+_STATFS_BYTES = 256  # more than a struct statfs, which begins with the kind of file system
+_HANDLES_MAX = 1  # of a request
 _READ_BYTES = 1 << 20
 _FSYNC_FILE = getattr(os, "fdatasync", os.fsync)
 
@@ -41,56 +47,53 @@ class HelperReadError(OSError):
     """The device does not give the bytes of a file that is there."""
 
 
-class FileSystems:
-    """syncfs, one handle kept for each file system: an error since is reported to it once."""
+def _syncfs() -> Any:
+    """The C library's function; None where there is none."""
+    if sys.platform != "linux":
+        return None
+    import ctypes
 
-    def __init__(self) -> None:
-        self._handles: dict[int, int] = {}
-        self._lock = threading.Lock()
-        self._syncfs = self._load()
+    return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
 
-    @staticmethod
-    def _load() -> Any:
-        """The C library's function; None where it does not report errors (before Linux 5.8)."""
-        if sys.platform != "linux":
-            return None
-        release = os.uname().release.split(".")
-        if (int(release[0]), int(release[1].split("-")[0])) < (5, 8):
-            return None
-        import ctypes
 
-        return getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+def tells_write_errors(handle: int, release: str | None = None) -> bool:
+    """Whether syncfs by this handle reports all errors of its file system since it was opened.
 
-    @property
-    def usable(self) -> bool:
-        return self._syncfs is not None
+    Linux does so from 5.8 on for pages, and from 5.17 on for a failed commit of the journal
+    (``sync_filesystem`` ignored the result of ``sync_fs`` before). ext2 to ext4 and XFS take part.
+    An overlay does not report the errors of the file system below it. ``release``: the kernel's.
+    """
+    if sys.platform != "linux" or _syncfs() is None:
+        return False
+    numbers = (release or os.uname().release).split("-")[0].split(".")
+    if (int(numbers[0]), int(numbers[1])) < SYNCFS_FROM_LINUX:
+        return False
+    import ctypes
 
-    def sync(self, device: int, path: str) -> None:
-        import ctypes
+    status = ctypes.create_string_buffer(_STATFS_BYTES)
+    if ctypes.CDLL(None, use_errno=True).fstatfs(handle, status) != 0:
+        return False
+    return ctypes.c_long.from_buffer(status).value in _TELLING_FILE_SYSTEMS
 
-        with self._lock:
-            if device not in self._handles:
-                self._handles[device] = os.open(os.path.dirname(path), os.O_RDONLY)
-            handle = self._handles[device]
-        if self._syncfs(handle) != 0:
-            code = ctypes.get_errno()
-            raise HelperSyncError(code, os.strerror(code), path)
+
+def sync_file_system(handle: int, path: str) -> None:
+    """Sync the file system of ``handle``. ``path`` is for the error. Raises HelperSyncError."""
+    import ctypes
+
+    if _syncfs()(handle) != 0:
+        code = ctypes.get_errno()
+        raise HelperSyncError(code, os.strerror(code), path)
 
 
 class Worker:
-    """Carries out requests."""
+    """Carries out requests. It keeps no state, so that it owes nobody an error."""
 
-    def __init__(self) -> None:
-        self._file_systems: FileSystems | None = None
-        self._lock = threading.Lock()
+    def handle(self, kind: str, *arguments: Any, handles: Sequence[int] = ()) -> None:
+        """``handles``: those that came with the request, which are arguments, too."""
+        getattr(self, f"do_{kind}")(*arguments, *handles)
 
-    def handle(self, kind: str, *arguments: Any) -> None:
-        getattr(self, f"do_{kind}")(*arguments)
-
-    def do_sync(self, paths: list[str]) -> None:
+    def do_sync(self, paths: Sequence[str]) -> None:
         """Sync files' bytes and directories' entries; paths that are gone are skipped."""
-        if len(paths) >= SYNCFS_FROM_FILES and self._sync_file_systems(paths):
-            return
         for path in paths:
             try:
                 handle = os.open(path, os.O_RDONLY)
@@ -106,21 +109,11 @@ class Worker:
             finally:
                 os.close(handle)
 
-    def _sync_file_systems(self, paths: list[str]) -> bool:
-        with self._lock:
-            if self._file_systems is None:
-                self._file_systems = FileSystems()
-        if not self._file_systems.usable:
-            return False
-        devices: dict[int, str] = {}
-        for path in paths:
-            try:
-                devices.setdefault(os.stat(path).st_dev, path)
-            except FileNotFoundError:
-                continue
-        for device, path in devices.items():
-            self._file_systems.sync(device, path)
-        return True
+    def do_sync_file_system(self, paths: Sequence[str], handle: int) -> None:
+        """As ``sync``, by one call for all that is on the handle's file system."""
+        device = os.fstat(handle).st_dev
+        self.do_sync([path for path in paths if not _is_on(device, path)])
+        sync_file_system(handle, paths[0])
 
     def do_replace(self, path: str, data: bytes) -> None:
         replace_file(path, data, suffix=".tmp-async")
@@ -145,6 +138,13 @@ class Worker:
                 size -= count
         finally:
             os.close(handle)
+
+
+def _is_on(device: int, path: str) -> bool:
+    try:
+        return os.stat(path).st_dev == device
+    except FileNotFoundError:
+        return True  # nobody wants its bytes any more
 
 
 def remove(path: str) -> None:
@@ -195,24 +195,30 @@ def sync_path(path: str) -> None:
         os.close(handle)
 
 
-def _receive(connection: socket.socket, size: int) -> bytes | None:
+def _receive(connection: socket.socket, size: int, handles: list[int]) -> bytes | None:
     data = bytearray()
     while len(data) < size:
         try:
-            piece = connection.recv(size - len(data))
+            piece, received, _, _ = socket.recv_fds(connection, size - len(data), _HANDLES_MAX)
         except ConnectionError:
             return None
+        handles += received
         if not piece:
             return None
         data += piece
     return bytes(data)
 
 
-def receive_request(connection: socket.socket) -> tuple[Any, ...] | None:
-    head = _receive(connection, LENGTH.size)
+def receive_request(
+    connection: socket.socket, handles: list[int] | None = None
+) -> tuple[Any, ...] | None:
+    """The next request; None at the end. The handles that came with it are added to ``handles``,
+    and the caller closes them."""
+    handles = [] if handles is None else handles
+    head = _receive(connection, LENGTH.size, handles)
     if head is None:
         return None
-    body = _receive(connection, LENGTH.unpack(head)[0])
+    body = _receive(connection, LENGTH.unpack(head)[0], handles)
     return None if body is None else marshal.loads(body)
 
 
@@ -225,11 +231,14 @@ def _serve(connection: socket.socket) -> None:
 
     def work() -> None:
         while True:
+            handles: list[int] = []
             with receiving:
-                request = receive_request(connection)
+                request = receive_request(connection, handles)
             if request is None:
                 return
-            data = marshal.dumps(_carry_out(worker, *request))
+            data = marshal.dumps(_carry_out(worker, handles, *request))
+            for handle in handles:
+                os.close(handle)
             try:
                 with sending:
                     connection.sendall(LENGTH.pack(len(data)) + data)
@@ -242,10 +251,12 @@ def _serve(connection: socket.socket) -> None:
     work()
 
 
-def _carry_out(worker: Worker, number: int, kind: str, *arguments: Any) -> tuple[Any, ...]:
+def _carry_out(
+    worker: Worker, handles: Sequence[int], number: int, kind: str, *arguments: Any
+) -> tuple[Any, ...]:
     """A request's reply: its number, an errno or 0, words, a path, and what failed."""
     try:
-        worker.handle(kind, *arguments)
+        worker.handle(kind, *arguments, handles=handles)
     except OSError as error:
         code = error.errno or errno.EIO
         what = type(error).__name__

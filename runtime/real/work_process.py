@@ -45,7 +45,7 @@ class _Throttle:
 class _Server:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._disk = RealDisk()
+        self._disk = RealDisk(syncs_at_close=True)
 
     def serve(self) -> None:
         """Until the parent's end is closed."""

@@ -41,6 +41,17 @@ class FailWrites(Fault):
         return True
 
 
+class FailWriteBack(Fault):
+    """The device cannot write the next bytes of a log in the background, once. Syncs are told."""
+
+    name, family, weight = "fail_write_back", Family.DEVICE, 1
+
+    def strike(self, node: SimNode) -> bool:
+        self.field.disk_faults(node).failing_write_back = True
+        self.field.broken.add(node.id)
+        return True
+
+
 class FillDisk(Fault):
     """The disk has next to no free room."""
 

@@ -10,6 +10,7 @@ from chaos.sim.faults.devices import (
     ExhaustHandles,
     FailReads,
     FailSyncs,
+    FailWriteBack,
     FailWrites,
     FillDisk,
     SlowDisk,
@@ -43,6 +44,7 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     LoseFile,
     WipeDisk,
     Roll,
+    FailWriteBack,
 )
 
 KINDS: Final = (

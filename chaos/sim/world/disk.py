@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
+from chaos.sim.world.write_errors import WriteErrorHandle, WriteErrors
 from stele.world import Buffer
 from world.disk import ReadFailedError, SyncFailedError
 
@@ -52,6 +53,9 @@ class DiskFaults:
     failing_sync: bool = False  # every sync fails, and what it covered is never written
     failing_read: bool = False
     failing_write: bool = False
+    # The next bytes that are appended to a log are not written to the device in the background, and
+    # the system takes them for written.
+    failing_write_back: bool = False
     # How likely a call that needs a file handle fails (EMFILE). Calls for the metadata log never
     # do: a voter without handles would end, as it should.
     no_handle: float = 0.0
@@ -84,6 +88,7 @@ class Inode:
     warm_until: float = -1.0
     bad_sectors: set[int] = field(default_factory=set)  # numbers of sectors that cannot be read
     failed_reads: int = 0  # reads that failed because of bad sectors
+    write_errors: WriteErrors = field(default_factory=WriteErrors)
 
     def persist(self, write: _Write, data: bytes | None) -> None:
         """Write the change to the device, with ``data`` of it. The device writes whole pages, so
@@ -151,6 +156,7 @@ class VirtualDisk:
         self.has_failed = False  # a write or a sync has failed since the last power loss
         self.failures = 0  # how many ever failed
         self.spoiled = 0  # how many sectors ever went bad
+        self.write_errors = WriteErrors()  # of all files
         self._writes = 0
         self._root = Directory()
         self._changes: list[_Change] = []  # changes of entries that are not durable, in order
@@ -170,6 +176,7 @@ class VirtualDisk:
         self._found.clear()
         self._kept.clear()
         self.has_failed = False
+        self.write_errors = WriteErrors()
         self._fall_back(self._root, set())
         self.note("power-loss", f"kept {kept} directory changes, {self.used_bytes()} bytes")
 
@@ -199,6 +206,7 @@ class VirtualDisk:
             self._tear(inode.durable, solid)
         inode.pending.clear()
         inode.lost.clear()
+        inode.write_errors = WriteErrors()
         inode.data = bytearray(inode.durable)
 
     def _tear(self, content: bytearray, solid: int) -> None:
@@ -349,7 +357,20 @@ class VirtualDisk:
             self._write(inode, position, data[: max(0, room)])
             raise os_error(errno.ENOSPC, path)
         self._write(inode, position, data)
+        if self.faults.failing_write_back and path.endswith(".log"):
+            self.faults.failing_write_back = False
+            self._fail_write_back(inode, path)
         return position
+
+    def _fail_write_back(self, inode: Inode, path: str) -> None:
+        """What was not synced of a file cannot be written now. Syncs are told of it later."""
+        inode.lost += inode.pending
+        inode.pending.clear()
+        inode.write_errors.add()
+        self.write_errors.add()
+        self.has_failed = True
+        self.failures += 1
+        self.note("failed-write-back", path)
 
     def _write(self, inode: Inode, position: int, data: bytes) -> None:
         if data:
@@ -373,10 +394,13 @@ class VirtualDisk:
 
     # -------------------------------------------------------------------------------- syncing
 
-    def begin_sync(self, paths: Sequence[str]) -> Callable[[], None]:
+    def begin_sync(
+        self, paths: Sequence[str], whole: WriteErrorHandle | None = None
+    ) -> Callable[[], None]:
         """Note what a sync of these paths covers. The returned function makes exactly that durable.
 
-        A path that has been removed is skipped.
+        A path that has been removed is skipped. ``whole``: the whole file system is synced by this
+        handle, which is told of the errors. Otherwise each file is synced by a new handle.
         """
         covered: list[Inode] = []
         last_write = self._writes
@@ -399,7 +423,11 @@ class VirtualDisk:
                     if not failing:
                         change.commit()
                         self._kept.clear()
-            if failing:
+            handles = (
+                [whole] if whole else [WriteErrorHandle(each.write_errors) for each in covered]
+            )
+            told = [handle for handle in handles if handle.tell()]  # all are told
+            if told or failing:
                 self.has_failed = True
                 self.failures += 1
                 raise os_error(errno.EIO, paths[0], SyncFailedError)

@@ -19,8 +19,15 @@ from chaos.sim.world.disk import (
     os_error,
     parts,
 )
+from chaos.sim.world.write_errors import WriteErrorHandle
+from runtime.real.held_directories import HeldDirectories
 from stele.world import Buffer
 from storage.long_work import parts_of
+
+_WHOLE_FROM_FILES = 2
+_WHOLE_EVERY = 3
+"""A sync of so many files is one of the whole file system. So is each third sync of fewer files,
+as if one of them had been closed before."""
 
 
 def _check_name(path: str) -> None:
@@ -34,6 +41,8 @@ class SimDisk:
     def __init__(self, disk: VirtualDisk, owner: Owner) -> None:
         self._disk = disk
         self._owner = owner
+        self._held = HeldDirectories[WriteErrorHandle]()
+        self._syncs = 0
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         self._alive()
@@ -127,9 +136,11 @@ class SimDisk:
         if holder is not None and not holder.dead:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", path)
         self._disk.locks[path] = self._owner
+        self._held.hold(posixpath.dirname(path), WriteErrorHandle(self._disk.write_errors))
         return lambda: self._release(path)
 
     def _release(self, path: str) -> None:
+        self._held.release(posixpath.dirname(path))
         if self._disk.locks.get(path) is self._owner:
             del self._disk.locks[path]
 
@@ -161,7 +172,9 @@ class SimDisk:
         self._alive()
         if not paths:
             return
-        finish = self._disk.begin_sync(paths)
+        self._syncs += 1
+        is_whole = len(paths) >= _WHOLE_FROM_FILES or self._syncs % _WHOLE_EVERY == 0
+        finish = self._disk.begin_sync(paths, self._held.of(paths) if is_whole else None)
         await self._owner.sleep(self._disk.sync_delay_s())
         self._alive()
         finish()

@@ -47,4 +47,16 @@ DEVICE = [
         ),
         ("rebuild_without_handles",),
     ),
+    Mutant(
+        "runtime: let all directories of a file system share the handle of one",
+        (
+            Edit(
+                "runtime/real/held_directories.py",
+                "HeldDirectories.of",
+                "self._handles.get(found)",
+                "next(iter(self._handles.values())) if found else None",
+            ),
+        ),
+        kinds=("fail_write_back",),
+    ),
 ]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from chaos.sim.world.disk import PAGE_BYTES, DiskFaults, ProcessDeadError
 from chaos.sim.world.simulation import Simulation
-from world.disk import Disk
+from chaos.sim.world.write_errors import WriteErrorHandle, WriteErrors
+from world.disk import Disk, SyncFailedError
 
 
 def after_power_loss(seed: int, prepare: Callable[[Disk], None]) -> Disk:
@@ -319,3 +320,49 @@ def test_a_power_loss_keeps_every_synced_byte_that_no_cut_took(
     sim.power_off("a")
     sim.power_on("a")
     assert sim.process("a").world.disk.read_file("/f").startswith(safe)
+
+
+# ------------------------------------------------------------------------------- write errors
+
+
+def test_a_write_error_is_told_once_to_each_handle_since_before_it() -> None:
+    errors = WriteErrors()
+    before, other = WriteErrorHandle(errors), WriteErrorHandle(errors)
+    assert not before.tell()
+    errors.add()
+    after = WriteErrorHandle(errors)  # nobody was told yet
+    assert [handle.tell() for handle in (before, other, after)] == [True] * 3
+    assert [handle.tell() for handle in (before, other, after)] == [False] * 3
+    assert not WriteErrorHandle(errors).tell()  # it is too late
+
+
+def test_a_failed_write_back_is_told_to_the_syncs_of_every_directory() -> None:
+    sim = Simulation(1)
+
+    async def main() -> list[str]:
+        disk = sim.process("a").world.disk
+        faults = sim.machines["a"].disk.faults
+        process = sim.machines["a"].processes[0]
+        paths: dict[str, list[str]] = {}
+        for name in ("/a", "/b"):
+            disk.make_directory(name)
+            disk.lock(f"{name}/.lock")
+            paths[name] = [f"{name}/{number}.log" for number in range(2)]
+            for path in paths[name]:
+                faults.failing_write_back = path == "/a/1.log"
+                disk.open(path, create=True).append([b"x"])
+        told = []
+        for name in ("/b", "/a", "/b", "/a"):
+            sync = process.start(synced(disk, *paths[name]))
+            while not sync.done():
+                await asyncio.sleep(0.0001)
+            if isinstance(sync.exception(), SyncFailedError):
+                told.append(name)
+        disk.sync_now("/a")
+        disk.sync_now("/")
+        sim.power_off("a")
+        sim.power_on("a")
+        assert read(sim.process("a").world.disk, "/a/1.log") == b""
+        return told
+
+    assert sim.run(main()) == ["/b", "/a"]
