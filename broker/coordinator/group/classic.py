@@ -549,16 +549,7 @@ class ClassicGroup:
     def _replayed(self, recorded: RecordedMember, group: RecordedGroup, now: Now) -> Member:
         member = self.members.get(recorded.member_id)
         if member is None:
-            member = Member(
-                recorded.member_id,
-                recorded.group_instance_id,
-                client_id=recorded.client_id,
-                client_host=recorded.client_host,
-                rebalance_timeout_ms=recorded.rebalance_timeout_ms,
-                session_timeout_ms=recorded.session_timeout_ms,
-                protocols=(),
-                session=self.session_timer(recorded.member_id),
-            )
+            member = Member.recorded(recorded, self.session_timer(recorded.member_id))
             member.restart_session(now.monotonic_ms)
         elif member.sync_waiter is not None or self._assigns(recorded.member_id, group):
             member.restart_session(now.monotonic_ms)  # it was stopped while the member waited

@@ -39,6 +39,7 @@ from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import (
     GroupKey,
     OffsetKey,
+    SuccessionRecord,
     decode_group,
     decode_key,
     offset_record,
@@ -123,7 +124,7 @@ class GroupMachine:
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:
         key = decode_key(record.key)
         if isinstance(key, GroupKey):
-            self._replay_group(offset, key.group_id, record.value, now)
+            self._replay_group(offset, key.group_id, record, now)
             return
         if isinstance(key, ConsumerKey):
             self._replay_consumer(offset, key, record.value, now)
@@ -153,18 +154,21 @@ class GroupMachine:
         if group_id not in self._groups:
             self._groups[group_id] = self._make_group(group_id)
 
-    def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
-        if value is None:
+    def _replay_group(self, offset: int, group_id: str, record: KeyValue, now: Now) -> None:
+        if record.value is None:
             if isinstance(self._groups.get(group_id), ClassicGroup):
                 self._groups.pop(group_id).dissolve()
             self._removed_end = offset + 1
         else:
-            recorded = decode_group(value)
+            recorded = decode_group(record.value)
             group = self._groups.get(group_id)
             if not isinstance(group, ClassicGroup):
                 group = self._replace(group, self._make_group(group_id))
             was_rebalancing = group.state is GroupState.COMPLETING_REBALANCE
             group.replay(recorded, offset + 1, now)
+            if isinstance(record, SuccessionRecord):
+                successor, protocols = record.successor
+                group.members[successor].protocols = protocols
             self._counters.rebalances += was_rebalancing and group.state is GroupState.STABLE
 
     def _replay_consumer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from broker.coordinator.group.deadlines import Timer
+from broker.coordinator.group.records import RecordedMember
 from broker.coordinator.group.types import DescribedMember, MemberProtocol
 from broker.coordinator.step import Waiter
 
@@ -54,6 +55,20 @@ class Member:
         self.is_new = False
         self.join_waiter: Waiter | None = None
         self.sync_waiter: Waiter | None = None
+
+    @classmethod
+    def recorded(cls, value: RecordedMember, session: Timer) -> Member:
+        """As its record says, which has none of its protocols but the one in use."""
+        return cls(
+            value.member_id,
+            value.group_instance_id,
+            client_id=value.client_id,
+            client_host=value.client_host,
+            rebalance_timeout_ms=value.rebalance_timeout_ms,
+            session_timeout_ms=value.session_timeout_ms,
+            protocols=(),
+            session=session,
+        )
 
     @property
     def is_static(self) -> bool:

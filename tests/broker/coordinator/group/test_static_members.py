@@ -112,6 +112,26 @@ def test_another_choice_of_protocols_makes_a_rebalance() -> None:
     assert bench.heartbeat(second, 2, instance="j") is ErrorCode.FENCED_INSTANCE_ID
 
 
+def test_two_restarts_of_each_change_the_protocol() -> None:
+    """The usual change of the assignor: first every member is restarted with both protocols, and
+    then with the new one only."""
+    bench = GroupBench()
+    both = (STICKY, *RANGE)
+    static(bench, "i", "j")
+    first = told(bench.join(instance="i", protocols=both), JoinAnswer)
+    assert (first.error, first.protocol, first.generation) == (ErrorCode.NONE, "range", 1)
+    heard = bench.join(instance="j", protocols=both)  # now both know the new one
+    again = bench.join(member_id=first.member_id, instance="i", protocols=both)
+    second = told(heard, JoinAnswer)
+    for answer in (second, told(again, JoinAnswer)):
+        assert (answer.error, answer.protocol, answer.generation) == (ErrorCode.NONE, "sticky", 2)
+    assignments = {first.member_id: b"1", second.member_id: b"2"}
+    bench.sync(second.leader, 2, assignments, protocol="sticky")
+    for instance in "ij":
+        answer = told(bench.join(instance=instance, protocols=(STICKY,)), JoinAnswer)
+        assert (answer.error, answer.protocol, answer.generation) == (ErrorCode.NONE, "sticky", 2)
+
+
 def test_a_process_that_waits_is_fenced_when_another_one_comes() -> None:
     bench = GroupBench()
     waiting = bench.join(instance="i")
