@@ -8,7 +8,7 @@ from __future__ import annotations
 from broker.api.handler import RequestContext, Served
 from broker.service import producers
 from broker.service.context import BrokerContext
-from broker.service.topics import NO_TOPIC_ID
+from broker.service.topics import NO_TOPIC_ID, error_by_name
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import describe_producers as messages
@@ -50,7 +50,7 @@ def _partition(
     try:
         known = producers.producers_of(context, found)
     except ApiError as error:
-        return PartitionResponse(number, error.code)
+        return PartitionResponse(number, error_by_name(error.code))
     return PartitionResponse(number, active_producers=[_state(each) for each in known])
 
 

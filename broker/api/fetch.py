@@ -129,7 +129,8 @@ class _Translation:
                         topic_id=last if len(last) == len(NO_TOPIC_ID) else NO_TOPIC_ID,
                     )
                 )
-            responses[-1].partitions.append(_partition(result, read_committed))
+            error = topics.error(result.error)
+            responses[-1].partitions.append(_partition(result, error, read_committed))
             if not count % SLICE_STEPS:
                 yield
         self._reply(
@@ -169,7 +170,7 @@ def _entry(topic_id: bytes, partition: FetchPartition) -> FetchEntry:
     )
 
 
-def _partition(result: FetchResult, read_committed: bool) -> PartitionData:
+def _partition(result: FetchResult, error: ErrorCode, read_committed: bool) -> PartitionData:
     diverging = hint = None
     if result.diverging is not None:
         diverging = EpochEndOffset(result.diverging.epoch, result.diverging.end_offset)
@@ -177,7 +178,7 @@ def _partition(result: FetchResult, read_committed: bool) -> PartitionData:
         hint = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
     return PartitionData(
         partition_index=result.id.partition,
-        error_code=result.error,
+        error_code=error,
         high_watermark=result.high_watermark,
         last_stable_offset=result.last_stable_offset,
         log_start_offset=result.log_start_offset,

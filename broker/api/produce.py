@@ -17,6 +17,7 @@ from broker.replication.types import Cancel, ProduceResult, TransactionalWrite
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
 from broker.service.produce import Produce
+from broker.service.topics import error_by_name
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import produce as messages
 from stele.wire.kafka.messages.produce import (
@@ -31,6 +32,7 @@ from stele.wire.kafka.messages.produce import (
 
 _ABORTABLE_FROM = 11
 _ADDS_PARTITIONS_FROM = 12
+_TOPIC_IDS_FROM = 13
 
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
@@ -116,6 +118,8 @@ def _partition_response(
 
 def _error(request_context: RequestContext, error: ErrorCode) -> ErrorCode:
     """Clients from before TRANSACTION_ABORTABLE are told INVALID_TXN_STATE, as in Kafka."""
+    if request_context.version < _TOPIC_IDS_FROM:
+        error = error_by_name(error)
     if error is ErrorCode.TRANSACTION_ABORTABLE and request_context.version < _ABORTABLE_FROM:
         return ErrorCode.INVALID_TXN_STATE
     return error

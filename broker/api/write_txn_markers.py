@@ -12,6 +12,7 @@ from broker.api.handler import RequestContext, Served
 from broker.replication.types import Marker
 from broker.service import transactions
 from broker.service.context import BrokerContext
+from broker.service.topics import error_by_name
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import write_txn_markers as messages
@@ -43,7 +44,9 @@ async def handle(
     markers = [each for each in asked if each is not None]
     errors = iter(await transactions.write_markers(context, markers))
     unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    return _response(request, (unknown if each is None else next(errors) for each in asked))
+    return _response(
+        request, (unknown if each is None else error_by_name(next(errors)) for each in asked)
+    )
 
 
 def _marker(marker: WritableTxnMarker, partition: PartitionId) -> Marker:

@@ -34,7 +34,7 @@ from broker.service.metadata import MissingTopic, all_topics, find_topics
 from broker.service.nearby import nearby_brokers
 from broker.service.produce import Produce
 from broker.service.producers import new_producer_id, producer_of, writable_topics
-from broker.service.topics import NO_TOPIC_ID, Topics
+from broker.service.topics import NO_TOPIC_ID, Topics, error_by_name
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import Topic
 from runtime.authorization.caller import Caller, grpc_caller
@@ -337,8 +337,8 @@ def _produce_response(
             pb.ProduceResponse.Partition(
                 topic_id=result.id.topic_id,
                 partition=result.id.partition,
-                error=result.error,
-                message=explain(result.error, result.message),
+                error=(error := _error(asked, result.error)),
+                message=explain(error, result.message),
                 base_offset=result.base_offset,
                 log_append_time_ms=result.log_append_time_ms,
                 log_start_offset=result.log_start_offset,
@@ -349,6 +349,12 @@ def _produce_response(
             for asked, result in zip(request.partitions, results, strict=True)
         ],
     )
+
+
+def _error(
+    asked: pb.ProduceRequest.Partition | pb.FetchRequest.Partition, error: ErrorCode
+) -> ErrorCode:
+    return error if asked.topic_id else error_by_name(error)
 
 
 def _fetch_item(topics: Topics, partition: pb.FetchRequest.Partition) -> FetchEntry | FetchResult:
@@ -371,8 +377,8 @@ def _fetch_response(request: pb.FetchRequest, results: list[FetchResult]) -> pb.
             pb.FetchResponse.Partition(
                 topic_id=result.id.topic_id,
                 partition=result.id.partition,
-                error=result.error,
-                message=explain(result.error),
+                error=(error := _error(asked, result.error)),
+                message=explain(error),
                 high_watermark=result.high_watermark,
                 last_stable_offset=result.last_stable_offset,
                 log_start_offset=result.log_start_offset,

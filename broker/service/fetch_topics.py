@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from broker.service.context import BrokerContext
-from broker.service.topics import NO_TOPIC_ID, Topics
+from broker.service.topics import NO_TOPIC_ID, Topics, error_by_name
 from metadata.topics import Topic
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.authorization.caller import Caller
@@ -68,6 +68,8 @@ class FetchTopics:
                 return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
         found = self._topics.identified(key)
-        if found is ErrorCode.UNKNOWN_TOPIC_ID and not self._by_id:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return found
+        return self.error(found) if isinstance(found, ErrorCode) else found
+
+    def error(self, found: ErrorCode) -> ErrorCode:
+        """In the words of the request."""
+        return found if self._by_id else error_by_name(found)

@@ -1,4 +1,4 @@
-"""Offsets: by time, and where leader epochs end."""
+"""Offsets: by time, and where leader epochs end. Both are asked for by the names of topics."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker.replication.types import EpochQuery, OffsetQuery, OffsetResult
 from broker.service.context import BrokerContext
 from broker.service.items import merge
-from broker.service.topics import Topics
+from broker.service.topics import Topics, error_by_name
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 
@@ -23,7 +23,7 @@ async def list_offsets(
     """Offsets by time; a result for each item, in order."""
     queries = [item for item in items if isinstance(item, OffsetQuery)]
     results = await context.replicas.list_offsets(queries, read_committed=read_committed)
-    return merge(items, OffsetQuery, results)
+    return merge(items, OffsetQuery, _by_name(results))
 
 
 def epoch_ends(
@@ -31,4 +31,10 @@ def epoch_ends(
 ) -> list[OffsetResult]:
     """Ends of leader epochs; a result for each item, in order."""
     queries = [item for item in items if isinstance(item, EpochQuery)]
-    return merge(items, EpochQuery, context.replicas.end_offset_for_epoch(queries))
+    return merge(items, EpochQuery, _by_name(context.replicas.end_offset_for_epoch(queries)))
+
+
+def _by_name(results: list[OffsetResult]) -> list[OffsetResult]:
+    for each in results:
+        each.error = error_by_name(each.error)
+    return results

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.service.context import BrokerContext
 from broker.service.items import merge
-from broker.service.topics import Topics
+from broker.service.topics import Topics, error_by_name
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 
@@ -20,7 +20,8 @@ def topics(context: BrokerContext, caller: Caller) -> Topics:
 async def delete_records(
     context: BrokerContext, items: Sequence[Deletion | DeletionResult], timeout_ms: int
 ) -> list[DeletionResult]:
-    """A result for each item, in order."""
+    """A result for each item, in order. Topics were asked for by their names."""
     deletions = [item for item in items if isinstance(item, Deletion)]
     results = await context.replicas.delete_records(deletions, timeout_ms)
-    return merge(items, Deletion, results)
+    told = [each._replace(error=error_by_name(each.error)) for each in results]
+    return merge(items, Deletion, told)

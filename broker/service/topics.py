@@ -15,6 +15,14 @@ from stele.ids import PartitionId
 NO_TOPIC_ID: Final = bytes(16)
 
 
+def error_by_name(error: ErrorCode) -> ErrorCode:
+    """What a client is told that asked by name. A topic may be deleted after its name was looked
+    up, and clients that know no ids give up at UNKNOWN_TOPIC_ID."""
+    if error is ErrorCode.UNKNOWN_TOPIC_ID:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return error
+
+
 class Topics:
     """Looks topics up for one request; the authorizer is asked once for each.
 
