@@ -62,6 +62,11 @@ class Host(Protocol):
         """The partition, if this broker leads it and can work with its log."""
         ...
 
+    def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
+        """Have the listener called whenever this broker begins to lead a partition, which may be
+        later than the metadata say so."""
+        ...
+
 
 @dataclass(slots=True)
 class LoadCounters:
@@ -113,6 +118,7 @@ class CoordinatorRuntime(Generic[M]):
         self._shards: dict[int, _Hosted[M]] = {}
         self._stopped = False
         self.counters = LoadCounters()
+        host.when_leading(self._leading)
 
     # ------------------------------------------------------------------ metadata
 
@@ -129,6 +135,12 @@ class CoordinatorRuntime(Generic[M]):
         for change in delta.changed_partitions:
             if change.topic_id == topic_id:
                 self._look(change.partition)
+
+    def _leading(self, partition: PartitionId) -> None:
+        """This broker leads a partition now. With many new partitions, its log was made in a later
+        turn of the event loop than the one in which ``apply`` looked at it."""
+        if not self._stopped and partition.topic_id == self._topic_id:
+            self._look(partition.partition)
 
     def _look(self, number: int) -> None:
         hosted = self._shards.get(number)

@@ -121,6 +121,7 @@ class ReplicaManager:
         self._stopped = False  # nothing is written to a log from then on
         self._replicas = Replicas(broker_id, world.clock, metadata)
         self._replicas.tells_high_watermarks_at_once = config.selects_replicas_by_rack
+        self._on_leading: list[Callable[[PartitionId], None]] = []
         self._replicas.on_led = self._led
         self._replicas.on_followed = self._followed
         self._replicas.on_proposed = self._proposed
@@ -339,6 +340,11 @@ class ReplicaManager:
         """
         return self._fetch.fetch(query, done)
 
+    def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
+        """Have the listener called whenever this broker begins to lead a partition in a leader
+        epoch. That may be later than the metadata say so, if the log has to be made first."""
+        self._on_leading.append(listener)
+
     def host(self, partition: PartitionId) -> HostedPartition | None:
         """The partition for a coordinator of this broker, if it leads it and its log is there."""
         replica = self._replicas.by_id.get(partition)
@@ -462,6 +468,8 @@ class ReplicaManager:
             list(replica.machine.state.isr),
         )
         replica.wake_all()
+        for listener in self._on_leading:
+            listener(replica.id)
 
     def _followed(self, replica: Replica, effect: Followed) -> None:
         if effect.leader == NO_LEADER or replica.state is not ReplicaState.ONLINE:

@@ -210,6 +210,9 @@ class FakeReplicas(ReplicaManager):
             return None
         return self.hosted_logs.setdefault(partition, QuickLog())
 
+    def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
+        """It leads as soon as the metadata say so."""
+
     @property
     def counters(self) -> ReplicaCounters:
         return self.reading

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from broker.coordinator.runtime import CoordinatorRuntime
+from broker.replication import metadata
 from stele.errors import ApiError, ErrorCode
 from tests.support.batches import make_batch
 from tests.support.coordinators import Heard, Sums
@@ -234,6 +235,37 @@ def test_a_topic_deleted_and_made_anew_begins_empty() -> None:
         assert await coordinators.ask(1, b"a") is None
 
     run(scenario)
+
+
+def test_coordinators_whose_logs_are_made_in_later_turns_are_loaded_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(metadata, "LOGS_AT_ONCE", 2)
+
+    async def main(cluster: ReplicaCluster) -> None:
+        coordinators = Coordinators(cluster)
+        cluster.create_topic(*([(1, 2, 3)] * 5), *([(2, 1, 3)] * 2))
+        runtimes = coordinators.runtimes
+        await until(lambda: len(runtimes[1].active) == 5, "some are not loaded")
+        await until(lambda: len(runtimes[2].active) == 2, "some are not loaded")
+        assert (runtimes[1].partitions, runtimes[2].partitions) == ([0, 1, 2, 3, 4], [5, 6])
+        assert runtimes[1].counters.loads == 5
+
+    ReplicaCluster().run(main)
+
+
+def test_a_coordinator_whose_log_could_not_be_made_at_first_is_loaded_then() -> None:
+    async def main(cluster: ReplicaCluster) -> None:
+        coordinators = Coordinators(cluster)
+        disk = cluster[1].disk
+        disk.faults.quota_bytes = disk.used_bytes()
+        cluster.create_topic([1])
+        await until(lambda: cluster[1].manager.counters.offline_replicas == 1)
+        assert coordinators.runtimes[1].partitions == []
+        disk.faults.quota_bytes = None
+        await coordinators.loaded(1)
+
+    ReplicaCluster().run(main)
 
 
 def test_a_log_that_cannot_be_read_is_loaded_again_when_it_can() -> None:

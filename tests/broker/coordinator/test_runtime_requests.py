@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -38,9 +38,13 @@ class Hosting:
 
     def __init__(self) -> None:
         self.logs: dict[int, SlowLog] = {}
+        self.listeners: list[Callable[[PartitionId], None]] = []
         self.runtime = CoordinatorRuntime(
             "topic", host=self, make_machine=Sums, clock=LoopClock(), commit_timeout_ms=5_000
         )
+
+    def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
+        self.listeners.append(listener)
 
     def host(self, partition: PartitionId) -> SlowLog | None:
         assert partition.topic_id == TOPIC_ID
