@@ -85,6 +85,7 @@ class TransactionsService:
             "FindTransactionCoordinators": (pb.FindTransactionCoordinatorsRequest, self._find),
             "DescribeTransactions": (pb.DescribeTransactionsRequest, self._describe),
             "DescribeProducers": (pb.DescribeProducersRequest, self._describe_producers),
+            "ForgetTransactionalIds": (pb.ForgetTransactionalIdsRequest, self._forget),
         }
         calls = {
             name: (request, refusable(response, handle))
@@ -186,6 +187,17 @@ class TransactionsService:
                 by_topic.setdefault(name, []).append(number)
             for name, numbers in by_topic.items():
                 told.topics.add(topic=name, partitions=numbers)
+        return answer
+
+    async def _forget(
+        self, caller: Caller, request: pb.ForgetTransactionalIdsRequest
+    ) -> pb.ForgetTransactionalIdsResponse:
+        names = request.transactional_ids
+        check_count(len(names), "transactional ids")
+        errors = await transactions.forget(self._context, caller, names)
+        answer = pb.ForgetTransactionalIdsResponse()
+        for name, error in zip(names, errors, strict=True):
+            answer.transactional_ids.add(transactional_id=name, error=error, message=explain(error))
         return answer
 
     async def _list(

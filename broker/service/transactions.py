@@ -295,6 +295,30 @@ async def describe(
     return found
 
 
+async def forget(
+    context: BrokerContext, caller: Caller, transactional_ids: Sequence[str]
+) -> list[ErrorCode]:
+    """What became of each transactional id."""
+
+    async def one(transactional_id: str) -> ErrorCode:
+        try:
+            check(context, caller, transactional_id)
+            answer: ErrorCode = await _ask(
+                context,
+                transactional_id,
+                lambda machine, waiter, now: machine.forget(transactional_id, waiter, now),
+            )
+        except ApiError as refused:
+            return refused.code
+        return answer
+
+    found: list[ErrorCode] = []
+    for start in range(0, len(transactional_ids), _DESCRIBED_AT_ONCE):
+        some = transactional_ids[start : start + _DESCRIBED_AT_ONCE]
+        found += await asyncio.gather(*map(one, some))
+    return found
+
+
 async def list_transactions(
     context: BrokerContext, caller: Caller, request: ListRequest, regex: str = ""
 ) -> ListAnswer:

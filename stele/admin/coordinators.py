@@ -11,7 +11,7 @@ from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError
 from stele.wire.v1 import groups_pb2, transactions_pb2
-from stele.world import RpcError
+from stele.world import RpcCode, RpcError
 
 MOVING: Final = frozenset(
     {
@@ -226,6 +226,11 @@ class Coordinators:
                 timeout_s=self._view.attempt_s,
             )
         except RpcError as error:
+            if error.code is RpcCode.UNIMPLEMENTED:
+                raise ApiError(
+                    ErrorCode.UNSUPPORTED_VERSION,
+                    f"broker {coordinator.broker_id} is older and does not know {method}",
+                ) from error
             self._is_suspect = True
             for name in ids:
                 self._known.pop(name, None)

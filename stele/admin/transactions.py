@@ -145,6 +145,23 @@ class TransactionAdmin:
             pb.InitTransactionsResponse.FromString,
         )
 
+    async def forget_transactional_ids(self, transactional_ids: Iterable[str]) -> None:
+        """Have the coordinators forget ids that nobody will use again, now instead of after
+        ``transactional.id.expiration.ms``. Waits for the end of transactions that are decided.
+
+        Raises BulkError: INVALID_TXN_STATE for an id with an open transaction,
+        UNSUPPORTED_VERSION from brokers that are older.
+        """
+        answers = await self._coordinators.ask_each(
+            transactional_ids,
+            "ForgetTransactionalIds",
+            lambda names: pb.ForgetTransactionalIdsRequest(transactional_ids=names),
+            pb.ForgetTransactionalIdsResponse.FromString,
+            lambda answer: answer.transactional_ids,
+        )
+        failed = {name: each for name, each in answers.items() if isinstance(each, ApiError)}
+        all_or_raise(failed, [])
+
     # ------------------------------------------------------------------- leaders of partitions
 
     async def describe_producers(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stele.errors import BulkError, ErrorCode
+from stele.errors import BulkError, ErrorCode, SteleError
 from stele.spark.decisions import Entry, Prepared
 from stele.spark.options import SinkOptions
 
@@ -76,6 +76,7 @@ def finish(options: SinkOptions, admin: Admin, standing: Entry) -> None:
                 f"transaction {each.transactional_id} was ended by somebody else after the "
                 f"decision to commit it (it is {state}): rows of batch {standing.batch} are missing"
             )
+    _forget(admin, [each.transactional_id for each in found])
 
 
 def _complete(options: SinkOptions, prepared: Prepared) -> None:
@@ -85,10 +86,23 @@ def _complete(options: SinkOptions, prepared: Prepared) -> None:
         producer.complete_transaction(PreparedTransaction.parse(prepared.state))
 
 
-def abort_all(admin: Admin, transactional_ids: Iterable[str]) -> None:
+def abort_all(admin: Admin, transactional_ids: Sequence[str]) -> None:
+    """What no decision lists, and none can list any more."""
     for name in transactional_ids:
         log.warning("transaction %s is aborted: no decision lists it", name)
         admin.fence_producer(name)
+    _forget(admin, transactional_ids)
+
+
+def _forget(admin: Admin, transactional_ids: Sequence[str]) -> None:
+    """No other attempt ever has these ids, so their coordinators would keep them for nothing. Waits
+    until the transactions are ended in all partitions."""
+    if not transactional_ids:
+        return
+    try:
+        admin.forget_transactional_ids(transactional_ids)
+    except SteleError as error:  # they expire by themselves
+        log.info("transactional ids are not forgotten yet: %s", error)
 
 
 def _is_prepared(found: TransactionDescription | None, prepared: Prepared) -> bool:

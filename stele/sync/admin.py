@@ -224,6 +224,10 @@ class Admin(Face):
     def fence_producer(self, transactional_id: str) -> None:
         self._run(self._admin.fence_producer(transactional_id))
 
+    def forget_transactional_ids(self, transactional_ids: Iterable[str]) -> None:
+        """As ``stele.aio.Admin.forget_transactional_ids``."""
+        self._run(self._admin.forget_transactional_ids(transactional_ids))
+
     def describe_producers(
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, list[ProducerDescription]]:

@@ -106,6 +106,15 @@ class Twin:
 
     # ------------------------------------------------------------------ requests
 
+    def forget(self) -> ErrorCode:
+        """Nobody will use it again."""
+        if self.is_deciding:
+            return ErrorCode.CONCURRENT_TRANSACTIONS
+        if self.transaction is not None:
+            return ErrorCode.INVALID_TXN_STATE
+        self.client = self.former = self.ended = None
+        return ErrorCode.NONE
+
     def init(
         self, expected: Pair | None, *, keeps: bool, timeout_ms: int | None, fresh: int
     ) -> tuple[Told, Pair | None]:

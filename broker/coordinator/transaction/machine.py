@@ -376,6 +376,18 @@ class TransactionMachine:
         )
         return _say(waiter, answer, entry.end)
 
+    def forget(self, transactional_id: str, waiter: Waiter, now: Now) -> Step:
+        """Forget an id that is in no transaction. Answers an ErrorCode."""
+        entry = self._entries.get(transactional_id)
+        if entry is None:
+            return _say(waiter, ErrorCode.NONE, self._removed_end)
+        if entry.value.state in _UNUSED:
+            tombstone = transaction_tombstone(transactional_id)
+            return Step([tombstone], [Reply(waiter, ErrorCode.NONE)])
+        is_ending = entry.value.state.is_prepared
+        error = ErrorCode.CONCURRENT_TRANSACTIONS if is_ending else ErrorCode.INVALID_TXN_STATE
+        return _say(waiter, error, entry.end)
+
     def list_transactions(self, request: ListRequest, waiter: Waiter, now: Now) -> Step:
         """Answers a ListAnswer at once, without waiting for commits."""
         states = {STATES_BY_LABEL[name] for name in request.states if name in STATES_BY_LABEL}

@@ -217,6 +217,27 @@ class ListTransactionsResponse(_message.Message):
     transactions: _containers.RepeatedCompositeFieldContainer[ListTransactionsResponse.Transaction]
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., unknown_states: _Optional[_Iterable[str]] = ..., transactions: _Optional[_Iterable[_Union[ListTransactionsResponse.Transaction, _Mapping]]] = ...) -> None: ...
 
+class ForgetTransactionalIdsRequest(_message.Message):
+    __slots__ = ("transactional_ids",)
+    TRANSACTIONAL_IDS_FIELD_NUMBER: _ClassVar[int]
+    transactional_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, transactional_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ForgetTransactionalIdsResponse(_message.Message):
+    __slots__ = ("transactional_ids",)
+    class TransactionalId(_message.Message):
+        __slots__ = ("transactional_id", "error", "message")
+        TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        transactional_id: str
+        error: int
+        message: str
+        def __init__(self, transactional_id: _Optional[str] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    TRANSACTIONAL_IDS_FIELD_NUMBER: _ClassVar[int]
+    transactional_ids: _containers.RepeatedCompositeFieldContainer[ForgetTransactionalIdsResponse.TransactionalId]
+    def __init__(self, transactional_ids: _Optional[_Iterable[_Union[ForgetTransactionalIdsResponse.TransactionalId, _Mapping]]] = ...) -> None: ...
+
 class DescribeProducersRequest(_message.Message):
     __slots__ = ("topics",)
     class Topic(_message.Message):

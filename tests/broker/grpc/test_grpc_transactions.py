@@ -156,6 +156,34 @@ def test_a_prepared_transaction_is_kept_and_ended_by_another_producer() -> None:
     run_virtual(main())
 
 
+def test_ids_are_forgotten() -> None:
+    async def main() -> None:
+        edges = await edges_with_transactions()
+        producer = await a_producer(edges)
+        await add(edges, producer, 1)
+        names = [ID, "x"]
+        answer = await ask(edges, "ForgetTransactionalIds", transactional_ids=names)
+        told, unknown = answer.transactional_ids
+        assert (told.transactional_id, told.error) == (ID, ErrorCode.INVALID_TXN_STATE)
+        assert told.message
+        assert (unknown.error, unknown.message) == (ErrorCode.NONE, "")
+        await ask(edges, "EndTransaction", **producer, is_commit=True)
+        await in_state(edges, "CompleteCommit")
+        edges.authorizer.denied.add((Operation.WRITE, MINE))
+        (told,) = (
+            await ask(edges, "ForgetTransactionalIds", transactional_ids=[ID])
+        ).transactional_ids
+        assert told.error == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        edges.authorizer.denied.clear()
+        (told,) = (
+            await ask(edges, "ForgetTransactionalIds", transactional_ids=[ID])
+        ).transactional_ids
+        assert told.error == ErrorCode.NONE
+        assert (await described(edges)).error == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+
+    run_virtual(main())
+
+
 def test_coordinators_are_found() -> None:
     async def main() -> None:
         edges = await edges_with_transactions()

@@ -12,6 +12,7 @@ from stele.admin.transactions import HangingTransaction, TransactionListing
 from stele.errors import ApiError, BulkError, ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import transactions_pb2 as pb
+from stele.world import RpcCode, RpcError
 from tests.support.stele import LOST, FakeCluster, Stage, play
 
 OLD_MS = 1
@@ -34,6 +35,7 @@ class Told:
             "ListTransactions": self._list,
             "DescribeTransactions": self._describe,
             "InitTransactions": self._init,
+            "ForgetTransactionalIds": self._forget,
             "DescribeProducers": self._describe_producers,
             "AbortHangingTransaction": self._abort,
         }.items():
@@ -81,6 +83,16 @@ class Told:
 
     def _init(self, broker: int, request: Any, error: ErrorCode) -> Any:
         return pb.InitTransactionsResponse(error=error)
+
+    def _forget(self, broker: int, request: Any, error: ErrorCode) -> Any:
+        answer = pb.ForgetTransactionalIdsResponse()
+        for each in request.transactional_ids:
+            if self.states.get(each) == "Ongoing":
+                error = ErrorCode.INVALID_TXN_STATE
+            answer.transactional_ids.add(transactional_id=each, error=error)
+            if error is ErrorCode.NONE:
+                self.states.pop(each, None)
+        return answer
 
     def _describe_producers(self, broker: int, request: Any, error: ErrorCode) -> Any:
         answer = pb.DescribeProducersResponse()
@@ -153,6 +165,35 @@ def test_a_coordinator_that_moves_is_followed() -> None:
         assert a.state == "Ongoing"
         await admin.fence_producer("a")
         assert told.asked.count(("InitTransactions", 2)) == 2
+
+    run(scenario)
+
+
+def test_ids_are_forgotten() -> None:
+    async def scenario(admin: Any, told: Told, stage: Stage) -> None:
+        told.errors["ForgetTransactionalIds"] = deque([ErrorCode.CONCURRENT_TRANSACTIONS])
+        await admin.forget_transactional_ids(["b", "unknown"])
+        assert list(told.states) == ["a"]
+        with pytest.raises(BulkError, match="'a'") as error:
+            await admin.forget_transactional_ids(["a"])
+        assert error.value.failed["a"].code is ErrorCode.INVALID_TXN_STATE
+
+    run(scenario)
+
+
+def test_a_method_that_brokers_do_not_know_is_not_asked_for_again() -> None:
+    async def scenario(admin: Any, told: Told, stage: Stage) -> None:
+        stage.cluster.others["ForgetTransactionalIds"] = unknown
+        with pytest.raises(ApiError, match="does not know ForgetTransactionalIds") as error:
+            await admin.forget_transactional_ids(["b"])
+        assert error.value.code is ErrorCode.UNSUPPORTED_VERSION
+        assert asked == [2]
+
+    asked: list[int] = []
+
+    def unknown(broker: int, payload: bytes) -> Any:
+        asked.append(broker)
+        raise RpcError(RpcCode.UNIMPLEMENTED)
 
     run(scenario)
 

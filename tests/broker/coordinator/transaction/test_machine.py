@@ -470,6 +470,29 @@ def test_ids_that_nobody_uses_are_forgotten() -> None:
     assert bench.init("e").producer_epoch == 0
 
 
+def test_an_id_is_forgotten_at_once_if_it_is_in_no_transaction() -> None:
+    bench = TransactionBench()
+    bench.writes_markers = False
+
+    def forget() -> ErrorCode:
+        answer = bench.told(lambda machine, *rest: machine.forget("t", *rest))
+        assert isinstance(answer, ErrorCode)
+        return answer
+
+    ref = bench.producer()
+    bench.add(ref, "a0")
+    assert forget() is ErrorCode.INVALID_TXN_STATE
+    bench.end(ref)
+    assert forget() is ErrorCode.CONCURRENT_TRANSACTIONS
+    bench.write_markers()
+    assert bench.state().startswith("CompleteCommit")
+    assert [forget(), forget()] == [ErrorCode.NONE, ErrorCode.NONE]
+    assert bench.log[-1] == transaction_tombstone("t")
+    assert bench.state() == "TRANSACTIONAL_ID_NOT_FOUND"
+    assert bench.add(ref, "a0").error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert bench.init().producer_id != ref.producer_id
+
+
 def test_nothing_is_forgotten_between_two_checks() -> None:
     bench = TransactionBench(transactional_id_expiration_ms=10)
     bench.producer()

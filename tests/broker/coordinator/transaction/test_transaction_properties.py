@@ -147,6 +147,11 @@ class Lives(RuleBasedStateMachine):
         error, pair = self.twin.end(ref[1:], commits=commits, version=version, fresh=fresh)
         self.expect(heard, EndAnswer(error, *(pair or (-1, -1))))
 
+    @rule()
+    def forget(self) -> None:
+        heard = self.bench.ask(lambda machine, *rest: machine.forget("t", *rest))
+        self.expect(heard, self.twin.forget())
+
     @rule(data=st.data())
     def commit(self, data: st.DataObject) -> None:
         bench = self.bench
