@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from stele.errors import TransactionAbortableError as TransactionAbortableError
     from stele.errors import TransactionOutcomeUnknownError as TransactionOutcomeUnknownError
     from stele.errors import UnreadableBatchError as UnreadableBatchError
+    from stele.errors import WakeupError as WakeupError
     from stele.ids import TopicPartition as TopicPartition
     from stele.producer.transactions import PreparedTransaction as PreparedTransaction
     from stele.records import ConsumerRecord as ConsumerRecord
@@ -67,6 +68,7 @@ _HOMES = {
     "TransactionAbortableError": "stele.errors",
     "TransactionOutcomeUnknownError": "stele.errors",
     "UnreadableBatchError": "stele.errors",
+    "WakeupError": "stele.errors",
 }
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list of names

@@ -220,6 +220,10 @@ class ClosedError(SteleError):
     """The producer, consumer or admin was closed, or had failed, before the call."""
 
 
+class WakeupError(SteleError):
+    """Another thread, or a signal handler, has called ``wakeup`` of the consumer."""
+
+
 class UnreachableError(SteleError):
     """No broker could be reached in time. The text names those that were tried and the last
     cause."""

@@ -53,5 +53,7 @@ class AssignedPartitions:
         self.fetcher.wake()
 
     def announce(self) -> None:
-        """Wake a poll: there is something to do."""
+        """Wake a poll, and the fetcher: there is something to do, such as a start that is known
+        now."""
         self.fetcher.announce()
+        self.fetcher.wake()

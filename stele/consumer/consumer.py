@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
 from stele.consumer.assigned import AssignedPartitions
-from stele.consumer.group.group import ConsumerGroup, coordinator_of
+from stele.consumer.group.group import LAST_COMMIT_S, ConsumerGroup, coordinator_of
 from stele.consumer.group.listener import RebalanceListener
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
@@ -20,6 +22,8 @@ from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, RawBat
 from stele.errors import ClosedError, ConfigError, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+
+log = logging.getLogger(__name__)
 
 PartitionArgument = tuple[str, int]
 OffsetArgument = int | OffsetAndMetadata
@@ -64,6 +68,10 @@ class Consumer:
                 self._config, self._view, coordinator, group_id, self._assigned
             )
         self._closed = False
+        self._closing: asyncio.Task[None] | None = None
+        # The tasks that are in ``poll``. Closing waits for them: a rebalance must not run twice.
+        self._polling: dict[asyncio.Task[object], None] = {}
+        self._polls_ended = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,15 +85,38 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Commit and leave the group, stop fetching and release all resources. Idempotent."""
-        if not self._closed:
+        """Commit and leave the group, stop fetching and release all resources.
+
+        Any number of tasks may call it: all of them wait for the one end. If the caller is
+        cancelled, the consumer is closed all the same. A poll of another task raises ClosedError.
+        """
+        if asyncio.current_task() in self._polling:
+            raise RuntimeError("a rebalance listener cannot close its consumer")
+        if self._closing is None:
             self._closed = True
-            try:
-                if self._group is not None:
-                    await self._group.close()
-            finally:
-                await self._fetcher.close()
-                await self._view.close()
+            self._closing = asyncio.get_running_loop().create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        self._fetcher.announce()
+        try:
+            await self._await_polls()
+            if self._group is not None:
+                await self._group.close()
+        finally:
+            await self._fetcher.close()
+            await self._view.close()
+
+    async def _await_polls(self) -> None:
+        """A poll may be within a rebalance: it ends soon, unless the application's function
+        hangs."""
+        try:
+            async with asyncio.timeout(LAST_COMMIT_S):
+                while self._polling:
+                    self._polls_ended.clear()
+                    await self._polls_ended.wait()
+        except TimeoutError:
+            log.warning("closing the consumer although a rebalance listener has not returned")
 
     # ------------------------------------------------------------------- subscription
 
@@ -184,18 +215,25 @@ class Consumer:
         FencedInstanceError, ApiError when it cannot be a member.
         """
         self._check_open()
-        if self._group is None:
-            return await self._poll(max_records, timeout_ms)
-        self._group.poll_begins()
-        try:
-            return await self._poll(max_records, timeout_ms)
-        finally:
-            self._group.poll_ends()
-
-    async def _poll(self, max_records: int | None, timeout_ms: float) -> ConsumerRecords:
         limit = max_records or self._config.max_poll_records
-        polled = await self._polled(lambda: self._hand_out(limit) or None, timeout_ms)
+        with self._in_poll():
+            polled = await self._polled(lambda: self._hand_out(limit) or None, timeout_ms)
         return ConsumerRecords(polled)
+
+    @contextmanager
+    def _in_poll(self) -> Iterator[None]:
+        task = asyncio.current_task()
+        assert task is not None
+        self._polling[task] = None
+        if self._group is not None:
+            self._group.poll_begins()
+        try:
+            yield
+        finally:
+            if self._group is not None:
+                self._group.poll_ends()
+            self._polling.pop(task, None)
+            self._polls_ended.set()
 
     async def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
@@ -222,6 +260,7 @@ class Consumer:
             if self._group is not None:
                 await self._group.go_on()
             self._raise_error()
+            self._check_open()  # closed within ``go_on``: what is handed out now is not committed
             if (taken := hand_out()) is not None:
                 return taken
             left_s = deadline - self._world.clock.monotonic()
@@ -270,6 +309,16 @@ class Consumer:
                 self._fetcher.wake()
                 return taken
         return None
+
+    def put_back(self, offsets: Mapping[PartitionArgument, int]) -> None:
+        """Have polls return the records from these offsets on again. Those that a poll has returned
+        did not reach the application, as if it had never been called. Partitions that are not
+        assigned any more are passed over."""
+        for name, offset in offsets.items():
+            position = self._positions.get(TopicPartition(*name))
+            if position is not None:
+                position.return_to(offset)
+        self._fetcher.wake()
 
     def _raise_error(self) -> None:
         if self._fetcher.failure is not None:
@@ -433,7 +482,8 @@ class Consumer:
         return position
 
     def _check_open(self) -> None:
-        if self._closed:
+        # While the consumer closes, its rebalance listener may commit.
+        if self._closed and not (self._group is not None and self._group.is_rebalancing):
             raise ClosedError("the consumer is closed")
 
 

@@ -98,6 +98,16 @@ class PartitionPosition:
         self.seek(offset, epochs.epoch_below(offset), self.topic_id)
         self.epochs, self.truncated_from = epochs, truncated_from
 
+    def return_to(self, offset: int) -> None:
+        """Have polls return the records from ``offset`` on again, since the caller did not get
+        them. Whatever was found out beyond it meanwhile, an error or records that have vanished, is
+        found out again."""
+        epochs, epoch = self.epochs, self.epochs.epoch_below(offset)
+        self.epochs = EpochHistory()
+        self.seek(offset, epoch)
+        epochs.cut(offset)
+        self.epochs = epochs
+
     def look_up(self, timestamp: int) -> None:
         """Go to the earliest or latest offset as soon as it is known."""
         self._start_over()

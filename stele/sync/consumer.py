@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Self, Unpack
 
@@ -13,9 +13,12 @@ from stele.config import ClientWorld, ConsumerOptions
 from stele.consumer.group.listener import RebalanceListener
 from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import RawBatch
+from stele.errors import ClosedError, WakeupError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
+from stele.sync.callbacks import Callbacks
 from stele.sync.calls_back import CallsBack
+from stele.sync.errand import Errand
 
 
 class Consumer(CallsBack):
@@ -45,17 +48,26 @@ class Consumer(CallsBack):
     ) -> None:
         super().__init__()
         self._consumer = self._do(lambda: aio.Consumer(bootstrap_servers, world=world, **options))
-        self._ahead: deque[ConsumerRecord] = deque()  # polled by the iterator and not returned yet
+        self._callbacks = Callbacks()
 
     def close(self) -> None:
-        """Commit and leave the group, and release all resources. Idempotent."""
+        """Commit and leave the group, and release all resources. Idempotent.
+
+        Any thread may call it, and a signal handler: a call that is under way raises ClosedError.
+        If a signal interrupts it, closing goes on, and another call waits for its end.
+        """
         if not self._is_open:
             return
-        try:
-            self._put_back()
-            self._run_calling_back(self._consumer.close())
-        finally:
-            self._is_open = False
+        self._settle_to_close()
+        self._call_back(self._consumer.close, is_closing=True)
+        self._is_open = False
+        self._callbacks.stop()
+
+    def wakeup(self) -> None:
+        """Have ``poll``, or the iteration, in which another thread is raise WakeupError. If no
+        thread is in one, the next one raises it. Any thread may call it, and a signal handler."""
+        if self._is_open:
+            self._loop.call_soon_threadsafe(self._wake, WakeupError("wakeup() was called"))
 
     # ------------------------------------------------------------------- subscription
 
@@ -70,15 +82,15 @@ class Consumer(CallsBack):
         The next polls join the group. The listener's functions are called by the thread that calls
         ``poll``, ``unsubscribe`` or ``close``, and may commit.
         """
-        self._put_back()
+        self._settle()
         names = topics if isinstance(topics, (str, re.Pattern)) else list(topics)
         called = None if listener is None else self._called_by_the_caller(listener)
         self._do(lambda: self._consumer.subscribe(names, listener=called))
 
     def unsubscribe(self) -> None:
         """Leave the group, having committed, or forget the assigned partitions."""
-        self._put_back()
-        self._run_calling_back(self._consumer.unsubscribe())
+        self._settle_alone()
+        self._call_back(self._consumer.unsubscribe)
 
     def why(self, *partitions: tuple[str, int]) -> dict[TopicPartition, str]:
         """As ``stele.aio.Consumer.why``."""
@@ -93,16 +105,24 @@ class Consumer(CallsBack):
         Raises CommitFailedError if the group has gone on without this member, ApiError,
         UnreachableError.
         """
-        self._put_back()
+        self._settle()
         self._run(self._consumer.commit(offsets))
 
     def commit_async(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
     ) -> Future[None]:
         """Begin the same, and do not wait. Commits are made in the order in which they were begun.
-        ``close`` does not wait for them."""
-        self._put_back()
-        return self._begin(self._consumer.commit(offsets))
+        ``close`` does not wait for them. Functions that are added to the future are called by a
+        thread of their own."""
+        self._settle()
+        outcome: Future[None] = Future()
+
+        def tell() -> None:
+            self._callbacks.call(lambda: _pass_on(commit, outcome))
+
+        commit = self._errand(lambda: self._consumer.commit(offsets), tell)
+        commit.begin()
+        return outcome
 
     def committed(
         self, partitions: Iterable[tuple[str, int]]
@@ -116,12 +136,12 @@ class Consumer(CallsBack):
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """As ``stele.aio.Consumer.consumed_offsets``."""
-        self._put_back()
+        self._settle()
         return self._do(self._consumer.consumed_offsets)
 
     def seek_to_committed(self, *partitions: tuple[str, int]) -> None:
         """As ``stele.aio.Consumer.seek_to_committed``."""
-        self._put_back()
+        self._settle()
         self._do(lambda: self._consumer.seek_to_committed(*partitions))
 
     def group_metadata(self) -> GroupMetadata:
@@ -132,7 +152,7 @@ class Consumer(CallsBack):
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
         """Read exactly these partitions from now on. Partitions that stay keep their position."""
         names = [TopicPartition(*each) for each in partitions]
-        self._put_back()
+        self._settle()
         self._do(self._consumer.assign, names)
 
     def assignment(self) -> list[TopicPartition]:
@@ -143,20 +163,20 @@ class Consumer(CallsBack):
 
         ``leader_epoch``: as ``stele.aio.Consumer.seek``.
         """
-        self._put_back()
+        self._settle()
         self._do(self._consumer.seek, topic, partition, offset, leader_epoch)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
-        self._put_back()
+        self._settle()
         self._do(self._consumer.seek_to_beginning, *partitions)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
-        self._put_back()
+        self._settle()
         self._do(self._consumer.seek_to_end, *partitions)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
         """Return no records of these partitions until ``resume``. Without arguments: of all."""
-        self._put_back()
+        self._settle()
         self._do(self._consumer.pause, *partitions)
 
     def resume(self, *partitions: tuple[str, int]) -> None:
@@ -166,29 +186,42 @@ class Consumer(CallsBack):
         return self._do(self._consumer.paused)
 
     def poll(self, max_records: int | None = None, timeout_ms: float = 1000) -> ConsumerRecords:
-        """Records of the assigned partitions. Empty after ``timeout_ms`` without any."""
-        self._put_back()
-        return self._run_calling_back(self._consumer.poll(max_records, timeout_ms))
+        """Records of the assigned partitions. Empty after ``timeout_ms`` without any. Raises
+        WakeupError, and as ``stele.aio.Consumer.poll``."""
+        self._settle_alone()
+        call, records = self._call_back(lambda: self._consumer.poll(max_records, timeout_ms))
+        # Python runs no signal handler between this line and the caller's assignment: it does so
+        # only at calls and at jumps backwards. So the records count as returned if the caller has
+        # them, and otherwise not.
+        call.returned = call.count
+        return records
 
     def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
     ) -> list[RawBatch]:
-        """As ``stele.aio.Consumer.poll_batches``."""
-        self._put_back()
-        return self._run(self._consumer.poll_batches(max_bytes, timeout_ms))
+        """As ``stele.aio.Consumer.poll_batches``. Raises WakeupError, too."""
+        self._settle_alone()
+        call, taken = self._call_back(lambda: self._consumer.poll_batches(max_bytes, timeout_ms))
+        call.returned = call.count  # as in ``poll``
+        return taken
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> ConsumerRecord:
         """The next record. Waits for it without a limit."""
-        while not self._ahead:
-            self._ahead.extend(self._run_calling_back(self._consumer.poll(timeout_ms=1000)))
-        return self._ahead.popleft()
+        call = self._call
+        while call is None or not call.is_iterated or call.returned == call.count:
+            self._settle_alone()
+            call, _ = self._call_back(lambda: self._consumer.poll(timeout_ms=1000))
+            call.is_iterated = True
+        record: ConsumerRecord = call.records[call.returned]
+        call.returned += 1  # as in ``poll``
+        return record
 
     def position(self, topic: str, partition: int) -> int:
         """The offset of the next record to be returned. It is looked up if necessary."""
-        self._put_back()
+        self._settle()
         return self._run(self._consumer.position(topic, partition))
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
@@ -211,11 +244,23 @@ class Consumer(CallsBack):
         """As ``stele.aio.Consumer.topic_id``."""
         return self._do(self._consumer.topic_id, topic)
 
-    def _put_back(self) -> None:
-        """Drop the records that the iterator has polled ahead. They are read again."""
-        first: dict[tuple[str, int], int] = {}
-        for record in self._ahead:
-            first.setdefault((record.topic, record.partition), record.offset)
-        self._ahead.clear()
-        for (topic, partition), offset in first.items():
-            self._do(self._consumer.seek, topic, partition, offset)
+    def _put_back(self, records: Sequence[ConsumerRecord | RawBatch]) -> None:
+        offsets: dict[tuple[str, int], int] = {}
+        for each in records:
+            if isinstance(each, RawBatch):
+                offsets.setdefault(each.partition, each.first_offset)
+            else:
+                offsets.setdefault(TopicPartition(each.topic, each.partition), each.offset)
+        self._consumer.put_back(offsets)
+
+
+def _pass_on(commit: Errand[None], outcome: Future[None]) -> None:
+    """Settle a future that a thread may wait for. The loop does not: see ``Errand``."""
+    if not outcome.set_running_or_notify_cancel():
+        return
+    try:
+        outcome.set_result(commit.result())
+    except asyncio.CancelledError:
+        outcome.set_exception(ClosedError("the consumer was closed before the commit was answered"))
+    except Exception as error:
+        outcome.set_exception(error)

@@ -2,27 +2,37 @@
 
 from __future__ import annotations
 
-import threading
+import queue
+from collections import deque
 from collections.abc import Callable
+from functools import partial
+from typing import ClassVar
 
 from stele.records import RecordMetadata
+from stele.sync.callbacks import Callbacks
+
+OnDone = Callable[["Delivery"], object]
 
 
 class Delivery:
     """The result of ``Producer.send``: the methods of a future at a fraction of its cost.
 
-    One lock serves all deliveries. It is held for a few instructions at a time.
+    It has no lock, which an interrupted thread could leave locked (``stele.sync.errand``). Whoever
+    wants to hear of the end first enters a function, and then looks whether the end has come. The
+    producer first sets the end, and then takes the functions out. So each function is called, and
+    only by the one who took it out.
     """
 
     __slots__ = ("_callbacks", "_error", "_metadata")
 
-    _resolved = threading.Condition(threading.Lock())
-    _waiters = 0  # threads in ``result`` or ``exception``; guarded by the lock
+    # Most deliveries have no such functions, and no entry. Each step on it is atomic.
+    _on_done: ClassVar[dict[Delivery, deque[OnDone]]] = {}
 
-    def __init__(self) -> None:
+    def __init__(self, callbacks: Callbacks | None = None) -> None:
+        """``callbacks`` calls the functions; None: the caller of ``set_result`` does."""
+        self._callbacks = callbacks
         self._metadata: RecordMetadata | None = None
         self._error: BaseException | None = None
-        self._callbacks: list[Callable[[Delivery], object]] | None = None
 
     def done(self) -> bool:
         return self._metadata is not None or self._error is not None
@@ -40,38 +50,54 @@ class Delivery:
         self._wait(timeout_s)
         return self._error
 
-    def add_done_callback(self, function: Callable[[Delivery], object]) -> None:
-        """Call it with this delivery once done: on the client's thread, or here if it is done."""
-        with Delivery._resolved:
-            if not self.done():
-                self._callbacks = [*(self._callbacks or ()), function]
-                return
-        function(self)
+    def add_done_callback(self, function: OnDone) -> None:
+        """Call it with this delivery once done: on a thread that calls only the callbacks of this
+        producer, one after the other. What it raises is logged. It may call any client. ``flush``
+        and ``close`` wait until the callbacks of what they waited for have been called."""
+        self._enter(partial(self._call_user, function))
 
     def set_result(self, metadata: RecordMetadata) -> None:
         """Only the producer calls this."""
-        self._resolve(metadata, None)
+        self._metadata = metadata
+        if Delivery._on_done:
+            self._tell()
 
     def set_exception(self, error: BaseException) -> None:
         """Only the producer calls this."""
-        self._resolve(None, error)
+        self._error = error
+        if Delivery._on_done:
+            self._tell()
 
-    def _resolve(self, metadata: RecordMetadata | None, error: BaseException | None) -> None:
-        with Delivery._resolved:
-            self._metadata, self._error = metadata, error
-            callbacks, self._callbacks = self._callbacks, None
-            if Delivery._waiters:
-                Delivery._resolved.notify_all()
-        for function in callbacks or ():
+    def _call_user(self, function: OnDone, _: Delivery) -> None:
+        if self._callbacks is None:
+            function(self)
+        else:
+            self._callbacks.call(partial(function, self))
+
+    def _enter(self, function: OnDone) -> None:
+        functions = Delivery._on_done.setdefault(self, deque())
+        functions.append(function)
+        if self.done():
+            Delivery._on_done.pop(self, None)
+            self._call_all(functions)
+
+    def _tell(self) -> None:
+        self._call_all(Delivery._on_done.pop(self, None))
+
+    def _call_all(self, functions: deque[OnDone] | None) -> None:
+        while functions:
+            try:
+                function = functions.popleft()
+            except IndexError:  # another thread was faster
+                return
             function(self)
 
     def _wait(self, timeout_s: float | None) -> None:
         if self.done():
             return
-        with Delivery._resolved:
-            Delivery._waiters += 1
-            try:
-                if not Delivery._resolved.wait_for(self.done, timeout_s):
-                    raise TimeoutError(f"not acknowledged within {timeout_s} s")
-            finally:
-                Delivery._waiters -= 1
+        told: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
+        self._enter(told.put)
+        try:
+            told.get(timeout=timeout_s)
+        except queue.Empty:
+            raise TimeoutError(f"not acknowledged within {timeout_s} s") from None

@@ -7,13 +7,13 @@ import atexit
 import contextlib
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 import uvloop
 
 from stele.errors import ClosedError
+from stele.sync.errand import Errand
 
 Result = TypeVar("Result")
 
@@ -27,20 +27,27 @@ class _LoopThread:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._ident: int | None = None
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the caller is on the loop's thread, which must not wait for itself."""
+        return threading.get_ident() == self._ident
 
     def get(self) -> asyncio.AbstractEventLoop:
         with self._lock:
             if self._loop is None:
-                self._loop = uvloop.new_event_loop()
+                loop = uvloop.new_event_loop()
                 thread = threading.Thread(
-                    target=self._run, args=(self._loop,), name="stele-client", daemon=True
+                    target=self._run, args=(loop,), name="stele-client", daemon=True
                 )
                 thread.start()
-                atexit.register(self._stop, self._loop, thread)
+                atexit.register(self._stop, loop, thread)
+                self._loop = loop
             return self._loop
 
-    @staticmethod
-    def _run(loop: asyncio.AbstractEventLoop) -> None:
+    def _run(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
         loop.run_forever()
 
@@ -64,19 +71,31 @@ class Face:
 
     def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the loop and wait for it. Ctrl-C cancels it."""
-        future = self._begin(work)
         try:
-            return future.result()
+            self._check_usable()
         except BaseException:
-            future.cancel()
-            raise
-
-    def _begin(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        """Run a coroutine on the loop."""
-        if not self._is_open:
             work.close()
+            raise
+        return Errand(self._loop, lambda: work).run()
+
+    def _errand(
+        self,
+        make: Callable[[], Coroutine[Any, Any, Result]],
+        on_end: Callable[[], object] | None = None,
+    ) -> Errand[Result]:
+        """A coroutine that can be run on the loop. It is made there."""
+        self._check_usable()
+        return Errand(self._loop, make, on_end)
+
+    def _check_usable(self) -> None:
+        if not self._is_open:
             raise ClosedError("the client is closed")
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        if _shared.is_current:
+            raise RuntimeError(
+                "a function that runs on the clients' own thread (on_wait, on_truncation, the "
+                "callbacks of a TopicView) cannot call synchronous clients: all of them would wait "
+                "for it. Hand the work to another thread"
+            )
 
     def _do(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """Call a plain function on the loop and wait."""
@@ -84,7 +103,7 @@ class Face:
         async def call() -> Result:
             return function(*arguments)
 
-        return self._run(call())
+        return self._errand(call).run()
 
     def close(self) -> None:
         raise NotImplementedError

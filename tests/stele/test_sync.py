@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -85,7 +85,11 @@ class _CalledBack(CallsBack):
             await call(listener.on_partitions_assigned, [TopicPartition("t", 1)])
             return "done"
 
-        return self._run_calling_back(work())
+        self._settle_alone()
+        return self._call_back(work)[1]
+
+    def _put_back(self, records: Sequence[object]) -> None:
+        assert not records
 
     def look(self) -> int:
         return self._do(lambda: 7)

@@ -85,7 +85,7 @@ class ConsumerGroup:
             lambda: self._membership.standing,
             reader.announce,
         )
-        self._is_rebalancing = False  # an application's function is being called
+        self.is_rebalancing = False  # an application's function is being called
 
     # ------------------------------------------------------------------------ subscription
 
@@ -100,10 +100,14 @@ class ConsumerGroup:
             return
         owned, is_lost = self._membership.owned, not self._membership.standing.is_member
         try:
-            await self._give_up(owned, is_lost=is_lost)
+            if not is_lost:
+                await self._commit_at_once(owned)
         finally:
-            self.is_subscribed = False
-            await self._member.leave(reason)
+            try:
+                await self._give_up(owned, is_lost=is_lost)
+            finally:
+                self.is_subscribed = False
+                await self._member.leave(reason)
 
     async def close(self) -> None:
         """Leave the group, having committed. A consumer that only keeps offsets commits, too."""
@@ -142,7 +146,7 @@ class ConsumerGroup:
         Raises what made the membership end, and what the application's functions raise.
         """
         self._offsets.find_starts()
-        if not self.is_subscribed or self._is_rebalancing:
+        if not self.is_subscribed or self.is_rebalancing:
             return
         member, membership = self._member, self._membership
         member.start()
@@ -152,17 +156,29 @@ class ConsumerGroup:
         if membership.state is State.ASSIGNED and not member.is_joining:
             await self._take_share()
         if member.needs_join:
-            loss = membership.giving_up()
-            try:
-                await self._give_up(loss.partitions, is_lost=loss.is_lost)
-            finally:
-                membership.gave_up(loss)
+            await self._give_up_before_join()
             if member.needs_join:  # else the last commit has told something new
                 member.join()
+
+    # A commit that is cancelled, with the poll around it, has changed nothing: the partitions are
+    # still owned, and the next poll begins again. Once the application's function is called, they
+    # are given up, whatever it raises.
+
+    async def _give_up_before_join(self) -> None:
+        membership = self._membership
+        loss = membership.giving_up()
+        if not loss.is_lost:
+            await self._commit_at_once(loss.partitions)
+            loss = membership.giving_up()  # the answer may have told that the member was removed
+        try:
+            await self._give_up(loss.partitions, is_lost=loss.is_lost)
+        finally:
+            membership.gave_up(loss)
 
     async def _take_share(self) -> None:
         membership = self._membership
         share = membership.share()
+        await self._commit_at_once(share.revoked)
         try:
             await self._give_up(share.revoked, is_lost=False)
         finally:
@@ -177,14 +193,12 @@ class ConsumerGroup:
         await self._call(self._listener.on_partitions_assigned, added)
 
     async def _give_up(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
-        """Commit, tell the application, and stop reading."""
+        """Tell the application, and stop reading. What was read was committed before."""
         names = sorted(partitions)
         if not names:
             return
         revoked, lost = self._listener.on_partitions_revoked, self._listener.on_partitions_lost
         try:
-            if not is_lost:
-                await self._commit_at_once(names)
             await self._call((lost or revoked) if is_lost else revoked, names)
         finally:
             self._reader.drop(names)
@@ -193,11 +207,11 @@ class ConsumerGroup:
     async def _call(
         self, function: OnPartitions | None, partitions: Iterable[TopicPartition]
     ) -> None:
-        self._is_rebalancing = True
+        self.is_rebalancing = True
         try:
             await call(function, sorted(partitions))
         finally:
-            self._is_rebalancing = False
+            self.is_rebalancing = False
 
     async def _fail(self, failure: SteleError) -> None:
         owned = self._membership.owned
@@ -270,6 +284,7 @@ class ConsumerGroup:
         await self._offsets.commit(standing, self._offsets.identified(offsets))
 
     async def _commit_at_once(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit what was returned of partitions that are to be given up."""
         await self._offsets.commit_at_once(self._standing, partitions, LAST_COMMIT_S)
 
     async def committed(

@@ -9,7 +9,13 @@ import pytest
 
 from stele import TopicPartition
 from stele.consumer.group.listener import RebalanceListener
-from stele.errors import CommitFailedError, ConfigError, ErrorCode, FencedInstanceError
+from stele.errors import (
+    ClosedError,
+    CommitFailedError,
+    ConfigError,
+    ErrorCode,
+    FencedInstanceError,
+)
 from stele.records import OffsetAndMetadata
 from tests.support.consumer_groups import Clients, numbers, on_a_node, partitions, read, until
 from tests.support.one_node import HOST
@@ -420,3 +426,89 @@ def test_what_did_not_count_is_read_again(protocol: str) -> None:
             assert another.commits_by_itself
 
     on_a_node(scenario, protocol)
+
+
+@both_protocols
+def test_a_listener_may_commit_while_the_consumer_closes(protocol: str) -> None:
+    async def scenario(clients: Clients) -> None:
+        await clients.create()
+        await clients.fill(8)
+        consumer = clients.consumer(enable_auto_commit=False)
+
+        async def commit(names: list[TopicPartition]) -> None:
+            await consumer.commit()
+
+        consumer.subscribe(["t"], listener=RebalanceListener(on_partitions_revoked=commit))
+        await read(consumer, 8)
+        await consumer.close()
+        async with clients.consumer() as other:
+            committed = await other.committed(partitions(0, 1, 2, 3))
+            assert {each.offset for each in committed.values() if each is not None} == {2}
+
+    on_a_node(scenario, protocol)
+
+
+@both_protocols
+def test_a_close_that_is_cancelled_leaves_the_group_all_the_same(protocol: str) -> None:
+    async def scenario(clients: Clients) -> None:
+        await clients.create()
+        await clients.fill(8)
+        consumer = clients.consumer()
+        consumer.subscribe(["t"])
+        await read(consumer, 8)
+        polling = asyncio.create_task(consumer.poll(timeout_ms=60_000))
+        await asyncio.sleep(1)
+        closing = asyncio.create_task(consumer.close())
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        await consumer.close()
+        with pytest.raises(ClosedError):
+            await polling
+        async with clients.admin() as admin:
+            (group,) = await admin.describe_groups(["readers"])
+            assert not group.members
+        async with clients.consumer() as other:
+            committed = await other.committed(partitions(0, 1, 2, 3))
+            assert {each.offset for each in committed.values() if each is not None} == {2}
+
+    on_a_node(scenario, protocol)
+
+
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
+def test_a_poll_that_is_cancelled_within_a_rebalance_is_made_up_for(strategy: str) -> None:
+    async def scenario(clients: Clients) -> None:
+        await clients.create()
+        await clients.fill(8)
+        told: list[tuple[str, list[TopicPartition]]] = []
+        options = {"partition_assignment_strategy": strategy}
+        first = clients.consumer(**options)
+        first.subscribe(
+            ["t"],
+            listener=RebalanceListener(
+                on_partitions_assigned=lambda names: told.append(("assigned", names)),
+                on_partitions_revoked=lambda names: told.append(("revoked", names)),
+            ),
+        )
+        await read(first, 8)
+        second = clients.consumer(**options)
+        second.subscribe(["t"])
+        joining = asyncio.create_task(until(lambda: len(second.assignment()) == 2, second))
+        while not joining.done():
+            # Of these, one is cancelled while it commits what is to be given up.
+            try:
+                async with asyncio.timeout(0.002):
+                    await first.poll(timeout_ms=500)
+            except TimeoutError:
+                pass
+            await asyncio.sleep(0.001)
+        await joining
+        revoked = [name for what, names in told if what == "revoked" for name in names]
+        assert set(revoked) >= set(second.assignment())
+        committed = await second.committed(second.assignment())
+        assert {each.offset for each in committed.values() if each is not None} == {2}
+        await first.close()
+        await second.close()
+
+    on_a_node(scenario)
