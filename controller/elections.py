@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from controller.machine import RECORDS_MAX, Context, ControllerResult, Decision, check_size
-from controller.partitions import Election, Rules, change, changes, is_leaderless, prefers_another
+from controller.partitions import (
+    Election,
+    RulesByTopic,
+    change,
+    changes,
+    is_leaderless,
+    prefers_another,
+)
 from metadata.partitions import NO_LEADER, PartitionState, changed_state
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -27,9 +34,11 @@ def elect_leaders(
     if request.partitions:
         answers = [asked.elect(each.topic, each.partition) for each in request.partitions]
     else:
-        named = [(topic.name, number) for topic, number, _ in context.image.sorted_partitions()]
-        tried = [asked.elect(*name) for name in named]
-        answers = [answer for answer in tried if answer.error != ErrorCode.ELECTION_NOT_NEEDED]
+        answers = [
+            asked.elect(topic.name, number)
+            for topic, number, state in context.image.sorted_partitions()
+            if asked.needs(state)
+        ]
     decision = Decision(context)
     decision.extend(asked.records)
     return decision.result(ElectLeadersResponse(partitions=answers))
@@ -42,9 +51,15 @@ class _Asked:
     def __init__(self, context: Context, election: Election) -> None:
         self._context = context
         self._election = election
-        self._rules: dict[str, Rules] = {}
+        self._rules = RulesByTopic(context.image, context.static)
         self._decided: dict[PartitionId, PartitionState] = {}
         self.records: list[pb.MetadataRecord] = []
+
+    def needs(self, state: PartitionState) -> bool:
+        """Whether the partition has no leader, or in a preferred election another one."""
+        if self._election is Election.UNCLEAN:
+            return state.leader == NO_LEADER
+        return state.leader != state.preferred_leader
 
     def elect(self, topic_name: str, number: int) -> Answer:
         answer = Answer(topic=topic_name, partition=number)
@@ -63,32 +78,26 @@ class _Asked:
             )
         key = PartitionId(topic.topic_id, number)
         state = self._decided.get(key, topic.partitions[number])
-        if self._election is Election.UNCLEAN:
-            wanted = state.leader == NO_LEADER
-            refusal = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
-        else:
-            wanted = state.leader != state.preferred_leader
-            refusal = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-        if not wanted:
+        if not self.needs(state):
             raise ApiError(ErrorCode.ELECTION_NOT_NEEDED, f"broker {state.leader} leads it")
         if len(self.records) == RECORDS_MAX:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
                 f"more than {RECORDS_MAX} elections in one request: ask again for this one",
             )
-        record = change(key, state, self._rules_of(topic_name), election=self._election)
+        record = change(key, state, self._rules.of(topic_name), election=self._election)
         if record is not None:
             self.records.append(record)
             state = self._decided[key] = changed_state(state, record.partition_change)
         if state.leader == NO_LEADER or (
             self._election is Election.PREFERRED and state.leader != state.preferred_leader
         ):
+            refusal = (
+                ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+                if self._election is Election.UNCLEAN
+                else ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
+            )
             raise ApiError(refusal, f"replicas {list(state.replicas)}, ISR {list(state.isr)}")
-
-    def _rules_of(self, topic: str) -> Rules:
-        if topic not in self._rules:
-            self._rules[topic] = Rules.of(self._context.image, topic, self._context.static)
-        return self._rules[topic]
 
 
 def elect_leaderless(context: Context) -> ControllerResult[int]:

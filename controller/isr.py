@@ -7,13 +7,13 @@ under which the leader heard them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from controller import cluster
 from controller.machine import Context, ControllerResult, Decision
-from controller.partitions import Rules, change
+from controller.partitions import RulesByTopic, change
 from metadata.image import MetadataImage
-from metadata.partitions import RECOVERING, PartitionState
+from metadata.partitions import RECOVERING, PartitionState, changed_state
 from stele.error_meanings import explain
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
@@ -33,68 +33,56 @@ def alter_partitions(
     """
     cluster.current(context, request)
     decision = Decision(context)
-    answers: list[Answer] = []
-    for proposals in _without_repetitions(request.partitions):
-        answers += _alter(decision, request.broker_id, proposals)
+    proposals = _Proposals(context, request.broker_id)
+    answers = [proposals.answer(proposal) for proposal in request.partitions]
+    decision.extend(proposals.records)
     return decision.result(AlterPartitionResponse(partitions=answers))
 
 
-def _without_repetitions(proposals: Iterable[Proposal]) -> Iterator[list[Proposal]]:
-    """The proposals in their order, divided so that no part names a partition twice."""
-    part: dict[PartitionId, Proposal] = {}
-    for proposal in proposals:
+class _Proposals:
+    """The proposals of one request. Each sees the decisions of those before it, since a request may
+    name a partition twice. An image after each would cost as much as its topic has partitions."""
+
+    def __init__(self, context: Context, broker_id: int) -> None:
+        self._context = context
+        self._broker_id = broker_id
+        self._rules = RulesByTopic(context.image, context.static)
+        self._decided: dict[PartitionId, PartitionState] = {}
+        self.records: list[pb.MetadataRecord] = []
+
+    def answer(self, proposal: Proposal) -> Answer:
+        image = self._context.image
+        topic = image.topic_by_id(proposal.topic_id)
+        if topic is None:
+            return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_ID)
         key = PartitionId(proposal.topic_id, proposal.partition)
-        if key in part:
-            yield list(part.values())
-            part = {}
-        part[key] = proposal
-    yield list(part.values())
+        state = self._decided.get(key) or image.partition(*key)
+        if state is None:
+            return _refused(proposal, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        error = _error(image, state, self._broker_id, proposal)
+        if error is ErrorCode.INELIGIBLE_REPLICA:
+            # The leader no longer counts on this member, which may soon be eligible again. A late
+            # copy of the proposal must then find another partition epoch.
+            self._write(key, state, pb.MetadataRecord(partition_change=_no_change(proposal)))
+        if error is not ErrorCode.NONE:
+            return _refused(proposal, error)
+        record = change(
+            key,
+            state,
+            self._rules.of(topic.name),
+            isr=[member.broker_id for member in proposal.isr],
+            recovery=proposal.leader_recovery_state,
+        )
+        if record is not None:
+            state = self._write(key, state, record)
+        return _accepted(proposal, state)
 
-
-def _alter(decision: Decision, broker_id: int, proposals: Sequence[Proposal]) -> list[Answer]:
-    """Decide about proposals for different partitions, by one image. An image after each would cost
-    as much as its topic has partitions."""
-    rules: dict[str, Rules] = {}
-    verdicts = [_verdict(decision, rules, broker_id, proposal) for proposal in proposals]
-    records = [record for _, record in verdicts if record is not None]
-    if records:
-        decision.extend(records)
-    return [
-        _accepted(decision.image, proposal)
-        if error is ErrorCode.NONE
-        else _refused(proposal, error)
-        for proposal, (error, _) in zip(proposals, verdicts, strict=True)
-    ]
-
-
-def _verdict(
-    decision: Decision, rules: dict[str, Rules], broker_id: int, proposal: Proposal
-) -> tuple[ErrorCode, pb.MetadataRecord | None]:
-    """The error, and the record to write. ``rules``: those that are known, by topic."""
-    image = decision.image
-    topic = image.topic_by_id(proposal.topic_id)
-    if topic is None:
-        return ErrorCode.UNKNOWN_TOPIC_ID, None
-    state = image.partition(proposal.topic_id, proposal.partition)
-    if state is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None
-    error = _error(image, state, broker_id, proposal)
-    if error is ErrorCode.INELIGIBLE_REPLICA:
-        # The leader no longer counts on this member, which may soon be eligible again. A late copy
-        # of the proposal must then find another partition epoch.
-        return error, pb.MetadataRecord(partition_change=_no_change(proposal))
-    if error is not ErrorCode.NONE:
-        return error, None
-    if topic.name not in rules:
-        rules[topic.name] = Rules.of(image, topic.name, decision.context.static)
-    record = change(
-        PartitionId(proposal.topic_id, proposal.partition),
-        state,
-        rules[topic.name],
-        isr=[member.broker_id for member in proposal.isr],
-        recovery=proposal.leader_recovery_state,
-    )
-    return ErrorCode.NONE, record
+    def _write(
+        self, key: PartitionId, state: PartitionState, record: pb.MetadataRecord
+    ) -> PartitionState:
+        self.records.append(record)
+        after = self._decided[key] = changed_state(state, record.partition_change)
+        return after
 
 
 def _error(
@@ -160,8 +148,7 @@ def _refused(proposal: Proposal, error: ErrorCode) -> Answer:
     )
 
 
-def _accepted(image: MetadataImage, proposal: Proposal) -> Answer:
-    state = image.topics[proposal.topic_id].partitions[proposal.partition]
+def _accepted(proposal: Proposal, state: PartitionState) -> Answer:
     return Answer(
         topic_id=proposal.topic_id,
         partition=proposal.partition,

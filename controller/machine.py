@@ -79,7 +79,7 @@ class Decision:
         self.context = context
         self.image = context.image
         self._records: list[pb.MetadataRecord] = []
-        # How many records, and of how many bytes, ``extend_asked`` wrote.
+        # How many records, and of how many bytes, the request has asked for.
         self._asked_records = 0
         self._asked_bytes = 0
 
@@ -101,18 +101,27 @@ class Decision:
         self.extend(records)
 
     def extend(self, records: Iterable[pb.MetadataRecord]) -> None:
+        written = len(self._records)
         delta = MetadataDelta(self.image)
         for record in records:
             delta.replay(self.next_offset, record)
             self._records.append(record)
-        self.image = delta.apply()
+        if len(self._records) > written:
+            self.image = delta.apply()
 
     def extend_asked(self, records: Sequence[pb.MetadataRecord]) -> None:
-        """Write the records that an item of a request asks for.
+        """Write the records that an item of a request asks for. Raises as ``charge``.
 
-        Raises ApiError POLICY_VIOLATION, and writes nothing, if the request would then cause too
-        much. Use ``extend`` for the consequences (elections, for example), which grow with the
-        cluster and not with the request.
+        Use ``extend`` for the consequences (elections, for example), which grow with the cluster
+        and not with the request.
+        """
+        self.charge(records)
+        self.extend(records)
+
+    def charge(self, records: Sequence[pb.MetadataRecord]) -> None:
+        """Count records that an item of a request asks for, and that are written later.
+
+        Raises ApiError POLICY_VIOLATION, and counts nothing, if the request would cause too much.
         """
         self.check_records(len(records))
         size = sum(record.ByteSize() for record in records)
@@ -122,7 +131,6 @@ class Decision:
                 f"the metadata of one request would exceed {REQUEST_BYTES_MAX} bytes: ask for less"
                 " at once",
             )
-        self.extend(records)
         self._asked_records += len(records)
         self._asked_bytes += size
 

@@ -58,6 +58,20 @@ class Rules:
         )
 
 
+class RulesByTopic:
+    """The rules of the topics of one decision, read once for each topic."""
+
+    def __init__(self, image: MetadataImage, static: Mapping[str, str]) -> None:
+        self._image = image
+        self._static = static
+        self._known: dict[str, Rules] = {}
+
+    def of(self, topic: str) -> Rules:
+        if topic not in self._known:
+            self._known[topic] = Rules.of(self._image, topic, self._static)
+        return self._known[topic]
+
+
 @dataclass(frozen=True, slots=True)
 class _Choice:
     leader: int

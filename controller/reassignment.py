@@ -15,12 +15,13 @@ from collections import Counter
 
 from controller.assignment import Assignment
 from controller.machine import Context, ControllerResult, Decision, check_size
-from controller.partitions import Rules, change
+from controller.partitions import RulesByTopic, change
 from metadata.features import REASSIGNMENTS, require
 from metadata.image import MetadataImage
 from metadata.partitions import PartitionState, changed_state
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
+from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -44,6 +45,10 @@ def alter_partition_reassignments(
     check_size(len(request.partitions), "partitions")
     require(context.image, REASSIGNMENTS, "to reassign partitions")
     decision = Decision(context)
+    # An image after each partition would cost as much as its topic has partitions. None of these
+    # decisions depends on another one: each names its own partition.
+    records: list[pb.MetadataRecord] = []
+    rules = RulesByTopic(context.image, context.static)
     named = Counter((wish.topic, wish.partition) for wish in request.partitions)
     answers = []
     for wish in request.partitions:
@@ -54,15 +59,22 @@ def alter_partition_reassignments(
                     ErrorCode.INVALID_REQUEST,
                     f"the request names {wish.topic}-{wish.partition} twice",
                 )
-            _alter(decision, wish, keep_factor=request.keep_replication_factor)
+            record = _altered(context.image, rules, wish, request.keep_replication_factor)
+            if record is not None:
+                decision.charge((record,))
+                records.append(record)
         except ApiError as error:
             answer.error, answer.message = error.code, error.message
         answers.append(answer)
+    decision.extend(records)
     return decision.result(AlterPartitionReassignmentsResponse(partitions=answers))
 
 
-def _alter(decision: Decision, wish: Wish, *, keep_factor: bool) -> None:
-    topic = decision.image.topic(wish.topic)
+def _altered(
+    image: MetadataImage, rules_by_topic: RulesByTopic, wish: Wish, keep_factor: bool
+) -> pb.MetadataRecord | None:
+    """The record to write. None if the target is that of the partition already."""
+    topic = image.topic(wish.topic)
     if topic is None or not 0 <= wish.partition < len(topic.partitions):
         raise ApiError(
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -71,7 +83,7 @@ def _alter(decision: Decision, wish: Wish, *, keep_factor: bool) -> None:
     state = topic.partitions[wish.partition]
     if wish.HasField("target"):
         target = tuple(wish.target.ids)
-        _check_target(decision.image, state, target, keep_factor=keep_factor)
+        _check_target(image, state, target, keep_factor=keep_factor)
     elif state.is_reassigning:
         target = state.original_replicas
     else:
@@ -80,14 +92,14 @@ def _alter(decision: Decision, wish: Wish, *, keep_factor: bool) -> None:
             f"{wish.topic}-{wish.partition} is not being reassigned",
         )
     key = PartitionId(topic.topic_id, wish.partition)
-    rules = Rules.of(decision.image, topic.name, decision.context.static)
+    rules = rules_by_topic.of(topic.name)
     record = change(key, state, rules, assignment=Assignment.towards(state, target))
     if record is None:
-        return
+        return None
     after = changed_state(state, record.partition_change)
     enough = min(rules.min_insync_replicas, state.replication_factor)
     _check_outcome(wish, state, after, enough)
-    decision.add(record)
+    return record
 
 
 def _check_target(

@@ -5,14 +5,12 @@ Deviations: the answer waits until this broker's own metadata has the decision, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import (
-    check_named,
-    error_code,
-    patience_s,
-    settled_change,
-)
+from broker.service.changes import check_named, error_code, patience_s
 from broker.service.context import BrokerContext
+from broker.service.reassignments import reassign
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import alter_partition_reassignments as messages
 from stele.wire.kafka.messages.alter_partition_reassignments import (
@@ -30,19 +28,18 @@ async def handle(
     request: AlterPartitionReassignmentsRequest,
 ) -> AlterPartitionReassignmentsResponse:
     check_named(sum(len(topic.partitions) for topic in request.topics), "partitions")
-    timeout_s = patience_s(request.timeout_ms)
     try:
-        answer = await settled_change(
+        answers = await reassign(
             context,
             request_context.caller,
-            _wishes(request),
-            pb.AlterPartitionReassignmentsResponse,
-            timeout_s=timeout_s,
+            list(_wishes(request)),
+            keep_replication_factor=not request.allow_replication_factor_change,
+            timeout_s=patience_s(request.timeout_ms),
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
     # The controller answers in the order it was asked.
-    results = iter(answer.partitions)
+    results = iter(answers)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=[
@@ -56,17 +53,16 @@ async def handle(
 
 def _wishes(
     request: AlterPartitionReassignmentsRequest,
-) -> pb.AlterPartitionReassignmentsRequest:
-    wishes = pb.AlterPartitionReassignmentsRequest(
-        keep_replication_factor=not request.allow_replication_factor_change
-    )
+) -> Iterator[pb.AlterPartitionReassignmentsRequest.Partition]:
     for topic in request.topics:
         for partition in topic.partitions:
-            wish = wishes.partitions.add(topic=topic.name, partition=partition.partition_index)
+            wish = pb.AlterPartitionReassignmentsRequest.Partition(
+                topic=topic.name, partition=partition.partition_index
+            )
             if partition.replicas is not None:
                 wish.target.SetInParent()  # also an empty one: null alone means to cancel
                 wish.target.ids.extend(partition.replicas)
-    return wishes
+            yield wish
 
 
 def _result(

@@ -9,12 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from controller import configs, elections, features, partition_counts, reassignment, topics
+from controller import configs, elections, features, isr, partition_counts, reassignment, topics
 from controller.machine import RECORDS_MAX, REQUEST_BYTES_MAX, Context, ControllerResult
 from controller.placement import StripedPlacer
 from metadata.config_keys import VALUE_BYTES_MAX
+from metadata.delta import MetadataDelta
+from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
+from stele.wire.v1 import controller_pb2 as pb_controller
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.controller import Machine, refusal
 
@@ -247,3 +250,69 @@ def test_what_a_broker_tells_of_itself_is_bounded(
     error = refusal(lambda: machine.register(9, **too_much))
     assert error.code is ErrorCode.INVALID_REGISTRATION
     assert machine.image is before
+
+
+PARTITIONS = 300
+
+
+@pytest.fixture
+def applied(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many partitions each new image changed. A new image costs as much as its topics have
+    partitions."""
+    machine.create(
+        "large", {number: [1 + number % 3, 1 + (number + 1) % 3] for number in range(PARTITIONS)}
+    )
+    counts: list[int] = []
+    apply = MetadataDelta.apply
+
+    def counted(delta: MetadataDelta) -> MetadataImage:
+        counts.append(len(delta.changed_partitions))
+        return apply(delta)
+
+    monkeypatch.setattr("controller.machine.MetadataDelta.apply", counted)
+    return counts
+
+
+def test_reassignments_make_one_image(machine: Machine, applied: list[int]) -> None:
+    wish = admin.AlterPartitionReassignmentsRequest.Partition
+    request = admin.AlterPartitionReassignmentsRequest(
+        partitions=[wish(topic="large", partition=number) for number in range(PARTITIONS)]
+    )
+    for each in request.partitions:
+        each.target.ids.extend([1, 2, 3])
+    decide = reassignment.alter_partition_reassignments
+    begun = Context(machine.image, machine.next_offset, {}, machine.rng, "c")
+    result = decide(begun, request)
+    assert len(result.records) == PARTITIONS
+    for each in request.partitions:
+        each.ClearField("target")
+    cancelled = Context(result.image, machine.next_offset + PARTITIONS, {}, machine.rng, "c")
+    assert len(decide(cancelled, request).records) == PARTITIONS
+    assert applied == [PARTITIONS] * 2
+
+
+def test_proposals_of_isrs_make_one_image_also_for_one_partition(
+    machine: Machine, applied: list[int]
+) -> None:
+    """Each of the proposals is as new as the one before has made the partition."""
+    topic = machine.image.topic("large")
+    assert topic is not None
+    leader = topic.partitions[0].leader
+    broker_epoch = machine.epoch_of(leader)
+    gone = pb_controller.AlterPartitionRequest.Member(broker_id=1 + leader % 3, broker_epoch=1)
+    own = pb_controller.AlterPartitionRequest.Member(broker_id=leader, broker_epoch=broker_epoch)
+    request = pb_controller.AlterPartitionRequest(
+        broker_id=leader,
+        broker_epoch=broker_epoch,
+        partitions=[
+            pb_controller.AlterPartitionRequest.Partition(
+                topic_id=topic.topic_id, partition_epoch=number, isr=[own, gone]
+            )
+            for number in range(PARTITIONS)
+        ],
+    )
+    context = Context(machine.image, machine.next_offset, {}, machine.rng, "c")
+    result = isr.alter_partitions(context, request)
+    assert len(result.records) == PARTITIONS
+    assert {each.error for each in result.reply.partitions} == {ErrorCode.INELIGIBLE_REPLICA}
+    assert applied == [1]

@@ -254,6 +254,7 @@ class FakeController:
         self.moved: list[admin_pb2.AlterPartitionReassignmentsRequest] = []
         self.updated: list[admin_pb2.UpdateFeaturesRequest] = []
         self.refuse_with = ErrorCode.NONE
+        self.refuses_moves_after: int | None = None  # so many requests
         self.next_producer_id = 5000
         self._coming: set[bytes] = set()  # ids of topics that the broker knows soon
 
@@ -320,6 +321,8 @@ class FakeController:
     async def _move(self, payload: bytes, _: Peer) -> bytes:
         request = admin_pb2.AlterPartitionReassignmentsRequest.FromString(payload)
         self.moved.append(request)
+        if len(self.moved) - 1 == self.refuses_moves_after:
+            self.refuse_with = ErrorCode.POLICY_VIOLATION
         answer = admin_pb2.AlterPartitionReassignmentsResponse(error=self.refuse_with)
         for wish in request.partitions if not self.refuse_with else ():
             result = answer.partitions.add(topic=wish.topic, partition=wish.partition)

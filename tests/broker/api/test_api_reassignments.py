@@ -58,6 +58,41 @@ def test_each_partition_is_answered_where_it_was_asked(version: int) -> None:
     run_virtual(main())
 
 
+def test_many_partitions_are_several_decisions() -> None:
+    async def main() -> None:
+        edges = Edges()
+        request = _alter({"a": [[2, 3]] * 700, "b": [[]] * 400})
+        answer = await edges.client().call(alter.API, 1, request)
+        results = [each.error_code for topic in answer.responses for each in topic.partitions]
+        assert results == [ErrorCode.NONE] * 700 + [ErrorCode.INVALID_REPLICA_ASSIGNMENT] * 400
+        assert [len(sent.partitions) for sent in edges.controller.moved] == [500, 500, 100]
+
+    run_virtual(main())
+
+
+def test_a_partition_named_twice_reaches_the_controller_in_one_request() -> None:
+    async def main() -> None:
+        edges = Edges()
+        request = _alter({"a": [[2, 3]] * 700})
+        request.topics.append(request.topics[0])
+        await edges.client().call(alter.API, 1, request)
+        assert [len(sent.partitions) for sent in edges.controller.moved] == [1400]
+
+    run_virtual(main())
+
+
+def test_what_a_later_decision_refuses_is_refused_in_its_place() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.controller.refuses_moves_after = 1
+        answer = await edges.client().call(alter.API, 1, _alter({"a": [[2, 3]] * 700}))
+        assert answer.error_code == ErrorCode.NONE
+        results = [each.error_code for topic in answer.responses for each in topic.partitions]
+        assert results == [ErrorCode.NONE] * 500 + [ErrorCode.POLICY_VIOLATION] * 200
+
+    run_virtual(main())
+
+
 def test_the_controller_s_moves_are_listed() -> None:
     async def main() -> None:
         edges = Edges()
