@@ -38,40 +38,32 @@ class TopicConfig:
     )
     compression_gzip_level = integer(
         -1,
-        "The level of compression.type=gzip. Accepted, but the broker never compresses batches "
-        "again.",
+        "The level at which a leader compresses batches anew with compression.type=gzip. -1: that "
+        "of zlib.",
         allowed=("-1", *map(str, range(1, 10))),
         synonym="compression.gzip.level",
-        is_inert=True,
     )
     compression_lz4_level = integer(
         9,
-        "The level of compression.type=lz4. Accepted, but the broker never compresses batches "
-        "again.",
+        "The level at which a leader compresses batches anew with compression.type=lz4.",
         minimum=1,
         maximum=17,
         synonym="compression.lz4.level",
-        is_inert=True,
     )
     compression_type = string(
         "producer",
-        "The codec on disk, which is the producer's. The broker never compresses batches again.",
-        allowed=("producer",),
+        "The codec of batches on disk. producer: each keeps its producer's. Otherwise the leader "
+        "compresses those of another codec anew, in a helper process, before it appends them. "
+        "Batches that brokers make themselves (offsets, transactions) are not compressed.",
+        allowed=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
         synonym="compression.type",
-        is_inert=True,
-        not_built=tuple(
-            (codec, "the broker compresses nothing anew; it must be producer")
-            for codec in ("uncompressed", "gzip", "snappy", "lz4", "zstd")
-        ),
     )
     compression_zstd_level = integer(
         3,
-        "The level of compression.type=zstd. Accepted, but the broker never compresses batches "
-        "again.",
+        "The level at which a leader compresses batches anew with compression.type=zstd.",
         minimum=-131072,
         maximum=22,
         synonym="compression.zstd.level",
-        is_inert=True,
     )
     delete_retention_ms = long(
         24 * HOUR_MS,
@@ -145,7 +137,8 @@ class TopicConfig:
     )
     max_message_bytes = integer(
         1048588,
-        "The largest accepted record batch in bytes, as it is written (compressed).",
+        "The largest accepted record batch in bytes, as it is sent and as it is written "
+        "(compressed, perhaps anew by compression.type).",
         minimum=0,
         synonym="message.max.bytes",
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from stele.world import Clock, Rng
+from world.compute import Compute
 from world.disk import Disk
 from world.network import Network
 
@@ -17,3 +18,4 @@ class World:
     disk: Disk
     network: Network
     rng: Rng
+    compute: Compute

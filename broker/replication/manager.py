@@ -35,6 +35,7 @@ from broker.replication.metadata import MetadataApplier
 from broker.replication.moves import DirectoryMoves
 from broker.replication.offsets import OffsetRequests
 from broker.replication.produce import ProduceRequests
+from broker.replication.recompression import Recompression
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Metadata, ReplicaCounters, Replicas
@@ -127,7 +128,9 @@ class ReplicaManager:
         self._replicas.on_proposed = self._proposed
         self._deadlines = DeadlineWheel(world.clock)
         self._leader_throttle = LeaderThrottle(self._replicas, self._deadlines)
-        self._produce = ProduceRequests(self._replicas, self._deadlines, lease_valid)
+        self._produce = ProduceRequests(
+            self._replicas, self._deadlines, lease_valid, Recompression(world.compute)
+        )
         self._markers = MarkerRequests(self._produce, lease_valid)
         self._fetch = self._make_fetch(answer_share)
         self._offsets = OffsetRequests(self._replicas, lease_valid, self._found_corrupt)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from broker.partition.machine import Role
 from broker.replication.deadlines import Deadline, DeadlineWheel
+from broker.replication.recompression import Recompressed, Recompression, target_of
 from broker.replication.refusal_log import RefusalLog
 from broker.replication.replica import ProduceToken, Replica, ReplicaState
 from broker.replication.replicas import Replicas
-from broker.replication.slow_checks import SlowChecks
+from broker.replication.slow_checks import Progress, SlowChecks
 from broker.replication.transactional import TransactionalBatches
 from broker.replication.types import Marker, ProduceEntry, ProduceResult
 from metadata.topic_config import TopicConfig
@@ -64,10 +66,19 @@ class _Part:
 
 
 class _Unchecked:
-    """A batch whose records or whose transaction are still being checked, or that waits behind such
-    a batch."""
+    """A batch whose records or whose transaction are still being checked, that is compressed anew,
+    or that waits behind such a batch."""
 
-    __slots__ = ("acks", "checks", "entry", "header", "is_abandoned", "request", "result")
+    __slots__ = (
+        "acks",
+        "checks",
+        "entry",
+        "failure",
+        "header",
+        "is_abandoned",
+        "request",
+        "result",
+    )
 
     def __init__(
         self, request: _WaitingProduce, entry: ProduceEntry, acks: int, result: ProduceResult
@@ -78,6 +89,7 @@ class _Unchecked:
         self.result = result
         self.header: BatchHeader | None = None
         self.checks: RecordCheck | None = None  # with the header, from its turn on
+        self.failure: ApiError | None = None  # why it cannot be compressed anew
         self.is_abandoned = False  # answered already: it must not be appended any more
 
     @property
@@ -159,11 +171,16 @@ class ProduceRequests:
     """Every append of a client goes through here, whatever plane it came on."""
 
     def __init__(
-        self, replicas: Replicas, deadlines: DeadlineWheel, lease_valid: Callable[[], bool]
+        self,
+        replicas: Replicas,
+        deadlines: DeadlineWheel,
+        lease_valid: Callable[[], bool],
+        recompression: Recompression,
     ) -> None:
         self._replicas = replicas
         self._deadlines = deadlines
         self._lease_valid = lease_valid
+        self._recompression = recompression
         self._refusals = RefusalLog(replicas.clock)
         self._slow_checks: SlowChecks[_Unchecked] = SlowChecks(self._advance)
         self.transactional: TransactionalBatches[_Unchecked] = TransactionalBatches(
@@ -295,7 +312,8 @@ class ProduceRequests:
         try:
             replica = self._leader_of(entry, acks)
             header, checks = self._validated(replica, entry)
-            if next(checks, _SOUND) is not _SOUND:
+            is_sound = next(checks, _SOUND) is _SOUND
+            if not is_sound or target_of(replica.config, header) is not None:
                 batch = _Unchecked(request, entry, acks, result)
                 batch.header, batch.checks = header, checks
                 self._defer(batch)
@@ -327,23 +345,46 @@ class ProduceRequests:
         batch.request.add(batch)
         self._slow_checks.add(batch.entry.id, batch)
 
-    def _advance(self, batch: _Unchecked) -> bool:
-        """Do one slice of the work on a batch; True when none is left."""
+    def _advance(self, batch: _Unchecked) -> Progress:
+        """Do one slice of the work on a batch."""
         if batch.is_abandoned:
-            return True
+            return Progress.DONE
         entry = batch.entry
         try:
+            if batch.failure is not None:
+                raise batch.failure
             # Asked for again after each pause: it may lead no more.
             replica = self._leader_of(entry, batch.acks)
             if batch.checks is None or batch.header is None:
                 batch.header, batch.checks = self._validated(replica, entry)
             if next(batch.checks, _SOUND) is not _SOUND:
-                return False
+                return Progress.MORE
             batch.header = _corrected(entry, batch.header, batch.checks)
+            if self._recompresses(replica, batch, batch.header):
+                return Progress.WAITING
         except ApiError as error:
             self._refuse_waiting(batch, error)
         else:
             self._take(batch)
+        return Progress.DONE
+
+    def _recompresses(self, replica: Replica, batch: _Unchecked, header: BatchHeader) -> bool:
+        """Begin to compress a sound batch anew if it must be. Its partition's later batches wait,
+        which keeps sequences in order."""
+        config = replica.config
+        target = target_of(config, header)
+        if target is None:
+            return False
+
+        def done(made: Recompressed | ApiError) -> None:
+            if isinstance(made, ApiError):
+                batch.failure = made
+            else:
+                batch.entry = replace(batch.entry, batch=made.batch)
+                batch.header = made.header
+            self._slow_checks.resume(batch.entry.id)
+
+        self._recompression.begin(config, batch.entry.batch, header, target, done)
         return True
 
     def _take(self, batch: _Unchecked) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runtime.real.clock import RealClock, real_rng
+from runtime.real.compute import RealCompute
 from runtime.real.disk import RealDisk
 from runtime.real.network import RealNetwork
 from world.world import World
@@ -15,8 +16,13 @@ class RealWorld:
         """``syncs_in_kernel``: see ``RealDisk``."""
         self._disk = RealDisk(syncs_in_kernel=syncs_in_kernel)
         self._network = RealNetwork()
+        self._compute = RealCompute()
         self.world = World(
-            clock=RealClock(), disk=self._disk, network=self._network, rng=real_rng()
+            clock=RealClock(),
+            disk=self._disk,
+            network=self._network,
+            rng=real_rng(),
+            compute=self._compute,
         )
 
     async def stop_serving(self) -> None:
@@ -24,5 +30,6 @@ class RealWorld:
         await self._network.stop_serving()
 
     def close(self) -> None:
-        """End the helper processes of the disk. Idempotent."""
+        """End the helper processes. Idempotent."""
         self._disk.close()
+        self._compute.close()

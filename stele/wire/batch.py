@@ -74,6 +74,7 @@ __all__ = [
     "read_header",
     "record_size_bound",
     "stamp",
+    "stamp_body",
     "stamp_max_timestamp",
     "validate_produced",
     "whole_size",
@@ -275,6 +276,14 @@ def stamp_max_timestamp(
     crc = compute_crc(buffer, 0, header.size_bytes)
     _CRC.pack_into(buffer, _CRC_POSITION, crc)
     return header._replace(max_timestamp_ms=max_timestamp_ms, crc=crc)
+
+
+def stamp_body(batch: bytearray, header: BatchHeader, codec: Compression) -> None:
+    """``batch`` has got other bytes after its header, in this codec: write length, codec and CRC.
+    ``header`` is the one before."""
+    _INT32.pack_into(batch, 8, len(batch) - PREFIX_SIZE)
+    _INT16.pack_into(batch, 21, header.attributes & ~_COMPRESSION_MASK | codec)
+    _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch, 0, len(batch)))
 
 
 def validate_produced(buffer: Buffer, max_bytes: int) -> BatchHeader:

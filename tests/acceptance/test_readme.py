@@ -118,7 +118,6 @@ def refused_administration() -> None:
 PROOFS: dict[str, Callable[[], None]] = {
     "administration by our own client over Kafka's protocol": refused_administration,
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
-    "recompression by the broker": lambda: refused_for_topics("compression.type", "zstd"),
     "TLS, SASL, access control": refused_security,
     "quotas": lambda: unadvertised(*QUOTAS),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),

@@ -12,6 +12,7 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 
 from chaos.sim.world.clock import SimClock
+from chaos.sim.world.compute import SimCompute
 from chaos.sim.world.disk import VirtualDisk
 from chaos.sim.world.disk_view import SimDisk
 from chaos.sim.world.loop import Scheduler, SimLoop
@@ -87,6 +88,7 @@ class Process:
             disk=SimDisk(self.machine.disk, self),
             network=network,
             rng=rng,
+            compute=SimCompute(self),
         )
 
     def own(self, resource: Resource) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.replication.deadlines import Deadline, DeadlineWheel
-from broker.replication.slow_checks import SlowChecks
+from broker.replication.slow_checks import Progress, SlowChecks
 from broker.replication.types import (
     MAX_TIMESTAMP,
     OffsetQuery,
@@ -211,10 +211,10 @@ def test_partitions_take_turns() -> None:
         turns: list[str] = []
         left = {"a": 3, "b": 2, "c": 1}
 
-        def advance(job: str) -> bool:
+        def advance(job: str) -> Progress:
             turns.append(job)
             left[job] -= 1
-            return left[job] == 0
+            return Progress.MORE if left[job] else Progress.DONE
 
         checks: SlowChecks[str] = SlowChecks(advance)
         one, two = PartitionId(bytes(16), 1), PartitionId(bytes(16), 2)
@@ -227,6 +227,36 @@ def test_partitions_take_turns() -> None:
         assert not checks.is_busy(one)
         assert not checks.is_busy(two)
         assert turns == ["a", "b", "a", "b", "a", "c"]
+
+    asyncio.run(main())
+
+
+def test_a_partition_whose_first_job_waits_holds_up_no_other() -> None:
+    async def main() -> None:
+        turns: list[str] = []
+        waits = {"a"}
+
+        def advance(job: str) -> Progress:
+            turns.append(job)
+            return Progress.WAITING if job in waits else Progress.DONE
+
+        checks: SlowChecks[str] = SlowChecks(advance)
+        one, two = PartitionId(bytes(16), 1), PartitionId(bytes(16), 2)
+        checks.add(one, "a")
+        await asyncio.sleep(0)
+        checks.add(one, "b")
+        checks.add(two, "c")
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert turns == ["a", "c"]
+        assert checks.is_busy(one)
+        assert not checks.is_busy(two)
+        waits.clear()
+        checks.resume(one)
+        for _ in range(2):
+            await asyncio.sleep(0)
+        assert turns == ["a", "c", "a", "b"]
+        assert not checks.is_busy(one)
 
     asyncio.run(main())
 

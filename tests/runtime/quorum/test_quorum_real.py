@@ -9,6 +9,7 @@ from pathlib import Path
 from raft.ready import Role
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.quorum import Quorum
+from runtime.real.compute import RealCompute
 from runtime.real.disk import RealDisk
 from runtime.real.network import RealNetwork
 from stele.real import RealClock
@@ -30,7 +31,7 @@ class Node:
 
     async def start(self) -> None:
         self.disk = RealDisk()
-        world = World(RealClock(), self.disk, RealNetwork(), random.Random(self.id))
+        world = World(RealClock(), self.disk, RealNetwork(), random.Random(self.id), RealCompute())
         config = QuorumConfig("cluster", self.id, bytes([self.id]) * 16, self.voters)
         self.witness = Witness()
         self.quorum = Quorum(config, world, str(self.directory), on_fatal=self.fatal.append)

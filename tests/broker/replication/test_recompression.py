@@ -1,0 +1,186 @@
+"""Produced batches that the leader compresses anew: ``compression.type``."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.replication.recompression import Recompression
+from chaos.sim.world.compute import SimCompute
+from stele.errors import ErrorCode
+from stele.wire import batch as wire
+from stele.wire.compression import Compression
+from tests.support.batches import make_batch
+from tests.support.replica_cluster import ReplicaCluster
+from tests.support.replication import ends, with_topic
+from tests.support.timing import until
+
+CODECS = list(Compression)
+TYPES = ["uncompressed", "gzip", "snappy", "lz4", "zstd"]
+
+
+def batch_of(
+    codec: Compression, count: int = 3, *, sequence: int = -1, value: bytes = b"v" * 100
+) -> bytearray:
+    builder = wire.BatchBuilder()
+    for number in range(count):
+        builder.append(b"k%d" % number, value, timestamp_ms=10**12 + number, headers=[("h", b"1")])
+    if sequence < 0:
+        return builder.build(codec)
+    return builder.build(codec, producer_id=7, producer_epoch=0, base_sequence=sequence)
+
+
+def appended(cluster: ReplicaCluster, broker_id: int, offset: int) -> bytes:
+    return bytes(cluster[broker_id].replica().log.read(offset, 1 << 20).data)
+
+
+@pytest.mark.parametrize("kind", TYPES)
+def test_each_batch_gets_the_codec_of_its_topic(kind: str) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        target = CODECS[TYPES.index(kind)]
+        for number, codec in enumerate(CODECS):
+            batch = batch_of(codec)
+            records = wire.decode(batch)
+            result = await cluster[1].produce(batch)
+            assert (result.error, result.base_offset) == (ErrorCode.NONE, 3 * number)
+            stored = appended(cluster, 1, 3 * number)
+            header = wire.read_header(stored)
+            assert header.compression is target
+            assert wire.check_crc(stored, 0, header)
+            assert [each._replace(offset=0) for each in wire.decode(stored)] == [
+                each._replace(offset=0) for each in records
+            ]
+            assert (header.base_timestamp_ms, header.max_timestamp_ms) == (10**12, 10**12 + 2)
+        await until(lambda: ends(cluster, 1, 2, 3) == [3 * len(CODECS)] * 3)
+        assert appended(cluster, 2, 0) == appended(cluster, 1, 0)
+
+    with_topic(scenario, compression_type=kind)
+
+
+def test_a_batch_of_the_right_codec_stays_as_it_is() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        batch = batch_of(Compression.GZIP)
+        await cluster[1].produce(bytearray(batch))
+        assert appended(cluster, 1, 0)[wire.HEADER_SIZE :] == batch[wire.HEADER_SIZE :]
+
+    with_topic(scenario, compression_type="gzip", compression_gzip_level="9")
+
+
+def test_sequences_stay_in_order_while_batches_are_compressed() -> None:
+    """Batches of the right codec come between those of others."""
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        sizes = [3, 20_000, 1, 2, 5_000, 4]
+        starts = [sum(sizes[:number]) for number in range(len(sizes))]
+        batches = [
+            batch_of(CODECS[number % 5], size, sequence=start)
+            for number, (size, start) in enumerate(zip(sizes, starts, strict=True))
+        ]
+        again = [bytearray(each) for each in batches[-2:]]
+        results = await asyncio.gather(*(cluster[1].produce(each) for each in batches))
+        assert [each.error for each in results] == [ErrorCode.NONE] * len(sizes)
+        assert [each.base_offset for each in results] == starts
+        for batch, result in zip(again, results[-2:], strict=True):
+            duplicate = await cluster[1].produce(batch)
+            assert (duplicate.error, duplicate.base_offset) == (ErrorCode.NONE, result.base_offset)
+        assert ends(cluster, 1) == [sum(sizes)]
+
+    with_topic(scenario, compression_type="lz4")
+
+
+def test_the_size_counts_before_and_after() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        small = batch_of(Compression.ZSTD, value=b"v" * 5000)
+        assert len(small) < 1000
+        result = await cluster[1].produce(small)
+        assert result.error is ErrorCode.MESSAGE_TOO_LARGE
+        assert "compression.type=uncompressed, max.message.bytes is 1000" in result.message
+        large = await cluster[1].produce(batch_of(Compression.NONE, value=b"v" * 5000))
+        assert large.error is ErrorCode.MESSAGE_TOO_LARGE
+        assert (await cluster[1].produce(make_batch())).base_offset == 0
+
+    with_topic(scenario, compression_type="uncompressed", max_message_bytes="1000")
+
+
+def test_records_of_this_moment_get_the_time_of_their_append() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        now_ms = cluster[1].process.world.clock.time_ms()
+        result = await cluster[1].produce(batch_of(Compression.ZSTD))
+        header = wire.read_header(appended(cluster, 1, 0))
+        assert result.log_append_time_ms == header.max_timestamp_ms >= now_ms
+        assert header.is_log_append_time
+        assert header.compression is Compression.LZ4
+
+    with_topic(scenario, compression_type="lz4", message_timestamp_type="LogAppendTime")
+
+
+@pytest.mark.parametrize(
+    ("failure", "code"),
+    [
+        (OSError(10, "the compute process died"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
+    ],
+)
+def test_a_batch_that_cannot_be_compressed_is_refused_alone(
+    failure: Exception, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = SimCompute.call
+    failures = [failure]
+
+    async def failing(compute: SimCompute, work: Callable[..., Any], *arguments: Any) -> Any:
+        result = await call(compute, work, *arguments)
+        if failures:
+            raise failures.pop()
+        return result
+
+    monkeypatch.setattr(SimCompute, "call", failing)
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        refused, taken, plain = await asyncio.gather(
+            cluster[1].produce(batch_of(Compression.NONE)),
+            cluster[1].produce(batch_of(Compression.ZSTD)),
+            cluster[1].produce(batch_of(Compression.GZIP)),
+        )
+        assert refused.error is code
+        assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
+        assert (plain.error, plain.base_offset) == (ErrorCode.NONE, 3)
+
+    with_topic(scenario, compression_type="gzip")
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "codes"),
+    [
+        (
+            lambda cluster: cluster.change(leader=2),
+            {ErrorCode.NOT_LEADER_OR_FOLLOWER},
+        ),
+        (
+            lambda cluster: cluster.delete_topic(),
+            {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION},
+        ),
+    ],
+    ids=["another leads", "the topic is deleted"],
+)
+def test_what_changes_meanwhile_is_asked_for_again(
+    meanwhile: Callable[[ReplicaCluster], None],
+    codes: set[ErrorCode],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = Recompression.begin
+    clusters: list[ReplicaCluster] = []
+
+    def followed(each: Recompression, *arguments: Any) -> None:
+        begin(each, *arguments)
+        meanwhile(clusters[0])
+
+    monkeypatch.setattr(Recompression, "begin", followed)
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        clusters.append(cluster)
+        assert (await cluster[1].produce(batch_of(Compression.ZSTD))).error in codes
+
+    with_topic(scenario, compression_type="gzip")
