@@ -1,15 +1,17 @@
-"""DescribeGroups (15), versions 0-5: groups of the classic protocol with their members.
+"""DescribeGroups (15), versions 0-6: groups of the classic protocol with their members.
 
-Deviations: none known. A group that does not exist is told as dead, as by Kafka up to version 5.
+Deviations: none known. A group that does not exist is told as dead, from version 6 on with an error
+(KIP-1043).
 """
 
 from __future__ import annotations
 
 from broker.api.handler import NO_OPERATIONS, RequestContext, Served
-from broker.coordinator.group.types import DescribeAnswer
+from broker.coordinator.group.types import DescribeAnswer, GroupState
 from broker.service import groups
 from broker.service.changes import check_named
 from broker.service.context import BrokerContext
+from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import describe_groups as messages
 from stele.wire.kafka.messages.describe_groups import (
@@ -18,6 +20,8 @@ from stele.wire.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+
+_NOT_FOUND_FROM = 6
 
 
 async def handle(
@@ -29,9 +33,10 @@ async def handle(
     found = await groups.describe(context, caller, request.groups)
     return DescribeGroupsResponse(
         groups=[
-            _refused(group_id, each.code)
+            _refused(group_id, each.code, each.message)
             if isinstance(each, ApiError)
             else _described(
+                request_context,
                 each,
                 groups.group_operations(context, caller, group_id)
                 if with_operations
@@ -42,8 +47,16 @@ async def handle(
     )
 
 
-def _described(answer: DescribeAnswer, operations: int) -> DescribedGroup:
+def _described(
+    request_context: RequestContext, answer: DescribeAnswer, operations: int
+) -> DescribedGroup:
+    error, message = ErrorCode.NONE, None
+    if answer.state is GroupState.DEAD and request_context.version >= _NOT_FOUND_FROM:
+        error = ErrorCode.GROUP_ID_NOT_FOUND
+        message = f"there is no group {answer.group_id} of the classic protocol"
     return DescribedGroup(
+        error_code=error,
+        error_message=message,
         group_id=answer.group_id,
         group_state=answer.state.value,
         protocol_type=answer.protocol_type,
@@ -53,8 +66,13 @@ def _described(answer: DescribeAnswer, operations: int) -> DescribedGroup:
     )
 
 
-def _refused(group_id: str, error: ErrorCode) -> DescribedGroup:
-    return DescribedGroup(error_code=error, group_id=group_id, authorized_operations=NO_OPERATIONS)
+def _refused(group_id: str, error: ErrorCode, message: str = "") -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error,
+        error_message=explain(error, message),
+        group_id=group_id,
+        authorized_operations=NO_OPERATIONS,
+    )
 
 
 def refuse(

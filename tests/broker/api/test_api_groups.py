@@ -413,6 +413,10 @@ def test_groups_are_described_listed_and_deleted() -> None:
         assert member.client_host.startswith("/")
         assert group.authorized_operations > 0
         assert (nobody.group_state, nobody.error_code) == ("Dead", ErrorCode.NONE)
+        group, nobody = (await client.call(describe_groups.API, 6, asked)).groups
+        assert (group.error_code, group.error_message) == (ErrorCode.NONE, None)
+        assert (nobody.group_state, nobody.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
+        assert "nobody" in (nobody.error_message or "")
 
         listed = await client.call(list_groups.API, 5, list_groups.ListGroupsRequest())
         assert [(each.group_id, each.group_state, each.group_type) for each in listed.groups] == [

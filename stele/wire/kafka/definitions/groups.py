@@ -158,7 +158,7 @@ response
   protocol_name string? @5+
   assignment bytes
 
-api 15 DescribeGroups 0-5 flexible 5+
+api 15 DescribeGroups 0-6 flexible 5+
 request
   groups [string]
   include_authorized_operations bool @3+
@@ -166,6 +166,7 @@ response
   throttle_time_ms int32 @1+
   groups [DescribedGroup]
     error_code int16
+    error_message string? @6+ =null
     group_id string
     group_state string
     protocol_type string

@@ -49,6 +49,7 @@ class DescribedGroupMember(Struct):
 class DescribedGroup(Struct):
     __slots__ = (
         "error_code",
+        "error_message",
         "group_id",
         "group_state",
         "protocol_type",
@@ -60,6 +61,7 @@ class DescribedGroup(Struct):
     def __init__(
         self,
         error_code: int = 0,
+        error_message: str | None = None,
         group_id: str = "",
         group_state: str = "",
         protocol_type: str = "",
@@ -68,6 +70,7 @@ class DescribedGroup(Struct):
         authorized_operations: int = -2147483648,
     ) -> None:
         self.error_code = error_code
+        self.error_message = error_message
         self.group_id = group_id
         self.group_state = group_state
         self.protocol_type = protocol_type
@@ -94,6 +97,6 @@ API: Final = Api(
     DescribeGroupsResponse,
     (DescribedGroupMember, DescribedGroup),
     min_version=0,
-    max_version=5,
+    max_version=6,
     flexible_from=5,
 )
