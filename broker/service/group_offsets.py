@@ -228,16 +228,21 @@ def _by_topic(topics: Topics, offsets: Iterable[FetchedOffset]) -> list[ToldTopi
 async def delete(
     context: BrokerContext, caller: Caller, group_id: str, offsets: Sequence[OffsetToDelete]
 ) -> list[ErrorCode]:
-    """What became of each offset, in their order. Raises ApiError as ``ask`` does, and the error of
-    the whole group."""
+    """What became of each offset, in their order. Many are deleted in parts. If the group gets
+    members meanwhile, the offsets that are left get its error. Raises ApiError as ``ask`` does, and
+    the error of the whole group, if nothing was deleted."""
     topics = Topics(context, caller, Operation.READ)
     found = [topics.named(each.topic) for each in offsets]
     known = [each for each, what in zip(offsets, found, strict=True) if isinstance(what, Topic)]
-    errors = [
-        error
-        for some in _in_parts(known, lambda each: _size_bound(group_id, each))
-        for error in await _delete(context, caller, OffsetDeleteRequest(group_id, some))
-    ]
+    errors: list[ErrorCode] = []
+    for some in _in_parts(known, lambda each: _size_bound(group_id, each)):
+        try:
+            errors += await _delete(context, caller, OffsetDeleteRequest(group_id, some))
+        except ApiError as refused:
+            if not errors:
+                raise
+            errors += [refused.code] * (len(known) - len(errors))
+            break
     decided = iter(errors)
     return [next(decided) if isinstance(each, Topic) else each for each in found]
 

@@ -184,8 +184,9 @@ class GroupBench:
         return waiters
 
     def rebuilt(self) -> GroupMachine:
-        """A machine that knows what the log says."""
+        """A machine that knows what the log says. The log has no notes."""
         machine = self.fresh()
+        self.log = [KeyValue(*record) for record in self.log]
         for offset in range(len(self.log)):
             self._replay(machine, offset)
         return machine

@@ -367,6 +367,12 @@ class ClassicGroup:
                     error = ErrorCode.REBALANCE_IN_PROGRESS
         self.say(step, waiter, error)
 
+    def has_committed(self, member_id: str, now: Now) -> None:
+        """As in Kafka, a commit keeps the session of a member as a heartbeat does."""
+        member = self.members.get(member_id)
+        if member is not None:
+            member.restart_session(now.monotonic_ms)
+
     def session_is_over(self, member_id: str, now: Now, step: Step) -> None:
         """A member has not sent a heartbeat in time, or has not joined with the id that it got."""
         if member_id in self.pending:

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from broker.coordinator.group.any_group import AnyGroup
+from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.cleaning import TopicIds, is_gone
+from broker.coordinator.group.notes import Committer, NotedRecord
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
 from broker.coordinator.group.types import (
@@ -54,16 +56,26 @@ def commit(
     """Members commit in their generation, and other clients while the group has no members."""
     step = Step(too_large=ErrorCode.INVALID_COMMIT_OFFSET_SIZE, producer=request.producer)
     codes = []
-    for each, refusal in zip(request.offsets, _refusals(group, request), strict=True):
+    refusals = _refusals(group, request)
+    for each, refusal in zip(request.offsets, refusals, strict=True):
         error = refusal or limits.error(each)
         codes.append(error)
         if error is not ErrorCode.NONE:
             continue
         key = OffsetKey(request.group_id, TopicPartition(each.topic, each.partition))
         step.records.append(offset_record(key, _committed(each, request.retention_ms, now)))
+    if isinstance(group, ClassicGroup) and request.producer is None and not any(refusals):
+        _note_committer(group, request.member_id, now, step)
     after = -1 if group is None else group.recorded_end  # refusals say what its records say
     step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes)), after))
     return step
+
+
+def _note_committer(group: ClassicGroup, member_id: str, now: Now, step: Step) -> None:
+    if step.records:
+        step.records[0] = NotedRecord.of(step.records[0], Committer(member_id))
+    else:
+        group.has_committed(member_id, now)
 
 
 def _refusals(group: AnyGroup | None, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:

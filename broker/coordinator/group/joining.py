@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.coordinator.group.classic import REASON_MAX, ClassicGroup
 from broker.coordinator.group.member import Member
-from broker.coordinator.group.records import SuccessionRecord, Successor
+from broker.coordinator.group.notes import NotedRecord, Successor
 from broker.coordinator.group.types import (
     UNKNOWN_MEMBER,
     GroupState,
@@ -176,7 +176,7 @@ class Joining:
         if group.state is GroupState.STABLE and elected == group.protocol:
             record = group.record(members, leader, group.generation, self.now)
             successor = Successor(member.member_id, member.protocols)
-            self.step.records.append(SuccessionRecord.of(record, successor))
+            self.step.records.append(NotedRecord.of(record, successor))
             self.step.replies.append(Reply(self.waiter, self._taken_over(members, member, leader)))
             return
         fenced = ErrorCode.FENCED_INSTANCE_ID

@@ -35,11 +35,17 @@ from broker.coordinator.group.consumer.types import (
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
 from broker.coordinator.group.joining import Joining
+from broker.coordinator.group.notes import (
+    Committer,
+    Note,
+    NotedRecord,
+    PartialDeletion,
+    Successor,
+)
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import (
     GroupKey,
     OffsetKey,
-    SuccessionRecord,
     decode_group,
     decode_key,
     offset_record,
@@ -58,6 +64,7 @@ from broker.coordinator.group.types import (
     LeaveRequest,
     ListedGroup,
     ListRequest,
+    OffsetCommitAnswer,
     OffsetCommitRequest,
     OffsetDeleteAnswer,
     OffsetDeleteRequest,
@@ -80,6 +87,11 @@ PROTOCOLS_MAX: Final = 100
 PROTOCOL_BYTES_MAX: Final = 1024 * 1024
 """Names and metadata of all protocols of one member together. They stay in memory, and those of the
 chosen protocol must fit into a record."""
+
+DELETION_MS: Final = 10_000
+"""How long after a part of a group was deleted the group is closed for the next part. Otherwise a
+member could join a group that has lost some of its offsets, and the rest would stay. If the
+deletion ends early, the group opens again after this time."""
 
 IDS_MAX: Final = 5_000
 """Member ids that were given out and not used yet, of all groups of a partition. Clients use theirs
@@ -112,6 +124,8 @@ class GroupMachine:
         # The offset after the last tombstone of a group. The answer that a group does not exist is
         # sent when it is committed.
         self._removed_end = -1
+        # Groups of which a part is deleted: until then, nobody may join them or commit to them.
+        self._deleted_until_ms: dict[str, float] = {}
         self._offsets = OffsetStore()
         self._topic_id_of = topic_id_of
         self._expiry = Expiry(self._offsets, config.offsets_retention_minutes * 60_000)
@@ -122,20 +136,30 @@ class GroupMachine:
     # ------------------------------------------------------------------------- life
 
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:
-        key = decode_key(record.key)
+        key, value = decode_key(record.key), record.value
         if isinstance(key, GroupKey):
-            self._replay_group(offset, key.group_id, record, now)
-            return
-        if isinstance(key, ConsumerKey):
-            self._replay_consumer(offset, key, record.value, now)
-            return
-        value = record.value
-        self._offsets.replay(offset, key, value)
-        if value is not None:
-            self._ensure_group(key.group_id)
-        if self._is_loaded:
-            self._counters.offset_commits += value is not None
-            self._counters.offset_removals += value is None
+            self._replay_group(offset, key.group_id, value, now)
+        elif isinstance(key, ConsumerKey):
+            self._replay_consumer(offset, key, value, now)
+        else:
+            self._offsets.replay(offset, key, value)
+            if value is not None:
+                self._ensure_group(key.group_id)
+            if self._is_loaded:
+                self._counters.offset_commits += value is not None
+                self._counters.offset_removals += value is None
+        if isinstance(record, NotedRecord):
+            self._replay_note(record.note, key.group_id, now)
+
+    def _replay_note(self, note: Note, group_id: str, now: Now) -> None:
+        group = self._groups.get(group_id)
+        match note:
+            case Successor() if isinstance(group, ClassicGroup):
+                group.members[note.member_id].protocols = note.protocols
+            case Committer() if isinstance(group, ClassicGroup):
+                group.has_committed(note.member_id, now)
+            case PartialDeletion():
+                self._deleted_until_ms[group_id] = now.monotonic_ms + DELETION_MS
 
     def replay_pending(self, offset: int, record: KeyValue, producer_id: int, now: Now) -> None:
         key = decode_key(record.key)
@@ -154,21 +178,19 @@ class GroupMachine:
         if group_id not in self._groups:
             self._groups[group_id] = self._make_group(group_id)
 
-    def _replay_group(self, offset: int, group_id: str, record: KeyValue, now: Now) -> None:
-        if record.value is None:
+    def _replay_group(self, offset: int, group_id: str, value: bytes | None, now: Now) -> None:
+        if value is None:
             if isinstance(self._groups.get(group_id), ClassicGroup):
                 self._groups.pop(group_id).dissolve()
+                self._deleted_until_ms.pop(group_id, None)
             self._removed_end = offset + 1
         else:
-            recorded = decode_group(record.value)
+            recorded = decode_group(value)
             group = self._groups.get(group_id)
             if not isinstance(group, ClassicGroup):
                 group = self._replace(group, self._make_group(group_id))
             was_rebalancing = group.state is GroupState.COMPLETING_REBALANCE
             group.replay(recorded, offset + 1, now)
-            if isinstance(record, SuccessionRecord):
-                successor, protocols = record.successor
-                group.members[successor].protocols = protocols
             self._counters.rebalances += was_rebalancing and group.state is GroupState.STABLE
 
     def _replay_consumer(
@@ -183,6 +205,7 @@ class GroupMachine:
         group.replay(key, value, offset + 1, now)
         if key.kind is Kind.GROUP and value is None:
             self._groups.pop(key.group_id).dissolve()
+            self._deleted_until_ms.pop(key.group_id, None)
             self._removed_end = offset + 1
             if self._offsets.has_any(key.group_id):
                 self._ensure_group(key.group_id)
@@ -289,6 +312,8 @@ class GroupMachine:
     def join(self, request: JoinRequest, waiter: Waiter, now: Now) -> Step:
         group = self._groups.get(request.group_id)
         error = self._join_error(request)
+        if self._is_being_deleted(request.group_id, now):
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         if error is not ErrorCode.NONE:
             return _say(waiter, JoinAnswer(error, request.member_id))
         if group is None and request.member_id != UNKNOWN_MEMBER:
@@ -411,6 +436,10 @@ class GroupMachine:
         step = Step()
         former = self._groups.get(request.group_id)
         try:
+            if self._is_being_deleted(request.group_id, now):
+                raise ApiError(
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the group is being deleted: ask again"
+                )
             check(request, self._config.group_consumer_assignors)
             group = self._consumer_group(former, request, now, step)
             heartbeat = ConsumerHeartbeat(group, request, now, step, self._new_uuid)
@@ -463,6 +492,9 @@ class GroupMachine:
     # ------------------------------------------------------------------------- offsets
 
     def commit_offsets(self, request: OffsetCommitRequest, waiter: Waiter, now: Now) -> Step:
+        if self._is_being_deleted(request.group_id, now):
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return _say(waiter, OffsetCommitAnswer((error,) * len(request.offsets)))
         group = self._groups.get(request.group_id)
         limits = CommitLimits(self._config.offset_metadata_max_bytes, self._topic_id_of)
         return commit(group, request, waiter, now, limits)
@@ -543,8 +575,14 @@ class GroupMachine:
             for partition in self._offsets.partitions(group_id)
         )
         records = some_of(chain(offsets, ends))
-        answer = DeleteAnswer(ErrorCode.NONE, is_over=records[-1] is ends[-1])
-        return Step(records, [Reply(waiter, answer)])
+        is_over = records[-1] is ends[-1]
+        if not is_over:
+            records[0] = NotedRecord.of(records[0], PartialDeletion())
+        return Step(records, [Reply(waiter, DeleteAnswer(ErrorCode.NONE, is_over=is_over))])
+
+    def _is_being_deleted(self, group_id: str, now: Now) -> bool:
+        """Clients that are refused for this reason ask again soon."""
+        return self._deleted_until_ms.get(group_id, now.monotonic_ms) > now.monotonic_ms
 
     def _not_found(self, waiter: Waiter, answer: object) -> Step:
         return _say(waiter, answer, self._removed_end)

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from broker.coordinator.group.consumer.records import KINDS, ConsumerKey, decode_consumer_key
-from broker.coordinator.group.types import MemberProtocol
 from broker.coordinator.layout import VERSION, Reader, key_string, nullable_string, string
 from broker.coordinator.step import KeyValue
 from stele.ids import TopicPartition
@@ -68,30 +67,6 @@ class RecordedMember(NamedTuple):
     session_timeout_ms: int
     subscription: bytes  # its metadata for the chosen protocol
     assignment: bytes
-
-
-class Successor(NamedTuple):
-    """The new process of a static member, with all its protocols. The group's record only has its
-    metadata for the one in use."""
-
-    member_id: str
-    protocols: tuple[MemberProtocol, ...]
-
-
-class SuccessionRecord(KeyValue):
-    """The record of a group in which a new process has taken a static member's place.
-
-    The replay in this process also makes what the record does not hold. Without it, the group would
-    refuse every change of the protocol until all members have joined again.
-    """
-
-    successor: Successor
-
-    @classmethod
-    def of(cls, record: KeyValue, successor: Successor) -> SuccessionRecord:
-        made = cls(*record)
-        made.successor = successor
-        return made
 
 
 class RecordedGroup(NamedTuple):

@@ -18,7 +18,7 @@ from broker.coordinator.group.types import (
     TopicToFetch,
 )
 from stele.errors import ErrorCode
-from tests.support.groups import GroupBench, told
+from tests.support.groups import SESSION_MS, GroupBench, told
 
 UNKNOWN = ErrorCode.UNKNOWN_MEMBER_ID
 TOPIC_ID = bytes(15) + b"\1"
@@ -116,6 +116,38 @@ class TestCommit:
         )
         assert told(heard, OffsetCommitAnswer).errors == tuple(asked.values())
         assert [each.partition for each in bench.offsets()] == [1, 3]
+
+    def test_a_commit_keeps_the_session_of_a_member(self) -> None:
+        bench = GroupBench()
+        leader, follower = bench.stable(2)
+        for number in range(5):
+            bench.pass_time(SESSION_MS - 1)
+            assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+            error = bench.commit_offset(number, member_id=follower, generation=1)
+            assert error is ErrorCode.NONE
+        bench.pass_time(SESSION_MS - 1)
+        assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+        heard = bench.ask_commit(
+            OffsetToCommit("t", 0, 5, metadata="x" * 5000), member_id=follower, generation=1
+        )
+        too_large = (ErrorCode.OFFSET_METADATA_TOO_LARGE,)
+        assert told(heard, OffsetCommitAnswer).errors == too_large, "nothing is written"
+        bench.pass_time(1)
+        assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+        bench.pass_time(SESSION_MS - 2)
+        assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+        bench.pass_time(1)
+        assert bench.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS, "silent for a session"
+
+    def test_a_commit_that_is_refused_keeps_no_session(self) -> None:
+        bench = GroupBench()
+        leader, follower = bench.stable(2)
+        bench.pass_time(SESSION_MS - 1)
+        assert bench.heartbeat(leader, 1) is ErrorCode.NONE
+        error = bench.commit_offset(5, member_id=follower, generation=0)
+        assert error is ErrorCode.ILLEGAL_GENERATION
+        bench.pass_time(1)
+        assert bench.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
     def test_of_topics_that_are_gone_when_it_is_decided(self) -> None:
         bench = GroupBench()

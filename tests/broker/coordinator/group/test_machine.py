@@ -9,9 +9,12 @@ import pytest
 
 from broker.coordinator.group.consumer.records import Kind, ResolvedRegex, tombstone
 from broker.coordinator.group.counters import GroupCounters
+from broker.coordinator.group.machine import DELETION_MS
 from broker.coordinator.group.types import (
+    DeleteAnswer,
     GroupState,
     GroupType,
+    JoinAnswer,
     ListedGroup,
     ListRequest,
     OffsetToCommit,
@@ -49,6 +52,8 @@ def test_members_go_on_with_another_coordinator() -> None:
     assert bench.heartbeat(leader, 1) is ErrorCode.NONE
     assert bench.offset() == 5
     assert bench.commit_offset(6, member_id=follower, generation=1) is ErrorCode.NONE
+    bench.pass_time(SESSION_MS - 1)
+    assert bench.heartbeat(leader, 1) is ErrorCode.NONE
     bench.pass_time(1)
     assert bench.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
@@ -197,6 +202,49 @@ def test_a_tombstone_removes_a_group_while_loading() -> None:
     bench.delete()
     bench.reload()
     assert bench.listed() == []
+
+
+class TestDeletionInParts:
+    """A group that has more offsets than fit into a step."""
+
+    def deleted_in_part(self, bench: GroupBench, group_id: str = "g") -> int:
+        """How many offsets are left."""
+        for first in range(0, 1000, 100):
+            some = (OffsetToCommit("a-long-name", first + each, 1) for each in range(100))
+            bench.ask_commit(*some, group_id=group_id)
+        answer = told(bench.ask_deletion_of_group(group_id), DeleteAnswer)
+        assert (answer.error, answer.is_over) == (ErrorCode.NONE, False)
+        return len(bench.offsets(group_id=group_id))
+
+    def test_nobody_gets_into_the_group_before_the_last_part(self) -> None:
+        bench = ConsumerBench()
+        bench.take(bench.machine.loaded(bench.now))
+        assert 0 < self.deleted_in_part(bench) < 1000
+        wait = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        assert wait.retriable
+        assert told(bench.join(), JoinAnswer).error is wait
+        assert bench.commit_offset(7) is wait
+        assert bench.consumer_join("a").error is wait
+        assert bench.delete() is ErrorCode.NONE
+        assert bench.listed() == []
+        assert bench.commit_offset(7) is ErrorCode.NONE
+        assert bench.offsets() != ()
+        assert told(bench.join(), JoinAnswer).error is ErrorCode.MEMBER_ID_REQUIRED
+
+    def test_a_deletion_that_ends_early_closes_the_group_for_a_while(self) -> None:
+        bench = GroupBench()
+        left = self.deleted_in_part(bench)
+        bench.pass_time(DELETION_MS - 1)
+        assert told(bench.join(), JoinAnswer).error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        bench.pass_time(1)
+        assert told(bench.join(), JoinAnswer).error is ErrorCode.MEMBER_ID_REQUIRED
+        assert len(bench.offsets()) == left
+
+    def test_another_coordinator_does_not_know_of_it(self) -> None:
+        bench = GroupBench()
+        self.deleted_in_part(bench)
+        bench.reload()
+        assert told(bench.join(), JoinAnswer).error is ErrorCode.MEMBER_ID_REQUIRED
 
 
 def test_lists() -> None:
