@@ -186,7 +186,7 @@ class NodeSettings:
     )
     offset_metadata_max_bytes = integer(
         4096,
-        "The longest metadata of a committed offset, in bytes.",
+        "The longest metadata of a committed offset, in UTF-16 units, as Kafka counts them.",
     )
     offsets_retention_minutes = integer(
         10080,

@@ -28,7 +28,9 @@ MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.NOT_COORDINATOR: "another broker is the coordinator: look it up again",
     ErrorCode.RECORD_LIST_TOO_LARGE: "the records fit into no batch of the largest allowed size",
     ErrorCode.INVALID_COMMIT_OFFSET_SIZE: "the offsets fit into no batch of the largest size",
-    ErrorCode.OFFSET_METADATA_TOO_LARGE: "the metadata of an offset is too long",
+    ErrorCode.OFFSET_METADATA_TOO_LARGE: (
+        "the metadata of an offset has more UTF-16 units than offset.metadata.max.bytes"
+    ),
     ErrorCode.ILLEGAL_GENERATION: "the group has gone on to another generation: join again",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "the members have no assignor in common",
     ErrorCode.INVALID_GROUP_ID: "the group id is empty",

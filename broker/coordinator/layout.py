@@ -31,6 +31,11 @@ NAME_BYTES_MAX: Final = 32_000
 """The longest name of a member that a coordinator takes. It makes a member id of it and a UUID."""
 
 
+def utf16_units(text: str) -> int:
+    """The length of a string in Java. Kafka counts the metadata of an offset so."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
+
+
 def is_too_long(*names: str | None, most: int = NAME_BYTES_MAX) -> bool:
     """Whether one of the names has more bytes than ``most``."""
     # A character has 4 bytes at most, so nearly every name is short enough without a copy.

@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 from google.protobuf.message import Message
 
 from broker.coordinator.group.types import NO_GENERATION, OffsetCommitRequest, OffsetToCommit
+from broker.coordinator.layout import utf16_units
 from broker.service.changes import check_named
 from broker.service.coordinators import Coordinators
 from broker.service.topics import NO_TOPIC_ID
@@ -95,9 +96,22 @@ def offsets_of(request: Any) -> Iterator[OffsetToCommit]:
     )
 
 
-def tell_committed(request: Any, errors: Sequence[ErrorCode], response: Any) -> None:
+def tell_committed(
+    request: Any, errors: Sequence[ErrorCode], response: Any, metadata_units_max: int
+) -> None:
     """What became of each offset, in their order."""
     for each, error in zip(request.partitions, errors, strict=True):
+        message = explain(error)
+        if error is ErrorCode.OFFSET_METADATA_TOO_LARGE:
+            units = utf16_units(each.metadata)
+            message = (
+                f"the metadata has {units} UTF-16 units, and offset.metadata.max.bytes is "
+                f"{metadata_units_max}"
+            )
         response.partitions.add(
-            topic=each.topic, partition=each.partition, error=error, topic_id=each.topic_id
+            topic=each.topic,
+            partition=each.partition,
+            error=error,
+            topic_id=each.topic_id,
+            message=message,
         )

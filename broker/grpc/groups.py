@@ -210,7 +210,7 @@ class GroupsService:
             self._context, caller, commit_of(request), offsets_of(request)
         )
         response = pb.OffsetCommitResponse()
-        tell_committed(request, errors, response)
+        tell_committed(request, errors, response, self._context.config.offset_metadata_max_bytes)
         return response
 
     async def _fetch(

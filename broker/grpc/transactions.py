@@ -148,7 +148,7 @@ class TransactionsService:
             self._context, caller, commit_of(request), offsets_of(request), transaction
         )
         response = pb.CommitTransactionOffsetsResponse()
-        tell_committed(request, errors, response)
+        tell_committed(request, errors, response, self._context.config.offset_metadata_max_bytes)
         return response
 
     async def _end(

@@ -22,7 +22,7 @@ from broker.coordinator.group.types import (
     OffsetToCommit,
     TopicToFetch,
 )
-from broker.coordinator.layout import STRING_BYTES_MAX, is_too_long
+from broker.coordinator.layout import STRING_BYTES_MAX, is_too_long, utf16_units
 from broker.coordinator.step import Now, Reply, Step, Waiter
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -33,7 +33,7 @@ _LATEST_MS: Final = 2**63 - 1
 class CommitLimits(NamedTuple):
     """What may be committed."""
 
-    metadata_bytes_max: int
+    metadata_units_max: int
     topic_ids: TopicIds | None  # None: the topics are not known
 
     def error(self, offset: OffsetToCommit) -> ErrorCode:
@@ -41,7 +41,7 @@ class CommitLimits(NamedTuple):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         if self.topic_ids is not None and is_gone(self.topic_ids, offset.topic, offset.topic_id):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # it was deleted since the request came
-        if len(offset.metadata.encode()) > self.metadata_bytes_max:
+        if utf16_units(offset.metadata) > self.metadata_units_max:
             return ErrorCode.OFFSET_METADATA_TOO_LARGE
         return ErrorCode.NONE
 

@@ -197,7 +197,11 @@ class GrpcCoordinator:
         )
         self._check(answer, "the commit")
         found = [
-            CommittedOffset(TopicPartition(each.topic, each.partition), error_code(each.error))
+            CommittedOffset(
+                TopicPartition(each.topic, each.partition),
+                error_code(each.error),
+                message=each.message,
+            )
             for each in answer.partitions
         ]
         for told in found:

@@ -13,6 +13,7 @@ from stele.config import ConsumerConfig
 from stele.consumer.group.coordinator import Coordinator
 from stele.consumer.group.requests import CommittedOffset, Standing
 from stele.consumer.positions import PartitionPosition
+from stele.error_meanings import explain
 from stele.errors import (
     ApiError,
     CommitFailedError,
@@ -147,7 +148,8 @@ class GroupOffsets:
             return CommitFailedError(
                 code, f"nothing was committed: {_LEFT_BEHIND[code]}{_TOO_SLOW}"
             )
-        return ApiError(code, f"the offset of {told.partition} was not committed")
+        why = told.message or explain(code)
+        return ApiError(code, f"the offset of {told.partition} was not committed: {why}")
 
     async def _keep_trying(self, attempt: Callable[[], Awaitable[AnswerT]], what: str) -> AnswerT:
         timeout_s = self._config.default_api_timeout_ms / 1000

@@ -68,6 +68,7 @@ class CommittedOffset(NamedTuple):
     partition: TopicPartition
     error: ErrorCode
     committed: OffsetAndMetadata | None = None
+    message: str = ""  # why, where there is an error
 
 
 def partitions_by_topic(partitions: Iterable[PartitionId]) -> dict[bytes, list[int]]:

@@ -275,16 +275,18 @@ class OffsetCommitRequest(_message.Message):
 class OffsetCommitResponse(_message.Message):
     __slots__ = ("error", "message", "partitions")
     class Partition(_message.Message):
-        __slots__ = ("topic", "partition", "error", "topic_id")
+        __slots__ = ("topic", "partition", "error", "topic_id", "message")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         ERROR_FIELD_NUMBER: _ClassVar[int]
         TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
         topic: str
         partition: int
         error: int
         topic_id: bytes
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
+        message: str
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., message: _Optional[str] = ...) -> None: ...
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
