@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Callable
 
@@ -48,6 +49,12 @@ class Availability:
         self.go_offline(error)
         self._on_failed(error)
         return StorageError(f"{self._directory}: {error}")
+
+    def broken(self, error: Exception) -> StorageError:
+        """As ``failure``, for an error that is no error of the disk: a change was cut short by a
+        fault of this program, or by content that nobody expected."""
+        logger.error("%s: a change was cut short", self._directory, exc_info=error)
+        return self.failure(OSError(errno.ENOTRECOVERABLE, f"{type(error).__name__}: {error}"))
 
     def refusal(self, error: OSError) -> StorageError:
         """The error to raise if the operation changed nothing. The log goes offline only if the

@@ -483,7 +483,14 @@ class LogDirectory:
 
     def _committed(self) -> dict[PartitionLog, int]:
         """The high watermark of each log, but at most the offset up to which the log is on disk."""
-        return {log: min(log.synced_offset, log.ask_high_watermark()) for log in self._all.values()}
+        return {log: self._committed_of(log) for log in list(self._all.values())}
+
+    def _committed_of(self, log: PartitionLog) -> int:
+        try:
+            return min(log.synced_offset, log.ask_high_watermark())
+        except Exception as error:
+            log.fail(error)
+            return min(self._checkpoints.of(log.key)[:2])  # as before, so it claims no more
 
     async def checkpoint_clean_end(self, log: PartitionLog, offset: int, generation: int) -> None:
         """The log is compacted up to ``offset``, if it was not truncated since ``generation``.
@@ -537,8 +544,20 @@ class LogDirectory:
             await slices.step()
             start_offset = self._checkpoints.durable_start(log.key)
             if log.offline is None and log.start_offset <= start_offset:
-                removed += await log.retire_dead_segments()
+                removed += await self._retire(log)
         return removed
+
+    async def _retire(self, log: PartitionLog) -> int:
+        """The number of segments that one log deletes. Its error does not stop the others."""
+        try:
+            return await log.retire_dead_segments()
+        except StorageError as error:
+            if self.offline is not None:
+                raise
+            logger.warning("%s", error)
+        except Exception as error:
+            log.fail(error)
+        return 0
 
     # ----------------------------------------------------------------------------- end
 
@@ -565,16 +584,26 @@ class LogDirectory:
             self._give_back()
 
     async def _write_all(self) -> None:
-        for log in self.logs.values():
-            log.prepare_clean_shutdown()
+        for log in list(self.logs.values()):
+            self._prepare(log)
         await self._commit.flush()
         await self._checkpoints.write(
             {log: log.synced_offset for log in self.logs.values()},
             self._committed(),
         )
 
+    def _prepare(self, log: PartitionLog) -> None:
+        if log.offline is not None:
+            return
+        try:
+            log.prepare_clean_shutdown()
+        except OSError:
+            raise
+        except Exception as error:
+            log.fail(error)
+
     async def _mark_clean(self, broker_epoch: int) -> None:
-        if not self._corrupt.all_are_noted:
+        if not self._corrupt.all_are_noted or any(log.offline for log in self.logs.values()):
             return  # without the mark the next start recovers: it finds or repairs them
         await self._disk.replace_file(
             f"{self.path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch)

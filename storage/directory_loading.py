@@ -17,15 +17,24 @@ from storage.checkpoints import (
 from storage.copies import is_unfinished_copy
 from storage.corrupt_logs import CorruptLogs
 from storage.directory_names import CORRUPT_SUFFIX, METADATA_TOPIC, parse_partition_directory
-from storage.errors import CorruptLogError, UnreadableLogError, is_unreadable
+from storage.errors import (
+    CorruptLogError,
+    CutShortError,
+    Failure,
+    UnreadableLogError,
+    is_unreadable,
+)
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.steps import Steps, Sync, Turn
-from world.disk import Disk, ReadFailedError
+from world.disk import Disk
 
 logger = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL_S: Final = 5.0  # between two messages about the progress
+
+_OF_THE_DIRECTORY: Final = (Failure.DEVICE, Failure.SPACE, Failure.SHORTAGE)
+"""Errors that say nothing of the one log which met them."""
 
 Opening = Callable[[TopicPartition, bytes], Steps[PartitionLog]]
 """The steps that open the log of a topic id."""
@@ -130,16 +139,15 @@ class DirectoryLoading:
                 self._without_topic_id(partition)
             else:
                 self._logs.sound[partition] = yield from self._opening(partition, topic_id)
-        except ReadFailedError as failure:
-            if not is_unreadable(failure):
-                raise
-            reason = f"it cannot be read: {failure}"
-            error = UnreadableLogError(directory, position=0, offset=-1, reason=reason)
-            logger.error("%s", error)
-            corrupt.hold(partition, error, topic_id)
         except CorruptLogError as error:
             logger.error("%s", error)
             corrupt.hold(partition, error, topic_id, is_noted=found is not None)
+        except Exception as failure:
+            if isinstance(failure, OSError) and Failure.of(failure) in _OF_THE_DIRECTORY:
+                raise
+            unopened = _unopened(directory, failure)
+            logger.error("%s", unopened, exc_info=failure)
+            corrupt.hold(partition, unopened, topic_id)
 
     def _without_topic_id(self, partition: TopicPartition) -> None:
         """A log has no topic id, so it may be of a deleted topic of that name.
@@ -153,3 +161,13 @@ class DirectoryLoading:
             raise CorruptLogError(directory, position=0, offset=-1, reason=reason)
         logger.warning("%s has no topic id, and was never on disk: it will begin empty", directory)
         self._logs.half_made[partition] = None
+
+
+def _unopened(directory: str, failure: Exception) -> CorruptLogError:
+    """The fault of a log that does not open, whatever it met. Only bytes that cannot be read are
+    noted on disk. Anything else may be a fault of this program, and the next start tries again."""
+    if isinstance(failure, OSError) and is_unreadable(failure):
+        reason = f"it cannot be read: {failure}"
+        return UnreadableLogError(directory, position=0, offset=-1, reason=reason)
+    reason = f"it cannot be opened: {type(failure).__name__}: {failure}"
+    return CutShortError(directory, position=0, offset=-1, reason=reason)

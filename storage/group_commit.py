@@ -10,7 +10,7 @@ import asyncio
 import errno
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from stele.world import Clock
@@ -30,6 +30,8 @@ class Member(Protocol):
     def begin_sync(self) -> SyncTicket: ...
 
     def finish_sync(self, ticket: SyncTicket) -> None: ...
+
+    def fail(self, error: Exception) -> None: ...
 
 
 Flushed = Callable[[StorageError | None], None]
@@ -113,7 +115,7 @@ class GroupCommit:
             return
         members, self._dirty = self._dirty, {}
         try:
-            tickets = [(member, member.begin_sync()) for member in members]
+            tickets = self._tickets(members)
             group = _Group(tickets, waiting, self._clock.monotonic())
             paths = dict.fromkeys(path for _, ticket in tickets for path in ticket.paths)
             syncing = asyncio.ensure_future(self._disk.sync(list(paths))) if paths else None
@@ -126,6 +128,17 @@ class GroupCommit:
             self._begin_group()
         else:
             syncing.add_done_callback(functools.partial(self._end_group, group))
+
+    def _tickets(self, members: Iterable[Member]) -> list[tuple[Member, SyncTicket]]:
+        """What the members put into a group. One that fails at that is not in it, and must not
+        stop the others."""
+        tickets: list[tuple[Member, SyncTicket]] = []
+        for member in members:
+            try:
+                tickets.append((member, member.begin_sync()))
+            except Exception as error:
+                member.fail(error)
+        return tickets
 
     def _end_group(self, group: _Group, synced: asyncio.Future[None]) -> None:
         error = asyncio.CancelledError() if synced.cancelled() else synced.exception()

@@ -204,17 +204,16 @@ class PartitionLog:
             self._roll()
         segment = self.segments.active
         position = self._write(batch)
-        segment.note(last_offset, newest_ms, position, size, config.index_interval_bytes)
-        if leader_epoch != self.epochs.latest_epoch:
-            self.epochs.assign(leader_epoch, base_offset)
-        if header.producer_id >= 0:
-            if header.attributes & CONTROL:
-                self._end_transaction(header, end_marker_of(batch), base_offset, now_ms)
-            else:
-                self.producers.update(header, base_offset, now_ms)
-                if header.attributes & TRANSACTIONAL:
-                    self.transactions.begun()
-        self._advance(last_offset + 1, 1, size)
+        try:
+            segment.note(last_offset, newest_ms, position, size, config.index_interval_bytes)
+            if leader_epoch != self.epochs.latest_epoch:
+                self.epochs.assign(leader_epoch, base_offset)
+            if header.producer_id >= 0:
+                marker = end_marker_of(batch) if header.attributes & CONTROL else None
+                self._note_producer(header, marker, base_offset, now_ms)
+            self._advance(last_offset + 1, 1, size)
+        except Exception as error:
+            raise self._append_failed(error) from error
         return AppendResult(base_offset, last_offset, append_time_ms)
 
     def append_as_follower(self, data: Buffer, *, verify_crc: bool = True) -> AppendResult:
@@ -244,34 +243,42 @@ class PartitionLog:
         offset = self._write(view[start:end]) - start
         interval = self.config.index_interval_bytes
         now_ms = self._clock.time_ms()
-        for at, header in run:
-            segment.note(
-                header.last_offset,
-                header.max_timestamp_ms,
-                offset + at,
-                header.size_bytes,
-                interval,
-            )
-            if header.leader_epoch != self.epochs.latest_epoch:
-                self.epochs.assign_from_batch(
-                    header.leader_epoch, header.base_offset, self.start_offset
+        try:
+            for at, header in run:
+                segment.note(
+                    header.last_offset,
+                    header.max_timestamp_ms,
+                    offset + at,
+                    header.size_bytes,
+                    interval,
                 )
-            if header.producer_id >= 0:
-                if header.attributes & CONTROL:
-                    self._end_transaction(header, markers[at], header.base_offset, now_ms)
-                else:
-                    self.producers.update(header, header.base_offset, now_ms)
-                    if header.attributes & TRANSACTIONAL:
-                        self.transactions.begun()
-        self._advance(run[-1][1].next_offset, len(run), end - start)
+                if header.leader_epoch != self.epochs.latest_epoch:
+                    self.epochs.assign_from_batch(
+                        header.leader_epoch, header.base_offset, self.start_offset
+                    )
+                if header.producer_id >= 0:
+                    self._note_producer(header, markers.get(at), header.base_offset, now_ms)
+            self._advance(run[-1][1].next_offset, len(run), end - start)
+        except Exception as error:
+            raise self._append_failed(error) from error
 
-    def _end_transaction(
+    def _note_producer(
         self, header: BatchHeader, marker: EndMarker | None, offset: int, now_ms: int
     ) -> None:
-        try:
+        """Note a batch of a producer, which is written at ``offset``."""
+        if header.attributes & CONTROL:
             self.transactions.ended(header, marker, offset, now_ms)
-        except OSError as error:  # recovery makes the index entry anew
-            raise self.availability.failure(error) from error
+            return
+        self.producers.update(header, offset, now_ms)
+        if header.attributes & TRANSACTIONAL:
+            self.transactions.begun()
+
+    def _append_failed(self, error: Exception) -> StorageError:
+        """The error to raise when bytes are written that this log does not know. Recovery finds
+        them, and makes a missing index entry anew."""
+        if isinstance(error, OSError):
+            return self.availability.failure(error)
+        return self.availability.broken(error)
 
     def _write(self, data: Buffer) -> int:
         """Append to the active segment's file. Returns the position. Raises StorageError."""
@@ -333,6 +340,10 @@ class PartitionLog:
         """These paths must also be on disk before anything counts as durable, even if the topic's
         flush is relaxed."""
         self.durability.found(*paths)
+
+    def fail(self, error: Exception) -> None:
+        """This log failed in a way that nobody expected: it goes offline, and no other log does."""
+        self.availability.broken(error)
 
     def begin_sync(self) -> SyncTicket:
         """A group of the group commit begins. Returns what this log puts into it."""

@@ -16,12 +16,13 @@ from storage.checkpoints import (
     encode_offsets,
     read_offsets,
 )
-from storage.errors import StorageError, is_disk_full
+from storage.errors import Failure, StorageError, is_disk_full
 from storage.log import PartitionLog
 from storage.turns import Slices
 from world.disk import Disk
 
 _EPOCH_FILES_PER_TURN: Final = 16
+_NO_GENERATION: Final = -1  # of a log whose checkpoints must stay as they are
 _NEW_SUFFIX: Final = ".new"  # the suffix of a checkpoint file that is not complete yet
 
 _Offsets = dict[TopicPartition, int]
@@ -137,11 +138,13 @@ class OffsetCheckpoints:
         high_watermarks: OffsetsOfLogs,
     ) -> None:
         """Replace the files that have changed, after the epoch files of the logs. Raises
-        StorageError if the disk is full, OSError if it failed."""
+        StorageError if the disk is full, OSError if it failed. An error of one log is raised when
+        the files have what is new of the others."""
         generations = self._generations()
         async with self._writing:
             # A recovery point may be on disk only after the leader epochs below it are.
-            await self._write_epochs()
+            failed = await self._write_epochs()
+            generations |= dict.fromkeys(failed, _NO_GENERATION)
             await self._write_offsets(
                 (
                     (LOG_START_FILE, self.start_offsets, self._starts()),
@@ -150,6 +153,9 @@ class OffsetCheckpoints:
                 ),
                 self._generations() | generations,  # logs created meanwhile have only start offsets
             )
+        for error in failed.values():
+            if isinstance(error, OSError):  # else the log is offline
+                raise error
 
     async def write_starts(self) -> None:
         """Replace the file of log start offsets if one has risen. Tasks that wait for the file
@@ -182,19 +188,19 @@ class OffsetCheckpoints:
         durable, by older ones."""
         return {log: log.start_offset for log in self._logs.values() if log.start_offset}
 
-    async def _write_epochs(self) -> None:
+    async def _write_epochs(self) -> dict[PartitionLog, Exception]:
+        """Returns the logs whose epochs could not be written, for no fault of the directory's."""
         written: list[tuple[PartitionLog, str]] = []
+        failed: dict[PartitionLog, Exception] = {}
         slices = Slices(_EPOCH_FILES_PER_TURN)
         try:
             for log in list(self._logs.values()):
-                changed = log.checkpoint_epochs() if self._is_here(log) else None
-                if changed is not None:
-                    path, data = changed
+                path = self._write_epochs_of(log, failed) if self._is_here(log) else None
+                if path is not None:
                     written.append((log, path))
-                    self._write_new(path, data)
                     await slices.step()
             if not written:
-                return
+                return failed
             await self._disk.sync([path + _NEW_SUFFIX for _, path in written])
             for log, path in written:
                 if self._is_here(log):
@@ -205,6 +211,29 @@ class OffsetCheckpoints:
             for log, _ in written:
                 log.epochs.dirty = True
             raise
+        return failed
+
+    def _write_epochs_of(
+        self, log: PartitionLog, failed: dict[PartitionLog, Exception]
+    ) -> str | None:
+        """The path of the epoch file that was written anew beside the old one, if it has changed.
+        An error of this log alone does not stop the others."""
+        try:
+            changed = log.checkpoint_epochs()
+            if changed is not None:
+                self._write_new(*changed)
+        except Exception as error:
+            log.epochs.dirty = True
+            if isinstance(error, OSError):
+                if Failure.of(error) is not Failure.REQUEST:
+                    raise
+            elif isinstance(error, StorageError):
+                raise
+            else:
+                log.fail(error)
+            failed[log] = error
+            return None
+        return None if changed is None else changed[0]
 
     def _is_here(self, log: PartitionLog) -> bool:
         """Whether the log is in use: not deleted, not replaced by another of its name, not

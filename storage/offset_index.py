@@ -20,6 +20,7 @@ from storage.index_file import write_entries
 from world.disk import Disk, ReadFailedError
 
 ENTRY_SIZE: Final = 8
+RELATIVE_OFFSET_MAX: Final = 0x7FFFFFFF  # an entry has 32 bits for an offset
 _ENTRY = struct.Struct(">ii")
 
 
@@ -40,7 +41,10 @@ class OffsetIndex:
         return len(self.offsets)
 
     def append(self, last_offset: int, position: int) -> None:
-        """Add an entry: the batch that ends with ``last_offset`` starts at ``position``."""
+        """Add an entry: the batch that ends with ``last_offset`` starts at ``position``. An offset
+        that no entry can name gets none: a search for it begins at an earlier one."""
+        if last_offset - self.base_offset > RELATIVE_OFFSET_MAX:
+            return
         self.offsets.append(last_offset - self.base_offset)
         self.positions.append(position)
         self.dirty = True

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Final
 
 from stele.wire.batch import NO_TIMESTAMP
 from storage.config import NO_LIMIT
+from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.log_types import LogView
 from storage.time_search import largest_timestamp
+
+logger = logging.getLogger(__name__)
 
 LOGS_PER_TURN: Final = 16
 """How many logs are examined in one turn of the event loop."""
@@ -18,12 +22,17 @@ LOGS_PER_TURN: Final = 16
 
 async def remove_in_order(logs: Iterable[PartitionLog]) -> int:
     """Delete segments below the logs' starts although the starts are not on disk, so that a crash
-    leaves no gap in any log. Returns how many. Raises StorageError."""
+    leaves no gap in any log. Returns how many. An error of one log does not stop the others."""
     removed = 0
     for log in logs:
         await asyncio.sleep(0)
         if log.offline is None:
-            removed += await log.retire_dead_segments(in_order=True)
+            try:
+                removed += await log.retire_dead_segments(in_order=True)
+            except StorageError as error:  # the others can still make room
+                logger.warning("%s", error)
+            except Exception as error:
+                log.fail(error)
     return removed
 
 

@@ -11,7 +11,7 @@ from stele.wire.control_records import EndMarker
 from storage.errors import OutOfOrderOffsetsError
 from storage.log_types import LogView
 from storage.replay import end_marker_of
-from storage.rolling import RunRoom, must_roll, room_behind
+from storage.rolling import RunRoom, fits, must_roll, room_behind
 
 
 class Run(NamedTuple):
@@ -27,9 +27,10 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
 
     A faulty batch raises only after the good batches before it were returned.
     """
-    roll, run, run_bytes = False, list[tuple[int, BatchHeader]](), 0
+    roll, run = False, list[tuple[int, BatchHeader]]()
     markers: dict[int, EndMarker | None] = {}
     room: RunRoom | None = None  # known from the second batch of a run on
+    base_offset = log.segments.active.base_offset  # of the segment that the run goes into
     expected, epoch = log.end_offset, log.latest_epoch
     fault: SteleError | None = None
     try:
@@ -39,19 +40,24 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
             if verify_crc and not check_crc(data, at, header):
                 raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
             if run:
-                room = room or room_behind(log, run[0][1], is_new_segment=roll)
-                rolls = not room.has(run_bytes + header.size_bytes, header.max_timestamp_ms)
+                room = room or room_behind(
+                    log, run[0][1], is_new_segment=roll, base_offset=base_offset
+                )
+                rolls = not room.take(header)
             else:
                 newest_ms = header.max_timestamp_ms
                 rolls = must_roll(log, header.size_bytes, header.last_offset, newest_ms, now_ms)
+                base_offset = log.segments.active.base_offset
             if rolls:
                 if run:
                     yield Run(roll, run, markers)
-                roll, run, run_bytes, markers, room = True, [], 0, {}, None
+                roll, run, markers, room = True, [], {}, None
+                base_offset = expected  # the new segment begins at the log's end
+            if not fits(base_offset, header.last_offset):
+                raise _misplaced(log, header, expected, epoch)
             if header.attributes & CONTROL and header.producer_id >= 0:
                 markers[at] = end_marker_of(data, at)
             run.append((at, header))
-            run_bytes += header.size_bytes
             expected, epoch = header.next_offset, header.leader_epoch
     except SteleError as error:
         fault = error
@@ -67,6 +73,11 @@ def _misplaced(
     if header.base_offset < expected:
         return OutOfOrderOffsetsError(
             f"{log.name}: a batch at {header.base_offset}, the log ends at {expected}"
+        )
+    if header.leader_epoch >= epoch:
+        return OutOfOrderOffsetsError(
+            f"{log.name}: a batch that ends at {header.last_offset}, the log ends at {expected}: "
+            "no segment has room for so large a gap"
         )
     return OutOfOrderOffsetsError(
         f"{log.name}: a batch of epoch {header.leader_epoch} at {header.base_offset}, "

@@ -14,6 +14,7 @@ from operator import lt
 from typing import Final, NamedTuple
 
 from storage.index_file import write_entries
+from storage.offset_index import RELATIVE_OFFSET_MAX
 from world.disk import Disk, File, ReadFailedError
 
 ENTRY_SIZE: Final = 12
@@ -47,8 +48,10 @@ class TimeIndex:
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add the greatest timestamp so far and its offset, unless the last entry already has
-        it."""
+        it, or no entry can name the offset."""
         relative = offset - self.base_offset
+        if relative > RELATIVE_OFFSET_MAX:
+            return
         if self._entries:
             last = _ENTRY.unpack_from(self._entries, len(self._entries) - ENTRY_SIZE)
             if timestamp_ms <= last[0] or relative <= last[1]:

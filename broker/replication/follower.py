@@ -123,6 +123,9 @@ class Following:
         except (ApiError, SteleError) as failure:
             logger.warning("%r: what the leader sent cannot be kept: %s", replica, failure)
             return Verdict(rest_s=self._backoff_s)
+        except Exception:  # the session is that of other partitions, too
+            logger.exception("%r: what the leader sent cannot be kept", replica)
+            return Verdict(rest_s=self._backoff_s)
         self._failures = 0
         return verdict
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from broker.membership.room import CHECK_INTERVAL_S, Rooms
 from broker.replication.metadata import MetadataApplier
-from broker.replication.replica import ReplicaState
+from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from runtime.config.node import NodeConfig
 from storage.directory import LogDirectory
@@ -88,8 +89,8 @@ class Housekeeping:
         """Write checkpoints of high watermarks, recovery points, starts and epochs; retry logs that
         failed for want of space."""
         for directory in self._online():
-            await directory.checkpoint()
-            await directory.free_set_aside()
+            await _attempt(directory.checkpoint)
+            await _attempt(directory.free_set_aside)
         self._applier.retry_failed()
 
     async def flush_overdue(self) -> None:
@@ -100,11 +101,14 @@ class Housekeeping:
     async def enforce_retention(self) -> None:
         """Delete whole segments below the high watermark that are too old or too many."""
         for directory in self._online():
-            await self._retain(directory)
-            removed = await directory.retire_dead_segments()
-            if removed:
-                logger.info("%s: %d segments deleted by retention", directory.path, removed)
+            await _attempt(functools.partial(self._retain_and_retire, directory))
         await self.remove_deleted()
+
+    async def _retain_and_retire(self, directory: LogDirectory) -> None:
+        await self._retain(directory)
+        removed = await directory.retire_dead_segments()
+        if removed:
+            logger.info("%s: %d segments deleted by retention", directory.path, removed)
 
     async def _retain(self, directory: LogDirectory) -> None:
         """Move the starts of the replicas' logs by retention. Logs without a replica wait: the
@@ -113,18 +117,21 @@ class Housekeeping:
         slices = Slices(LOGS_PER_TURN)
         for replica in list(self._replicas):
             if replica.directory is directory and replica.state is ReplicaState.ONLINE:
-                log = replica.log
-                start_offset = await retained_from(log, replica.machine.high_watermark, now_ms)
-                if replica.uses(log):  # else it was removed meanwhile, or taken down
-                    replica.begin_at(start_offset)
-                    _leave_dead_segment(log)
-                    log.expire_producers(now_ms)
+                await _attempt(functools.partial(self._retain_replica, replica, now_ms))
                 await slices.step()
+
+    async def _retain_replica(self, replica: Replica, now_ms: int) -> None:
+        log = replica.log
+        start_offset = await retained_from(log, replica.machine.high_watermark, now_ms)
+        if replica.uses(log):  # else it was removed meanwhile, or taken down
+            replica.begin_at(start_offset)
+            _leave_dead_segment(log)
+            log.expire_producers(now_ms)
 
     async def remove_deleted(self) -> None:
         """Free the space of deleted topics; at the start, of those that an earlier life left."""
         for directory in self._online():
-            await directory.remove_deleted()
+            await _attempt(directory.remove_deleted)
 
     def _online(self) -> list[LogDirectory]:
         return [directory for directory in self._directories if directory.offline is None]
@@ -145,6 +152,7 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
 
 
 async def _attempt(work: Callable[[], Awaitable[None]]) -> None:
+    """An error of one log, or of one directory, must not stop the work on the others."""
     try:
         await work()
     except (StorageError, OSError) as error:

@@ -304,7 +304,9 @@ async def test_who_waits_when_the_disk_fails_elsewhere_is_told(
         await asyncio.wait_for(waiting, 5)
 
 
-async def test_a_group_that_cannot_begin_is_a_failed_one(disk: MemoryDisk, owner: Owner) -> None:
+async def test_a_member_that_cannot_begin_fails_alone(disk: MemoryDisk, owner: Owner) -> None:
+    failed: list[Exception] = []
+
     class Broken:
         name = "broken"
 
@@ -314,9 +316,30 @@ async def test_a_group_that_cannot_begin_is_a_failed_one(disk: MemoryDisk, owner
         def finish_sync(self, ticket: SyncTicket) -> None:
             raise AssertionError
 
+        def fail(self, error: Exception) -> None:
+            failed.append(error)
+
+    (log,) = open_logs(disk, owner, 1)
+    owner.commit.add(Broken())
+    append(log, make_batch())
+    await owner.commit.flush()
+    assert log.durable_offset == 1
+    assert [type(error) for error in failed] == [ZeroDivisionError]
+    assert owner.failures == []
+
+
+async def test_a_group_that_cannot_begin_is_a_failed_one(
+    disk: MemoryDisk, owner: Owner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(paths: object) -> None:
+        raise ZeroDivisionError
+
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    monkeypatch.setattr(disk, "sync", fail)
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    owner.commit.add(Broken())
+    append(log, make_batch())
     with pytest.raises(StorageError, match="did not begin"):
         await owner.commit.flush()
     assert len(owner.failures) == 1

@@ -277,3 +277,16 @@ def test_what_was_never_committed_costs_nothing(caplog: pytest.LogCaptureFixture
 
     following(act)
     assert not [each for each in caplog.messages if "has cost" in each]
+
+
+def test_an_unexpected_error_of_one_log_is_no_error_of_the_session() -> None:
+    def act(each: Following) -> None:
+        def fail(data: memoryview) -> None:
+            raise OverflowError
+
+        log = each.replica.log
+        each.position(1000)
+        log.append_as_follower = fail  # type: ignore[method-assign, assignment]
+        assert each.take(answer(records(0, 1))) == Verdict(rest_s=BACKOFF_S)
+
+    following(act)
