@@ -22,7 +22,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 import stele.spark
 from stele import Admin, NewTopic
 from stele.errors import BulkError, ErrorCode
-from stele.spark.options import OptionError
+from stele.spark.option_error import OptionError
 
 _LOG_START: Final = -2  # stands for a time in ``Admin.list_offsets``
 _ROCKS = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

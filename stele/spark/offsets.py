@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from stele.ids import TopicPartition
-from stele.spark.options import EARLIEST, LATEST, AtTime, Bound, OptionError, SourceOptions
+from stele.spark.option_error import OptionError
+from stele.spark.options import EARLIEST, LATEST, AtTime, Bound, SourceOptions
 
 
 class DataLossError(Exception):
@@ -98,20 +99,27 @@ def planned(options: SourceOptions, logs: Logs) -> list[OffsetRange]:
     begins = starts(options, logs)
     ranges = []
     for name, start in begins.items():
-        place, low, high = options.end.of(name), logs.beginnings[name], logs.ends[name]
-        if isinstance(place, AtTime):
-            found = logs.times[name, place.timestamp_ms]
-            end = high if found is None else min(found, high)
-        else:
-            end = {EARLIEST: low, LATEST: high}.get(place, place)
-        if end > high:
+        end = _end(name, options, logs)
+        low, high = logs.beginnings[name], logs.ends[name]
+        if not low <= end <= high:
             if options.fail_on_data_loss:
                 raise missing(name, f"offsets up to {end} are wanted", low, high)
-            end = high
-        ranges.append(
-            OffsetRange(*name, start, max(end, start), logs.topic_ids.get(name.topic, b""))
-        )
+            end = min(max(end, low), high)
+        if start > end:
+            raise OptionError(
+                f"{name}: reading would begin at offset {start} and end before it, at {end}: see "
+                "the options startingOffsets and endingOffsets, or their times"
+            )
+        ranges.append(OffsetRange(*name, start, end, logs.topic_ids.get(name.topic, b"")))
     return ranges
+
+
+def _end(name: TopicPartition, options: SourceOptions, logs: Logs) -> int:
+    place, high = options.end.of(name), logs.ends[name]
+    if not isinstance(place, AtTime):
+        return high if place == LATEST else place
+    found = logs.times[name, place.timestamp_ms]
+    return high if found is None else min(found, high)
 
 
 def missing(name: TopicPartition, wanted: str, low: int, high: int) -> DataLossError:

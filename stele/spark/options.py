@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,8 @@ from typing import Any, Literal, get_args, get_type_hints
 
 from stele.config import ConsumerOptions, ProducerOptions
 from stele.ids import TopicPartition
+from stele.spark.option_error import OptionError
+from stele.spark.partition_json import numbers_of, partitions_of
 
 EARLIEST = -2
 LATEST = -1
@@ -18,10 +19,6 @@ Strategy = Literal["error", "latest"]
 Isolation = Literal["read_uncommitted", "read_committed"]
 
 _MIB = 1024 * 1024
-
-
-class OptionError(ValueError):
-    """An option of the data source is missing, unknown or has an invalid value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +76,7 @@ _WITHOUT_EFFECT = (
     "kafkaconsumer.polltimeoutms", "kafka.security.protocol",
 )  # fmt: skip
 _SECURITY = "kafka.security.protocol"
+_DIGITS = re.compile("[0-9]+")
 
 
 class _Given:
@@ -94,7 +92,7 @@ class _Given:
 
     def number(self, name: str, default: int, least: int = 0) -> int:
         value = self.text(name, str(default))
-        if not value.isdigit() or int(value) < least:
+        if not _DIGITS.fullmatch(value) or int(value) < least:
             raise OptionError(
                 f'option "{name}" is a whole number of at least {least}, not {value!r}'
             )
@@ -115,7 +113,7 @@ class _Given:
     def duration_ms(self, name: str, default: str) -> int:
         value = self.text(name, default)
         units = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-        match = re.fullmatch(r"(\d+)\s*(ms|s|min|m|h)?", value.lower())
+        match = re.fullmatch(r"([0-9]+)\s*(ms|s|min|m|h)?", value.lower())
         if match is None:
             raise OptionError(f'option "{name}" is a time such as 500ms, 30s or 15m, not {value!r}')
         return int(match[1]) * units[match[2] or "ms"]
@@ -209,8 +207,12 @@ class SourceOptions:
         parsed = cls(
             bootstrap_servers=_bootstrap_servers(given),
             subscription=subscription,
-            start=_bound(given, "starting", LATEST if is_stream else EARLIEST),
-            end=_bound(given, "ending", LATEST),
+            start=(
+                _bound(given, "starting", LATEST, None)
+                if is_stream
+                else _bound(given, "starting", EARLIEST, LATEST)
+            ),
+            end=_bound(given, "ending", LATEST, EARLIEST),
             strategy=_strategy(given),
             min_partitions=given.number("minPartitions", 0),
             max_records_per_partition=given.number("maxRecordsPerPartition", 0),
@@ -308,24 +310,8 @@ def _subscription(given: _Given) -> Subscription:
                 f'option "subscribePattern": {pattern!r} is no regular expression: {error}'
             ) from None
     if assign:
-        return Subscription(partitions=_assigned(assign))
+        return Subscription(partitions=partitions_of("assign", assign))
     return Subscription(topics=tuple(dict.fromkeys(topics)))
-
-
-def _assigned(value: str) -> tuple[TopicPartition, ...]:
-    try:
-        pairs = [
-            TopicPartition(topic, int(number))
-            for topic, numbers in json.loads(value).items()
-            for number in numbers
-        ]
-        if not pairs or any(each.partition < 0 for each in pairs):
-            raise ValueError(value)
-    except (ValueError, AttributeError, TypeError) as error:
-        raise OptionError(
-            f'option "assign" is JSON such as {{"orders": [0, 1]}}, not {value!r}'
-        ) from error
-    return tuple(dict.fromkeys(pairs))
 
 
 def _strategy(given: _Given) -> Strategy:
@@ -339,44 +325,50 @@ def _refuse_ends(given: _Given) -> None:
             raise OptionError(f'option "{name}" is for batch reads: a stream has no end')
 
 
-def _bound(given: _Given, side: str, default: int) -> Bound:
+def _bound(given: _Given, side: str, default: int, never: int | None) -> Bound:
     """A time for all wins over times by partition, and these over offsets, as in Spark's Kafka
-    source."""
+    source. ``never``: earliest or latest, if that would read nothing."""
     name = f"{side}Offsets"
     offsets, by_time = given.text(name), given.text(f"{side}OffsetsByTimestamp")
     timestamp = given.text(f"{side}Timestamp")
     if timestamp:
-        if not timestamp.isdigit():
+        if not _DIGITS.fullmatch(timestamp):
             raise OptionError(
                 f'option "{side}Timestamp" is a time in milliseconds since 1970, not {timestamp!r}'
             )
         return Bound(AtTime(int(timestamp)))
     if by_time:
-        times = _by_partition(f"{side}OffsetsByTimestamp", by_time, least=0)
+        times = _times(f"{side}OffsetsByTimestamp", by_time)
         return Bound(default, {each: AtTime(time_ms) for each, time_ms in times.items()})
     if not offsets:
         return Bound(default)
     rule = {"earliest": EARLIEST, "latest": LATEST}.get(offsets.lower())
-    if rule == EARLIEST and side == "ending":
-        raise OptionError('option "endingOffsets" cannot be earliest')
+    if rule is not None and rule == never:
+        raise OptionError(f'option "{name}" {_NEVER[never]}')
     if rule is not None:
         return Bound(rule)
-    return Bound(default, dict(_by_partition(name, offsets, least=EARLIEST)))
+    return Bound(default, dict(_offsets(name, offsets, never)))
 
 
-def _by_partition(option: str, value: str, least: int) -> dict[TopicPartition, int]:
-    try:
-        parsed = {
-            TopicPartition(topic, int(partition)): int(number)
-            for topic, partitions in json.loads(value).items()
-            for partition, number in partitions.items()
-        }
-    except (ValueError, AttributeError, TypeError) as error:
-        rules = "" if "Timestamp" in option else "earliest, latest or "
-        raise OptionError(
-            f'option "{option}" is {rules}JSON such as {{"orders": {{"0": 23}}}}, not {value!r}'
-        ) from error
-    if any(number < least for number in parsed.values()):
-        rules = "times are at least 0" if least == 0 else "offsets are at least 0, or -2 earliest, "
-        raise OptionError(f'option "{option}": {rules}{"" if least == 0 else "-1 latest"}')
-    return parsed
+_NEVER = {
+    EARLIEST: "cannot be earliest: nothing would be read",
+    LATEST: "of a batch read cannot be latest: nothing would be read",
+}
+
+
+def _offsets(option: str, value: str, never: int | None) -> dict[TopicPartition, int]:
+    def wrong(offset: int) -> str:
+        if offset == never:
+            return f"this option {_NEVER[never]}"
+        rule = "offsets are at least 0, or -2 (earliest) or -1 (latest)"
+        return "" if offset >= EARLIEST else rule
+
+    example = f'option "{option}" is earliest, latest or JSON such as {{"orders": {{"0": 23}}}}'
+    return numbers_of(option, value, example, wrong)
+
+
+def _times(option: str, value: str) -> dict[TopicPartition, int]:
+    example = f'option "{option}" is JSON such as {{"orders": {{"0": 1767225600000}}}}'
+    return numbers_of(
+        option, value, example, lambda time_ms: "" if time_ms >= 0 else "times are at least 0"
+    )

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 
 from stele.column_encoder import RecordColumns, partitions_of
 from stele.columns import SCHEMA
-from stele.spark.options import OptionError
+from stele.spark.option_error import OptionError
 
 _TEXT = (StringType, BinaryType)
 _OF_THE_SOURCE = ("offset", "timestamp", "timestamptype")

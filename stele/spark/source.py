@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping
 
+import pyspark
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
     DataSource,
@@ -19,7 +20,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from stele.spark.options import OptionError, SinkOptions, SourceOptions
+from stele.spark.option_error import OptionError
+from stele.spark.options import SinkOptions, SourceOptions
+from stele.spark.refused import RefusedStreamReader
 from stele.spark.rows import RowShape
 
 SCHEMA = (
@@ -28,6 +31,9 @@ SCHEMA = (
 )
 _HEADERS = ", headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+BATCHES_NEED, STREAMS_NEED = (4, 1), (4, 2)
+"""The oldest PySpark with filters and Arrow writers, and the oldest with limits for the batches of
+Python streams."""
 
 
 class SteleDataSource(DataSource):
@@ -55,9 +61,13 @@ class SteleDataSource(DataSource):
         return SteleReader(SourceOptions.parse(self._given))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from stele.spark.stream import SteleStreamReader
+        try:
+            check_version(STREAMS_NEED)
+            from stele.spark.stream import SteleStreamReader
 
-        return SteleStreamReader(SourceOptions.parse(self._given, is_stream=True))
+            return SteleStreamReader(SourceOptions.parse(self._given, is_stream=True))
+        except (OptionError, ImportError) as error:
+            return RefusedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from stele.spark.exactly_once_sink import ExactlyOnceWriter
@@ -83,7 +93,20 @@ class SteleDataSource(DataSource):
         return options, RowShape.of(schema, options.topic)
 
 
+def check_version(least: tuple[int, int]) -> None:
+    """Raises ImportError for an older PySpark."""
+    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
+    if found < least:
+        what = "streams of format stele need" if least == STREAMS_NEED else "stele.spark needs"
+        raise ImportError(
+            f"{what} PySpark {least[0]}.{least[1]} or later, and this is {pyspark.__version__}: "
+            f"pip install 'pyspark>={least[0]}.{least[1]}'"
+        )
+
+
 def register(session: SparkSession) -> None:
-    """Make ``format("stele")`` available in a session, and let Spark push filters down to it."""
+    """Make ``format("stele")`` available in a session, and let Spark push filters down to it.
+    Raises ImportError if PySpark is too old."""
+    check_version(BATCHES_NEED)
     session.conf.set(_PUSHDOWN, "true")
     session.dataSource.register(SteleDataSource)

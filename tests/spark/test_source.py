@@ -106,7 +106,7 @@ def table(bootstrap: str) -> Callable[..., tuple[pa.Table, int]]:
     ("options", "count", "tasks"),
     [
         ({}, 100, 2),
-        ({"startingOffsets": "latest"}, 0, 1),
+        ({"startingOffsets": '{"T": {"0": 60, "1": 40}}'}, 0, 1),
         ({"minPartitions": "7"}, 100, 7),
         ({"maxRecordsPerPartition": "9"}, 100, 12),
         ({"startingOffsets": '{"T": {"0": 50}}', "endingOffsets": '{"T": {"1": 5}}'}, 15, 2),

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
 from stele import Admin, NewTopic, Producer
 from stele.errors import UnreachableError
 from stele.ids import TopicPartition
 from stele.spark.offsets import DataLossError
+from stele.spark.option_error import OptionError
 from stele.spark.options import SourceOptions
+from stele.spark.source import SteleDataSource, register
 from stele.spark.stream import SteleStreamReader
 from stele.spark.stream_offsets import CheckpointError, StreamOffsets
 
@@ -174,6 +177,42 @@ def test_topics_that_vanish_and_checkpoints_of_others_are_told(
         reader(subscribe=other).latestOffset(begin, ReadAllAvailable())
     with pytest.raises(DataLossError, match="there is no topic 'no-such'"):
         reader(subscribe="no-such").latestOffset(begin, ReadAllAvailable())
+
+
+@pytest.mark.parametrize(
+    ("options", "version", "words"),
+    [
+        ({"subscribe": ""}, "4.3.0", 'one of the options "subscribe"'),
+        ({"startingOffsets": '{"t": {"0": 1.5}}'}, "4.3.0", "1.5 of t-0 is no whole number"),
+        ({}, "4.1.1", "need PySpark 4.2 or later, and this is 4.1.1"),
+    ],
+)
+def test_a_stream_that_cannot_begin_says_why_when_it_is_asked(
+    options: dict[str, str], version: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What ``streamReader`` raises would be hidden by PySpark."""
+    monkeypatch.setattr("pyspark.__version__", version)
+    given = {"bootstrap.servers": "127.0.0.1:1", "subscribe": "t", **options}
+    refused: Any = SteleDataSource(given).streamReader(StructType())
+    for ask in (refused.initialOffset, refused.latestOffset, refused.prepareForTriggerAvailableNow):
+        with pytest.raises((OptionError, ImportError), match=words):
+            ask()
+    refused.stop()
+
+
+def test_spark_shows_why_a_stream_cannot_begin(spark: SparkSession, tmp_path: Path) -> None:
+    frame = spark.readStream.format("stele").option("bootstrap.servers", "127.0.0.1:1").load()
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path))
+    with pytest.raises(StreamingQueryException, match='one of the options "subscribe"'):
+        writer.start().awaitTermination()
+
+
+def test_a_pyspark_without_filters_is_refused(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pyspark.__version__", "4.0.1")
+    with pytest.raises(ImportError, match=r"stele.spark needs PySpark 4.1 or later"):
+        register(spark)
 
 
 def test_an_unreachable_cluster_ends_the_query_in_time(

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from stele.ids import TopicPartition
 from stele.spark.offsets import DataLossError, Logs, OffsetRange, planned, split
-from stele.spark.options import OptionError, SourceOptions
+from stele.spark.option_error import OptionError
+from stele.spark.options import SourceOptions
 
 BASE = {"bootstrap.servers": "127.0.0.1:9092", "subscribe": "t"}
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -22,7 +23,8 @@ def plan(**options: str) -> list[tuple[int, int]]:
     ("options", "ranges"),
     [
         ({}, [(5, 50), (0, 20)]),
-        ({"startingOffsets": '{"t": {"0": 8, "1": -1}}'}, [(8, 50), (20, 20)]),
+        ({"startingOffsets": '{"t": {"0": 8, "1": 20}}'}, [(8, 50), (20, 20)]),
+        ({"endingOffsets": '{"t": {"0": 2}}', "failOnDataLoss": "false"}, [(5, 5), (0, 20)]),
         ({"endingOffsets": '{"t": {"0": -1, "1": 3}}'}, [(5, 50), (0, 3)]),
         ({"endingTimestamp": "100"}, [(5, 7), (0, 20)]),
         (
@@ -32,7 +34,7 @@ def plan(**options: str) -> list[tuple[int, int]]:
         ({"startingOffsets": '{"t": {"0": 2}}', "failOnDataLoss": "false"}, [(5, 50), (0, 20)]),
         ({"endingOffsets": '{"t": {"0": 99}}', "failOnDataLoss": "false"}, [(5, 50), (0, 20)]),
         (
-            {"startingOffsets": '{"t": {"0": 9}}', "endingOffsets": '{"t": {"0": 8}}'},
+            {"startingOffsets": '{"t": {"0": 9}}', "endingOffsets": '{"t": {"0": 9}}'},
             [(9, 9), (0, 20)],
         ),
     ],
@@ -52,6 +54,7 @@ def test_ranges_follow_from_options_and_logs(
         ),
         ({"startingOffsets": '{"t": {"0": 51}}'}, "offset 51 is wanted"),
         ({"endingOffsets": '{"t": {"1": 21}}'}, "t-1: offsets up to 21 are wanted"),
+        ({"endingOffsets": '{"t": {"0": 2}}'}, "t-0: offsets up to 2 are wanted"),
     ],
 )
 def test_what_no_log_has_is_a_loss(options: dict[str, str], words: str) -> None:
@@ -64,6 +67,13 @@ def test_what_the_query_does_not_read_is_not_named() -> None:
         plan(startingTimestamp="100")
     with pytest.raises(OptionError, match='"endingOffsets" names u-0'):
         plan(endingOffsets='{"u": {"0": 1}}')
+
+
+def test_reading_does_not_end_before_it_begins() -> None:
+    for times in ({}, {"startingTimestamp": "100", "startingOffsetsByTimestampStrategy": "latest"}):
+        begin = {"startingOffsets": '{"t": {"0": 7}}', **times}
+        with pytest.raises(OptionError, match="t-0: reading would begin at offset 7 and end"):
+            plan(**begin, endingOffsets='{"t": {"0": 6}}')
 
 
 RANGES = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), max_size=6)

@@ -3,14 +3,8 @@ from __future__ import annotations
 import pytest
 
 from stele.ids import TopicPartition
-from stele.spark.options import (
-    EARLIEST,
-    LATEST,
-    AtTime,
-    OptionError,
-    SinkOptions,
-    SourceOptions,
-)
+from stele.spark.option_error import OptionError
+from stele.spark.options import EARLIEST, LATEST, AtTime, SinkOptions, SourceOptions
 
 BASE = {"bootstrap.servers": "127.0.0.1:9092", "subscribe": "orders"}
 SINK = {"bootstrap.servers": "127.0.0.1:9092", "topic": "orders"}
@@ -81,7 +75,14 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"subscribe": ""}, "subscribe"),
         ({"subscribePattern": "a.*"}, "only one of them"),
         ({"subscribe": "", "subscribePattern": "a("}, "no regular expression"),
-        ({"subscribe": "", "assign": '{"orders": 1}'}, "assign"),
+        ({"subscribe": "", "assign": '{"orders": 1}'}, "but topic 'orders' has 1"),
+        ({"subscribe": "", "assign": '{"orders": "01"}'}, "but topic 'orders' has \"01\""),
+        ({"subscribe": "", "assign": '{"orders": []}'}, "but topic 'orders' has"),
+        ({"subscribe": "", "assign": "{}"}, "assign"),
+        ({"subscribe": "", "assign": '{"orders": [0.5]}'}, "'orders' has no partition 0.5"),
+        ({"subscribe": "", "assign": '{"orders": [true]}'}, "'orders' has no partition true"),
+        ({"subscribe": "", "assign": '{"orders": [-1]}'}, "'orders' has no partition -1"),
+        ({"subscribe": "", "assign": '{"a": [0], "a": [1]}'}, "names 'a' twice"),
         ({"bootstrap.servers": ""}, "bootstrap.servers"),
         ({"startingOffset": "earliest"}, "unknown option 'startingOffset'"),
         ({"kafka.key.deserializer": "x"}, "unknown option 'kafka.key.deserializer'"),
@@ -91,7 +92,22 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"kafka.isolation.level": "serializable"}, "read_uncommitted, read_committed"),
         ({"startingOffsets": "first"}, "startingOffsets"),
         ({"endingOffsets": '{"orders": 3}'}, "endingOffsets"),
+        ({"startingOffsets": "latest"}, "of a batch read cannot be latest"),
+        ({"startingOffsets": '{"orders": {"0": -1}}'}, "-1 of orders-0: .* cannot be latest"),
+        ({"startingOffsets": '{"orders": {"0": 1.5}}'}, "1.5 of orders-0 is no whole number"),
+        ({"startingOffsets": '{"orders": {"0": 2.0}}'}, "2.0 of orders-0 is no whole number"),
+        ({"startingOffsets": '{"orders": {"0": true}}'}, "true of orders-0 is no whole number"),
+        ({"startingOffsets": '{"orders": {"0": "1"}}'}, '"1" of orders-0 is no whole number'),
+        ({"startingOffsets": '{"orders": {"0": NaN}}'}, "NaN of orders-0 is no whole number"),
+        ({"startingOffsets": f'{{"orders": {{"0": {2**63}}}}}'}, "is no whole number"),
+        ({"startingOffsets": '{"orders": {"0": 1, "0": 5}}'}, "names '0' twice"),
+        ({"startingOffsets": '{"a": {"0": 1}, "a": {"0": 5}}'}, "names 'a' twice"),
+        ({"startingOffsets": '{"orders": {"00": 1}}'}, "'orders' has no partition '00'"),
+        ({"startingOffsets": '{"orders": {"-1": 1}}'}, "'orders' has no partition '-1'"),
+        ({"startingOffsets": '["orders"]'}, "startingOffsets"),
+        ({"minPartitions": "²"}, "whole number"),
         ({"endingOffsets": "earliest"}, "cannot be earliest"),
+        ({"endingOffsets": '{"orders": {"0": -2}}'}, "-2 of orders-0: .* cannot be earliest"),
         ({"endingOffsets": '{"orders": {"0": -7}}'}, "at least 0"),
         ({"startingTimestamp": "yesterday"}, "milliseconds since 1970"),
         ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "times are at least 0"),
@@ -104,6 +120,14 @@ def test_partitions_are_assigned_one_by_one() -> None:
 def test_a_wrong_option_is_named(change: dict[str, str], word: str) -> None:
     with pytest.raises(OptionError, match=word):
         SourceOptions.parse({**BASE, **change})
+
+
+def test_a_stream_may_begin_at_the_end() -> None:
+    value = '{"orders": {"0": -1}}'
+    options = SourceOptions.parse({**BASE, "startingOffsets": value}, is_stream=True)
+    assert options.start.of(of(0)) == LATEST
+    options = SourceOptions.parse({**BASE, "startingOffsets": "latest"}, is_stream=True)
+    assert options.start.of(of(0)) == LATEST
 
 
 def test_a_stream_has_no_end() -> None:
