@@ -6,8 +6,9 @@ Advertised from version 0, for a higher minimum makes older librdkafka stop comp
 From version 12 on, partitions become part of the transaction by the batches (KIP-890). A producer
 of an older version adds them itself, before it sends the batches.
 
-Deviations: errors are told for the batch, never for single records; attributes of a record, and
-names of headers that are not UTF-8, are refused, for not every client can read them.
+Deviations: attributes of a record, and names of headers that are not UTF-8, are refused, for not
+every client can read them. An answer names at most 100 rejected records of a batch, and 1000 of all
+batches.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from broker.service.topics import error_by_name
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import produce as messages
 from stele.wire.kafka.messages.produce import (
+    BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionProduceData,
@@ -111,6 +113,9 @@ def _partition_response(
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=result.log_start_offset,
+        record_errors=[
+            BatchIndexAndErrorMessage(each.number, each.reason) for each in result.record_errors
+        ],
         error_message=result.message or None,
         current_leader=hint,
     )

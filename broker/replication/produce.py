@@ -27,6 +27,7 @@ from stele.wire.batch import (
     stamp_max_timestamp,
     validate_produced,
 )
+from stele.wire.batch_errors import RejectedRecordsError
 from stele.wire.control_records import EndMarker, end_marker_batch
 from stele.wire.record_check import RecordCheck, TimeDeltas
 
@@ -39,6 +40,9 @@ Done = Callable[[list[ProduceResult]], None]
 
 _BUMPS_EPOCH_FROM: Final = 2
 """From this transaction.version on, a marker has a later epoch than its transaction (KIP-890)."""
+
+_RECORD_ERRORS_MAX: Final = 1000
+"""So many rejected records one answer names. Producers treat the others as part of their batch."""
 
 _SOUND: Final = object()
 """What ``next`` gives for a check of records that has come to its end."""
@@ -102,7 +106,7 @@ class _Unchecked:
 class _WaitingProduce:
     """A request of which some partitions are not yet what ``acks`` asks for."""
 
-    __slots__ = ("_done", "_lease_valid", "_open", "deadline", "results")
+    __slots__ = ("_done", "_lease_valid", "_open", "_record_errors", "deadline", "results")
 
     def __init__(
         self, results: list[ProduceResult], done: Done, lease_valid: Callable[[], bool]
@@ -113,6 +117,7 @@ class _WaitingProduce:
         # The parts without an outcome, in order; answered exactly when it is empty. One None
         # more while parts are still being added.
         self._open: dict[_Part | _Unchecked | None, None] = {None: None}
+        self._record_errors = 0  # in the results so far
         self.deadline: Deadline | None = None
 
     @property
@@ -146,6 +151,13 @@ class _WaitingProduce:
             part.result.leader = part.replica.leader_hint
         part.result.base_offset = -1
         self._settle(part)
+
+    def name_records(self, result: ProduceResult, error: RejectedRecordsError) -> None:
+        """Tell which records were rejected. The answer has a bound: a small request can have very
+        many such records."""
+        room = _RECORD_ERRORS_MAX - self._record_errors
+        result.record_errors = error.record_errors[:room]
+        self._record_errors += len(result.record_errors)
 
     def time_out(self, *, replicated: bool) -> None:
         for part in list(self._open):
@@ -327,15 +339,19 @@ class ProduceRequests:
                 return None
             end_offset = self._append_to(replica, entry, header, result)
         except ApiError as error:
-            self._refuse(entry, result, error)
+            self._refuse(request, entry, result, error)
             return None
         return _Part(request, replica, result, end_offset)
 
-    def _refuse(self, entry: ProduceEntry, result: ProduceResult, error: ApiError) -> None:
+    def _refuse(
+        self, request: _WaitingProduce, entry: ProduceEntry, result: ProduceResult, error: ApiError
+    ) -> None:
         self._replicas.counters.failed_produce_total += 1
         self._refusals.note(self._replicas.by_id.get(entry.id, entry.id), error)
         result.error = error.code
         result.message = error.message
+        if isinstance(error, RejectedRecordsError):
+            request.name_records(result, error)
         if error.code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
             result.leader = self._replicas.hint(entry.id)
 
@@ -411,7 +427,7 @@ class ProduceRequests:
         batch.request.checked(batch)
 
     def _refuse_waiting(self, batch: _Unchecked, error: ApiError) -> None:
-        self._refuse(batch.entry, batch.result, error)
+        self._refuse(batch.request, batch.entry, batch.result, error)
         batch.request.checked(batch)
 
     # ------------------------------------------------------------------ one batch

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
+from stele.wire.batch_errors import RecordError
 from stele.world import Buffer
 from storage.txn_index import AbortedTransaction
 
@@ -63,6 +64,8 @@ class ProduceResult:
     log_append_time_ms: int = -1
     log_start_offset: int = -1
     leader: LeaderHint = NO_HINT
+    record_errors: Sequence[RecordError] = ()
+    """Which records made the leader refuse the batch, if it was some of them."""
 
 
 @dataclass(slots=True)

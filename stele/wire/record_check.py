@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from stele.errors import ErrorCode
-from stele.wire.batch_errors import BatchError
+from stele.wire.batch_errors import BatchError, RecordError, RejectedRecordsError
 from stele.wire.compression import (
     DEFAULT_MAX_DECOMPRESSED_BYTES,
     Compression,
@@ -27,6 +27,8 @@ from stele.world import Buffer
 SLICE_RECORDS: Final = 1000
 SLICE_BYTES: Final = 256 * 1024  # decompressed bytes per slice
 _HEADERS_AT_ONCE: Final = 50
+RECORD_ERRORS_MAX: Final = 100
+"""With so many rejected records the check ends. Its batch is refused anyway."""
 _EMPTY_PARTS_MAX: Final = 100  # so many empty parts in a row are no accident
 
 # The cost of a record and of a part, as the number of bytes that can be decompressed in that time.
@@ -40,7 +42,7 @@ class TimeDeltas(NamedTuple):
 
     oldest_ms: int
     newest_ms: int
-    unset_ms: int  # means NO_TIMESTAMP, which is also allowed
+    base_timestamp_ms: int  # NO_TIMESTAMP is also allowed
 
     @classmethod
     def of(cls, base_timestamp_ms: int, oldest_ms: int, newest_ms: int) -> TimeDeltas:
@@ -48,8 +50,22 @@ class TimeDeltas(NamedTuple):
         return cls(
             max(oldest_ms, -(1 << 63)) - base_timestamp_ms,
             min(newest_ms, (1 << 63) - 1) - base_timestamp_ms,
-            -1 - base_timestamp_ms,
+            base_timestamp_ms,
         )
+
+    def why_not(self, time_ms: int) -> str:
+        """Why a record may not have this time, relative to the base timestamp. Empty if it may."""
+        time_ms += self.base_timestamp_ms
+        oldest_ms = self.oldest_ms + self.base_timestamp_ms
+        newest_ms = self.newest_ms + self.base_timestamp_ms
+        if time_ms == -1 or oldest_ms <= time_ms <= newest_ms:
+            return ""
+        bound, bound_ms, key = (
+            ("latest", newest_ms, "message.timestamp.after.max.ms")
+            if time_ms > newest_ms
+            else ("earliest", oldest_ms, "message.timestamp.before.max.ms")
+        )
+        return f"its timestamp is {time_ms} ms, and the {bound} allowed is {bound_ms} ms ({key})"
 
 
 ANY_TIME: Final = TimeDeltas(-(1 << 63), (1 << 63) - 1, 0)
@@ -59,9 +75,9 @@ _BEFORE_ALL_MS: Final = -(1 << 65)  # older than any time delta that a record ca
 class RecordCheck:
     """Checks that ``body`` has exactly ``count`` records at consecutive offsets from 0 on.
 
-    It is an iterator that stops between slices of the work. Raises BatchError INVALID_RECORD, or
-    INVALID_TIMESTAMP for a time outside of ``times``. ``keys_required``: the topic is compacted, so
-    every record needs a key.
+    It is an iterator that stops between slices of the work. Raises BatchError INVALID_RECORD.
+    ``keys_required``: the topic is compacted, so every record needs a key. If records have no key
+    or a time outside of ``times``, and all are sound otherwise, it raises RejectedRecordsError.
     """
 
     __slots__ = ("_slices", "newest_ms")
@@ -128,6 +144,8 @@ def _check(source: _Source, count: int) -> Iterator[None]:
     while source.skip_to_next_part():
         if source.is_slice_done():
             yield
+    if source.rejected:
+        raise RejectedRecordsError(tuple(source.rejected))
 
 
 def _invalid(message: str) -> BatchError:
@@ -143,6 +161,8 @@ class _Source:
         self._keys_required = keys_required
         self.newest_ms = _BEFORE_ALL_MS
         """The greatest time of the records so far, relative to the base timestamp."""
+        self.rejected: list[RecordError] = []
+        """The sound records so far that the topic does not take."""
         self._data = b""
         self._position = 0
         self._before = 0  # number of bytes in earlier parts
@@ -184,8 +204,8 @@ class _Source:
     # ----------------------------------------------------------------- one by one
 
     def record_across_parts(self, number: int) -> Iterator[None]:
-        """Check one record, which may continue in other parts. Raises the reason if it is
-        unsound."""
+        """Check one record, which may continue in other parts. Notes why it is rejected. Raises
+        the reason if it is unsound."""
         self._work_bytes += _CLOSE_LOOK_COST_BYTES
         size = self._varint(5, f"the length of record {number}")
         end = self._offset + size
@@ -195,18 +215,11 @@ class _Source:
             raise _invalid(f"record {number} has the attributes {attributes:#x}")
         time_ms = self._varint(10, f"the time of record {number}")
         self.newest_ms = max(self.newest_ms, time_ms)
-        oldest_ms, newest_ms, unset_ms = self._times
-        if not oldest_ms <= time_ms <= newest_ms and time_ms != unset_ms:
-            raise BatchError(
-                ErrorCode.INVALID_TIMESTAMP,
-                f"record {number} is {time_ms} ms from the base timestamp: its time is not allowed",
-            )
         delta = self._varint(5, f"the offset of record {number}")
         if delta != number:
             raise _invalid(f"record {number} says that it is record {delta}")
         size = self._varint(5, f"the key's length of record {number}")
-        if size < 0 and self._keys_required:
-            raise _invalid(f"record {number} has no key, and the topic is compacted")
+        self._judge(number, time_ms, has_key=size != -1)
         yield from self._field(size, end, number, is_nullable=True)
         size = self._varint(5, f"the value's length of record {number}")
         yield from self._field(size, end, number, is_nullable=True)
@@ -222,6 +235,18 @@ class _Source:
             yield from self._field(size, end, number, is_nullable=True)
         if self._offset != end:
             raise _invalid(f"record {number} does not end where it says")
+
+    def _judge(self, number: int, time_ms: int, *, has_key: bool) -> None:
+        """Note if the topic does not take a record: one reason each, the key first, as in Kafka."""
+        if self._keys_required and not has_key:
+            code, reason = ErrorCode.INVALID_RECORD, "it has no key, and the topic is compacted"
+        elif reason := self._times.why_not(time_ms):
+            code = ErrorCode.INVALID_TIMESTAMP
+        else:
+            return
+        self.rejected.append(RecordError(number, code, reason))
+        if len(self.rejected) >= RECORD_ERRORS_MAX:
+            raise RejectedRecordsError(tuple(self.rejected))
 
     def _field(self, size: int, end: int, number: int, *, is_nullable: bool) -> Iterator[None]:
         """Skip ``size`` bytes; -1 means null."""

@@ -7,6 +7,7 @@ import pytest
 from broker.replication.types import LeaderHint, ProduceResult
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
+from stele.wire.batch_errors import RecordError
 from stele.wire.kafka.messages import api_versions, produce
 from stele.wire.kafka.messages.produce import (
     PartitionProduceData,
@@ -79,6 +80,26 @@ def test_answers_come_in_the_order_of_the_request() -> None:
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ]
         assert answer.responses[1].partition_responses[0].error_message == "too few in sync"
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("version", [7, 8, 13])
+def test_rejected_records_are_named(version: int) -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1]])
+        target = PartitionId(topic_id("a"), 0)
+        reason = "it has no key, and the topic is compacted"
+        result = ProduceResult(target, ErrorCode.INVALID_RECORD, "2 records are rejected")
+        result.record_errors = [RecordError(each, result.error, reason) for each in (1, 4)]
+        edges.replicas.produce_results[target] = result
+        answer = await edges.client().call(API, version, _request(("a", 0)))
+        (told,) = answer.responses[0].partition_responses
+        assert told.error_code == ErrorCode.INVALID_RECORD
+        errors = [(each.batch_index, each.batch_index_error_message) for each in told.record_errors]
+        assert errors == ([(1, reason), (4, reason)] if version >= 8 else [])
+        assert told.error_message == ("2 records are rejected" if version >= 8 else None)
 
     run_virtual(main())
 

@@ -104,6 +104,28 @@ def test_the_newest_time_in_the_header_is_that_of_the_records(count: int, claime
     with_topic(scenario)
 
 
+def test_the_records_that_a_compacted_topic_rejects_are_named() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        def batch(*keys: bytes | None) -> bytearray:
+            builder = wire.BatchBuilder()
+            for key in keys:
+                builder.append(key, b"v", timestamp_ms=10**12)
+            return builder.build()
+
+        result = await cluster[1].produce(batch(b"a", None, b"c", None))
+        assert result.error is ErrorCode.INVALID_RECORD
+        assert [each.number for each in result.record_errors] == [1, 3]
+        assert "2 records are rejected. Record 1: it has no key" in result.message
+        node, other = cluster[1], P0._replace(partition=1)
+        entries = [ProduceEntry(each, batch(*[None] * 200)) for each in [P0, other] * 7]
+        results = await node.do(lambda done: node.manager.produce(entries, -1, 30_000, done))
+        named = [len(each.record_errors) for each in results]
+        assert named == [100] * 10 + [0] * 4
+        assert (await cluster[1].produce(batch(b"a"))).record_errors == ()
+
+    with_topic(scenario, (1, 2, 3), (1, 2, 3), cleanup_policy="compact")
+
+
 def test_what_comes_behind_a_large_batch_stays_behind_it() -> None:
     """Otherwise a producer's sequence numbers would be out of order."""
 

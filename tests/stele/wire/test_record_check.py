@@ -15,6 +15,7 @@ from kafka.record.memory_records import MemoryRecords
 from stele.errors import ErrorCode
 from stele.wire import batch as wire
 from stele.wire import record_check
+from stele.wire.batch_errors import RejectedRecordsError
 from stele.wire.compression import Compression, compress, decompress
 from stele.wire.record import encode_varint
 from stele.wire.record_check import RecordCheck, TimeDeltas
@@ -162,9 +163,13 @@ def test_times_have_bounds_whatever_the_header_claims(codec: Compression) -> Non
 
     check(1_500_000, 1_000_000, 2_000_000, -1)
     for late_ms in (999_999, 2_000_001, 1 << 50, -2, 0):
-        with pytest.raises(wire.BatchError, match="its time is not allowed") as caught:
+        with pytest.raises(RejectedRecordsError, match="Record 1: its timestamp") as caught:
             check(1_500_000, late_ms)
         assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+        (error,) = caught.value.record_errors
+        bound = "latest allowed is 2" if late_ms > 2_000_000 else "earliest allowed is 1"
+        assert error.number == 1
+        assert f"its timestamp is {late_ms} ms, and the {bound}000000 ms" in error.reason
 
 
 @settings(max_examples=150)
@@ -199,8 +204,45 @@ def test_a_compacted_topic_needs_keys() -> None:
     for records in ([(1, None, b"v", ())], [(1, b"k", b"", ()), (1, None, b"v" * 9000, ())]):
         body = body_of(records)
         assert not list(RecordCheck(Compression.NONE, body, len(records)))
-        with pytest.raises(wire.BatchError, match="has no key, and the topic is compacted"):
+        with pytest.raises(RejectedRecordsError, match="it has no key, and the topic is"):
             list(RecordCheck(Compression.NONE, body, len(records), keys_required=True))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_rejected_record_is_named(codec: Compression) -> None:
+    """With one reason: that it has no key comes before its time."""
+    records: list[Any] = [(1_500_000, b"k", b"v" * 200, ())] * 3000
+    records[7] = records[2500] = (1_500_000, None, b"v", ())
+    records[1200] = (9_000_000, b"k", b"v", ())
+    records[2900] = (9_000_000, None, b"v", ())
+    body = memoryview(built(records, codec))[wire.HEADER_SIZE :]
+    times = TimeDeltas.of(1_500_000, 1_000_000, 2_000_000)
+    check = RecordCheck(codec, body, len(records), times=times, keys_required=True)
+    with pytest.raises(RejectedRecordsError, match="4 records are rejected") as caught:
+        list(check)
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+    none, late = ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP
+    errors = [(each.number, each.code) for each in caught.value.record_errors]
+    assert errors == [(7, none), (1200, late), (2500, none), (2900, none)]
+
+
+def test_a_batch_that_cannot_be_read_names_no_records() -> None:
+    records: list[Any] = [(1, None, b"v", ()), (1, b"k", b"v", ())]
+    body = body_of(records)[:-1]
+    with pytest.raises(wire.BatchError, match="the batch ends inside a record") as caught:
+        list(RecordCheck(Compression.NONE, body, 2, keys_required=True))
+    assert not isinstance(caught.value, RejectedRecordsError)
+
+
+def test_the_check_ends_with_so_many_rejected_records() -> None:
+    count = 50_000
+    body = body_of([(1, None, b"v", ())] * count)
+    check = RecordCheck(Compression.NONE, body, count, keys_required=True)
+    slices: list[None] = []
+    with pytest.raises(RejectedRecordsError) as caught:
+        slices.extend(check)
+    numbers = [each.number for each in caught.value.record_errors]
+    assert numbers == list(range(record_check.RECORD_ERRORS_MAX))
 
 
 # ------------------------------------------------------------------------------ the fuzz
