@@ -22,7 +22,8 @@ from broker.grpc.log import LogService
 from broker.grpc.transactions import TransactionsService
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
-from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle, BrokerState
+from broker.membership.identity import BrokerIdentity, DirectoryHistory
+from broker.membership.lifecycle import BrokerLifecycle, BrokerState
 from broker.membership.publisher import MetadataPublisher
 from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
@@ -45,6 +46,7 @@ from stele.errors import ApiError
 from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
 from storage.directory import LogDirectory
+from storage.errors import StorageError
 from world.network import Listener, Service
 from world.world import World
 
@@ -108,6 +110,7 @@ class Broker:
         self._grpc_ports: dict[str, int] = {}
         self._directories: list[LogDirectory] = []
         self._rooms = Rooms(world.disk, world.clock, [*config.log_dirs, config.metadata_log_dir])
+        self._directories_marked = False  # until the start
         self._serving = False
         self._becoming_ready: asyncio.Task[None] | None = None
         self._controller = ControllerClient(
@@ -267,6 +270,7 @@ class Broker:
         """
         for directory in self._directories:
             await directory.load()
+        self._directories_marked = await self._mark_directories()
         self._assemble()
         await self._serve_grpc()
         await self._kafka.bind(self._apis)
@@ -275,6 +279,17 @@ class Broker:
         self._becoming_ready = asyncio.get_running_loop().create_task(
             self._become_ready(), name=f"broker-{self._config.node_id}-start"
         )
+
+    async def _mark_directories(self) -> bool:
+        """Leave this process's id in every directory. False if one has no room for it. Raises
+        StorageError."""
+        try:
+            marked = [
+                await each.incarnations.begin(self._incarnation_id) for each in self._directories
+            ]
+        except OSError as error:
+            raise StorageError(f"a log directory cannot be written: {error}") from error
+        return all(marked)
 
     async def wait_ready(self) -> None:
         """Wait until the broker is unfenced and answers. Raises ApiError if it never will be."""
@@ -404,11 +419,9 @@ class Broker:
                 broker_id=config.node_id,
                 incarnation_id=self._incarnation_id,
                 rack=config.rack or "",
-                log_directories=tuple(
-                    decode_uuid(d.properties.directory_id) for d in self._directories
-                ),
+                histories=tuple(_history(each) for each in self._directories),
+                directories_marked=self._directories_marked,
                 inter_broker_listener=config.inter_broker_listener_name,
-                previous_broker_epoch=_previous_epoch(self._directories),
             ),
             clock=self._world.clock,
             controller=self._controller,
@@ -437,12 +450,23 @@ class Broker:
 
     async def _become_ready(self) -> None:
         try:
+            await self._lifecycle.wait_registered()
+            await self._forget_earlier_processes()
             await self._lifecycle.wait_unfenced()
         except ApiError:
             return
         self._serving = True
         self._apis.open()
         logger.info("broker %d serves %s", self._config.node_id, self.kafka_ports)
+
+    async def _forget_earlier_processes(self) -> None:
+        """This process is the one that registered last. As long as the disks do not say so, they
+        name the processes before it, too, which does no harm."""
+        for directory in self._directories:
+            try:
+                await directory.incarnations.registered(self._incarnation_id)
+            except OSError as error:
+                logger.error("%s: %s", directory.path, error)
 
     # ------------------------------------------------------------------ events
 
@@ -556,7 +580,9 @@ class _Health(Mapping[str, bool]):
         return len(self._NAMES)
 
 
-def _previous_epoch(directories: list[LogDirectory]) -> int:
-    """The broker epoch of the last life if every directory was shut down cleanly in it; else -1."""
-    epochs = {d.previous_broker_epoch if d.clean_shutdown else -1 for d in directories}
-    return epochs.pop() if len(epochs) == 1 else -1
+def _history(directory: LogDirectory) -> DirectoryHistory:
+    return DirectoryHistory(
+        decode_uuid(directory.properties.directory_id),
+        directory.previous_broker_epoch,
+        directory.incarnations.earlier,
+    )

@@ -3,6 +3,7 @@ KIP-631, KIP-841)."""
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -15,10 +16,12 @@ from metadata.feature_levels import FeatureRange
 from metadata.features import unsupported
 from metadata.partitions import PartitionState
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId
+from stele.ids import PartitionId, encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import UnregisterBrokerRequest, UnregisterBrokerResponse
 from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
+
+logger = logging.getLogger(__name__)
 
 _PORT_MAX = 65535
 _NAMED_MAX = 5  # partitions that a refusal names
@@ -66,6 +69,8 @@ def register(
     decision = Decision(context)
     existing = context.image.broker(request.broker_id)
     lost = _Losses(existing, request)
+    if existing is not None:
+        _warn_of_older(existing, request)
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         # The same process registers again: it missed the answer, or it found broken replicas.
         _leave(decision, request.broker_id, leaving=NOBODY, lost=lost)
@@ -88,6 +93,7 @@ def register(
                 log_directories=request.log_directories,
                 features=request.features,
                 inter_broker_listener=request.inter_broker_listener,
+                directories_marked=request.directories_marked,
             )
         )
     )
@@ -136,9 +142,11 @@ class _Losses:
 
     def __init__(self, existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> None:
         self._broker = frozenset({request.broker_id})
-        # A log directory that is gone may have held any of its replicas.
-        self._all = existing is not None and not (
-            set(existing.log_directories) <= set(request.log_directories)
+        # Such a log directory may have held any of its replicas.
+        self._all = existing is not None and (
+            not set(existing.log_directories) <= set(request.log_directories)
+            or _is_older(existing, request)
+            or bool(_older_directories(existing, request))
         )
         self._reported = {
             PartitionId(reference.topic_id, reference.partition)
@@ -147,6 +155,54 @@ class _Losses:
 
     def __call__(self, key: PartitionId) -> frozenset[int]:
         return self._broker if self._all or key in self._reported else NOBODY
+
+
+def _older_directories(
+    existing: BrokerRegistration, request: RegisterBrokerRequest
+) -> frozenset[bytes]:
+    """The log directories in a state from before the broker's last registration. They may lack any
+    record that was acknowledged since."""
+    if existing.incarnation_id == request.incarnation_id:
+        return frozenset()  # it registers once more
+    marked = existing.directories_marked
+    return frozenset(
+        each.directory_id
+        for each in request.directory_histories
+        if each.directory_id in existing.log_directories
+        and (
+            _is_other_epoch(existing, each.previous_broker_epoch)
+            or (marked and existing.incarnation_id not in each.incarnation_ids)
+        )
+    )
+
+
+def _is_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> bool:
+    """The same of a broker of a version that says nothing of single directories."""
+    return (
+        not request.directory_histories
+        and existing.incarnation_id != request.incarnation_id
+        and _is_other_epoch(existing, request.previous_broker_epoch)
+    )
+
+
+def _is_other_epoch(existing: BrokerRegistration, told: int) -> bool:
+    """Whether the last clean shutdown on a disk was not that of the last process (KIP-966).
+
+    A process that is killed leaves no epoch, and loses nothing that counts: what was acknowledged
+    is on disk. So no epoch is no news. KIP-966 takes it for a loss.
+    """
+    return told > 0 and told != existing.broker_epoch
+
+
+def _warn_of_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> None:
+    older = _older_directories(existing, request)
+    if older or _is_older(existing, request):
+        logger.error(
+            "broker %d comes back with log directories in a state from before its last registration"
+            " (%s): their replicas count as incomplete. Was a disk restored from a snapshot?",
+            request.broker_id,
+            ", ".join(encode_uuid(each) for each in sorted(older)) or "all",
+        )
 
 
 def _leave(

@@ -43,6 +43,9 @@ class BrokerRegistration:
     log_directories: tuple[bytes, ...] = ()
     features: tuple[FeatureRange, ...] = ()  # by name; empty if the broker did not say
     inter_broker_listener: str = ""  # where other brokers reach it; "" if the broker did not say
+    # Whether the incarnation id is on disk in each log directory, so that a disk that has gone back
+    # to an earlier state is recognized at the next registration.
+    directories_marked: bool = False
     # A fenced broker leads nothing. It stays in an ISR only as its last member.
     fenced: bool = True
     in_controlled_shutdown: bool = False
@@ -109,6 +112,7 @@ class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
                 FeatureRange(each.name, each.min_level, each.max_level) for each in record.features
             ),
             inter_broker_listener=record.inter_broker_listener,
+            directories_marked=record.directories_marked,
         )
         self.set(record.broker_id, registration)
 
@@ -161,6 +165,7 @@ def _records_of(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]
             for each in registration.features
         ],
         inter_broker_listener=registration.inter_broker_listener,
+        directories_marked=registration.directories_marked,
     )
     yield pb.MetadataRecord(register_broker=register)
     state = pb.BrokerStateRecord(

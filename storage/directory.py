@@ -29,6 +29,7 @@ from storage.errors import (
 )
 from storage.formatted import LOCK_FILE, read_formatted
 from storage.group_commit import Flushed, GroupCommit
+from storage.incarnations import Incarnations
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.opening import opening_log
@@ -55,6 +56,7 @@ class LogDirectory:
         """Use ``claim``."""
         self.path = path
         self.properties = properties
+        self.incarnations = Incarnations(disk, path)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._corrupt = CorruptLogs(disk, path)
         self._aside: list[str] = []  # files that truncations have renamed and nobody removed yet
@@ -218,6 +220,7 @@ class LogDirectory:
 
     def loading(self) -> Steps[None]:
         """The steps of ``load``, for callers that run them one by one. Raises OSError."""
+        self.incarnations.read()
         yield from self._loading.steps()
         self._is_loaded = True
 

@@ -11,14 +11,13 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
 from broker.membership.controller_client import ControllerClient
+from broker.membership.identity import NO_EPOCH, BrokerIdentity
 from broker.membership.lease import Lease
 from broker.membership.room import Room
-from metadata.features import supported_ranges
 from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
 from stele.errors import ApiError, ErrorCode
@@ -26,7 +25,6 @@ from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import (
     HeartbeatRequest,
     HeartbeatResponse,
-    PartitionReference,
     ProbeRequest,
     ProbeResponse,
     RegisterBrokerRequest,
@@ -36,8 +34,6 @@ from stele.world import Clock, RpcCode, RpcError, Stream
 from world.network import Peer, Service
 
 logger = logging.getLogger(__name__)
-
-NO_EPOCH = -1
 
 _SHUTDOWN_INTERVAL_S = 0.1
 """How often a broker that wants to shut down asks whether it may."""
@@ -70,19 +66,6 @@ class BrokerState(enum.Enum):
     RUNNING = "running"
     PENDING_CONTROLLED_SHUTDOWN = "pending controlled shutdown"
     SHUTTING_DOWN = "shutting down"
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerIdentity:
-    """A broker's own description for the controller. Constant for the life of the process."""
-
-    cluster_id: str
-    broker_id: int
-    incarnation_id: bytes  # 16 random bytes, new in every process
-    rack: str
-    log_directories: tuple[bytes, ...]
-    inter_broker_listener: str = ""  # by which it reaches other brokers
-    previous_broker_epoch: int = NO_EPOCH  # only after a clean shutdown
 
 
 class BrokerLifecycle:
@@ -413,19 +396,8 @@ class BrokerLifecycle:
         return now - self._duplicate_since >= self._registration_s
 
     def _registration(self) -> RegisterBrokerRequest:
-        identity = self.identity
-        return RegisterBrokerRequest(
-            cluster_id=identity.cluster_id,
-            broker_id=identity.broker_id,
-            incarnation_id=identity.incarnation_id,
-            endpoints=self._endpoints(),
-            rack=identity.rack,
-            log_directories=identity.log_directories,
-            previous_broker_epoch=identity.previous_broker_epoch,
-            corrupt=_references(self._corrupt()),
-            unsynced=_references(self._unsynced()),
-            features=supported_ranges(),
-            inter_broker_listener=identity.inter_broker_listener,
+        return self.identity.registration(
+            self._endpoints(), corrupt=self._corrupt(), unsynced=self._unsynced()
         )
 
     async def _heartbeat(self) -> bool:
@@ -577,13 +549,6 @@ class BrokerLifecycle:
     def _signal(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
-
-
-def _references(replicas: Sequence[PartitionId]) -> list[PartitionReference]:
-    return [
-        PartitionReference(topic_id=replica.topic_id, partition=replica.partition)
-        for replica in replicas
-    ]
 
 
 def _code(number: int) -> ErrorCode:

@@ -151,6 +151,81 @@ class TestLostRecords:
         assert (state.leader, state.isr, state.elr) == (2, (2,), ())
         assert state.unclean_elections == 0
 
+    @pytest.mark.parametrize("epoch", ["last", "earlier", "none"])
+    def test_a_disk_of_an_earlier_clean_shutdown_has_lost_records(
+        self, machine: Machine, epoch: str
+    ) -> None:
+        """KIP-966. A killed process leaves no epoch, and has lost nothing that was acknowledged."""
+        machine.create("t", {0: [1]})
+        earlier = machine.epoch_of(1)
+        machine.register(1, number=1, previous_broker_epoch=earlier)
+        assert machine.partition("t").isr == (1,)
+        told = {"last": machine.epoch_of(1), "earlier": earlier, "none": -1}[epoch]
+        machine.register(1, number=2, previous_broker_epoch=told)
+        state = machine.partition("t")
+        lost = epoch == "earlier"
+        assert (state.isr, state.last_known_elr) == (((), (1,)) if lost else ((1,), ()))
+
+    @pytest.mark.parametrize(
+        ("told", "lost"),
+        [
+            ([1], False),
+            ([0], True),
+            ([0, 1], False),
+            ([1, 7], False),
+            ([], True),
+        ],
+    )
+    def test_a_disk_that_does_not_know_the_last_process_has_lost_records(
+        self, machine: Machine, told: list[int], lost: bool
+    ) -> None:
+        def history(*numbers: int) -> dict[str, Any]:
+            known = pb.DirectoryHistory(
+                directory_id=b"d" * 16,
+                previous_broker_epoch=-1,
+                incarnation_ids=[incarnation(1, number) for number in numbers],
+            )
+            return {
+                "log_directories": [b"d" * 16],
+                "directory_histories": [known],
+                "directories_marked": True,
+            }
+
+        machine.register(1, number=1, **history(0))
+        machine.heartbeat(1)
+        machine.create("t", {0: [1, 2]})
+        machine.create("alone", {0: [1]})
+        machine.fence(2)
+        machine.register(1, number=2, **history(*told))
+        assert machine.partition("t").isr == (() if lost else (1,))
+        assert machine.partition("alone").last_known_elr == ((1,) if lost else ())
+
+    @pytest.mark.parametrize("why", ["not marked", "the same process", "a new directory"])
+    def test_a_directory_that_cannot_know_the_last_process_is_believed(
+        self, machine: Machine, why: str
+    ) -> None:
+        """The process before was of an older version, or found the disk full."""
+        here = b"d" * 16
+        known = pb.DirectoryHistory(directory_id=here, previous_broker_epoch=-1)
+        machine.register(
+            1,
+            number=1,
+            log_directories=[b"e" * 16 if why == "a new directory" else here],
+            directories_marked=why != "not marked",
+        )
+        machine.heartbeat(1)
+        machine.create("t", {0: [1]})
+        machine.register(
+            1,
+            number=1 if why == "the same process" else 2,
+            log_directories=[here, b"e" * 16] if why == "a new directory" else [here],
+            directory_histories=[
+                known,
+                pb.DirectoryHistory(directory_id=b"e" * 16, incarnation_ids=[incarnation(1, 1)]),
+            ][: 2 if why == "a new directory" else 1],
+        )
+        assert machine.partition("t").last_known_elr == ()
+
     def test_a_running_leader_that_finds_corruption_gives_up(self, machine: Machine) -> None:
         machine.create("t", {0: [1, 2]})
         machine.register(1, corrupt=[machine.reference("t")])

@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from broker.membership.controller_client import ControllerClient
-from broker.membership.lifecycle import BrokerIdentity, BrokerLifecycle
+from broker.membership.identity import BrokerIdentity, DirectoryHistory
+from broker.membership.lifecycle import BrokerLifecycle
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
@@ -121,8 +122,8 @@ class Cluster:
                 broker_id=4,
                 incarnation_id=INCARNATION,
                 rack="r1",
-                log_directories=(b"d" * 16,),
-                previous_broker_epoch=7,
+                histories=(DirectoryHistory(b"d" * 16, 7, (b"e" * 16,)),),
+                directories_marked=True,
             ),
             clock=self.clock,
             controller=self.client,

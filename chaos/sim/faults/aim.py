@@ -18,6 +18,7 @@ from chaos.sim.cluster.methods import ALTER_PARTITION
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import newest_image, replica_of
 from chaos.sim.faults.damage import Damage
+from chaos.sim.faults.images import Images
 from chaos.sim.faults.quorum_aims import QUORUM_NAMES, QuorumAims
 from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES, TransactionAims
 from chaos.sim.laws.judged import JudgedCluster
@@ -54,6 +55,7 @@ NAMES = (
     "raised_minimum",
     "unclean_election",
     "rebuild_without_handles",
+    "restored_and_alone",
 )
 """The aims; each is a method of ``Aims``. Runs with transactions have more
 (``TRANSACTION_NAMES``)."""
@@ -432,6 +434,32 @@ class Aims(QuorumAims, TransactionAims):
             )
 
     # ---------------------------------------------------------------------------- the disks
+
+    async def _restored_and_alone(self) -> None:
+        """The disk of an eligible replica goes back to an earlier state, and then it is the only
+        one whose broker runs."""
+        target, images = self._target(followers=2), Images(self._cluster, self._damage)
+        if target is None:
+            return
+        restored, *rest = self._rng.sample(target.followers, len(target.followers))
+        if not images.take(restored):
+            return
+        if not await self._drop_from_isr(target, restored):
+            return
+        self._revive(restored)  # another process registers
+        if not await self._until(lambda: restored.id in self._isr(target), 10.0):
+            return
+        await self._wait(0.5, 2.0)  # more is committed
+        for each in (*rest, restored):
+            if not await self._drop_from_isr(target, each):
+                return
+        if not images.restore(restored):
+            return
+        self._strike(target.leader)
+        self._revive(restored)
+        await self._wait(2.0, 4.0)
+        for each in (target.leader, *rest):
+            self._revive(each)
 
     async def _rebuild_without_handles(self) -> None:
         """A leader finds a bad sector and has to rebuild its replica while file handles are

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from broker.replication.replica import ReplicaState
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
-from chaos.sim.world.disk import VirtualDisk
+from chaos.sim.world.disk import DiskImage, VirtualDisk
 from metadata.effective import min_insync_replicas
 from metadata.image import MetadataImage
 from metadata.partitions import PartitionState
@@ -157,6 +157,25 @@ class Damage:
         if node.shares_metadata_disk:
             self.metadata.discard(node.id)
         return True
+
+    def restore(self, node: SimNode, image: DiskImage) -> bool:
+        """Put an earlier state in the place of a broker's disk. The node is down."""
+        held = self._replicas_to_wipe(node)
+        if held is None:
+            return False
+        self._disk(node).restore(ROOT, image)
+        for place in held:
+            self.hurt[place.id] = node.id
+        self.metadata.discard(node.id)
+        self.counts["disks restored"] += 1
+        return True
+
+    def registered_incarnation(self, node: SimNode) -> bytes | None:
+        """The broker's process that registered last, by the committed metadata. None if nobody
+        knows them."""
+        image = self._image()
+        registration = None if image is None else image.broker(node.id)
+        return None if registration is None else registration.incarnation_id
 
     def lose_voter(self, node: SimNode) -> bool:
         """Kill a controller and give it an empty disk, if the quorum can spare it."""

@@ -10,6 +10,7 @@ from typing import Any
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.damage import Damage
+from chaos.sim.faults.images import Images
 from chaos.sim.world.disk import DiskFaults
 from chaos.sim.world.process import ProcessEndedError
 
@@ -25,6 +26,7 @@ class Field:
         self.simulation = cluster.simulation
         self.rng: random.Random = cluster.simulation.rngs.of("storm")
         self.damage = Damage(cluster, cluster.simulation.rngs.of("damage"))
+        self.images = Images(cluster, self.damage)
         self.is_calm = False  # True: no more faults may begin
         self.dark: set[int] = set()  # nodes without power
         self.paused: set[int] = set()

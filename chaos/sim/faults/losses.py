@@ -31,6 +31,20 @@ class LoseFile(Fault):
         return self.field.damage.lose_file(node)
 
 
+class RestoreDisk(Fault):
+    """A machine is restored from a snapshot that was taken while an earlier process of its broker
+    ran, or after that had stopped. The first strike at a broker takes the snapshot."""
+
+    name, family, weight = "restore_disk", Family.DAMAGE, 1
+    seen_as = ("disks restored",)
+
+    def strike(self, node: SimNode) -> bool:
+        if self.field.images.take(node):
+            return True
+        self.field.kill(node)
+        return self.field.images.restore(node)
+
+
 class WipeDisk(Fault):
     name, family, weight = "wipe_disk", Family.DAMAGE, 1
     seen_as = ("disks wiped",)

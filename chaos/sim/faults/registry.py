@@ -16,7 +16,7 @@ from chaos.sim.faults.devices import (
     SlowDisk,
 )
 from chaos.sim.faults.fault import Fault
-from chaos.sim.faults.losses import FlipBit, LoseFile, SpoilSector, WipeDisk
+from chaos.sim.faults.losses import FlipBit, LoseFile, RestoreDisk, SpoilSector, WipeDisk
 from chaos.sim.faults.network import Bridge, CutOneWay, Isolate
 from chaos.sim.faults.processes import CutAllPower, CutPower, Kill, Pause, Stop
 from chaos.sim.faults.roll import Roll
@@ -45,6 +45,7 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     WipeDisk,
     Roll,
     FailWriteBack,
+    RestoreDisk,
 )
 
 KINDS: Final = (

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker.membership.lifecycle import NO_EPOCH, BrokerState
+from broker.membership.identity import NO_EPOCH
+from broker.membership.lifecycle import BrokerState
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.laws.law import Cadence, Law
 from chaos.sim.laws.scene import Report

@@ -112,6 +112,9 @@ class Directory:
 
 _Node = Inode | Directory
 
+DiskImage = dict[str, "bytes | DiskImage"]
+"""The files and directories of a tree, by name."""
+
 
 @dataclass(slots=True, eq=False)
 class _Change:
@@ -251,6 +254,17 @@ class VirtualDisk:
         for change in self._changes:
             change.parts = [part for part in change.parts if part[:2] != (parent, name)]
         self.note("lost", path)
+
+    def image(self, path: str) -> DiskImage:
+        """A copy of the durable state of a tree, as a snapshot of the machine would have it."""
+        return _image_of(self.directory(path))
+
+    def restore(self, path: str, image: DiskImage) -> None:
+        """Put an earlier state in the place of a tree, in the durable state as well."""
+        self.lose(path)
+        parent, name = self.directory(posixpath.dirname(path)), posixpath.basename(path)
+        parent.entries[name] = parent.durable[name] = _made_from(image)
+        self.note("restored", path)
 
     def _remember(self, path: str, lost: _Node | None) -> None:
         if isinstance(lost, Inode):
@@ -478,6 +492,23 @@ class VirtualDisk:
 
     def sync_delay_s(self) -> float:
         return self.rng.uniform(*self.faults.sync_s) + self.faults.extra_sync_s
+
+
+def _image_of(directory: Directory) -> DiskImage:
+    return {
+        name: bytes(node.durable) if isinstance(node, Inode) else _image_of(node)
+        for name, node in sorted(directory.durable.items())
+    }
+
+
+def _made_from(image: DiskImage) -> Directory:
+    entries: dict[str, _Node] = {
+        name: Inode(bytearray(content), bytearray(content))
+        if isinstance(content, bytes)
+        else _made_from(content)
+        for name, content in image.items()
+    }
+    return Directory(entries, dict(entries))
 
 
 def _apply(content: bytearray, position: int, data: bytes | None) -> None:

@@ -30,8 +30,18 @@ class PartitionReference(_message.Message):
     partition: int
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
 
+class DirectoryHistory(_message.Message):
+    __slots__ = ("directory_id", "previous_broker_epoch", "incarnation_ids")
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_IDS_FIELD_NUMBER: _ClassVar[int]
+    directory_id: bytes
+    previous_broker_epoch: int
+    incarnation_ids: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, directory_id: _Optional[bytes] = ..., previous_broker_epoch: _Optional[int] = ..., incarnation_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features", "inter_broker_listener")
+    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features", "inter_broker_listener", "directory_histories", "directories_marked")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -43,6 +53,8 @@ class RegisterBrokerRequest(_message.Message):
     UNSYNCED_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     INTER_BROKER_LISTENER_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORY_HISTORIES_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_MARKED_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     incarnation_id: bytes
@@ -54,7 +66,9 @@ class RegisterBrokerRequest(_message.Message):
     unsynced: _containers.RepeatedCompositeFieldContainer[PartitionReference]
     features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
     inter_broker_listener: str
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ...) -> None: ...
+    directory_histories: _containers.RepeatedCompositeFieldContainer[DirectoryHistory]
+    directories_marked: bool
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ..., directory_histories: _Optional[_Iterable[_Union[DirectoryHistory, _Mapping]]] = ..., directories_marked: _Optional[bool] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("error", "message", "leader_id", "broker_epoch")

@@ -96,7 +96,7 @@ class RegisterControllerRecord(_message.Message):
     def __init__(self, controller_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerRecord(_message.Message):
-    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "rack", "log_directories", "features", "inter_broker_listener")
+    __slots__ = ("broker_id", "incarnation_id", "broker_epoch", "endpoints", "rack", "log_directories", "features", "inter_broker_listener", "directories_marked")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
@@ -105,6 +105,7 @@ class RegisterBrokerRecord(_message.Message):
     LOG_DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     INTER_BROKER_LISTENER_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_MARKED_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     incarnation_id: bytes
     broker_epoch: int
@@ -113,7 +114,8 @@ class RegisterBrokerRecord(_message.Message):
     log_directories: _containers.RepeatedScalarFieldContainer[bytes]
     features: _containers.RepeatedCompositeFieldContainer[FeatureRange]
     inter_broker_listener: str
-    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ...) -> None: ...
+    directories_marked: bool
+    def __init__(self, broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ..., endpoints: _Optional[_Iterable[_Union[Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., features: _Optional[_Iterable[_Union[FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ..., directories_marked: _Optional[bool] = ...) -> None: ...
 
 class UnregisterBrokerRecord(_message.Message):
     __slots__ = ("broker_id", "broker_epoch")

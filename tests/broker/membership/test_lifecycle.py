@@ -37,6 +37,11 @@ def test_registers_heartbeats_and_is_unfenced() -> None:
         request = cluster.controllers[1].registrations[0]
         assert request.incarnation_id == INCARNATION
         assert request.previous_broker_epoch == 7
+        (history,) = request.directory_histories
+        assert (history.directory_id, history.previous_broker_epoch) == (b"d" * 16, 7)
+        assert list(history.incarnation_ids) == [b"e" * 16]
+        assert list(request.log_directories) == [b"d" * 16]
+        assert request.directories_marked
         assert [(c.topic_id, c.partition) for c in request.corrupt] == [(b"t" * 16, 3)]
         assert lifecycle.broker_epoch == 10
 

@@ -6,6 +6,14 @@ from chaos.sim.runs.mutants.mutant import bug
 
 ISR = [
     bug(
+        "controller: take a disk from before the last registration for complete",
+        "controller/cluster.py",
+        "_older_directories",
+        "marked and existing.incarnation_id not in each.incarnation_ids",
+        "False",
+        "restored_and_alone",
+    ),
+    bug(
         "replication: act on the answer to an ISR before its metadata come",
         "broker/partition/machine.py",
         "PartitionMachine.answered",

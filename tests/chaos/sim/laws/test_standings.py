@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.membership.lifecycle import NO_EPOCH, BrokerState
+from broker.membership.identity import NO_EPOCH
+from broker.membership.lifecycle import BrokerState
 from chaos.sim.laws.broker_standings import BrokersKnowTheirStanding
 from chaos.sim.laws.orderly_stops import PATIENCE_S, StopsAreAskedFor
 from tests.support.law_bench import LawBench, image
