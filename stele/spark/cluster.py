@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stele.errors import BulkError, ErrorCode
 from stele.ids import TopicPartition
+from stele.spark.client_settings import of_admins
 from stele.spark.offsets import Logs, OffsetRange, times_wanted
 from stele.spark.options import SourceOptions
 
@@ -48,12 +49,8 @@ def open_consumer(options: SourceOptions) -> Consumer:
 
 def open_admin(options: SourceOptions) -> Admin:
     from stele import Admin
-    from stele.config import ClientOptions
 
-    names = ClientOptions.__annotations__
-    settings: dict[str, Any] = {k: each for k, each in options.client.items() if k in names}
-    settings.pop("plane", None)  # administration is built over gRPC
-    return Admin(options.bootstrap_servers, **settings)
+    return Admin(options.bootstrap_servers, **of_admins(options.client))
 
 
 def described(admin: Admin, names: Sequence[str]) -> list[TopicDescription]:

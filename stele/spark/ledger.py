@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import uuid
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
+from stele.spark.client_settings import of_admins, of_all_clients
 from stele.spark.decisions import Decisions, Entry, Record, present, replayed
 from stele.spark.options import SinkOptions
 
@@ -26,11 +27,8 @@ _SILENCE_MS = 20_000
 
 def admin_of(options: SinkOptions) -> Admin:
     from stele import Admin
-    from stele.config import ClientOptions
 
-    names = ClientOptions.__annotations__
-    settings: dict[str, Any] = {k: each for k, each in options.client.items() if k in names}
-    return Admin(options.bootstrap_servers, **settings)
+    return Admin(options.bootstrap_servers, **of_admins(options.client))
 
 
 class Ledger:
@@ -38,12 +36,10 @@ class Ledger:
 
     def __init__(self, options: SinkOptions, admin: Admin) -> None:
         from stele import Consumer
-        from stele.config import ClientOptions
 
         self._options = options
         self._admin = admin
-        names = ClientOptions.__annotations__
-        settings: dict[str, Any] = {k: each for k, each in options.client.items() if k in names}
+        settings = of_all_clients(options.client)
         self._consumer = Consumer(
             options.bootstrap_servers, auto_offset_reset="earliest", **settings
         )

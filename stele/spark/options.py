@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args, get_type_hints
+from typing import Any, Literal
 
-from stele.config import ConsumerOptions, ProducerOptions
+from stele.config import ConsumerConfig, ConsumerOptions, ProducerConfig, ProducerOptions
+from stele.errors import ConfigError
 from stele.ids import TopicPartition
+from stele.spark.client_settings import client_settings
 from stele.spark.option_error import OptionError
 from stele.spark.partition_json import numbers_of, partitions_of
 
@@ -73,10 +75,15 @@ class Subscription:
 # moves by a change of one word.
 _WITHOUT_EFFECT = (
     "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
-    "kafkaconsumer.polltimeoutms", "kafka.security.protocol",
+    "kafkaconsumer.polltimeoutms",
 )  # fmt: skip
 _SECURITY = "kafka.security.protocol"
 _DIGITS = re.compile("[0-9]+")
+_UNITS_MS = {
+    "ms": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000,
+    "m": 60_000, "min": 60_000, "minute": 60_000, "h": 3_600_000, "hour": 3_600_000,
+    "d": 86_400_000, "day": 86_400_000,
+}  # fmt: skip
 
 
 class _Given:
@@ -86,6 +93,7 @@ class _Given:
         self._values = {name.lower(): value for name, value in options.items()}
         self._spelled = {name.lower(): name for name in options}
         self._known = known
+        self._ignored: list[str] = []
 
     def text(self, name: str, default: str = "") -> str:
         return self._values.pop(name.lower(), default).strip()
@@ -111,53 +119,54 @@ class _Given:
         return value
 
     def duration_ms(self, name: str, default: str) -> int:
+        """Spark's own units, and those of its intervals: 15m, 15min, 15 minutes."""
         value = self.text(name, default)
-        units = {"ms": 1, "s": 1000, "m": 60_000, "min": 60_000, "h": 3_600_000}
-        match = re.fullmatch(r"([0-9]+)\s*(ms|s|min|m|h)?", value.lower())
-        if match is None:
-            raise OptionError(f'option "{name}" is a time such as 500ms, 30s or 15m, not {value!r}')
-        return int(match[1]) * units[match[2] or "ms"]
+        match = re.fullmatch(r"([0-9]+)\s*([a-z]*)", value.lower())
+        word = "" if match is None else match[2] or "ms"
+        unit = _UNITS_MS.get(word, _UNITS_MS.get(word.removesuffix("s")))
+        if match is None or unit is None:
+            raise OptionError(
+                f'option "{name}" is a time such as 500ms, 30s, 15m or 1 minute, not {value!r}'
+            )
+        return int(match[1]) * unit
 
-    def client(self, options: type[Any]) -> dict[str, Any]:
-        """The settings of a client, such as ``kafka.request.timeout.ms`` (or ``stele.…``)."""
-        kinds = get_type_hints(options)
-        settings: dict[str, Any] = {}
-        for name in list(self._values):
-            prefix, dot, rest = name.partition(".")
-            key = rest.replace(".", "_").replace("-", "_")
-            key = {"compression_type": "compression"}.get(key, key)
-            if dot and prefix in ("kafka", "stele") and key in kinds:
-                settings[key] = _client_value(name, self._values.pop(name), kinds[key])
-        return settings
+    def ignore(self, name: str, *but: str) -> None:
+        """An option that has no effect, unless its value is one of these."""
+        value = self._values.get(name)
+        if value is not None and value.strip().lower() not in but:
+            del self._values[name]
+            self._ignored.append(name)
 
-    def finish(self) -> None:
-        """Raises OptionError if an option is left."""
+    def client(self, options: type[Any], config: type[Any], **always: Any) -> dict[str, Any]:
+        """The settings of a client, such as ``kafka.request.timeout.ms`` (or ``stele.…``), which
+        ``config`` finds consistent together with those that it ``always`` has."""
+        found = client_settings(self._values, options)
+        for name in found.taken:
+            del self._values[name]
+        self._ignored += found.ignored
+        try:
+            config(**{**found.values, **always})
+        except ConfigError as error:
+            raise OptionError(f"the settings of the client do not fit: {error}") from None
+        # Spark's user sees nothing while a client waits.
+        return {"default_api_timeout_ms": 20_000, **found.values}
+
+    def finish(self) -> tuple[str, ...]:
+        """The options without an effect. Raises OptionError if another one is left."""
         protocol = self._values.get(_SECURITY, "PLAINTEXT")
         if protocol.upper() != "PLAINTEXT":
             raise OptionError(f'option "{_SECURITY}" can only be PLAINTEXT, not {protocol!r}')
+        self._values.pop(_SECURITY, None)
         for name in _WITHOUT_EFFECT:
-            self._values.pop(name, None)
+            if self._values.pop(name, None) is not None:
+                self._ignored.append(name)
         if self._values:
             name = next(iter(self._values))
             raise OptionError(
                 f"unknown option {self._spelled[name]!r}; known: {', '.join(self._known)}, and "
                 "settings of the client such as kafka.request.timeout.ms"
             )
-
-
-def _client_value(name: str, value: str, kind: Any) -> Any:
-    choices = get_args(kind)
-    kinds = {kind, *choices}
-    try:
-        if bool in kinds and value.strip().lower() in ("true", "false"):
-            return value.strip().lower() == "true"
-        if int in kinds:
-            return int(value)
-        if float in kinds:
-            return float(value)
-    except ValueError:
-        raise OptionError(f'option "{name}" is a number, not {value!r}') from None
-    return value.strip()
+        return tuple(self._spelled[name] for name in self._ignored)
 
 
 _COMMON = ("bootstrap.servers", "kafka.bootstrap.servers")
@@ -196,6 +205,8 @@ class SourceOptions:
     isolation_level: Isolation
     client: Mapping[str, Any]
     """Further settings of the consumer."""
+    ignored: tuple[str, ...]
+    """The options that were given and have no effect."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], *, is_stream: bool = False) -> SourceOptions:
@@ -204,7 +215,7 @@ class SourceOptions:
         if is_stream:
             _refuse_ends(given)
         subscription = _subscription(given)
-        parsed = cls(
+        return cls(
             bootstrap_servers=_bootstrap_servers(given),
             subscription=subscription,
             start=(
@@ -224,10 +235,9 @@ class SourceOptions:
             include_headers=given.boolean("includeHeaders", False),
             group_id=given.text("kafka.group.id") or given.text("stele.group.id"),
             isolation_level=_isolation(given),
-            client=_client(given, ConsumerOptions),
+            client=given.client(ConsumerOptions, ConsumerConfig),
+            ignored=given.finish(),
         )
-        given.finish()
-        return parsed
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +246,7 @@ class SinkOptions:
 
     bootstrap_servers: str
     topic: str
-    """Where rows without a topic of their own go; empty: they must have one."""
+    """Where all rows go; empty: each names its topic."""
     exactly_once: bool
     ledger_topic: str
     """Where it is recorded which writes are committed."""
@@ -246,6 +256,8 @@ class SinkOptions:
     repeated. Without ``app_id`` each write is one of its own."""
     client: Mapping[str, Any]
     """Further settings of the producer."""
+    ignored: tuple[str, ...]
+    """The options that were given and have no effect."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> SinkOptions:
@@ -254,30 +266,27 @@ class SinkOptions:
         for name in ("checkpointLocation", "queryName"):
             given.text(name)  # Spark's own; it hands them on
         given.boolean("includeHeaders", True)  # headers are written where there is a column
+        is_exactly_once = given.boolean("exactlyOnce", True)
+        if is_exactly_once:  # which needs more than such a job asks for
+            given.ignore("kafka.acks", "all", "-1")
+            given.ignore("kafka.enable.idempotence", "true")
         parsed = cls(
             bootstrap_servers=_bootstrap_servers(given),
             topic=given.text("topic"),
-            exactly_once=given.boolean("exactlyOnce", True),
+            exactly_once=is_exactly_once,
             ledger_topic=given.text("ledgerTopic", "spark-ledger"),
             app_id=given.text("txnAppId"),
             app_version=given.number("txnVersion", 0),
-            client=_client(given, ProducerOptions),
+            client=given.client(
+                ProducerOptions,
+                ProducerConfig,
+                **({"transactional_id": "of exactlyOnce=true"} if is_exactly_once else {}),
+            ),
+            ignored=given.finish(),
         )
-        given.finish()
         if parsed.app_id and not parsed.exactly_once:
             raise OptionError('option "txnAppId" needs exactlyOnce=true')
         return parsed
-
-
-def _client(given: _Given, options: type[Any]) -> dict[str, Any]:
-    settings = given.client(options)
-    for name in ("group_id", "auto_offset_reset", "enable_auto_commit", "on_wait", "on_truncation"):
-        if name in settings:
-            raise OptionError(
-                f'option "kafka.{name.replace("_", ".")}" cannot be set: the source decides that'
-            )
-    # Spark's user sees nothing while a client waits.
-    return {"default_api_timeout_ms": 20_000, **settings}
 
 
 def _bootstrap_servers(given: _Given) -> str:

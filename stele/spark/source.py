@@ -7,7 +7,8 @@ runs: Spark forks its Python workers, and gRPC must not be loaded before a fork.
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+import logging
+from collections.abc import MutableMapping, Sequence
 
 import pyspark
 from pyspark.sql import SparkSession
@@ -24,6 +25,8 @@ from stele.spark.option_error import OptionError
 from stele.spark.options import SinkOptions, SourceOptions
 from stele.spark.refused import RefusedStreamReader
 from stele.spark.rows import RowShape
+
+log = logging.getLogger(__name__)
 
 SCHEMA = (
     "key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, "
@@ -58,14 +61,18 @@ class SteleDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         from stele.spark.batch import SteleReader
 
-        return SteleReader(SourceOptions.parse(self._given))
+        options = SourceOptions.parse(self._given)
+        say_ignored(options.ignored)
+        return SteleReader(options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         try:
             check_version(STREAMS_NEED)
             from stele.spark.stream import SteleStreamReader
 
-            return SteleStreamReader(SourceOptions.parse(self._given, is_stream=True))
+            options = SourceOptions.parse(self._given, is_stream=True)
+            say_ignored(options.ignored)
+            return SteleStreamReader(options)
         except (OptionError, ImportError) as error:
             return RefusedStreamReader(error)
 
@@ -88,9 +95,15 @@ class SteleDataSource(DataSource):
 
     def _sink(self, schema: StructType, overwrite: bool) -> tuple[SinkOptions, RowShape]:
         options = SinkOptions.parse(self._given)
+        say_ignored(options.ignored)
         if overwrite:
             raise OptionError('a topic cannot be overwritten: use mode("append")')
         return options, RowShape.of(schema, options.topic)
+
+
+def say_ignored(options: Sequence[str]) -> None:
+    if options:
+        log.warning("options without an effect in format stele: %s", ", ".join(options))
 
 
 def check_version(least: tuple[int, int]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from stele.config import ProducerConfig
 from stele.ids import TopicPartition
 from stele.spark.option_error import OptionError
 from stele.spark.options import EARLIEST, LATEST, AtTime, SinkOptions, SourceOptions
@@ -85,8 +86,11 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"subscribe": "", "assign": '{"a": [0], "a": [1]}'}, "names 'a' twice"),
         ({"bootstrap.servers": ""}, "bootstrap.servers"),
         ({"startingOffset": "earliest"}, "unknown option 'startingOffset'"),
-        ({"kafka.key.deserializer": "x"}, "unknown option 'kafka.key.deserializer'"),
-        ({"kafka.auto.offset.reset": "latest"}, "cannot be set"),
+        ({"kafka.retrys": "3"}, "unknown option 'kafka.retrys'"),
+        ({"kafka.key.deserializer": "x"}, "cannot be set: keys are bytes"),
+        ({"kafka.auto.offset.reset": "latest"}, "cannot be set: the options startingOffsets"),
+        ({"kafka.enable.auto.commit": "true"}, "cannot be set: the checkpoint has"),
+        ({"kafka.request.timeout.ms": "0"}, "request_timeout_ms=0 must be at least 1"),
         ({"kafka.request.timeout.ms": "soon"}, "is a number"),
         ({"kafka.security.protocol": "SSL"}, "can only be PLAINTEXT"),
         ({"kafka.isolation.level": "serializable"}, "read_uncommitted, read_committed"),
@@ -113,13 +117,86 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"startingOffsetsByTimestamp": '{"orders": {"0": -1}}'}, "times are at least 0"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "error, latest"),
         ({"minPartitions": "-1"}, "minPartitions"),
-        ({"maxTriggerDelay": "a while"}, "500ms, 30s or 15m"),
+        ({"maxTriggerDelay": "a while"}, "500ms, 30s, 15m or 1 minute"),
         ({"failOnDataLoss": "yes"}, "failOnDataLoss"),
     ],
 )
 def test_a_wrong_option_is_named(change: dict[str, str], word: str) -> None:
     with pytest.raises(OptionError, match=word):
         SourceOptions.parse({**BASE, **change})
+
+
+@pytest.mark.parametrize(
+    ("value", "ms"),
+    [
+        ("500ms", 500), ("500", 500), ("30s", 30_000), ("15m", 900_000), ("15min", 900_000),
+        ("1 minute", 60_000), ("2 minutes", 120_000), ("1 Hour", 3_600_000), ("1d", 86_400_000),
+        ("10 milliseconds", 10), ("3 seconds", 3_000),
+    ],
+)  # fmt: skip
+def test_times_have_the_units_of_spark(value: str, ms: int) -> None:
+    options = SourceOptions.parse({**BASE, "maxTriggerDelay": value}, is_stream=True)
+    assert options.max_trigger_delay_ms == ms
+
+
+def test_settings_of_an_ordinary_consumer_are_taken() -> None:
+    used = {
+        "kafka.fetch.max.wait.ms": "100",
+        "kafka.max.partition.fetch.bytes": "1048576",
+        "kafka.max.poll.records": "100",
+        "kafka.session.timeout.ms": "10000",
+        "kafka.client.rack": "r",
+    }
+    ignored = {
+        "kafka.receive.buffer.bytes": "65536",
+        "kafka.partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
+        "kafka.reconnect.backoff.ms": "50",
+        "fetchOffset.numRetries": "3",
+        "kafka.linger.ms": "5",
+    }
+    options = SourceOptions.parse({**BASE, **used, **ignored})
+    assert sorted(options.ignored) == sorted(ignored)
+    assert options.client["fetch_max_wait_ms"] == 100
+    assert options.client["client_rack"] == "r"
+
+
+def test_settings_of_an_ordinary_producer_are_taken() -> None:
+    given = {
+        "kafka.acks": "1",
+        "kafka.retries": "3",
+        "kafka.max.in.flight.requests.per.connection": "1",
+        "kafka.batch.size": "16384",
+        "kafka.enable.idempotence": "true",
+        "kafka.linger.ms": "5",
+        "kafka.compression.type": "lz4",
+        "kafka.delivery.timeout.ms": "60000",
+        "kafka.metadata.max.age.ms": "1000",
+        "kafka.group.id": "g",
+    }
+    plain = SinkOptions.parse({**SINK, **given, "exactlyOnce": "false", "kafka.acks": "all"})
+    assert (plain.client["acks"], plain.client["max_in_flight"]) == ("all", 1)
+    assert sorted(plain.ignored) == ["kafka.group.id", "kafka.retries"]
+    options = SinkOptions.parse({**SINK, **given})
+    assert "acks" not in options.client
+    assert sorted(options.ignored) == ["kafka.acks", "kafka.group.id", "kafka.retries"]
+    ProducerConfig(**options.client, transactional_id="t")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"kafka.transactional.id": "t"}, "cannot be set: the option exactlyOnce decides"),
+        ({"kafka.value.serializer": "x"}, "cannot be set: values are bytes"),
+        ({"kafka.partitioner.class": "x"}, "cannot be set: the key decides"),
+        ({"kafka.max.in.flight.requests.per.connection": "9"}, "must be at most 5"),
+        ({"kafka.compression.type": "best"}, "compression='best' must be one of"),
+    ],
+)
+def test_a_setting_of_a_producer_that_cannot_be_is_refused(
+    change: dict[str, str], word: str
+) -> None:
+    with pytest.raises(OptionError, match=word):
+        SinkOptions.parse({**SINK, **change})
 
 
 def test_a_stream_may_begin_at_the_end() -> None:
