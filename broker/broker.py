@@ -432,6 +432,7 @@ class Broker:
             metadata_offset=lambda: self._publisher.offset,
             corrupt=self._replicas.corrupt_replicas,
             unsynced=self._replicas.unsynced_replicas,
+            held=self._replicas.held_replicas,
             room=lambda: self._rooms.room,
             on_failure=self._on_fatal,
         )

@@ -19,7 +19,11 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import UnregisterBrokerRequest, UnregisterBrokerResponse
-from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
+from stele.wire.v1.controller_pb2 import (
+    HeartbeatRequest,
+    PartitionReference,
+    RegisterBrokerRequest,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -138,23 +142,33 @@ def _endpoints(request: RegisterBrokerRequest) -> list[Endpoint]:
 
 
 class _Losses:
-    """Which of a broker's replicas lost records, according to its registration."""
+    """Which of a broker's replicas lost records, according to its registration.
+
+    A log directory may be gone, or its disk may be in an earlier state. That costs the replicas in
+    it. They are all those of the broker that none of its other directories holds.
+    """
 
     def __init__(self, existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> None:
         self._broker = frozenset({request.broker_id})
-        # Such a log directory may have held any of its replicas.
-        self._all = existing is not None and (
-            not set(existing.log_directories) <= set(request.log_directories)
-            or _is_older(existing, request)
-            or bool(_older_directories(existing, request))
-        )
-        self._reported = {
-            PartitionId(reference.topic_id, reference.partition)
-            for reference in (*request.corrupt, *request.unsynced)
-        }
+        self._reported = _keys(*request.corrupt, *request.unsynced)
+        self._some_directory_is_lost = False
+        self._held: set[PartitionId] = set()
+        if existing is None:
+            return
+        older = _older_directories(existing, request)
+        kept = {*existing.log_directories} & {*request.log_directories} - older
+        if len(kept) < len(existing.log_directories) or _is_older(existing, request):
+            self._some_directory_is_lost = True
+            histories = [each for each in request.directory_histories if each.directory_id in kept]
+            self._held = _keys(*(replica for each in histories for replica in each.replicas))
 
     def __call__(self, key: PartitionId) -> frozenset[int]:
-        return self._broker if self._all or key in self._reported else NOBODY
+        lost = self._some_directory_is_lost and key not in self._held
+        return self._broker if lost or key in self._reported else NOBODY
+
+
+def _keys(*references: PartitionReference) -> set[PartitionId]:
+    return {PartitionId(each.topic_id, each.partition) for each in references}
 
 
 def _older_directories(
@@ -199,7 +213,7 @@ def _warn_of_older(existing: BrokerRegistration, request: RegisterBrokerRequest)
     if older or _is_older(existing, request):
         logger.error(
             "broker %d comes back with log directories in a state from before its last registration"
-            " (%s): their replicas count as incomplete. Was a disk restored from a snapshot?",
+            " (%s): the replicas in them count as incomplete. Was a disk restored from a snapshot?",
             request.broker_id,
             ", ".join(encode_uuid(each) for each in sorted(older)) or "all",
         )

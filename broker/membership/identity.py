@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metadata.features import supported_ranges
@@ -47,8 +47,10 @@ class BrokerIdentity:
         *,
         corrupt: Sequence[PartitionId],
         unsynced: Sequence[PartitionId],
+        held: Mapping[bytes, Sequence[PartitionId]],
     ) -> pb.RegisterBrokerRequest:
-        """The request. ``corrupt`` and ``unsynced`` replicas may have lost records."""
+        """The request. ``corrupt`` and ``unsynced`` replicas may have lost records. ``held``: the
+        replicas with a sound log, by directory id."""
         return pb.RegisterBrokerRequest(
             cluster_id=self.cluster_id,
             broker_id=self.broker_id,
@@ -66,6 +68,7 @@ class BrokerIdentity:
                     directory_id=each.directory_id,
                     previous_broker_epoch=each.previous_broker_epoch,
                     incarnation_ids=each.incarnation_ids,
+                    replicas=_references(held.get(each.directory_id, ())),
                 )
                 for each in self.histories
             ],

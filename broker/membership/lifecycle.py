@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from google.protobuf.message import DecodeError
 
@@ -84,13 +84,15 @@ class BrokerLifecycle:
         metadata_offset: Callable[[], int],
         corrupt: Callable[[], Sequence[PartitionId]] = lambda: (),
         unsynced: Callable[[], Sequence[PartitionId]] = lambda: (),
+        held: Callable[[], Mapping[bytes, Sequence[PartitionId]]] = dict,
         room: Callable[[], Room] = lambda: Room.ENOUGH,
         on_failure: Callable[[ApiError], None] = lambda error: None,
     ) -> None:
         """``endpoints``: where this broker is found, once its ports are bound;
         ``registration_timeout_ms``: how long to ask again while another process holds the id;
         ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
-        ``unsynced``: replicas to report at registration; ``room``: how the disks of this broker
+        ``unsynced``: replicas to report at registration; ``held``: those with a sound log, by
+        directory id, which a registration tells, too; ``room``: how the disks of this broker
         are, told by every heartbeat; ``on_failure``: told why this broker can never join.
         """
         self.identity = identity
@@ -103,6 +105,7 @@ class BrokerLifecycle:
         self._metadata_offset = metadata_offset
         self._corrupt = corrupt
         self._unsynced = unsynced
+        self._held = held
         self._room = room
         self._on_failure = on_failure
 
@@ -397,7 +400,10 @@ class BrokerLifecycle:
 
     def _registration(self) -> RegisterBrokerRequest:
         return self.identity.registration(
-            self._endpoints(), corrupt=self._corrupt(), unsynced=self._unsynced()
+            self._endpoints(),
+            corrupt=self._corrupt(),
+            unsynced=self._unsynced(),
+            held=self._held(),
         )
 
     async def _heartbeat(self) -> bool:

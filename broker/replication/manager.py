@@ -62,7 +62,7 @@ from metadata.partitions import NO_LEADER
 from runtime.config.node import NodeConfig
 from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId, TopicPartition
+from stele.ids import PartitionId, TopicPartition, decode_uuid
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError, CutShortError, UnreadableLogError
 from storage.log import PartitionLog
@@ -314,6 +314,17 @@ class ReplicaManager:
             for key, topic_id in sorted(directory.corrupt_topic_ids.items())
             if topic_id is not None
         ]
+
+    def held_replicas(self) -> dict[bytes, list[PartitionId]]:
+        """Replicas with a sound log, by directory id: to be told at registration."""
+        return {
+            decode_uuid(directory.properties.directory_id): [
+                PartitionId(log.topic_id, key.partition)
+                for key, log in directory.logs.items()
+                if log.topic_id is not None
+            ]
+            for directory in self._directories
+        }
 
     def unsynced_replicas(self) -> list[PartitionId]:
         """Replicas that may have lost acknowledged records: flush relaxed, unclean shutdown."""

@@ -226,6 +226,53 @@ class TestLostRecords:
         )
         assert machine.partition("t").last_known_elr == ()
 
+    @pytest.mark.parametrize("why", ["gone", "older"])
+    @pytest.mark.parametrize("unclean", ["false", "true"])
+    def test_a_lost_directory_costs_the_replicas_in_it(
+        self, machine: Machine, why: str, unclean: str
+    ) -> None:
+        a, b = b"a" * 16, b"b" * 16
+
+        def history(directory: bytes, number: int, *topics: str) -> pb.DirectoryHistory:
+            return pb.DirectoryHistory(
+                directory_id=directory,
+                previous_broker_epoch=-1,
+                incarnation_ids=[incarnation(1, number)],
+                replicas=[machine.reference(topic) for topic in topics],
+            )
+
+        machine.register(1, 1, log_directories=[a, b], directories_marked=True)
+        machine.heartbeat(1)
+        for topic in ("in-a", "in-b", "in-none"):
+            machine.create(
+                topic,
+                {0: [1, 2]},
+                min_insync_replicas="1",
+                unclean_leader_election_enable=unclean,
+            )
+        machine.fence(2)  # 1 goes on alone
+        histories = [history(a, 1, "in-a")]
+        if why == "older":
+            histories.append(history(b, 0, "in-b"))
+        directories = [each.directory_id for each in histories]
+        machine.register(1, 2, log_directories=directories, directory_histories=histories)
+        machine.heartbeat(1)
+        state = machine.partition("in-a")
+        assert (state.isr, state.leader, state.unclean_elections) == ((1,), 1, 0)
+        for lost in ("in-b", "in-none"):
+            state = machine.partition(lost)
+            assert state.unclean_elections == (unclean == "true"), "told, or not elected"
+            assert state.isr == ((1,) if unclean == "true" else ())
+
+    def test_a_directory_that_nobody_knew_holds_nothing(self, machine: Machine) -> None:
+        """Its logs may be of any time."""
+        machine.register(1, 1, log_directories=[b"a" * 16])
+        machine.heartbeat(1)
+        machine.create("t", {0: [1]})
+        other = pb.DirectoryHistory(directory_id=b"b" * 16, replicas=[machine.reference("t")])
+        machine.register(1, 2, log_directories=[b"b" * 16], directory_histories=[other])
+        assert machine.partition("t").last_known_elr == (1,)
+
     def test_a_running_leader_that_finds_corruption_gives_up(self, machine: Machine) -> None:
         machine.create("t", {0: [1, 2]})
         machine.register(1, corrupt=[machine.reference("t")])

@@ -135,6 +135,7 @@ class Cluster:
             ],
             metadata_offset=lambda: self.offset,
             corrupt=lambda: self.corrupt,
+            held=lambda: {b"d" * 16: [PartitionId(b"t" * 16, 5)]},
             room=lambda: self.room,
             on_failure=self.failures.append,
         )

@@ -26,7 +26,7 @@ from stele.wire.v1 import errors_pb2 as stele_dot_v1_dot_errors__pb2
 from stele.wire.v1 import metadata_pb2 as stele_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19stele/v1/controller.proto\x12\x08stele.v1\x1a\x15stele/v1/errors.proto\x1a\x17stele/v1/metadata.proto\"\x0e\n\x0cProbeRequest\"N\n\rProbeResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"9\n\x12PartitionReference\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\"`\n\x10\x44irectoryHistory\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x1d\n\x15previous_broker_epoch\x18\x02 \x01(\x03\x12\x17\n\x0fincarnation_ids\x18\x03 \x03(\x0c\"\xc0\x03\n\x15RegisterBrokerRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12%\n\tendpoints\x18\x04 \x03(\x0b\x32\x12.stele.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x17\n\x0flog_directories\x18\x06 \x03(\x0c\x12\x1d\n\x15previous_broker_epoch\x18\x07 \x01(\x03\x12-\n\x07\x63orrupt\x18\x08 \x03(\x0b\x32\x1c.stele.v1.PartitionReference\x12.\n\x08unsynced\x18\t \x03(\x0b\x32\x1c.stele.v1.PartitionReference\x12(\n\x08\x66\x65\x61tures\x18\n \x03(\x0b\x32\x16.stele.v1.FeatureRange\x12\x1d\n\x15inter_broker_listener\x18\x0b \x01(\t\x12\x37\n\x13\x64irectory_histories\x18\x0c \x03(\x0b\x32\x1a.stele.v1.DirectoryHistory\x12\x1a\n\x12\x64irectories_marked\x18\r \x01(\x08\"v\n\x16RegisterBrokerResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\"\xe2\x01\n\x10HeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12\x17\n\x0fmetadata_offset\x18\x04 \x01(\x03\x12\x12\n\nwant_fence\x18\x05 \x01(\x08\x12\x15\n\rwant_shutdown\x18\x06 \x01(\x08\x12\x10\n\x08sequence\x18\x07 \x01(\x03\x12\x13\n\x0bout_of_room\x18\x08 \x01(\x08\x12\x0e\n\x06yields\x18\t \x01(\x08\x12\x12\n\ncluster_id\x18\n \x01(\t\"\xdb\x01\n\x11HeartbeatResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x04 \x01(\x08\x12\x11\n\tcaught_up\x18\x05 \x01(\x08\x12\x15\n\rmay_shut_down\x18\x06 \x01(\x08\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x18\n\x10leads_nothing_at\x18\x08 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\t \x01(\x03\"\x9b\x03\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12=\n\npartitions\x18\x03 \x03(\x0b\x32).stele.v1.AlterPartitionRequest.Partition\x12\x12\n\ncluster_id\x18\x04 \x01(\t\x1a\x31\n\x06Member\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x1a\xd2\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12\x33\n\x03isr\x18\x05 \x03(\x0b\x32&.stele.v1.AlterPartitionRequest.Member\x12<\n\x15leader_recovery_state\x18\x06 \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryState\"\x92\x03\n\x16\x41lterPartitionResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12>\n\npartitions\x18\x03 \x03(\x0b\x32*.stele.v1.AlterPartitionResponse.Partition\x12\x0f\n\x07message\x18\x04 \x01(\t\x1a\xef\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\"\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0e\n\x06leader\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12<\n\x15leader_recovery_state\x18\x08 \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryState\x12\x0f\n\x07message\x18\t \x01(\t\"Y\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"\x83\x01\n\x1b\x41llocateProducerIdsResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x66irst\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\x12\x0f\n\x07message\x18\x05 \x01(\t\"\x12\n\x10ReadIndexRequest\"t\n\x11ReadIndexResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\x0f\n\x07message\x18\x04 \x01(\t2\xaa\x03\n\nController\x12S\n\x0eRegisterBroker\x12\x1f.stele.v1.RegisterBrokerRequest\x1a .stele.v1.RegisterBrokerResponse\x12H\n\tHeartbeat\x12\x1a.stele.v1.HeartbeatRequest\x1a\x1b.stele.v1.HeartbeatResponse(\x01\x30\x01\x12S\n\x0e\x41lterPartition\x12\x1f.stele.v1.AlterPartitionRequest\x1a .stele.v1.AlterPartitionResponse\x12\x62\n\x13\x41llocateProducerIds\x12$.stele.v1.AllocateProducerIdsRequest\x1a%.stele.v1.AllocateProducerIdsResponse\x12\x44\n\tReadIndex\x12\x1a.stele.v1.ReadIndexRequest\x1a\x1b.stele.v1.ReadIndexResponse2I\n\rBrokerControl\x12\x38\n\x05Probe\x12\x16.stele.v1.ProbeRequest\x1a\x17.stele.v1.ProbeResponseB\x12Z\x10stele/v1;stelev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19stele/v1/controller.proto\x12\x08stele.v1\x1a\x15stele/v1/errors.proto\x1a\x17stele/v1/metadata.proto\"\x0e\n\x0cProbeRequest\"N\n\rProbeResponse\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"9\n\x12PartitionReference\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\"\x90\x01\n\x10\x44irectoryHistory\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x1d\n\x15previous_broker_epoch\x18\x02 \x01(\x03\x12\x17\n\x0fincarnation_ids\x18\x03 \x03(\x0c\x12.\n\x08replicas\x18\x04 \x03(\x0b\x32\x1c.stele.v1.PartitionReference\"\xc0\x03\n\x15RegisterBrokerRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x11\n\tbroker_id\x18\x02 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12%\n\tendpoints\x18\x04 \x03(\x0b\x32\x12.stele.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x17\n\x0flog_directories\x18\x06 \x03(\x0c\x12\x1d\n\x15previous_broker_epoch\x18\x07 \x01(\x03\x12-\n\x07\x63orrupt\x18\x08 \x03(\x0b\x32\x1c.stele.v1.PartitionReference\x12.\n\x08unsynced\x18\t \x03(\x0b\x32\x1c.stele.v1.PartitionReference\x12(\n\x08\x66\x65\x61tures\x18\n \x03(\x0b\x32\x16.stele.v1.FeatureRange\x12\x1d\n\x15inter_broker_listener\x18\x0b \x01(\t\x12\x37\n\x13\x64irectory_histories\x18\x0c \x03(\x0b\x32\x1a.stele.v1.DirectoryHistory\x12\x1a\n\x12\x64irectories_marked\x18\r \x01(\x08\"v\n\x16RegisterBrokerResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0f\n\x07message\x18\x02 \x01(\t\x12\x11\n\tleader_id\x18\x03 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\"\xe2\x01\n\x10HeartbeatRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x16\n\x0eincarnation_id\x18\x03 \x01(\x0c\x12\x17\n\x0fmetadata_offset\x18\x04 \x01(\x03\x12\x12\n\nwant_fence\x18\x05 \x01(\x08\x12\x15\n\rwant_shutdown\x18\x06 \x01(\x08\x12\x10\n\x08sequence\x18\x07 \x01(\x03\x12\x13\n\x0bout_of_room\x18\x08 \x01(\x08\x12\x0e\n\x06yields\x18\t \x01(\x08\x12\x12\n\ncluster_id\x18\n \x01(\t\"\xdb\x01\n\x11HeartbeatResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x10\n\x08sequence\x18\x03 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x04 \x01(\x08\x12\x11\n\tcaught_up\x18\x05 \x01(\x08\x12\x15\n\rmay_shut_down\x18\x06 \x01(\x08\x12\x0f\n\x07message\x18\x07 \x01(\t\x12\x18\n\x10leads_nothing_at\x18\x08 \x01(\x03\x12\x18\n\x10\x63ommitted_offset\x18\t \x01(\x03\"\x9b\x03\n\x15\x41lterPartitionRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12=\n\npartitions\x18\x03 \x03(\x0b\x32).stele.v1.AlterPartitionRequest.Partition\x12\x12\n\ncluster_id\x18\x04 \x01(\t\x1a\x31\n\x06Member\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x1a\xd2\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x04 \x01(\x05\x12\x33\n\x03isr\x18\x05 \x03(\x0b\x32&.stele.v1.AlterPartitionRequest.Member\x12<\n\x15leader_recovery_state\x18\x06 \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryState\"\x92\x03\n\x16\x41lterPartitionResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12>\n\npartitions\x18\x03 \x03(\x0b\x32*.stele.v1.AlterPartitionResponse.Partition\x12\x0f\n\x07message\x18\x04 \x01(\t\x1a\xef\x01\n\tPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\"\n\x05\x65rror\x18\x03 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x0e\n\x06leader\x18\x04 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x05 \x01(\x05\x12\x0b\n\x03isr\x18\x06 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x07 \x01(\x05\x12<\n\x15leader_recovery_state\x18\x08 \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryState\x12\x0f\n\x07message\x18\t \x01(\t\"Y\n\x1a\x41llocateProducerIdsRequest\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x12\n\ncluster_id\x18\x03 \x01(\t\"\x83\x01\n\x1b\x41llocateProducerIdsResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\r\n\x05\x66irst\x18\x03 \x01(\x03\x12\r\n\x05\x63ount\x18\x04 \x01(\x05\x12\x0f\n\x07message\x18\x05 \x01(\t\"\x12\n\x10ReadIndexRequest\"t\n\x11ReadIndexResponse\x12\"\n\x05\x65rror\x18\x01 \x01(\x0e\x32\x13.stele.v1.ErrorCode\x12\x11\n\tleader_id\x18\x02 \x01(\x05\x12\x17\n\x0fmetadata_offset\x18\x03 \x01(\x03\x12\x0f\n\x07message\x18\x04 \x01(\t2\xaa\x03\n\nController\x12S\n\x0eRegisterBroker\x12\x1f.stele.v1.RegisterBrokerRequest\x1a .stele.v1.RegisterBrokerResponse\x12H\n\tHeartbeat\x12\x1a.stele.v1.HeartbeatRequest\x1a\x1b.stele.v1.HeartbeatResponse(\x01\x30\x01\x12S\n\x0e\x41lterPartition\x12\x1f.stele.v1.AlterPartitionRequest\x1a .stele.v1.AlterPartitionResponse\x12\x62\n\x13\x41llocateProducerIds\x12$.stele.v1.AllocateProducerIdsRequest\x1a%.stele.v1.AllocateProducerIdsResponse\x12\x44\n\tReadIndex\x12\x1a.stele.v1.ReadIndexRequest\x1a\x1b.stele.v1.ReadIndexResponse2I\n\rBrokerControl\x12\x38\n\x05Probe\x12\x16.stele.v1.ProbeRequest\x1a\x17.stele.v1.ProbeResponseB\x12Z\x10stele/v1;stelev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,36 +40,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PROBERESPONSE']._serialized_end=181
   _globals['_PARTITIONREFERENCE']._serialized_start=183
   _globals['_PARTITIONREFERENCE']._serialized_end=240
-  _globals['_DIRECTORYHISTORY']._serialized_start=242
-  _globals['_DIRECTORYHISTORY']._serialized_end=338
-  _globals['_REGISTERBROKERREQUEST']._serialized_start=341
-  _globals['_REGISTERBROKERREQUEST']._serialized_end=789
-  _globals['_REGISTERBROKERRESPONSE']._serialized_start=791
-  _globals['_REGISTERBROKERRESPONSE']._serialized_end=909
-  _globals['_HEARTBEATREQUEST']._serialized_start=912
-  _globals['_HEARTBEATREQUEST']._serialized_end=1138
-  _globals['_HEARTBEATRESPONSE']._serialized_start=1141
-  _globals['_HEARTBEATRESPONSE']._serialized_end=1360
-  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1363
-  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1774
-  _globals['_ALTERPARTITIONREQUEST_MEMBER']._serialized_start=1512
-  _globals['_ALTERPARTITIONREQUEST_MEMBER']._serialized_end=1561
-  _globals['_ALTERPARTITIONREQUEST_PARTITION']._serialized_start=1564
-  _globals['_ALTERPARTITIONREQUEST_PARTITION']._serialized_end=1774
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=1777
-  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=2179
-  _globals['_ALTERPARTITIONRESPONSE_PARTITION']._serialized_start=1940
-  _globals['_ALTERPARTITIONRESPONSE_PARTITION']._serialized_end=2179
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2181
-  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2270
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2273
-  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2404
-  _globals['_READINDEXREQUEST']._serialized_start=2406
-  _globals['_READINDEXREQUEST']._serialized_end=2424
-  _globals['_READINDEXRESPONSE']._serialized_start=2426
-  _globals['_READINDEXRESPONSE']._serialized_end=2542
-  _globals['_CONTROLLER']._serialized_start=2545
-  _globals['_CONTROLLER']._serialized_end=2971
-  _globals['_BROKERCONTROL']._serialized_start=2973
-  _globals['_BROKERCONTROL']._serialized_end=3046
+  _globals['_DIRECTORYHISTORY']._serialized_start=243
+  _globals['_DIRECTORYHISTORY']._serialized_end=387
+  _globals['_REGISTERBROKERREQUEST']._serialized_start=390
+  _globals['_REGISTERBROKERREQUEST']._serialized_end=838
+  _globals['_REGISTERBROKERRESPONSE']._serialized_start=840
+  _globals['_REGISTERBROKERRESPONSE']._serialized_end=958
+  _globals['_HEARTBEATREQUEST']._serialized_start=961
+  _globals['_HEARTBEATREQUEST']._serialized_end=1187
+  _globals['_HEARTBEATRESPONSE']._serialized_start=1190
+  _globals['_HEARTBEATRESPONSE']._serialized_end=1409
+  _globals['_ALTERPARTITIONREQUEST']._serialized_start=1412
+  _globals['_ALTERPARTITIONREQUEST']._serialized_end=1823
+  _globals['_ALTERPARTITIONREQUEST_MEMBER']._serialized_start=1561
+  _globals['_ALTERPARTITIONREQUEST_MEMBER']._serialized_end=1610
+  _globals['_ALTERPARTITIONREQUEST_PARTITION']._serialized_start=1613
+  _globals['_ALTERPARTITIONREQUEST_PARTITION']._serialized_end=1823
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_start=1826
+  _globals['_ALTERPARTITIONRESPONSE']._serialized_end=2228
+  _globals['_ALTERPARTITIONRESPONSE_PARTITION']._serialized_start=1989
+  _globals['_ALTERPARTITIONRESPONSE_PARTITION']._serialized_end=2228
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_start=2230
+  _globals['_ALLOCATEPRODUCERIDSREQUEST']._serialized_end=2319
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_start=2322
+  _globals['_ALLOCATEPRODUCERIDSRESPONSE']._serialized_end=2453
+  _globals['_READINDEXREQUEST']._serialized_start=2455
+  _globals['_READINDEXREQUEST']._serialized_end=2473
+  _globals['_READINDEXRESPONSE']._serialized_start=2475
+  _globals['_READINDEXRESPONSE']._serialized_end=2591
+  _globals['_CONTROLLER']._serialized_start=2594
+  _globals['_CONTROLLER']._serialized_end=3020
+  _globals['_BROKERCONTROL']._serialized_start=3022
+  _globals['_BROKERCONTROL']._serialized_end=3095
 # @@protoc_insertion_point(module_scope)

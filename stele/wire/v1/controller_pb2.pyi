@@ -31,14 +31,16 @@ class PartitionReference(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ...) -> None: ...
 
 class DirectoryHistory(_message.Message):
-    __slots__ = ("directory_id", "previous_broker_epoch", "incarnation_ids")
+    __slots__ = ("directory_id", "previous_broker_epoch", "incarnation_ids", "replicas")
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     PREVIOUS_BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_IDS_FIELD_NUMBER: _ClassVar[int]
+    REPLICAS_FIELD_NUMBER: _ClassVar[int]
     directory_id: bytes
     previous_broker_epoch: int
     incarnation_ids: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, directory_id: _Optional[bytes] = ..., previous_broker_epoch: _Optional[int] = ..., incarnation_ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    replicas: _containers.RepeatedCompositeFieldContainer[PartitionReference]
+    def __init__(self, directory_id: _Optional[bytes] = ..., previous_broker_epoch: _Optional[int] = ..., incarnation_ids: _Optional[_Iterable[bytes]] = ..., replicas: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
     __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features", "inter_broker_listener", "directory_histories", "directories_marked")

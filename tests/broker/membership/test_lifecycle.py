@@ -42,6 +42,7 @@ def test_registers_heartbeats_and_is_unfenced() -> None:
         assert list(history.incarnation_ids) == [b"e" * 16]
         assert list(request.log_directories) == [b"d" * 16]
         assert request.directories_marked
+        assert [(r.topic_id, r.partition) for r in history.replicas] == [(b"t" * 16, 5)]
         assert [(c.topic_id, c.partition) for c in request.corrupt] == [(b"t" * 16, 3)]
         assert lifecycle.broker_epoch == 10
 
