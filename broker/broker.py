@@ -172,6 +172,11 @@ class Broker:
         return self._replicas
 
     @property
+    def groups(self) -> GroupCoordinators:
+        """To be looked at only."""
+        return self._groups
+
+    @property
     def transactions(self) -> TransactionCoordinators:
         """To be looked at only."""
         return self._transactions

@@ -33,7 +33,7 @@ from storage.producer_state import EndedTransaction
 logger = logging.getLogger(__name__)
 
 
-LOGS_AT_ONCE: Final = 100
+LOGS_AT_ONCE: Final = 25
 """New logs that are made in one turn of the event loop. A request may make thousands of partitions,
 and each takes some 10 calls of the file system. Without heartbeats meanwhile the controller would
 fence the broker."""

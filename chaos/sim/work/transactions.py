@@ -7,9 +7,10 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from broker.replication.metadata import LOGS_AT_ONCE
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.cluster.view import replica_of
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
@@ -38,10 +39,13 @@ from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from stele.errors import ApiError
 from stele.ids import PartitionId
 
-_COORDINATED = {GROUP_TOPIC: 3, TRANSACTION_TOPIC: 2}  # with the number of their partitions
+_GROUP_PARTITIONS: Final = 3
+_COORDINATORS: Final = "transaction.state.log.num.partitions"
+_FEW_COORDINATORS: Final = 2
+_MANY_COORDINATORS: Final = LOGS_AT_ONCE + 5
 SETTINGS: Final = (
-    ("offsets.topic.num.partitions", str(_COORDINATED[GROUP_TOPIC])),
-    ("transaction.state.log.num.partitions", str(_COORDINATED[TRANSACTION_TOPIC])),
+    ("offsets.topic.num.partitions", str(_GROUP_PARTITIONS)),
+    (_COORDINATORS, str(_FEW_COORDINATORS)),
     # The first client may come before all brokers are registered.
     ("offsets.topic.replication.factor", "3"),
     ("transaction.state.log.replication.factor", "3"),
@@ -71,6 +75,9 @@ class TransactionLoad:
     segment_bytes: int = 4000
     risks: bool = False
     """There is a partition that allows unclean elections."""
+    coordinators: int = _FEW_COORDINATORS
+    """The partitions of ``__transaction_state``. A broker cannot make many in one turn of its
+    event loop."""
     settings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -80,7 +87,7 @@ class TransactionLoad:
             return cls()
         tellers = rng.randint(1, 3)
         old = rng.randint(0, tellers)
-        return cls(
+        load = cls(
             tellers=tellers,
             old_tellers=old,
             two_phase_tellers=rng.randint(0, tellers - old),
@@ -90,10 +97,11 @@ class TransactionLoad:
             pause_s=rng.choice([0.1, 0.3]),
             timeout_ms=rng.choice([1500, 4000]),
             segment_bytes=rng.choice([1500, 6000, 1 << 20]),
-            settings=SETTINGS,
             passers=rng.choice([0, 1]),
             risks=rng.random() > 0.76,
+            coordinators=_MANY_COORDINATORS if rng.random() < 0.1 else _FEW_COORDINATORS,
         )
+        return replace(load, settings=(*SETTINGS, (_COORDINATORS, str(load.coordinators))))
 
     @property
     def is_there(self) -> bool:
@@ -201,11 +209,16 @@ class TransactionWork:
         return CommittedWatcher(reader, places, self._atomic, self._report, self.counts, rng)
 
     @property
+    def _coordinated(self) -> dict[str, int]:
+        """The topics of coordinators, and the number of their partitions."""
+        return {GROUP_TOPIC: _GROUP_PARTITIONS, TRANSACTION_TOPIC: self._load.coordinators}
+
+    @property
     def partitions(self) -> list[Partition]:
         """Those that it writes to."""
         return [
             *self.places,
-            *((topic, n) for topic, count in _COORDINATED.items() for n in range(count)),
+            *((topic, n) for topic, count in self._coordinated.items() for n in range(count)),
         ]
 
     async def prepare(self) -> None:
@@ -225,7 +238,7 @@ class TransactionWork:
             "min.insync.replicas": "2",
             "min.cleanable.dirty.ratio": "0.1",
         }
-        for topic, count in _COORDINATED.items():
+        for topic, count in self._coordinated.items():
             if self._cluster.image.topic(topic) is None:
                 await client.create_topic(topic, partitions=count, configs=compacted)
         for topic, number in self.partitions:
@@ -241,15 +254,33 @@ class TransactionWork:
         return work + [each.run(0.1, is_done) for each in self._watchers]
 
     async def finish(self) -> None:
-        """Wait until no transaction is open. Raises AssertionError after the timeout: one hangs."""
+        """Wait until no transaction is open and every coordinator serves. Raises AssertionError
+        after the timeout: one hangs."""
         await self._cluster.until(
-            self._is_stable,
-            "all transactions end",
+            self._is_settled,
+            "all transactions end, and their coordinators and those of groups are loaded",
             timeout_s=_STABLE_S + self._load.timeout_ms / 1000,
         )
 
-    def _is_stable(self) -> bool:
-        return all(self._is_stable_at(*place) for place in self.places)
+    def _is_settled(self) -> bool:
+        return all(self._is_stable_at(*place) for place in self.places) and all(
+            self._is_coordinated(topic, number)
+            for topic, count in self._coordinated.items()
+            for number in range(count)
+        )
+
+    def _is_coordinated(self, topic: str, number: int) -> bool:
+        """Whether the leader of a coordinator's partition has loaded its coordinator."""
+        found = self._cluster.image.topic(topic)
+        assert found is not None
+        state = found.partitions[number]
+        node = self._cluster.brokers.get(state.leader)
+        if node is None or node.broker is None:
+            return False
+        broker = node.broker
+        if topic == GROUP_TOPIC:
+            return broker.groups.is_active(number, state.leader_epoch)
+        return broker.transactions.is_active(number, state.leader_epoch)
 
     def _is_stable_at(self, topic: str, number: int) -> bool:
         found = self._cluster.image.topic(topic)

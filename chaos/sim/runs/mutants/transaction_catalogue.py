@@ -146,6 +146,26 @@ COORDINATORS = [
     ),
 ]
 
+HOSTING = [
+    _bug(
+        "coordinators: load none whose log is made in a later turn",
+        "broker/coordinator/runtime.py",
+        "CoordinatorRuntime._leading",
+        "self._look(partition.partition)",
+        "pass",
+        "conditions",
+    ),
+    _bug(
+        "coordinators: forget the commits that come while there is no lease",
+        "broker/coordinator/shard.py",
+        "Shard.advanced",
+        "self._advance_later()",
+        "",
+        "pause",
+        "isolate",
+    ),
+]
+
 MARKERS = [
     _bug(
         "markers: take a refusal for success",
@@ -343,4 +363,4 @@ OFFSETS = [
     ),
 ]
 
-TRANSACTIONS = [*COORDINATORS, *MARKERS, *LOGS, *OFFSETS]
+TRANSACTIONS = [*COORDINATORS, *HOSTING, *MARKERS, *LOGS, *OFFSETS]
