@@ -204,13 +204,12 @@ class ClassicGroup:
     def maybe_complete_join(self, now: Now, step: Step) -> None:
         """Begin the next generation if all members have joined it. The first rebalance of an empty
         group waits for its delay, because more members may come (KIP-134)."""
-        if (
-            self.state is GroupState.PREPARING_REBALANCE
-            and not self._is_first_rebalance
-            and not self.pending
-            and all(each.has_joined for each in self.members)
-        ):
+        if self.state is not GroupState.PREPARING_REBALANCE or self._is_first_rebalance:
+            return
+        if not self.pending and all(each.has_joined for each in self.members):
             self._complete_join(now, step)
+        elif self._join_timer.at_ms is None and any(each.has_joined for each in self.members):
+            self._join_timer.set(now.monotonic_ms + self._rebalance_timeout_ms())
 
     def join_time_is_over(self, now: Now, step: Step) -> None:
         """The rebalance timeout has passed, or the delay of the first rebalance; or the group has
@@ -238,7 +237,7 @@ class ClassicGroup:
             self.forget(member)
         joined = [each for each in self.members if each.has_joined]
         if not joined:
-            self._join_timer.set(now.monotonic_ms + self._rebalance_timeout_ms())
+            self._join_timer.cancel()  # the next one that joins has all its time again
             return
         if self.leader not in {each.member_id for each in joined}:
             self.leader = joined[0].member_id

@@ -198,6 +198,25 @@ def test_an_administrator_removes_by_instance_id() -> None:
     assert bench.join(instance="j").told == []
 
 
+def test_a_rebalance_that_nobody_joins_waits_for_somebody() -> None:
+    """Its join timer would be due again and again with a rebalance timeout of 0. Who comes begins
+    the time to join anew."""
+    bench = GroupBench()
+    static(bench, "i", "j", "k")
+    for instance in ("i", "j", "k"):  # restarted, with another rebalance timeout
+        assert told(bench.join(instance=instance, rebalance_ms=0), JoinAnswer).generation == 1
+    assert bench.left(LeavingMember("", "k")) == (ErrorCode.NONE,)
+    bench.pass_time(1)
+    assert bench.described().state is GroupState.PREPARING_REBALANCE
+    assert bench.machine.deadline_ms is not None
+    assert bench.machine.deadline_ms >= bench.now.monotonic_ms + SESSION_MS - 1000
+    came = bench.join(instance="i", rebalance_ms=500)
+    bench.pass_time(499)
+    assert came.told == []
+    bench.pass_time(1)
+    assert told(came, JoinAnswer).generation == 2
+
+
 def test_the_log_names_who_leaves(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench = GroupBench()
