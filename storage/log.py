@@ -203,13 +203,17 @@ class PartitionLog:
         if must_roll(self, size, last_offset, newest_ms, now_ms):
             self._roll()
         segment = self.segments.active
-        position = self._write(batch)
+        marker: EndMarker | None = None
+        if header.attributes & CONTROL and header.producer_id >= 0:
+            marker = end_marker_of(batch)
+            position = self._write_marker(batch, header.producer_id, marker, base_offset)
+        else:
+            position = self._write(batch)
         try:
             segment.note(last_offset, newest_ms, position, size, config.index_interval_bytes)
             if leader_epoch != self.epochs.latest_epoch:
                 self.epochs.assign(leader_epoch, base_offset)
             if header.producer_id >= 0:
-                marker = end_marker_of(batch) if header.attributes & CONTROL else None
                 self._note_producer(header, marker, base_offset, now_ms)
             self._advance(last_offset + 1, 1, size)
         except Exception as error:
@@ -240,7 +244,15 @@ class PartitionLog:
         run, markers = whole.batches, whole.markers
         start = run[0][0]
         end = run[-1][0] + run[-1][1].size_bytes
-        offset = self._write(view[start:end]) - start
+        if len(run) == 1 and markers:
+            first = run[0][1]
+            marker = markers[start]
+            position = self._write_marker(
+                view[start:end], first.producer_id, marker, first.base_offset
+            )
+        else:
+            position = self._write(view[start:end])
+        offset = position - start
         interval = self.config.index_interval_bytes
         now_ms = self._clock.time_ms()
         try:
@@ -287,13 +299,39 @@ class PartitionLog:
         except OSError as error:
             if not self.segments.active.intact:
                 raise self.availability.failure(error) from error
-            if is_disk_full(error):
-                self._owner.refused(self, len(data))
-                raise StorageError(
-                    f"{self.directory}: {error.strerror}; nothing was written; free space or "
-                    "lower retention.ms or retention.bytes"
-                ) from error
-            raise self.availability.refusal(error) from error
+            raise self._write_refused(error, len(data)) from error
+
+    def _write_refused(self, error: OSError, size_bytes: int) -> StorageError:
+        """The error to raise for a write that has changed nothing."""
+        if not is_disk_full(error):
+            return self.availability.refusal(error)
+        self._owner.refused(self, size_bytes)
+        return StorageError(
+            f"{self.directory}: {error.strerror}; nothing was written; free space or "
+            "lower retention.ms or retention.bytes"
+        )
+
+    def _write_marker(
+        self, data: Buffer, producer_id: int, marker: EndMarker | None, offset: int
+    ) -> int:
+        """As ``_write``, for a batch that ends a transaction. If it aborts one, the transaction
+        index has it before the log does."""
+        try:
+            is_announced = self.transactions.announce(producer_id, marker, offset)
+        except OSError as error:
+            raise self._write_refused(error, len(data)) from error
+        try:
+            return self._write(data)
+        except StorageError:
+            if is_announced and self.offline is None:
+                self._retract()
+            raise
+
+    def _retract(self) -> None:
+        try:
+            self.transactions.retract()
+        except OSError as error:
+            raise self.availability.failure(error) from error
 
     def _advance(self, end_offset: int, batch_count: int, size: int) -> None:
         records = end_offset - self.end_offset

@@ -63,7 +63,7 @@ def recover_producers(
         if ended.marker_offset >= request.high_watermark:
             result.undecided.append(ended)
         if not ended.commit and ended.marker_offset >= request.recovery_point:
-            aborted.append(aborted_entry(ended, states))
+            aborted.append(aborted_entry(ended, states.first_open_offset))
 
     _forget_compacted(states, recovered.segments)
     if offset < recovered.scanned_from or recovered.has_producers:
@@ -88,13 +88,14 @@ def rebuild_producers(
     return RecoveredProducers(states, replayed)
 
 
-def aborted_entry(ended: EndedTransaction, states: ProducerStates) -> AbortedTransaction:
-    """The index entry of an aborted transaction. ``states``: as of its marker."""
+def aborted_entry(ended: EndedTransaction, first_open_offset: int) -> AbortedTransaction:
+    """The index entry of an aborted transaction. ``first_open_offset``: of the oldest transaction
+    that is open behind the marker."""
     return AbortedTransaction(
         ended.producer_id,
         ended.first_offset,
         ended.marker_offset,
-        min(states.first_open_offset, ended.marker_offset + 1),
+        min(first_open_offset, ended.marker_offset + 1),
     )
 
 

@@ -278,6 +278,20 @@ class ProducerStates:
             return None
         return EndedTransaction(header.producer_id, first_offset, offset, marker.commit)
 
+    def would_end(
+        self, producer_id: int, marker: EndMarker, offset: int
+    ) -> EndedTransaction | None:
+        """The transaction that a marker at ``offset`` will end; None if it has no records here."""
+        entry = self._entries.get(producer_id)
+        if entry is None or entry.transaction_first_offset == NONE:
+            return None
+        return EndedTransaction(producer_id, entry.transaction_first_offset, offset, marker.commit)
+
+    def first_open_beside(self, producer_id: int) -> int:
+        """Where the oldest open transaction of another producer begins; ``NEVER`` if there is
+        none."""
+        return next((first for other, first in self._open.items() if other != producer_id), NEVER)
+
     def update_from(
         self, header: BatchHeader, marker: EndMarker | None, now_ms: int
     ) -> EndedTransaction | None:

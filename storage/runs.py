@@ -15,7 +15,8 @@ from storage.rolling import RunRoom, fits, must_roll, room_behind
 
 
 class Run(NamedTuple):
-    """Adjacent batches that go into one segment."""
+    """Adjacent batches that go into one segment. An abort marker is alone in its run, because the
+    entry of the transaction index must be written before it."""
 
     roll_first: bool  # whether the run begins a new segment
     batches: list[tuple[int, BatchHeader]]  # position in the data, header; never empty
@@ -55,10 +56,18 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
                 base_offset = expected  # the new segment begins at the log's end
             if not fits(base_offset, header.last_offset):
                 raise _misplaced(log, header, expected, epoch)
+            marker: EndMarker | None = None
             if header.attributes & CONTROL and header.producer_id >= 0:
-                markers[at] = end_marker_of(data, at)
+                marker = end_marker_of(data, at)
+                if marker is not None and not marker.commit and run:  # it is a run of its own
+                    yield Run(roll, run, markers)
+                    roll, run, markers, room = False, [], {}, None
+                markers[at] = marker
             run.append((at, header))
             expected, epoch = header.next_offset, header.leader_epoch
+            if marker is not None and not marker.commit:
+                yield Run(roll, run, markers)
+                roll, run, markers, room = False, [], {}, None
     except SteleError as error:
         fault = error
     if run:

@@ -215,9 +215,12 @@ class Segment:
         self.load_tail()
         self._time_index.truncate_to_offset(self.end_offset)
         # Before the file grows again, the index files on disk must have no entry that it does not
-        # have: recovery relies on entries below the recovery point.
-        for path in self.flush_index_files():
-            self._disk.sync_now(path)
+        # have: recovery relies on entries below the recovery point. They may lack entries. So
+        # nothing is written to them, since the disk may be full.
+        for index in (self._index, self._time_index):
+            if index.dirty and self._disk.exists(index.path):
+                index.cut_file(self._disk)
+                self._disk.sync_now(index.path)
 
     def flush_index_files(self) -> list[str]:
         """Update the index files that exist. Returns their paths, which must be synced."""

@@ -94,6 +94,10 @@ class TimeIndex:
             self._flushed = min(self._flushed, low)
             self.dirty = True
 
+    def cut_file(self, disk: Disk) -> None:
+        """Leave in the file only entries that are in memory, too. Raises OSError."""
+        write_entries(disk, self.path, self._flushed * ENTRY_SIZE, b"")
+
     def flush(self, disk: Disk) -> None:
         """Write to the file what differs in memory. Raises OSError; then it may be tried again."""
         if not self.dirty:

@@ -75,20 +75,36 @@ class LogTransactions:
         """A transactional batch was appended."""
         self.first_open_offset = self._log.producers.first_open_offset
 
+    def announce(self, producer_id: int, marker: EndMarker | None, offset: int) -> bool:
+        """A marker is about to be appended at ``offset`` to the active segment. Returns whether it
+        aborts a transaction: that is in the index now.
+
+        The entry comes first. A full disk then refuses both, or the marker alone, and ``retract``
+        takes the entry back. Raises OSError: nothing has changed.
+        """
+        if marker is None or marker.commit:
+            return False
+        producers = self._log.producers
+        ended = producers.would_end(producer_id, marker, offset)
+        if ended is None:
+            return False
+        self._index(aborted_entry(ended, producers.first_open_beside(producer_id)))
+        return True
+
+    def retract(self) -> None:
+        """The marker that was announced last is not in the log. Raises OSError: the index has an
+        entry too many, and the log must go offline."""
+        self._log.segments.active.txn_index.drop_last(self._disk)
+
     def ended(
         self, header: BatchHeader, marker: EndMarker | None, offset: int, now_ms: int
     ) -> None:
-        """A marker was appended at ``offset`` to the active segment. Raises OSError: then the
-        transaction index is incomplete, and the log must go offline."""
+        """A marker was appended at ``offset``, and was announced before."""
         log = self._log
         ended = log.producers.end(header, marker, offset, now_ms)
         self.last_marker_offset = offset
         self.first_open_offset = log.producers.first_open_offset
-        if ended is None:
-            return
-        if not ended.commit:
-            self._index(aborted_entry(ended, log.producers))
-        if self.on_ended is not None:
+        if ended is not None and self.on_ended is not None:
             self.on_ended(ended)
 
     def _index(self, entry: AbortedTransaction) -> None:

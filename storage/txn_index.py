@@ -133,13 +133,25 @@ class TxnIndex:
         return sound
 
     def append(self, disk: Disk, entry: AbortedTransaction) -> None:
-        """Add an entry to the file, which is not synced. Raises CorruptLogError, OSError."""
-        known = len(self.entries_now(disk))
-        write_entries(disk, self.path, known * ENTRY_SIZE, encode_aborted((entry,)))
+        """Add an entry to the file, which is not synced. Raises CorruptLogError, OSError: then the
+        file is as it was, or its end is no part of an entry that counts."""
+        known = len(self.entries_now(disk)) * ENTRY_SIZE
+        try:
+            write_entries(disk, self.path, known, encode_aborted((entry,)))
+        except OSError:
+            if disk.exists(self.path):
+                write_entries(disk, self.path, known, b"")
+            raise
         self.is_present = True
         if self._entries is None:
             self._entries = []
         self._entries.append(entry)
+
+    def drop_last(self, disk: Disk) -> None:
+        """Remove the entry that was added last. It is not synced. Raises OSError."""
+        entries = list(self.entries_now(disk))[:-1]
+        write_entries(disk, self.path, len(entries) * ENTRY_SIZE, b"")
+        self._entries = entries
 
     def create(self, disk: Disk, entries: Sequence[AbortedTransaction]) -> None:
         """Make the file of a compacted segment, also without entries. It is not synced. Raises
@@ -161,7 +173,17 @@ class TxnIndex:
     def truncate_to(self, disk: Disk, offset: int) -> bool:
         """Remove the entries of markers at or above ``offset``. Returns whether the file has
         changed: then it must be synced. Raises OSError."""
-        return self.replace(disk, self.read_sound(disk, below=offset))
+        if not self.is_present:
+            return False
+        # The sound entries are the beginning of the file, so nothing is written: the disk may be
+        # full.
+        entries = self.read_sound(disk, below=offset)
+        size = len(entries) * ENTRY_SIZE
+        if len(disk.read_file(self.path)) == size:
+            return False
+        write_entries(disk, self.path, size, b"")
+        self._entries = entries
+        return True
 
     def unload(self) -> None:
         """Free the memory."""

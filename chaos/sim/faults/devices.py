@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.faults.fault import Family, Fault
 from chaos.sim.faults.field import Field
+from chaos.sim.world.disk import DiskFaults
 
 _ROOM_MAX_BYTES: Final = 2000
+_FULL_S: Final = (0.1, 5.0)  # how long a disk is full that somebody frees
 
 
 class FailSyncs(Fault):
@@ -62,6 +65,27 @@ class FillDisk(Fault):
         disk.faults.quota_bytes = disk.used_bytes() + self.field.rng.randint(0, _ROOM_MAX_BYTES)
         self.field.broken.add(node.id)
         return True
+
+
+class FillDiskForAWhile(Fault):
+    """The disk has next to no free room until somebody frees some. No process is restarted."""
+
+    name, family, weight = "fill_disk_for_a_while", Family.DEVICE, 1
+
+    def strike(self, node: SimNode) -> bool:
+        faults = self.field.disk_faults(node)
+        if faults.quota_bytes is not None:
+            return False
+        room_bytes = self.field.rng.randint(0, _ROOM_MAX_BYTES)
+        faults.quota_bytes = node.machine.disk.used_bytes() + room_bytes
+        self.field.go_on(self._free(faults, self.field.rng.uniform(*_FULL_S)))
+        return True
+
+    async def _free(self, faults: DiskFaults, after_s: float) -> None:
+        end = self.field.simulation.now + after_s
+        while not (self.field.is_calm or self.field.simulation.now > end):
+            await asyncio.sleep(0.1)
+        faults.quota_bytes = None
 
 
 class ExhaustHandles(Fault):

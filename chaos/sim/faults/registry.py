@@ -13,6 +13,7 @@ from chaos.sim.faults.devices import (
     FailWriteBack,
     FailWrites,
     FillDisk,
+    FillDiskForAWhile,
     SlowDisk,
 )
 from chaos.sim.faults.fault import Fault
@@ -46,6 +47,7 @@ FAULTS: Final[tuple[type[Fault], ...]] = (
     Roll,
     FailWriteBack,
     RestoreDisk,
+    FillDiskForAWhile,
 )
 
 KINDS: Final = (

@@ -59,4 +59,26 @@ DEVICE = [
         ),
         kinds=("fail_write_back",),
     ),
+    Mutant(
+        "storage: write an abort marker before its entry of the transaction index",
+        (
+            Edit(
+                "storage/transactions.py",
+                "LogTransactions.announce",
+                "self._index(aborted_entry(ended, producers.first_open_beside(producer_id)))",
+                "",
+            ),
+            Edit(
+                "storage/transactions.py",
+                "LogTransactions.ended",
+                "ended = log.producers.end(header, marker, offset, now_ms)",
+                """
+ended = log.producers.end(header, marker, offset, now_ms)
+if ended is not None and not ended.commit:
+    self._index(aborted_entry(ended, log.producers.first_open_offset))
+""",
+            ),
+        ),
+        kinds=("fill_disk_for_a_while",),
+    ),
 ]
