@@ -50,7 +50,8 @@ class FailWriteBack(Fault):
     name, family, weight = "fail_write_back", Family.DEVICE, 1
 
     def strike(self, node: SimNode) -> bool:
-        self.field.disk_faults(node).failing_write_back = True
+        directories = sorted({node.metadata_directory, *node.config.log_dirs})
+        self.field.disk_faults(node).failing_write_back = self.field.rng.choice(directories) + "/"
         self.field.broken.add(node.id)
         return True
 

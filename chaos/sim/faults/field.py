@@ -103,7 +103,7 @@ class Field:
         lost."""
         faults = self.disk_faults(node)
         faults.failing_sync = faults.failing_read = faults.failing_write = False
-        faults.failing_write_back = False
+        faults.failing_write_back = ""
         faults.quota_bytes = None
         self.broken.discard(node.id)
         if node.id not in self.dark:

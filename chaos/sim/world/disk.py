@@ -53,9 +53,9 @@ class DiskFaults:
     failing_sync: bool = False  # every sync fails, and what it covered is never written
     failing_read: bool = False
     failing_write: bool = False
-    # The next bytes that are appended to a log are not written to the device in the background, and
-    # the system takes them for written.
-    failing_write_back: bool = False
+    # The next bytes that are appended to a log below this path are not written to the device in the
+    # background, and the system takes them for written.
+    failing_write_back: str = ""
     # How likely a call that needs a file handle fails (EMFILE). Calls for the metadata log never
     # do: a voter without handles would end, as it should.
     no_handle: float = 0.0
@@ -371,8 +371,9 @@ class VirtualDisk:
             self._write(inode, position, data[: max(0, room)])
             raise os_error(errno.ENOSPC, path)
         self._write(inode, position, data)
-        if self.faults.failing_write_back and path.endswith(".log"):
-            self.faults.failing_write_back = False
+        prefix = self.faults.failing_write_back
+        if prefix and path.startswith(prefix) and path.endswith(".log"):
+            self.faults.failing_write_back = ""
             self._fail_write_back(inode, path)
         return position
 

@@ -24,11 +24,6 @@ from runtime.real.held_directories import HeldDirectories
 from stele.world import Buffer
 from storage.long_work import parts_of
 
-_WHOLE_FROM_FILES = 2
-_WHOLE_EVERY = 3
-"""A sync of so many files is one of the whole file system. So is each third sync of fewer files,
-as if one of them had been closed before."""
-
 
 def _check_name(path: str) -> None:
     if any(len(part) > NAME_MAX_BYTES for part in parts(path)):
@@ -42,7 +37,6 @@ class SimDisk:
         self._disk = disk
         self._owner = owner
         self._held = HeldDirectories[WriteErrorHandle]()
-        self._syncs = 0
 
     def open(self, path: str, *, create: bool = False) -> SimFile:
         self._alive()
@@ -172,9 +166,8 @@ class SimDisk:
         self._alive()
         if not paths:
             return
-        self._syncs += 1
-        is_whole = len(paths) >= _WHOLE_FROM_FILES or self._syncs % _WHOLE_EVERY == 0
-        finish = self._disk.begin_sync(paths, self._held.of(paths) if is_whole else None)
+        # The real disk syncs a few files one by one. The whole file system is the harder case.
+        finish = self._disk.begin_sync(paths, self._held.of(paths))
         await self._owner.sleep(self._disk.sync_delay_s())
         self._alive()
         finish()

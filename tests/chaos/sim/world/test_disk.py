@@ -349,7 +349,7 @@ def test_a_failed_write_back_is_told_to_the_syncs_of_every_directory() -> None:
             disk.lock(f"{name}/.lock")
             paths[name] = [f"{name}/{number}.log" for number in range(2)]
             for path in paths[name]:
-                faults.failing_write_back = path == "/a/1.log"
+                faults.failing_write_back = "/a/1.log"
                 disk.open(path, create=True).append([b"x"])
         told = []
         for name in ("/b", "/a", "/b", "/a"):
