@@ -91,6 +91,8 @@ def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
         return st.booleans()
     if each.type == "uuid":
         return st.just(wire.ZERO_UUID) | st.binary(min_size=16, max_size=16)
+    if each.type == "float64":
+        return st.floats(allow_nan=False)
     if each.type in ("bytes", "records"):
         return st.binary(max_size=200)
     assert each.type == "string"
@@ -174,6 +176,7 @@ def _by_name(base: type) -> dict[str, type]:
 
 # Kafka uses these names for different structs in request and response. Our names differ.
 _KAFKA_PYTHON_NAMES = {
+    ("AlterClientQuotasResponse", "AlteredQuota"): "EntryData",
     ("DescribeQuorumRequest", "TopicRequest"): "TopicData",
     ("TopicData", "PartitionRequest"): "PartitionData",
 }

@@ -83,8 +83,6 @@ RANGES = {
 
 ABSENT = {
     **dict.fromkeys((17, 36), "SASL"),
-    **dict.fromkeys((29, 30, 31), "access control"),
-    **dict.fromkeys((48, 49), "quotas"),
     **dict.fromkeys((50, 51), "SCRAM"),
 }
 """Those of them that are not built (README.md)."""

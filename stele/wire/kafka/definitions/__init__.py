@@ -7,6 +7,7 @@ case.
 from __future__ import annotations
 
 from stele.wire.kafka.definitions import (
+    access,
     administration,
     cluster,
     consumer_groups,
@@ -22,6 +23,7 @@ TEXTS = (
     groups.TEXT,
     consumer_groups.TEXT,
     administration.TEXT,
+    access.TEXT,
     transactions.TEXT,
 )
 

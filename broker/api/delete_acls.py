@@ -1,0 +1,43 @@
+"""DeleteAcls (31), versions 1-3: refused, as by a broker of Kafka without an authorizer.
+
+Deviations: none known.
+"""
+
+from __future__ import annotations
+
+from broker.api.handler import RequestContext, Served
+from broker.service import unbuilt
+from broker.service.changes import check_named
+from broker.service.context import BrokerContext
+from runtime.authorization.authorizer import Operation
+from stele.error_meanings import explain
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages import delete_acls as messages
+from stele.wire.kafka.messages.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+
+
+async def handle(
+    context: BrokerContext, request_context: RequestContext, request: DeleteAclsRequest
+) -> DeleteAclsResponse:
+    check_named(len(request.filters), "filters of ACLs")
+    return _refused(request, unbuilt.acl_refusal(context, request_context.caller, Operation.ALTER))
+
+
+def _refused(request: DeleteAclsRequest, why: ApiError) -> DeleteAclsResponse:
+    message = explain(why.code, why.message)
+    return DeleteAclsResponse(
+        filter_results=[DeleteAclsFilterResult(why.code, message) for _ in request.filters]
+    )
+
+
+def refuse(
+    request_context: RequestContext, request: DeleteAclsRequest, error: ErrorCode
+) -> DeleteAclsResponse:
+    return _refused(request, ApiError(error))
+
+
+SERVED = Served(messages.API, refuse, handle_async=handle)

@@ -1,0 +1,34 @@
+"""Access control and client quotas, which are not built: what a broker answers all the same.
+
+Kafka's tools and MirrorMaker ask for both at every broker, and take an answer for a good one that
+says there is nothing.
+"""
+
+from __future__ import annotations
+
+from broker.service.context import BrokerContext
+from runtime.authorization.authorizer import CLUSTER, Operation, refusal
+from runtime.authorization.caller import Caller
+from stele.errors import ApiError, ErrorCode
+
+
+def acl_refusal(context: BrokerContext, caller: Caller, operation: Operation) -> ApiError:
+    """Why ACLs can be neither described nor changed."""
+    return refusal(context.authorizer, caller, operation, CLUSTER) or ApiError(
+        ErrorCode.SECURITY_DISABLED,
+        "there are no ACLs: access control is not built, and every client may do everything",
+    )
+
+
+def check_quotas_described(context: BrokerContext, caller: Caller) -> None:
+    """There are none. Raises ApiError CLUSTER_AUTHORIZATION_FAILED."""
+    why = refusal(context.authorizer, caller, Operation.DESCRIBE_CONFIGS, CLUSTER)
+    if why is not None:
+        raise why
+
+
+def quota_refusal(context: BrokerContext, caller: Caller) -> ApiError:
+    """Why quotas cannot be changed."""
+    return refusal(context.authorizer, caller, Operation.ALTER_CONFIGS, CLUSTER) or ApiError(
+        ErrorCode.UNSUPPORTED_VERSION, "client quotas are not built: nothing was changed"
+    )
