@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypedDict
 
 from stele.errors import ConfigError
+from stele.forks import forks
 from stele.ids import TopicPartition
 from stele.world import Clock, Connector, Rng
 
@@ -85,6 +86,12 @@ class ClientConfig:
     def __post_init__(self) -> None:
         parse_bootstrap_servers(self.bootstrap_servers)
         _one_of(self, "plane", ("grpc", "kafka"))
+        if self.plane == "grpc" and forks.grpc_is_lost:
+            log.warning(
+                "this process was forked from one that had used gRPC, which does not work after a "
+                "fork: the client speaks Kafka's protocol, as with plane='kafka'"
+            )
+            object.__setattr__(self, "plane", "kafka")
         _at_least(self, 1, "request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms")
         _at_least(self, 1000, "metadata_max_age_ms")
         if self.total_timeout_ms is not None:

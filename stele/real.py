@@ -21,6 +21,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 import grpc
 import grpc.aio
 
+from stele.forks import forks
 from stele.world import MAX_MESSAGE_BYTES, Channel, Connector, Rng, RpcCode, RpcError, Stream
 
 # gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
@@ -198,6 +199,7 @@ class RealChannel:
     """A gRPC channel. It connects at the first call and reconnects by itself."""
 
     def __init__(self, host: str, port: int) -> None:
+        forks.use_grpc()
         self._channel = grpc.aio.insecure_channel(grpc_target(host, port), CHANNEL_OPTIONS)
         self._unary: dict[str, Any] = {}
         self._bidirectional: dict[str, Any] = {}

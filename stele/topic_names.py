@@ -20,3 +20,16 @@ def fault_in(name: str) -> str | None:
     if not _NAME.fullmatch(name):
         return "only ASCII letters, digits, ., _ and - may stand in it"
     return None
+
+
+def is_encodable(text: str) -> bool:
+    """Whether a request can hold the text. A lone surrogate has no UTF-8."""
+    return text.isascii() or _has_utf8(text)
+
+
+def _has_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -180,7 +180,8 @@ class Admin(TransactionAdmin):
         self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
         if self._config.plane != "grpc":
             raise ConfigError(
-                f"plane={self._config.plane!r}: administration is only built over gRPC"
+                f"plane={self._config.plane!r}: administration is only built over gRPC, which a "
+                "process cannot use that was forked from one that had used it"
             )
         super().__init__(ClusterView(self._config, world or real_world()))
         self._requests = AdminRequests(self._view, self._config)

@@ -34,11 +34,13 @@ from stele.errors import (
     UnreachableError,
 )
 from stele.ids import TopicPartition
+from stele.topic_names import is_encodable
 from stele.world import RpcCode, RpcError
 
 log = logging.getLogger(__name__)
 
 BOOTSTRAP_ATTEMPT_S = 5.0
+_LONGEST_NAME = 8_000  # characters; Kafka's requests hold 32,767 bytes
 MIN_ATTEMPT_S = 0.1
 HEDGE_S = 0.5
 """After this time without an answer, a question about metadata goes to another broker as well."""
@@ -177,8 +179,17 @@ class ClusterView:
     # ---------------------------------------------------------------------- learning
 
     def want(self, topic: str) -> None:
-        """Refreshes ask for this topic from now on."""
-        self._wanted.setdefault(topic)
+        """Refreshes ask for this topic from now on.
+
+        Raises ApiError INVALID_TOPIC_EXCEPTION for what no request can hold: every refresh would
+        fail because of it.
+        """
+        if topic not in self._wanted:
+            if not isinstance(topic, str) or not is_encodable(topic) or len(topic) > _LONGEST_NAME:
+                raise ApiError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic!r:.300} cannot be a topic's name"
+                )
+            self._wanted[topic] = None
 
     def unwant(self, topic: str) -> None:
         self._wanted.pop(topic, None)

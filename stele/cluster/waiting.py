@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stele.backoff import Backoff
 from stele.config import ClientConfig, ClientWorld, OnWait
+from stele.user_functions import call_user
 from stele.world import Clock
 
 
@@ -30,4 +31,4 @@ class WaitReporter:
         if len(self._last) > 1000:
             self._last.clear()
         self._last[name] = now
-        self._on_wait(reason)
+        call_user(self._on_wait, reason, what="on_wait")

@@ -25,6 +25,7 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
+from stele.user_functions import call_user
 from stele.wire.batch import BatchError
 
 log = logging.getLogger(__name__)
@@ -375,7 +376,8 @@ class Fetcher:
             offset,
             agreed,
         )
-        self._config.on_truncation(position.partition, offset, agreed)
+        function, name = self._config.on_truncation, position.partition
+        call_user(function, name, offset, agreed, what="on_truncation")
         return True
 
     def _take_records(self, position: PartitionPosition, answer: FetchAnswer) -> None:

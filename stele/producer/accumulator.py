@@ -198,21 +198,19 @@ class Accumulator:
         self._incomplete: dict[int, list[PendingBatch]] = {}
         self.flush_below = 0  # batches with a lower serial may be sent at once
         self.active: dict[TopicPartition, PartitionQueue] = {}
+        # The sizes of all records that other threads have handed over, and of those of them that
+        # were put into a batch or refused. Only those threads change the first number, and only the
+        # loop the second.
+        self.handed_over_bytes = 0
+        self.taken_over_bytes = 0
 
     @property
     def used_bytes(self) -> int:
-        return self._used_bytes
+        return self._used_bytes + self.handed_over_bytes - self.taken_over_bytes
 
     @property
     def largest_record_bytes(self) -> int:
         return min(self._config.max_request_size, self._config.buffer_memory)
-
-    def size_of(self, key: bytes | None, value: bytes | None, headers: Sequence[Header]) -> int:
-        """The bytes that are counted for a record. Raises ApiError MESSAGE_TOO_LARGE if it can
-        never be sent."""
-        size = record_size_bound(key, value, headers)
-        self.check_size(size, "a record")
-        return size
 
     def check_size(self, size: int, what: str) -> None:
         """Raises ApiError MESSAGE_TOO_LARGE for what can never be sent."""
@@ -229,14 +227,27 @@ class Accumulator:
         return bool(self._room_waiters)
 
     def has_room(self, size: int) -> bool:
-        return self._used_bytes + size <= self._config.buffer_memory
+        on_the_way = self.handed_over_bytes - self.taken_over_bytes
+        return self._used_bytes + on_the_way + size <= self._config.buffer_memory
+
+    def hand_over(self, size: int, *, has_waited: bool) -> bool:
+        """From other threads, one at a time: count a record on its way to the loop, if there is
+        room. Records that wait for room have precedence, and those that have waited."""
+        if not self.has_room(size) or (self._room_waiters and not has_waited):
+            return False
+        self.handed_over_bytes += size
+        return True
+
+    def take_over(self, size: int) -> None:
+        """A record that was handed over is put into a batch next, or was refused."""
+        self.taken_over_bytes += size
 
     def check_room(self, size: int) -> None:
         """Raises BufferFullError if there is no room now. Records that wait for room have
         precedence."""
         if self._room_waiters or not self.has_room(size):
             raise BufferFullError(
-                f"{self._used_bytes} of buffer_memory={self._config.buffer_memory} bytes wait for "
+                f"{self.used_bytes} of buffer_memory={self._config.buffer_memory} bytes wait for "
                 "delivery: wait for room, or raise buffer_memory"
             )
 
@@ -272,8 +283,9 @@ class Accumulator:
             batch = None
             news = True
         if batch is None:
-            batch = self._new_batch(queue, now)
+            batch = PendingBatch(queue.partition, now, self._next_serial)
             batch.append(key, value, timestamp_ms, headers, future)
+            self._add(queue, batch)
             news = True
         else:
             batch.append(key, value, timestamp_ms, headers, future)
@@ -287,18 +299,18 @@ class Accumulator:
         """Add a batch of its own for these records, behind what was appended before."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
-        batch = self._new_batch(queue, now)
+        batch = PendingBatch(queue.partition, now, self._next_serial)
         batch.fill(records)
+        self._add(queue, batch)
         batch.memory += size
         self._used_bytes += size
 
-    def _new_batch(self, queue: PartitionQueue, now: float) -> PendingBatch:
-        batch = PendingBatch(queue.partition, now, self._next_serial)
+    def _add(self, queue: PartitionQueue, batch: PendingBatch) -> None:
+        """It has a record by now: a batch that has none cannot be sent."""
         self._next_serial += 1
         self._incomplete[batch.serial] = [batch]
         queue.waiting.append(batch)
         self.active.setdefault(queue.partition, queue)
-        return batch
 
     def is_ready(self, batch: PendingBatch, now: float) -> bool:
         return (
@@ -315,14 +327,18 @@ class Accumulator:
         if not parts:
             del self._incomplete[batch.serial]
         self._used_bytes -= batch.memory
-        free = self._config.buffer_memory - self._used_bytes
+        self.wake_for_room()
+        if self._flush_waiters:
+            self._wake_flushes()
+
+    def wake_for_room(self) -> None:
+        """Wake those who wait for room, as far as there is some now."""
+        free = self._config.buffer_memory - self.used_bytes
         while self._room_waiters and self._room_waiters[0][0] <= free:
             size, waiter = self._room_waiters.popleft()
             if not waiter.done():
                 free -= size
                 waiter.set_result(None)
-        if self._flush_waiters:
-            self._wake_flushes()
 
     def incomplete(self) -> list[PendingBatch]:
         return [batch for parts in self._incomplete.values() for batch in parts]

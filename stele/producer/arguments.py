@@ -2,15 +2,55 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol, SupportsIndex, cast
 
 from stele.errors import ApiError, ConfigError, ErrorCode
 from stele.ids import TopicPartition
 from stele.records import GroupMetadata, OffsetAndMetadata
+from stele.topic_names import is_encodable
 from stele.wire.batch import Header
+from stele.wire.record import EncodedRecords, record_size_bound
+
+LATEST_TIME_MS: Final = 2**63 - 1
 
 HeadersArgument = Iterable[Header] | Mapping[str, bytes | None]
+
+
+class NewRecord(NamedTuple):
+    """A record that a batch can take. ``size``: the bytes that are counted for it."""
+
+    topic: str
+    value: bytes | None
+    key: bytes | None
+    headers: list[Header]
+    timestamp_ms: int | None
+    partition: int | None
+    size: int
+
+
+def new_record(
+    topic: str,
+    value: bytes | None,
+    key: bytes | None,
+    headers: HeadersArgument,
+    timestamp_ms: int | None,
+    partition: int | None,
+) -> NewRecord:
+    """Raises ApiError INVALID_RECORD, INVALID_TIMESTAMP for what no batch can hold: it would fail
+    with all other records of its batch."""
+    if type(value) is not bytes:
+        value = bytes_or_none(value, "value")
+    if key is not None and type(key) is not bytes:
+        key = bytes_or_none(key, "key")
+    header_list = headers_of(headers) if headers else []
+    if timestamp_ms is not None:
+        timestamp_ms = time_of(timestamp_ms)
+    if partition is not None and type(partition) is not int:
+        partition = whole_number(partition, "partition")
+    size = record_size_bound(key, value, header_list)
+    return NewRecord(topic, value, key, header_list, timestamp_ms, partition, size)
 
 
 class Reader(Protocol):
@@ -45,13 +85,58 @@ def bytes_or_none(data: object, what: str) -> bytes | None:
     )
 
 
+def whole_number(number: object, what: str) -> int:
+    """A whole number, of whatever type. Raises ApiError INVALID_RECORD."""
+    try:
+        return operator.index(cast(SupportsIndex, number))
+    except TypeError:
+        raise ApiError(
+            ErrorCode.INVALID_RECORD,
+            f"a record's {what} must be a whole number or None, not {number!r}",
+        ) from None
+
+
+def time_of(timestamp_ms: object) -> int:
+    """Raises ApiError INVALID_TIMESTAMP."""
+    number = whole_number(timestamp_ms, "timestamp_ms")
+    if not 0 <= number <= LATEST_TIME_MS:
+        raise ApiError(
+            ErrorCode.INVALID_TIMESTAMP,
+            f"timestamp_ms={number} must be the milliseconds since 1970, not negative and of at "
+            "most 63 bits",
+        )
+    return number
+
+
+def check_encoded(records: EncodedRecords) -> None:
+    """Raises ApiError INVALID_RECORD unless these can be the records of a batch, as far as their
+    frame says."""
+    body: object = records.body
+    if not isinstance(body, bytes | bytearray | memoryview):
+        what = type(body).__name__
+        raise ApiError(ErrorCode.INVALID_RECORD, f"encoded records must be bytes, not {what}")
+    if whole_number(records.record_count, "count") < 1:
+        raise ApiError(ErrorCode.INVALID_RECORD, "encoded records must be one at least")
+    time_of(records.timestamp_ms)
+
+
 def headers_of(headers: HeadersArgument) -> list[Header]:
-    if not headers:
-        return []
-    pairs = headers.items() if isinstance(headers, Mapping) else headers
     checked: list[Header] = []
-    for name, value in pairs:
-        if not isinstance(name, str):
+    for name, value in _pairs_of(headers):
+        if not isinstance(name, str) or not is_encodable(name):
             raise ApiError(ErrorCode.INVALID_RECORD, f"a header's name must be text: {name!r}")
         checked.append((name, bytes_or_none(value, f"header {name!r}")))
     return checked
+
+
+def _pairs_of(headers: HeadersArgument) -> list[Header]:
+    try:
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+        if all(len(each) == 2 for each in pairs):
+            return pairs
+    except TypeError:
+        pass
+    raise ApiError(
+        ErrorCode.INVALID_RECORD,
+        f"headers must be pairs of a name and bytes, or a mapping, not {headers!r}",
+    )

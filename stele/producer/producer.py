@@ -4,54 +4,44 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import lru_cache
+from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
-from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView, KnownTopic
 from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
 from stele.errors import (
-    ApiError,
     BufferFullError,
     ClosedError,
     ConfigError,
-    ErrorCode,
     SteleError,
     TransactionAbortableError,
     TransactionAbortedError,
 )
 from stele.ids import TopicPartition
-from stele.producer.accumulator import Accumulator, Delivery, PartitionQueue, PendingBatch
+from stele.producer.accumulator import Accumulator, Delivery, PendingBatch
 from stele.producer.arguments import (
     HeadersArgument,
+    NewRecord,
     Reader,
-    bytes_or_none,
+    check_encoded,
     check_reader,
-    headers_of,
+    new_record,
+    whole_number,
 )
-from stele.producer.idempotence import Lane
-from stele.producer.partitioner import StickyPartitioner, partition_of
+from stele.producer.destinations import Destinations, TopicUnknownError
 from stele.producer.sender import Sender
 from stele.producer.transactional import Transactional
 from stele.producer.transactions import PreparedTransaction, State
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
-from stele.wire.batch import Header
 from stele.wire.record import EncodedRecords
 
 log = logging.getLogger(__name__)
 
 _RECORDS_PER_TURN = 1_000
 """``send_all`` lets other tasks run after so many."""
-
-_partition_of = lru_cache(maxsize=8192)(partition_of)
-
-
-class TopicUnknownError(SteleError):
-    """``send_nowait`` was called for a topic whose partitions are not known yet. Use ``send``
-    first."""
 
 
 class Producer:
@@ -84,10 +74,10 @@ class Producer:
         self._accumulator = Accumulator(self._config)
         # Made by the first send, when there is a running event loop.
         self._sender: Sender | None = None
-        self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._sticky: dict[str, StickyPartitioner] = {}
+        self._destinations = Destinations(self._config, self._view)
         self._topic_waits: dict[str, asyncio.Task[KnownTopic]] = {}
         self._closed = False
+        self._ending: asyncio.Task[None] | None = None
         self._fatal: SteleError | None = None
         self._undelivered = 0  # records that failed since the last flush
         self._first_failure: SteleError | None = None
@@ -141,22 +131,33 @@ class Producer:
         timestamp_ms: int | None,
         partition: int | None,
     ) -> None:
-        """``send`` for the synchronous client. ``future`` may be of either kind."""
+        """``send`` with a future of the caller's."""
         self._check_open()
         transaction = self._transaction_number()
-        if self._view.topic(topic) is None:
-            await self._wait_for_topic(topic)
-        if type(value) is not bytes:
-            value = bytes_or_none(value, "value")
-        if key is not None:
-            key = bytes_or_none(key, "key")
-        header_list = headers_of(headers)
-        size = self._accumulator.size_of(key, value, header_list)
-        while not self._accumulator.has_room(size):
-            await self._wait_for_room(size)
+        record = new_record(topic, value, key, headers, timestamp_ms, partition)
+        self._accumulator.check_size(record.size, "a record")
+        await self._ready_for(topic, record.size)
         if transaction != self._transaction_number():
             raise TransactionAbortedError("the transaction ended while the record waited for room")
-        self._take(future, topic, value, key, header_list, timestamp_ms, partition, size)
+        self.take(future, record)
+
+    async def _ready_for(self, topic: str, size: int) -> None:
+        """Wait until the topic is known and there is room, ``max_block_ms`` for both."""
+        deadline = None
+        if self._view.topic(topic) is None:
+            deadline = self.block_deadline()
+            await self._wait_for_topic(topic)
+        if not self._accumulator.has_room(size):
+            await self.wait_for_room(size, deadline or self.block_deadline())
+
+    @property
+    def buffer(self) -> Accumulator:
+        """For threads that hand records over."""
+        return self._accumulator
+
+    def block_deadline(self) -> float:
+        """When a call that begins now has lasted ``max_block_ms``."""
+        return self._world.clock.monotonic() + self._config.max_block_ms / 1000
 
     async def send_all(self, records: Iterable[ProducerRecord]) -> None:
         """Accept records one after the other, without a future for each: ``flush``, or the commit
@@ -183,15 +184,14 @@ class Producer:
         """
         self._check_open()
         transaction = self._transaction_number()
-        if self._view.topic(topic) is None:
-            await self._wait_for_topic(topic)
+        check_encoded(records)
+        partition = None if partition is None else whole_number(partition, "partition")
         size = len(records.body)
         self._accumulator.check_size(size, f"{records.record_count} records")
-        while not self._accumulator.has_room(size):
-            await self._wait_for_room(size)
+        await self._ready_for(topic, size)
         if transaction != self._transaction_number():
             raise TransactionAbortedError("the transaction ended while the records waited for room")
-        queue = self._queue_for(topic, None, partition, size)
+        queue = self._destinations.queue_for(topic, None, partition, size)
         self._accumulator.append_encoded(queue, records, size, self._world.clock.monotonic())
         self._started().wake()
 
@@ -206,63 +206,29 @@ class Producer:
     ) -> Delivery:
         """As ``send``, but without waiting. Raises BufferFullError, or TopicUnknownError for the
         first record of a topic."""
-        value, key = bytes_or_none(value, "value"), bytes_or_none(key, "key")
-        header_list = headers_of(headers)
-        size = self._accumulator.size_of(key, value, header_list)
-        self._accumulator.check_room(size)
+        record = new_record(topic, value, key, headers, timestamp_ms, partition)
+        self._accumulator.check_size(record.size, "a record")
+        self._accumulator.check_room(record.size)
         future: Delivery = asyncio.get_running_loop().create_future()
-        self._take(future, topic, value, key, header_list, timestamp_ms, partition, size)
+        self.take(future, record)
         return future
 
-    def _take(
-        self,
-        future: Delivery,
-        topic: str,
-        value: bytes | None,
-        key: bytes | None,
-        headers: Sequence[Header],
-        timestamp_ms: int | None,
-        partition: int | None,
-        size: int,
-    ) -> None:
-        """Put a record into a batch. There is room for it."""
+    def take(self, future: Delivery, record: NewRecord) -> None:
+        """Put a record into a batch. There is room for it. Raises TopicUnknownError."""
         self._check_open()
         self._transaction_number()
-        queue = self._queue_for(topic, key, partition, size)
-        is_sticky = partition is None and key is None
+        topic, value, key, headers, timestamp_ms, partition, size = record
+        queue = self._destinations.queue_for(topic, key, partition, size)
         if timestamp_ms is None:
             timestamp_ms = self._world.clock.time_ms()
+        now = self._world.clock.monotonic()
         batch, news = self._accumulator.append(
-            queue,
-            key,
-            value,
-            timestamp_ms,
-            headers,
-            size,
-            self._world.clock.monotonic(),
-            future,
+            queue, key, value, timestamp_ms, headers, size, now, future
         )
-        if is_sticky:
+        if partition is None and key is None:
             batch.is_sticky = True
         if news:
             self._started().wake()
-
-    def _queue_for(
-        self, topic: str, key: bytes | None, partition: int | None, size: int
-    ) -> PartitionQueue:
-        """The queue of a partition, or of the one that is chosen for the key."""
-        view = self._view.topic(topic)
-        if view is None or not view.partitions:
-            raise TopicUnknownError(f"the partitions of topic {topic!r} are not known yet")
-        if partition is None:
-            partition = self._choose(view, key, size)
-        elif partition not in view.partitions:
-            raise ApiError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}",
-            )
-        name = TopicPartition(topic, partition)
-        return self._queues.get(name) or self._new_queue(name)
 
     async def room(self) -> None:
         """Wait until there is room for any record that may be sent, so that ``send_nowait``
@@ -271,35 +237,21 @@ class Producer:
         Raises BufferFullError after ``max_block_ms``.
         """
         size = self._accumulator.largest_record_bytes
-        while not self._accumulator.has_room(size):
-            await self._wait_for_room(size)
+        if not self._accumulator.has_room(size):
+            await self.wait_for_room(size, self.block_deadline())
 
-    async def _wait_for_room(self, size: int) -> None:
+    async def wait_for_room(self, size: int, deadline: float) -> None:
+        """Others may take it before the caller does. Raises BufferFullError."""
         try:
-            async with asyncio.timeout(self._config.max_block_ms / 1000):
-                await self._accumulator.wait_for_room(size)
+            async with asyncio.timeout(max(0.0, deadline - self._world.clock.monotonic())):
+                while not self._accumulator.has_room(size):
+                    await self._accumulator.wait_for_room(size)
+                    self._check_open()
         except TimeoutError:
             raise BufferFullError(
                 f"no room in the buffer within max_block_ms={self._config.max_block_ms}: the "
                 f"brokers take records slower than they come, or not at all{self._first_reason()}"
             ) from None
-        self._check_open()
-
-    def _choose(self, view: KnownTopic, key: bytes | None, size: int) -> int:
-        if key is not None:
-            return _partition_of(key, len(view.partitions))
-        sticky = self._sticky.get(view.name)
-        if sticky is None:
-            sticky = StickyPartitioner(self._world.rng, self._config.batch_size)
-            self._sticky[view.name] = sticky
-        return sticky.choose(view.available or sorted(view.partitions), size)
-
-    def _new_queue(self, name: TopicPartition) -> PartitionQueue:
-        lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)
-        retry = PartitionRetry(name, self._view)
-        queue = PartitionQueue(name, lane, retry, self._config.batch_size)
-        self._queues[name] = queue
-        return queue
 
     async def _wait_for_topic(self, topic: str) -> None:
         task = self._topic_waits.get(topic)
@@ -307,8 +259,17 @@ class Producer:
             wait = self._view.wait_for_topic(topic, self._config.max_block_ms / 1000)
             task = asyncio.get_running_loop().create_task(wait)
             self._topic_waits[topic] = task
-            task.add_done_callback(lambda _: self._topic_waits.pop(topic, None))
-        await asyncio.shield(task)
+            task.add_done_callback(partial(self._topic_wait_ended, topic))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            self._check_open()  # ``abort`` has cancelled it, not this caller
+            raise
+
+    def _topic_wait_ended(self, topic: str, wait: asyncio.Task[KnownTopic]) -> None:
+        self._topic_waits.pop(topic, None)
+        if not wait.cancelled():
+            wait.exception()  # all who waited may have been interrupted
 
     def _started(self) -> Sender:
         if self._sender is None:
@@ -318,7 +279,7 @@ class Producer:
                 self._accumulator,
                 self._on_failed,
                 self._on_fatal,
-                self._on_drained,
+                self._destinations.on_drained,
                 self._transactional,
             )
             self._sender.start()
@@ -538,10 +499,18 @@ class Producer:
 
     async def abort(self) -> None:
         """Release all resources at once. What is not delivered yet fails with ClosedError.
-        Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
+
+        Any number of tasks may call it. If the caller is cancelled, it goes on all the same."""
+        if self._ending is None:
+            self._closed = True
+            self._ending = asyncio.get_running_loop().create_task(self._end())
+        await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
+        waits = list(self._topic_waits.values())
+        for each in waits:
+            each.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
         if self._sender is not None:
             await self._sender.close()
         self._fail_all(ClosedError("the producer was closed before this was acknowledged"))
@@ -569,14 +538,6 @@ class Producer:
             self._on_failed(batch, cause)
             self._accumulator.finish(batch)
         self._accumulator.active.clear()
-
-    def _on_drained(self, batch: PendingBatch) -> None:
-        """A batch was sent before it was full: move keyless records to another partition, to spread
-        them."""
-        topic = batch.partition.topic
-        view = self._view.topic(topic)
-        if batch.is_sticky and view is not None and len(view.available) > 1:
-            self._sticky[topic].move_on(view.available)
 
     def _raise_failures(self) -> None:
         cause, self._first_failure = self._first_failure, None

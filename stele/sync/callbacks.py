@@ -6,8 +6,12 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from typing import Final
 
 log = logging.getLogger(__name__)
+
+LONGEST_WAIT_S: Final = 30.0
+"""How long ``flush`` and ``close`` wait for callbacks."""
 
 
 class Callbacks:
@@ -34,12 +38,15 @@ class Callbacks:
 
     def wait(self) -> None:
         """Wait until everything that was due at the call has been called. Not for the caller's own
-        end: a callback does not wait for itself."""
+        end: a callback does not wait for itself. A callback that does not return is left behind."""
         if self._thread is None or self.is_current:
             return
         over: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._due.put(lambda: over.put(None))
-        over.get()
+        try:
+            over.get(timeout=LONGEST_WAIT_S)
+        except queue.Empty:
+            log.warning("a callback has not returned within %g s", LONGEST_WAIT_S)
 
     def stop(self) -> None:
         """The thread ends when it has called everything."""

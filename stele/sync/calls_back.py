@@ -107,7 +107,7 @@ class CallsBack(Face):
         call = self._call
         if call is None or call.is_waited_for or call.is_settled:
             return
-        self._errand(lambda: self._settled(call, None)).run()
+        self._run(lambda: self._settled(call, None))
 
     def _settle_alone(self) -> None:
         """As ``_settle``, for a call that takes records itself. Raises RuntimeError while another
@@ -129,7 +129,7 @@ class CallsBack(Face):
         if call is None or call.is_settled or call.is_closing:
             return
         reason = ClosedError("the consumer was closed during the call")
-        self._errand(lambda: self._settled(call, reason)).run()
+        self._run(lambda: self._settled(call, reason))
 
     # ------------------------------------------------------------------------------ the loop
 

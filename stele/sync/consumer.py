@@ -56,12 +56,12 @@ class Consumer(CallsBack):
         Any thread may call it, and a signal handler: a call that is under way raises ClosedError.
         If a signal interrupts it, closing goes on, and another call waits for its end.
         """
-        if not self._is_open:
+        if not self._is_open or self._is_foreign:
             return
         self._settle_to_close()
         self._call_back(self._consumer.close, is_closing=True)
-        self._is_open = False
         self._callbacks.stop()
+        self._is_open = False
 
     def wakeup(self) -> None:
         """Have ``poll``, or the iteration, in which another thread is raise WakeupError. If no
@@ -106,7 +106,7 @@ class Consumer(CallsBack):
         UnreachableError.
         """
         self._settle()
-        self._run(self._consumer.commit(offsets))
+        self._run(lambda: self._consumer.commit(offsets))
 
     def commit_async(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
@@ -128,7 +128,7 @@ class Consumer(CallsBack):
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where that is nothing."""
-        return self._run(self._consumer.committed(partitions))
+        return self._run(lambda: self._consumer.committed(partitions))
 
     @property
     def commits_by_itself(self) -> bool:
@@ -222,23 +222,23 @@ class Consumer(CallsBack):
     def position(self, topic: str, partition: int) -> int:
         """The offset of the next record to be returned. It is looked up if necessary."""
         self._settle()
-        return self._run(self._consumer.position(topic, partition))
+        return self._run(lambda: self._consumer.position(topic, partition))
 
     def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        return self._run(self._consumer.beginning_offsets(partitions))
+        return self._run(lambda: self._consumer.beginning_offsets(partitions))
 
     def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
         """The high watermarks. A consumer at this offset has read everything there is."""
-        return self._run(self._consumer.end_offsets(partitions))
+        return self._run(lambda: self._consumer.end_offsets(partitions))
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in ms; None if there is none."""
-        return self._run(self._consumer.offsets_for_times(timestamps_ms))
+        return self._run(lambda: self._consumer.offsets_for_times(timestamps_ms))
 
     def partitions_for(self, topic: str) -> list[int]:
-        return self._run(self._consumer.partitions_for(topic))
+        return self._run(lambda: self._consumer.partitions_for(topic))
 
     def topic_id(self, topic: str) -> bytes:
         """As ``stele.aio.Consumer.topic_id``."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import logging
+import os
 import threading
 from collections.abc import Callable, Coroutine
 from types import TracebackType
@@ -14,6 +16,8 @@ import uvloop
 
 from stele.errors import ClosedError
 from stele.sync.errand import Errand
+
+log = logging.getLogger("stele.client")
 
 Result = TypeVar("Result")
 
@@ -25,9 +29,17 @@ class _LoopThread:
     """
 
     def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """A child process has no thread but the one that forked, and begins anew."""
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ident: int | None = None
+
+    def owns(self, loop: asyncio.AbstractEventLoop) -> bool:
+        """Whether it is the loop of this process, and not of the one that forked it."""
+        return loop is self._loop
 
     @property
     def is_current(self) -> bool:
@@ -42,24 +54,41 @@ class _LoopThread:
                     target=self._run, args=(loop,), name="stele-client", daemon=True
                 )
                 thread.start()
-                atexit.register(self._stop, loop, thread)
+                atexit.register(self._stop, loop, thread, os.getpid())
                 self._loop = loop
             return self._loop
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ident = threading.get_ident()
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while True:
+            try:
+                loop.run_forever()
+                return
+            except BaseException:  # SystemExit of one client's task must not end all clients
+                log.exception("the clients' thread goes on after an error that ended a task")
 
     @staticmethod
-    def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, process_id: int) -> None:
+        if os.getpid() != process_id:
+            return
         # Ctrl-C may come while the process ends. The daemon thread need not end.
         with contextlib.suppress(KeyboardInterrupt):
-            loop.call_soon_threadsafe(loop.stop)
+            loop.call_soon_threadsafe(_end_tasks, loop)
             thread.join(timeout=1.0)
 
 
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Stop the loop once what interrupted calls and open clients have left behind has ended."""
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    ended = asyncio.gather(*tasks, return_exceptions=True)
+    ended.add_done_callback(lambda _: loop.stop())
+
+
 _shared = _LoopThread()
+os.register_at_fork(after_in_child=_shared.forget)
 
 
 class Face:
@@ -69,14 +98,14 @@ class Face:
         self._loop = _shared.get()
         self._is_open = True
 
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    @property
+    def _is_foreign(self) -> bool:
+        """Whether it belongs to the process that has forked this one."""
+        return not _shared.owns(self._loop)
+
+    def _run(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine on the loop and wait for it. Ctrl-C cancels it."""
-        try:
-            self._check_usable()
-        except BaseException:
-            work.close()
-            raise
-        return Errand(self._loop, lambda: work).run()
+        return self._errand(make).run()
 
     def _errand(
         self,
@@ -88,6 +117,10 @@ class Face:
         return Errand(self._loop, make, on_end)
 
     def _check_usable(self) -> None:
+        if self._is_foreign:
+            raise ClosedError(
+                "the client was made before this process was forked: make another one here"
+            )
         if not self._is_open:
             raise ClosedError("the client is closed")
         if _shared.is_current:
@@ -103,7 +136,7 @@ class Face:
         async def call() -> Result:
             return function(*arguments)
 
-        return self._errand(call).run()
+        return self._run(call)
 
     def close(self) -> None:
         raise NotImplementedError

@@ -62,14 +62,14 @@ class TopicView(Face, Mapping[bytes, bytes]):
     def start(self) -> None:
         """Begin to follow the topic, and return when the view has all that was in the topic at the
         call. Raises ApiError: the topic is not there."""
-        self._run(self._view.start())
+        self._run(self._view.start)
 
     def close(self) -> None:
         """Stop following, and forget everything. Idempotent."""
-        if not self._is_open:
+        if not self._is_open or self._is_foreign:
             return
         try:
-            self._run(self._view.close())
+            self._run(self._view.close)
         finally:
             self._is_open = False
 
@@ -95,11 +95,11 @@ class TopicView(Face, Mapping[bytes, bytes]):
 
     def put(self, key: bytes, value: bytes, ttl_ms: Ttl = Expiry.DEFAULT) -> RecordMetadata:
         """Write a record to the topic, and return when this view has it, too."""
-        return self._run(self._view.put(key, value, ttl_ms))
+        return self._run(lambda: self._view.put(key, value, ttl_ms))
 
     def delete(self, key: bytes) -> RecordMetadata:
         """Write a tombstone to the topic, and return when this view has it, too."""
-        return self._run(self._view.delete(key))
+        return self._run(lambda: self._view.delete(key))
 
     def evict_expired(self) -> int:
         """Take expired keys out of memory. Returns their number."""

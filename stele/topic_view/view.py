@@ -30,6 +30,7 @@ from stele.ids import TopicPartition
 from stele.producer.producer import Producer
 from stele.records import ConsumerRecord, RecordMetadata
 from stele.topic_view.entries import Entries, Evicted, Reason
+from stele.user_functions import call_user
 
 log = logging.getLogger(__name__)
 
@@ -381,10 +382,8 @@ class TopicView(Mapping[bytes, bytes]):
                 self._call(self._on_eviction, *each)
 
     def _call(self, callback: Callable[..., object], *arguments: object) -> None:
-        try:
-            callback(*arguments)
-        except Exception:
-            log.exception("a callback of the view of %s failed for %r", self.topic, arguments[0])
+        what = f"a callback of the view of {self.topic}, for key {arguments[0]!r},"
+        call_user(callback, *arguments, what=what)
 
     def _now_ms(self) -> int:
         return self._world.clock.time_ms()

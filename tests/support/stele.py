@@ -106,6 +106,7 @@ class FakeCluster:
         self.request_ids: list[bytes] = []  # of CreateTopics, in the order of the attempts
         self.stream_answers_take_s = 0.001
         self.fetches: list[tuple[int, str]] = []  # broker and rack, each time it was looked
+        self.hidden_topics: set[str] = set()  # metadata requests do not find them
         self.hide_next_topic_requests = 0  # number of metadata requests that get no topics yet
         # What a test answers to other methods, by name: called with the broker and the request.
         self.others: dict[str, Callable[[int, bytes], Any]] = {}
@@ -178,7 +179,7 @@ class FakeCluster:
         hidden = self.hide_next_topic_requests > 0
         self.hide_next_topic_requests -= hidden
         for name in request.topics or topics:
-            topic = None if hidden else topics.get(name)
+            topic = None if hidden or name in self.hidden_topics else topics.get(name)
             if topic is None:
                 response.topics.add(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 continue

@@ -90,8 +90,9 @@ def signalled_at(point: int, call: Callable[[], T]) -> tuple[bool, T | None]:
 
     def at_event(frame: FrameType, event: str, function: object) -> None:
         nonlocal left
-        if frame.f_code.co_filename == _WEAK_SETS:
-            return  # Python ignores what a weak reference's callback raises
+        file = frame.f_code.co_filename
+        if file == _WEAK_SETS or "site-packages" in file:
+            return  # Python ignores what the collector's callbacks and weak references' raise
         waits = event == "c_call" and getattr(function, "__name__", "") in ("get", "acquire")
         if event not in ("call", "c_return") and not waits:
             return

@@ -65,6 +65,32 @@ def test_the_position_goes_back_to_where_the_logs_agree() -> None:
     play(scenario)
 
 
+@pytest.mark.parametrize("raised", [ValueError("from the user"), SystemExit(1)])
+def test_a_function_of_the_user_that_raises_does_not_stop_the_consumer(
+    raised: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*what: object) -> None:
+        raise raised
+
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"a")
+        append(partition, b"b")
+        async with stage.consumer(on_truncation=fail, on_wait=fail) as consumer:
+            consumer.assign([T0])
+            assert await read(consumer, 2) == [b"a", b"b"]
+            leader, partition.leader = partition.leader, -1
+            await asyncio.sleep(10)  # of virtual time: the consumer says what it waits for
+            partition.leader = leader
+            partition.lose(1, leader_epoch=2)
+            append(partition, b"x")
+            assert await read(consumer, 1) == [b"x"]
+        assert "on_truncation has failed" in caplog.text
+        assert "on_wait has failed" in caplog.text
+
+    play(scenario)
+
+
 def test_earlier_epochs_that_diverge_as_well_are_told_as_one_truncation() -> None:
     """The leader knows epoch 0 up to 1 and epoch 2 up to 5. The reader has epoch 1 from 1 to 3, and
     epoch 3 behind it."""

@@ -270,7 +270,7 @@ def test_a_callback_that_fails_does_not_stop_the_view(caplog: pytest.LogCaptureF
             assert view[b"k"] == b"1"
 
     play(scenario)
-    assert "a callback of the view of t failed for b'k'" in caplog.text
+    assert "a callback of the view of t, for key b'k', has failed" in caplog.text
 
 
 def test_refuses_what_makes_no_sense() -> None:

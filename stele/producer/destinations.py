@@ -1,0 +1,72 @@
+"""Where records go: the partition of each, and its queue."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from stele.cluster.leader_requests import PartitionRetry
+from stele.cluster.view import ClusterView, KnownTopic
+from stele.config import ProducerConfig
+from stele.errors import ApiError, ErrorCode, SteleError
+from stele.ids import TopicPartition
+from stele.producer.accumulator import PartitionQueue, PendingBatch
+from stele.producer.idempotence import Lane
+from stele.producer.partitioner import StickyPartitioner, partition_of
+
+_partition_of = lru_cache(maxsize=8192)(partition_of)
+
+
+class TopicUnknownError(SteleError):
+    """``send_nowait`` was called for a topic whose partitions are not known yet. Use ``send``
+    first."""
+
+
+class Destinations:
+    """The queues of one producer."""
+
+    def __init__(self, config: ProducerConfig, view: ClusterView) -> None:
+        self._config = config
+        self._view = view
+        self._queues: dict[TopicPartition, PartitionQueue] = {}
+        self._sticky: dict[str, StickyPartitioner] = {}
+
+    def queue_for(
+        self, topic: str, key: bytes | None, partition: int | None, size: int
+    ) -> PartitionQueue:
+        """The queue of a partition, or of the one that is chosen for the key."""
+        view = self._view.topic(topic)
+        if view is None or not view.partitions:
+            raise TopicUnknownError(f"the partitions of topic {topic!r} are not known yet")
+        if partition is None:
+            partition = self._choose(view, key, size)
+        elif partition not in view.partitions:
+            raise ApiError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {topic!r} has partitions 0 to {len(view.partitions) - 1}, not {partition}",
+            )
+        name = TopicPartition(topic, partition)
+        return self._queues.get(name) or self._new_queue(name)
+
+    def _choose(self, view: KnownTopic, key: bytes | None, size: int) -> int:
+        if key is not None:
+            return _partition_of(key, len(view.partitions))
+        sticky = self._sticky.get(view.name)
+        if sticky is None:
+            sticky = StickyPartitioner(self._view.world.rng, self._config.batch_size)
+            self._sticky[view.name] = sticky
+        return sticky.choose(view.available or sorted(view.partitions), size)
+
+    def _new_queue(self, name: TopicPartition) -> PartitionQueue:
+        lane: Lane[PendingBatch] = Lane(numbered=self._config.idempotent)
+        retry = PartitionRetry(name, self._view)
+        queue = PartitionQueue(name, lane, retry, self._config.batch_size)
+        self._queues[name] = queue
+        return queue
+
+    def on_drained(self, batch: PendingBatch) -> None:
+        """A batch was sent before it was full: move keyless records to another partition, to spread
+        them."""
+        topic = batch.partition.topic
+        view = self._view.topic(topic)
+        if batch.is_sticky and view is not None and len(view.available) > 1:
+            self._sticky[topic].move_on(view.available)
