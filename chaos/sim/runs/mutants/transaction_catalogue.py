@@ -155,15 +155,6 @@ HOSTING = [
         "pass",
         "conditions",
     ),
-    _bug(
-        "coordinators: forget the commits that come while there is no lease",
-        "broker/coordinator/shard.py",
-        "Shard.advanced",
-        "self._advance_later()",
-        "",
-        "pause",
-        "isolate",
-    ),
 ]
 
 MARKERS = [
