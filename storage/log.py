@@ -515,10 +515,11 @@ class PartitionLog:
         """
         return await time_search.first_at_or_after(self, timestamp_ms)
 
-    async def max_timestamp_offset(self) -> TimestampOffset | None:
-        """The record with the greatest timestamp (KIP-734), or the first of several. This may also
-        wait."""
-        return await time_search.newest(self)
+    async def max_timestamp_offset(self, limit_offset: int | None = None) -> TimestampOffset | None:
+        """The record with the greatest timestamp (KIP-734), or the first of several, below
+        ``limit_offset`` (by default the log's end). This may also wait."""
+        limit = self.end_offset if limit_offset is None else limit_offset
+        return await time_search.newest(self, limit)
 
     # ----------------------------------------------------------------------------- truncate
 

@@ -1,10 +1,22 @@
-"""Searches for records by timestamp, for ListOffsets."""
+"""Searches for records by timestamp, for ListOffsets.
+
+All of them work in slices, and hold one read and one part of a decompressed batch at a time.
+"""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
 from typing import Final
 
-from stele.wire.batch import NO_TIMESTAMP, batches, decode
+from stele.wire.batch import (
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatchError,
+    batches,
+    check_crc,
+)
+from stele.wire.record_times import record_times
 from stele.world import Buffer
 from storage.cold_range import ColdRange
 from storage.log_types import LogView, TimestampOffset
@@ -12,7 +24,9 @@ from storage.segment import Segment
 from storage.turns import Slices
 
 _SEGMENTS_PER_TURN: Final = 32
-_BATCHES_PER_TURN: Final = 64
+_READS_PER_TURN: Final = 64
+_READ_BYTES: Final = 16 * 1024  # a larger read counts as several
+_SCAN_BYTES: Final = 256 * 1024  # bytes per read of a walk over all batches
 
 
 async def first_at_or_after(log: LogView, timestamp_ms: int) -> TimestampOffset | None:
@@ -42,18 +56,41 @@ async def _first_of_all(log: LogView, timestamp_ms: int) -> TimestampOffset | No
     return None
 
 
-async def newest(log: LogView) -> TimestampOffset | None:
-    """The record with the greatest timestamp (KIP-734), or the first of several."""
-    slices = Slices(_SEGMENTS_PER_TURN)
+async def newest(log: LogView, limit_offset: int) -> TimestampOffset | None:
+    """The record below ``limit_offset`` with the greatest timestamp (KIP-734), or the first of
+    several.
+
+    A segment knows the greatest timestamp of all its records. That record may lie below the log's
+    start, which DeleteRecords has moved into the segment, or at or above the limit. Only then are
+    the batches of such a segment looked at.
+    """
     while True:
-        replacements = log.segments.replacements
-        newest_ms = NO_TIMESTAMP
-        for segment in log.segments.all():
-            await slices.step()
-            newest_ms = max(newest_ms, await largest_timestamp(log, segment))
-        if log.segments.replacements == replacements:
-            break
-    return None if newest_ms == NO_TIMESTAMP else await first_at_or_after(log, newest_ms)
+        unchanged = log.segments.replacements, log.start_offset
+        found = await _newest_of(log, limit_offset, exactly=False)
+        if found is not None and found.offset >= limit_offset:
+            found = await _newest_of(log, limit_offset, exactly=True)
+        if (log.segments.replacements, log.start_offset) == unchanged:
+            return None if found is None or found.offset >= limit_offset else found
+
+
+async def _newest_of(log: LogView, limit_offset: int, *, exactly: bool) -> TimestampOffset | None:
+    """The first record of the greatest timestamp. Its offset is ``limit_offset`` if that record is
+    none of those asked for, which cannot be with ``exactly``. None if no record has a time."""
+    slices = Slices(_SEGMENTS_PER_TURN)
+    newest_ms = NO_TIMESTAMP
+    for segment in log.segments.all():
+        await slices.step()
+        if segment.end_offset <= log.start_offset or segment.base_offset >= limit_offset:
+            continue
+        largest_ms = await largest_timestamp(log, segment)
+        is_whole = log.start_offset <= segment.base_offset and segment.end_offset <= limit_offset
+        if largest_ms > newest_ms and exactly and not is_whole:
+            largest_ms = await _largest_between(log, segment, limit_offset)
+        newest_ms = max(newest_ms, largest_ms)
+    if newest_ms == NO_TIMESTAMP:
+        return None
+    found = await first_at_or_after(log, newest_ms)
+    return TimestampOffset(newest_ms, limit_offset, -1) if found is None else found
 
 
 async def largest_timestamp(log: LogView, segment: Segment) -> int:
@@ -67,37 +104,79 @@ async def largest_timestamp(log: LogView, segment: Segment) -> int:
     return NO_TIMESTAMP
 
 
-async def _first_in(log: LogView, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
-    generation = log.truncation_generation
-    slices = Slices(_BATCHES_PER_TURN)
-    offset = -1
-    while log.truncation_generation == generation and segment in log.segments:
-        if offset < 0:
-            before = segment.offset_before_time(timestamp_ms)
-            if isinstance(before, ColdRange):
-                await log.warm(before)
+async def _largest_between(log: LogView, segment: Segment, limit_offset: int) -> int:
+    """The greatest timestamp of the segment's records from the log's start to the limit."""
+    start_offset = max(log.start_offset, segment.base_offset)
+    largest_ms = NO_TIMESTAMP
+    walk = _Walk(log, segment, start_offset, _SCAN_BYTES)
+    while (data := await walk.read()) is not None:
+        for at, header in batches(data):
+            if header.base_offset >= limit_offset:
+                return largest_ms
+            if header.max_timestamp_ms <= largest_ms:
                 continue
-            offset = before
-        offset = max(offset, log.start_offset)
-        if offset >= segment.end_offset:
+            if start_offset <= header.base_offset and header.last_offset < limit_offset:
+                largest_ms = header.max_timestamp_ms
+                continue
+            for places in _places(data, at, header):
+                for time_ms, offset in places:
+                    if time_ms > largest_ms and start_offset <= offset < limit_offset:
+                        largest_ms = time_ms
+                await asyncio.sleep(0)
+    return largest_ms
+
+
+async def _first_in(log: LogView, segment: Segment, timestamp_ms: int) -> TimestampOffset | None:
+    while log.offline is None and segment in log.segments:
+        before = segment.offset_before_time(timestamp_ms)
+        if not isinstance(before, ColdRange):
             break
-        result = log.read(offset, log.config.index_interval_bytes)
-        if result.cold is not None:
+        await log.warm(before)
+    else:
+        return None
+    walk = _Walk(log, segment, before, log.config.index_interval_bytes)
+    while (data := await walk.read()) is not None:
+        for at, header in batches(data):
+            if header.max_timestamp_ms < timestamp_ms:
+                continue
+            for places in _places(data, at, header):
+                for time_ms, offset in places:
+                    if time_ms >= timestamp_ms and offset >= log.start_offset:
+                        return TimestampOffset(time_ms, offset, header.leader_epoch)
+                await asyncio.sleep(0)
+    return None
+
+
+def _places(data: Buffer, at: int, header: BatchHeader) -> Iterator[list[tuple[int, int]]]:
+    """Time and offset of the records of one batch, in slices of the work."""
+    if not check_crc(data, at, header):
+        raise CorruptBatchError("the CRC does not match")
+    return record_times(data, at, header)
+
+
+class _Walk:
+    """Reads the batches of a segment one read after the other."""
+
+    def __init__(self, log: LogView, segment: Segment, offset: int, max_bytes: int) -> None:
+        self._log = log
+        self._segment = segment
+        self._offset = offset
+        self._max_bytes = max_bytes
+        self._generation = log.truncation_generation
+        self._slices = Slices(_READS_PER_TURN)
+
+    async def read(self) -> Buffer | None:
+        """The next whole batches that are not below the log's start. None at the segment's end, or
+        if the log was truncated or the segment deleted or replaced meanwhile."""
+        log, segment = self._log, self._segment
+        while log.truncation_generation == self._generation and segment in log.segments:
+            offset = max(self._offset, log.start_offset)
+            if offset >= segment.end_offset:
+                break
+            result = log.read(offset, self._max_bytes)
+            if result.cold is None:
+                self._offset = result.next_offset
+                await self._slices.step(1 + len(result.data) // _READ_BYTES)
+                return result.data
             await log.warm(result.cold)
-            continue
-        found = _first_of(result.data, timestamp_ms, log.start_offset)
-        if found is not None:
-            return found
-        offset = result.next_offset
-        await slices.step()
-    return None
-
-
-def _first_of(data: Buffer, timestamp_ms: int, start_offset: int) -> TimestampOffset | None:
-    for at, header in batches(data):
-        if header.max_timestamp_ms < timestamp_ms:
-            continue
-        for record in decode(data, at):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                return TimestampOffset(record.timestamp_ms, record.offset, header.leader_epoch)
-    return None
+        return None

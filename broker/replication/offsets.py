@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from broker.replication.replicas import Replicas
@@ -17,6 +18,9 @@ from broker.replication.types import (
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from storage.errors import CorruptLogError
+from storage.turns import SLICE_STEPS, Slices
+
+_SEARCH_STEPS: Final = SLICE_STEPS  # a search by time begins in a turn of its own
 
 
 class OffsetRequests:
@@ -43,8 +47,12 @@ class OffsetRequests:
 
         ``read_committed``: the last offset is the last stable one, and nothing above it is found.
         """
-        results = []
+        results: list[OffsetResult] = []
+        slices = Slices(SLICE_STEPS)
         for query in queries:
+            if results:
+                is_search = query.timestamp_ms not in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP)
+                await slices.step(_SEARCH_STEPS if is_search else 1)
             try:
                 results.append(await self._offset(query, read_committed))
             except ApiError as error:
@@ -99,7 +107,11 @@ class OffsetRequests:
         epoch = machine.leader_epoch
         try:
             if query.timestamp_ms == MAX_TIMESTAMP:
-                found = await log.max_timestamp_offset()
+                limit = machine.consumable_end(read_committed=read_committed)
+                # A new leader does not know all that is committed. If the newest record of all is
+                # above the limit, it cannot tell the newest committed one.
+                within = limit if machine.tells_latest else log.end_offset
+                found = await log.max_timestamp_offset(within)
             else:
                 found = await log.offset_for_timestamp(query.timestamp_ms)
         except CorruptLogError as error:

@@ -7,10 +7,20 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
-from stele.wire.batch import CorruptBatchError, batches, check_crc, decode, read_header, stamp
+from stele.wire.batch import (
+    BatchBuilder,
+    CorruptBatchError,
+    batches,
+    check_crc,
+    decode,
+    read_header,
+    stamp,
+)
 from storage import opening
 from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError, StorageError
@@ -402,6 +412,38 @@ async def test_times_that_fall_are_found_too(disk: MemoryDisk) -> None:
         found = await log.offset_for_timestamp(asked)
         assert found is not None
         assert found.offset == next(n for n, time in enumerate(times) if time >= asked)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(-1, 50), min_size=1, max_size=4), min_size=1, max_size=30),
+    st.integers(0, 130),
+    st.integers(0, 130),
+    st.booleans(),
+)
+def test_the_newest_record_is_one_of_those_that_count(
+    times: list[list[int]], start_offset: int, limit_offset: int, cold: bool
+) -> None:
+    """Neither one that DeleteRecords has removed, nor one that is not committed."""
+    disk = MemoryDisk()
+    log = open_log(disk, replace(SMALL, segment_bytes=1024))
+    offsets: list[tuple[int, int]] = []  # minus the time, and the offset
+    for batch in times:
+        builder = BatchBuilder()
+        for timestamp_ms in batch:
+            offsets.append((-timestamp_ms, len(offsets)))
+            builder.append(None, b"v" * 50, timestamp_ms=timestamp_ms)
+        append(log, builder.build())
+    start_offset = min(start_offset, len(offsets))
+    log.advance_start_offset(start_offset)
+    disk.cold = cold
+    found = asyncio.run(log.max_timestamp_offset(limit_offset))
+    counted = [each for each in offsets[start_offset:limit_offset] if each[0] <= 0]
+    if counted:
+        assert found is not None
+        assert (-found.timestamp_ms, found.offset) == min(counted)
+    else:
+        assert found is None
 
 
 async def test_by_time_after_reopening_and_while_cold(disk: MemoryDisk) -> None:

@@ -7,13 +7,16 @@ need not.
 from __future__ import annotations
 
 import asyncio
+import tracemalloc
 from collections.abc import Awaitable
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
 
 from stele.ids import TopicPartition
-from stele.wire.batch import read_header
+from stele.wire.batch import BatchBuilder, read_header
+from stele.wire.compression import Compression
 from storage import opening, producer_files
 from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
@@ -21,6 +24,7 @@ from storage.directory import LogDirectory
 from storage.errors import CorruptLogError
 from storage.formatted import format_directory
 from storage.log import PartitionLog
+from storage.log_types import TimestampOffset
 from storage.retention import retained_from
 from tests.support.batches import make_batch
 from tests.support.counting import CountingDisk, Work
@@ -198,6 +202,27 @@ async def test_a_look_up_by_time_of_many_segments_yields() -> None:
     found, turn = await longest_turn(disk, log.offset_for_timestamp(10**9))
     assert found is None
     assert turn.total_calls < 200
+
+
+async def test_a_look_up_by_time_in_a_batch_yields() -> None:
+    """It holds a part of the decompressed records at a time."""
+    builder = BatchBuilder()
+    for number in range(20_000):
+        builder.append(None, bytes(2000), timestamp_ms=1_000 + number // 19_999)
+    log = open_log(CountingDisk())
+    append(log, builder.build(Compression.ZSTD))
+    for search in (partial(log.offset_for_timestamp, 1_001), log.max_timestamp_offset):
+        turns = 0
+        tracemalloc.start()
+        searching = asyncio.ensure_future(search())
+        while not searching.done():
+            await asyncio.sleep(0)
+            turns += 1
+        _, peak_bytes = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert searching.result() == TimestampOffset(1_001, 19_999, 0)
+        assert turns > 100  # for 40 MB
+        assert peak_bytes < 4 << 20
 
 
 # ------------------------------------------------------------------------------- removals

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from broker.replication.types import (
     EARLIEST_TIMESTAMP,
     LATEST_TIMESTAMP,
@@ -55,14 +57,44 @@ def test_only_what_is_committed_is_found() -> None:
     with_topic(scenario)
 
 
+def test_the_newest_committed_record_is_found_below_newer_ones() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        for timestamp_ms in (9_000, 5_000, 6_000):
+            await cluster[1].produce(make_batch(timestamp_ms=timestamp_ms))
+        assert (await list_offset(cluster[1], MAX_TIMESTAMP)).offset == 0
+        cluster[1].replica().begin_at(1)
+        assert (await list_offset(cluster[1], MAX_TIMESTAMP)).offset == 2
+        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+        await cluster[1].produce(make_batch(timestamp_ms=10_000), acks=1)
+        found = await list_offset(cluster[1], MAX_TIMESTAMP)
+        assert (found.error, found.offset, found.timestamp_ms) == (ErrorCode.NONE, 2, 6_000)
+
+    with_topic(scenario)
+
+
+def test_searches_in_many_partitions_are_cut_into_turns() -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        await cluster[1].produce()
+        queries = [OffsetQuery(P0, 5, -1), OffsetQuery(P0, MAX_TIMESTAMP, -1)] * 50
+        asking = asyncio.ensure_future(cluster[1].manager.list_offsets(queries))
+        turns = 0
+        while not asking.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert [each.error for each in asking.result()] == [ErrorCode.NONE] * 100
+        assert turns >= 100
+
+    with_topic(scenario)
+
+
 def test_a_new_leader_does_not_tell_the_latest_before_it_knows() -> None:
     async def scenario(cluster: ReplicaCluster) -> None:
-        for _ in range(3):
-            await cluster[1].produce()
+        for number in range(3):
+            await cluster[1].produce(make_batch(timestamp_ms=1_000 * number))
         cluster.simulation.fabric.isolate("b2", ["b1", "b3"])
         cluster.change(leader=2, isr=(2, 3))
         await until(lambda: cluster[2].replica().machine.is_leader)
-        for timestamp_ms in (LATEST_TIMESTAMP, 5_000_000):
+        for timestamp_ms in (LATEST_TIMESTAMP, MAX_TIMESTAMP, 5_000_000):
             result = await list_offset(cluster[2], timestamp_ms)
             assert result.error is ErrorCode.OFFSET_NOT_AVAILABLE
         cluster.simulation.fabric.heal()
