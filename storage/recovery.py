@@ -4,9 +4,10 @@ The rule: recovery walks the batches from the recovery point on, more precisely 
 below it that the segment's index names. The walk ends at the end of the last file, or at a *cut*:
 bytes that are not a whole and sound batch that follows the one before. A cut is a torn write, and
 is truncated, only if it is at or above both the recovery point and the checkpointed high watermark,
-and no whole batch comes after it. (One may come after it in the same segment if sectors of the
-batch at the cut were never written.) Every other cut is corruption. Batches that are not walked are
-checked when they are read (``Segment.unseen_bytes``), so corrupt ones are never served.
+and no whole batch comes after it (``storage.torn_writes``). (One may come after it in the same
+segment if sectors of the batch at the cut were never written.) Every other cut is corruption.
+Batches that are not walked are checked when they are read (``Segment.unseen_bytes``), so corrupt
+ones are never served.
 
 Opening a directory lowers recovery points above the high watermark to the high watermark. So the
 batches between the two are checked now, even if nothing is walked. At the next opening damage there
@@ -24,7 +25,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import re
 import struct
 from bisect import bisect_right
 from dataclasses import dataclass, field
@@ -57,6 +57,7 @@ from storage.segment_names import (
 )
 from storage.steps import BATCHES_PER_TURN, Pace, Steps, Sync, Turn, Warm
 from storage.swaps import finish_swap
+from storage.torn_writes import find_batch, is_batch
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -64,9 +65,6 @@ logger = logging.getLogger(__name__)
 _SCAN_BYTES: Final = 4 << 20
 _SEGMENTS_PER_TURN: Final = 64  # segments that are opened in one turn of the event loop
 _FRAME = struct.Struct(">qi")
-_MAGIC_AND_CRC = re.compile(rb"(?=\x02.{4}\x00)", re.DOTALL)
-"""Magic, CRC, and the high byte of the attributes, which no batch uses."""
-_MAGIC_POSITION: Final = 16
 _SECTOR_BYTES: Final = 512  # the least that any device writes at once
 _BASE_OFFSET_SIZE: Final = 8
 
@@ -359,13 +357,13 @@ def _why_corrupt(request: RecoveryRequest, segments: list[Segment], cut: Cut) ->
     if cut.offset < request.high_watermark:
         return f"the high watermark was {request.high_watermark}"
     if _was_written(segments[0], cut.position):
-        if _is_batch(segments[0], cut.position, 0):
+        if is_batch(segments[0], cut.position, 0):
             return "the batch there is whole"
         if (yield from find_batch(segments[0], cut.position, cut.offset)) is not None:
             return "a whole batch stands behind it"
     # A segment is synced before the first byte of the next one is written.
     for segment in segments[1:]:
-        if (yield from find_batch(segment, -1, cut.offset)) is not None:
+        if (yield from find_batch(segment, 0, cut.offset)) is not None:
             return f"a whole batch stands in {segment.path}"
     return None
 
@@ -493,38 +491,6 @@ def _check_batch(chunk: Buffer, at: int, end_offset: int) -> BatchHeader | str:
     if at + header.size_bytes <= len(chunk) and not check_crc(chunk, at, header):
         return "the CRC does not match"
     return header
-
-
-def find_batch(segment: Segment, position: int, offset: int) -> Steps[int | None]:
-    """The position after ``position`` of a whole and sound batch whose offset is at least
-    ``offset``. None if there is none.
-
-    It tries every byte, because the cut may have destroyed the length that leads to the next batch.
-    """
-    start = max(position, 0)
-    while start < segment.size:
-        size = min(_SCAN_BYTES, segment.size - start)
-        yield Warm(segment.path, start, size)
-        chunk = segment.file.read_now(start, size)
-        for match in _MAGIC_AND_CRC.finditer(chunk):
-            candidate = start + match.start() - _MAGIC_POSITION
-            if candidate > position and _is_batch(segment, candidate, offset):
-                return candidate
-        if start + len(chunk) >= segment.size:
-            return None
-        start += len(chunk) - HEADER_SIZE  # a header may be in two chunks
-    return None
-
-
-def _is_batch(segment: Segment, position: int, offset: int) -> bool:
-    frame = segment.file.read_now(position, HEADER_SIZE)
-    try:
-        header = read_header(frame)
-    except BatchError:
-        return False
-    if header.base_offset < offset or position + header.size_bytes > segment.size:
-        return False
-    return check_crc(segment.file.read_now(position, header.size_bytes), 0, header)
 
 
 # ------------------------------------------------------------------------------- state

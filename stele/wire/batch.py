@@ -49,6 +49,7 @@ from stele.world import Buffer
 
 __all__ = [
     "CONTROL",
+    "CRC_START",
     "HEADER_SIZE",
     "MAGIC",
     "NO_LEADER_EPOCH",
@@ -103,7 +104,7 @@ _PRODUCED: Final = 0x3F
 """The attribute bits that a producer may use. 0x40 is the log cleaner's."""
 
 _CRC_POSITION: Final = 17
-_CRC_START: Final = 21
+CRC_START: Final = 21
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
@@ -230,14 +231,14 @@ def whole_size(buffer: Buffer, position: int = 0) -> int:
 
 def compute_crc(buffer: Buffer, position: int, size_bytes: int) -> int:
     """The CRC-32C that the batch at ``position`` should carry."""
-    return crc32c(memoryview(buffer)[position + _CRC_START : position + size_bytes])
+    return crc32c(memoryview(buffer)[position + CRC_START : position + size_bytes])
 
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     """Whether the batch's bytes match its CRC. False for a partial batch."""
     if position + header.size_bytes > len(buffer):
         return False
-    covered = memoryview(buffer)[position + _CRC_START : position + header.size_bytes]
+    covered = memoryview(buffer)[position + CRC_START : position + header.size_bytes]
     return crc32c(covered) == header.crc
 
 

@@ -11,7 +11,7 @@ import logging
 import pytest
 
 from stele.ids import TopicPartition
-from stele.wire.batch import HEADER_SIZE
+from stele.wire.batch import CRC_START, HEADER_SIZE
 from storage import opening
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
@@ -108,6 +108,64 @@ def test_older_batches_in_a_record_of_a_torn_one_are_no_batches_behind_it() -> N
     assert open_log(disk).end_offset == 1
 
 
+@pytest.mark.parametrize("base_offset", [0, 1, 2, 1 << 40])
+@pytest.mark.parametrize("lost", [1, 500])
+def test_any_batch_in_a_record_of_a_torn_one_is_no_batch_behind_it(
+    base_offset: int, lost: int
+) -> None:
+    inner = bytes(make_batch(1, size=50, base_offset=base_offset))
+    disk = written(make_batch(), make_batch(value=b"x" * 100 + inner * 20 + b"x" * 500))
+    del data_of(disk)[-lost:]
+    assert open_log(disk).end_offset == 1
+
+
+def test_a_batch_in_a_record_does_not_hide_the_batch_behind_its_own() -> None:
+    inner = bytes(make_batch(1, size=50, base_offset=1 << 40))
+    disk = written(make_batch(), make_batch(value=inner * 9), make_batch(value=inner))
+    disk.flip(FIRST, len(make_batch()) + 200)
+    with pytest.raises(CorruptLogError, match="a whole batch stands behind"):
+        open_log(disk)
+
+
+@pytest.mark.parametrize("byte", [8, 9, 10, 11])
+def test_a_damaged_length_hides_no_batch(byte: int) -> None:
+    """It may seem to lead past the file, into a later batch, or into its own records."""
+    for bit in range(8):
+        disk = written(*(make_batch(value=b"v" * 300) for _ in range(4)))
+        at = len(data_of(disk)) // 4 + byte
+        data_of(disk)[at] ^= 1 << bit
+        with pytest.raises(CorruptLogError, match="a whole batch stands behind"):
+            open_log(disk)
+
+
+def test_the_batches_in_a_torn_batch_of_the_next_segment_are_none() -> None:
+    inner = bytes(make_batch(1, size=50, base_offset=1 << 40))
+    torn = bytes(make_batch(value=inner * 5, base_offset=2))[:-1]
+    disk = written(make_batch(), make_batch())
+    del data_of(disk)[-1:]
+    disk.replace_file_now(f"/d/t-0/{2:020d}.log", torn)
+    assert open_log(disk).end_offset == 1
+
+
+def test_many_headers_of_large_batches_do_not_take_for_ever() -> None:
+    """Behind a lost header every byte may begin a batch, and each of these would be read whole."""
+    header = make_batch()[:HEADER_SIZE]
+    header[0:8] = (1000).to_bytes(8)
+    count = 4000
+    disk = CountingDisk()
+    written(make_batch(), make_batch(), disk=disk)
+    data = data_of(disk)
+    data[len(data) // 2 + 16] = 9  # no magic
+    size = count * HEADER_SIZE
+    for number in range(count):
+        header[8:12] = (size - (number + 1) * HEADER_SIZE).to_bytes(4)
+        data += header
+    work = disk.fresh()
+    with pytest.raises(CorruptLogError, match="a whole batch stands behind"):
+        open_log(disk)
+    assert work.bytes_read < 100 << 20  # of 480 MiB
+
+
 def test_what_only_looks_like_a_magic_is_no_batch() -> None:
     disk = written(make_batch(), make_batch(value=LIKE_A_MAGIC * 50))
     del data_of(disk)[-1:]
@@ -141,7 +199,8 @@ def test_batches_that_would_go_past_the_file_are_not_read() -> None:
     assert work.bytes_read < 10 * len(data_of(disk)) + 200 * 10 * HEADER_SIZE
 
 
-def test_the_search_behind_a_cut_reads_each_byte_once() -> None:
+def test_the_search_behind_a_cut_reads_each_byte_twice() -> None:
+    """Once for the CRC of the batch, once to see whether it ends before its claimed end."""
     disk = written(make_batch(), make_batch())
     disk.replace_file_now(f"/d/t-0/{2:020d}.log", b"")
     size = len(make_batch())
@@ -157,7 +216,11 @@ def test_the_search_behind_a_cut_reads_each_byte_once() -> None:
         now_ms=0,
     )
     reads = [step for step in recover_segments(request) if isinstance(step, Warm)]
-    assert reads == [Warm(FIRST, 0, 2 * size), Warm(FIRST, size, size)]
+    assert reads == [
+        Warm(FIRST, 0, 2 * size),
+        Warm(FIRST, size, size),
+        Warm(FIRST, size + CRC_START, size - CRC_START),
+    ]
 
 
 # ------------------------------------------------------------------------------- large batches
