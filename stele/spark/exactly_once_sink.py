@@ -48,6 +48,7 @@ from stele.spark.prepared import (
     abort_all,
     check_prepared,
     finish,
+    forget,
     open_transactions,
     producer_of,
 )
@@ -211,10 +212,10 @@ class ExactlyOnce:
                     f"{decisions.latest_run(target.write)}, has begun since"
                 )
             _check_topics(decisions, target, results)
-            self._finish(admin, decisions, target)
-            abort_all(admin, to_abort(decisions, target.write, still_open, target.run))
+            ended = self._end_all(admin, decisions, target, still_open)
             ledger.remove(decisions.needless(target.write, _now_ms() - _DAY_MS))
             self._tidy(admin, ledger)
+            forget(admin, ended)
 
     def abort(self, target: Target, messages: Sequence[WriterCommitMessage | None] = ()) -> None:
         """Spark calls this also when ``commit`` has failed, perhaps after its decision."""
@@ -227,8 +228,7 @@ class ExactlyOnce:
         still_open = self._still_open(admin, target)
         if not ledger.refresh().is_decided(target.write, target.batch):
             ledger.write(Entry("abort", *target))
-        self._finish(admin, ledger.decisions, target)
-        abort_all(admin, to_abort(ledger.decisions, target.write, still_open, target.run))
+        forget(admin, self._end_all(admin, ledger.decisions, target, still_open))
 
     def _decide(
         self, admin: Admin, ledger: Ledger, target: Target, results: Sequence[TaskResult]
@@ -241,10 +241,17 @@ class ExactlyOnce:
         done = ledger.decisions.done(target.write)
         ledger.write(Entry("commit", *target, prepared, done, tuple(sorted(topics))))
 
-    def _finish(self, admin: Admin, decisions: Decisions, target: Target) -> None:
-        """Also what a driver before has decided and not finished: nobody may ask for it again."""
+    def _end_all(
+        self, admin: Admin, decisions: Decisions, target: Target, still_open: Sequence[str]
+    ) -> list[str]:
+        """Commit what stands, also what a driver before has decided and not finished: nobody may
+        ask for it again. Abort the rest. Returns the ids of all."""
+        ended: list[str] = []
         for standing in decisions.all_standing(target.write):
-            finish(self._options, admin, standing)
+            ended += finish(self._options, admin, standing)
+        left = to_abort(decisions, target.write, still_open, target.run)
+        abort_all(admin, left)
+        return ended + left
 
     def _still_open(self, admin: Admin, target: Target) -> list[str]:
         return open_transactions(admin, _prefix(self._options, target.write))
@@ -263,7 +270,7 @@ class ExactlyOnce:
         decisions = ledger.decisions
         for name in decisions.over(_now_ms() - _DAY_MS)[:_TIDIED_AT_ONCE]:
             for standing in decisions.all_standing(name):
-                finish(self._options, admin, standing)
+                forget(admin, finish(self._options, admin, standing))
             ledger.remove(decisions.keys(name))
 
 
@@ -306,10 +313,12 @@ def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
             ledger.refresh()
             run = uuid.uuid4().hex
             decisions = ledger.write(Entry("claim", write, run))
+            finished: list[str] = []
             for standing in decisions.all_standing(write):
-                finish(options, admin, standing)
+                finished += finish(options, admin, standing)
             left = to_abort(decisions, write, names, run)
             abort_all(admin, left)
+            forget(admin, finished + left)
             aborted += left
     return aborted
 

@@ -57,8 +57,9 @@ def check_prepared(admin: Admin, transactions: Sequence[Prepared]) -> None:
             )
 
 
-def finish(options: SinkOptions, admin: Admin, standing: Entry) -> None:
-    """Commit what stands, as far as nobody has done it before. Raises LostTransactionError.
+def finish(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
+    """Commit what stands, as far as nobody has done it before. Returns the ids that can be
+    forgotten. Raises LostTransactionError.
 
     An id that its coordinator does not know was committed, and then forgotten.
     """
@@ -76,7 +77,7 @@ def finish(options: SinkOptions, admin: Admin, standing: Entry) -> None:
                 f"transaction {each.transactional_id} was ended by somebody else after the "
                 f"decision to commit it (it is {state}): rows of batch {standing.batch} are missing"
             )
-    _forget(admin, [each.transactional_id for each in found])
+    return [each.transactional_id for each in found]
 
 
 def _complete(options: SinkOptions, prepared: Prepared) -> None:
@@ -91,10 +92,9 @@ def abort_all(admin: Admin, transactional_ids: Sequence[str]) -> None:
     for name in transactional_ids:
         log.warning("transaction %s is aborted: no decision lists it", name)
         admin.fence_producer(name)
-    _forget(admin, transactional_ids)
 
 
-def _forget(admin: Admin, transactional_ids: Sequence[str]) -> None:
+def forget(admin: Admin, transactional_ids: Sequence[str]) -> None:
     """No other attempt ever has these ids, so their coordinators would keep them for nothing. Waits
     until the transactions are ended in all partitions."""
     if not transactional_ids:

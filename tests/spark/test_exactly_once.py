@@ -303,6 +303,11 @@ def test_writes_with_names_leave_a_bounded_ledger(stage: Stage) -> None:
     assert stage.visible() == ["0", "1", "2", "3"]
 
 
+def test_tasks_may_write_by_kafkas_protocol(stage: Stage) -> None:
+    stage.save(0, "a", **{"stele.plane": "kafka"})
+    assert stage.visible() == ["a"]
+
+
 def test_a_finished_write_leaves_no_transactional_ids(stage: Stage) -> None:
     """Each attempt has an id of its own, so coordinators would know more and more of them."""
     stage.save(0, "a")
