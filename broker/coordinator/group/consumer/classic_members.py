@@ -247,7 +247,7 @@ def _leaving(group: ConsumerGroup, draft: Draft, asked: LeavingMember) -> str:
         of_instance = group.of_instance(asked.group_instance_id)
         member_id = "" if of_instance is None else of_instance.member_id
     _classic_member(group, member_id, asked.group_instance_id)
-    if member_id not in draft.metadata:  # it was named before
+    if draft.metadata_of(member_id) is None:  # it was named before
         raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID)
     return member_id
 

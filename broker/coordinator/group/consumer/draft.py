@@ -7,6 +7,9 @@ so recently that it has to wait.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.rebalancing import (
@@ -31,29 +34,68 @@ from broker.coordinator.group.consumer.records import (
 from broker.coordinator.step import KeyValue, Now
 
 
+class DraftState(NamedTuple):
+    """What the records change, by member id or by regular expression."""
+
+    metadata: dict[str, MemberMetadata]
+    targets: dict[str, Partitions]
+    regexes: dict[str, ResolvedRegex]
+
+
 class Draft:
-    """Collects the records of one event."""
+    """Collects the records of one event.
+
+    Most events are heartbeats that change nothing, and a group may have thousands of members. So
+    what the group has is copied before the first change of it, and not for each event.
+    """
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.records: list[KeyValue] = []
         self.epoch = group.epoch
         self.assignment_epoch = group.assignment_epoch
-        self.metadata = {each.member_id: each.metadata for each in group.members.values()}
-        self.targets = dict(group.targets)
-        self.regexes = dict(group.regexes)
+        self._copy: DraftState | None = None  # None: nothing has changed
         # Whether members or what they subscribe to are others than before.
         self.has_changed = False
         self._group = group
         self._topics = group.metadata.topics
 
+    @property
+    def _state(self) -> DraftState:
+        """The group's state in a copy, which may be changed."""
+        if self._copy is None:
+            group = self._group
+            metadata = {each.member_id: each.metadata for each in group.members.values()}
+            self._copy = DraftState(metadata, dict(group.targets), dict(group.regexes))
+        return self._copy
+
+    @property
+    def metadata(self) -> Mapping[str, MemberMetadata]:
+        """What each member has told."""
+        return self._state.metadata
+
+    def metadata_of(self, member_id: str) -> MemberMetadata | None:
+        """What a member has told; None: it is none."""
+        if self._copy is not None:
+            return self._copy.metadata.get(member_id)
+        member = self._group.members.get(member_id)
+        return None if member is None else member.metadata
+
+    @property
+    def _targets(self) -> Mapping[str, Partitions]:
+        return self._group.targets if self._copy is None else self._copy.targets
+
+    @property
+    def _regexes(self) -> Mapping[str, ResolvedRegex]:
+        return self._group.regexes if self._copy is None else self._copy.regexes
+
     # ------------------------------------------------------------------------- members
 
     def set_member(self, member_id: str, metadata: MemberMetadata) -> None:
         """Add a member, or change what it has told."""
-        before = self.metadata.get(member_id)
+        before = self.metadata_of(member_id)
         if before == metadata:
             return
-        self.metadata[member_id] = metadata
+        self._state.metadata[member_id] = metadata
         self.records.append(member_record(self._group.group_id, member_id, metadata))
         if before is None or self._subscription(before) != self._subscription(metadata):
             self.has_changed = True
@@ -61,11 +103,12 @@ class Draft:
             self._drop_unused(before.regex)
 
     def _subscription(self, metadata: MemberMetadata) -> tuple[str | None, frozenset[str]]:
-        return metadata.regex, names_of(metadata, self.regexes)
+        return metadata.regex, names_of(metadata, self._regexes)
 
     def remove_member(self, member_id: str) -> None:
-        metadata = self.metadata.pop(member_id)
-        self.targets.pop(member_id, None)
+        state = self._state
+        metadata = state.metadata.pop(member_id)
+        state.targets.pop(member_id, None)
         self.has_changed = True
         for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER):
             self.records.append(tombstone(kind, self._group.group_id, member_id))
@@ -73,28 +116,32 @@ class Draft:
 
     def replace_member(self, former_id: str, member_id: str) -> None:
         """Another process takes over from a static member. Nothing else changes by that."""
-        metadata, target = self.metadata[former_id], self.targets.get(former_id, NO_PARTITIONS)
+        state = self._state
+        metadata, target = state.metadata[former_id], state.targets.get(former_id, NO_PARTITIONS)
         has_changed = self.has_changed
         self.remove_member(former_id)
         self.has_changed = has_changed
-        self.metadata[member_id] = metadata
-        self.targets[member_id] = target
+        state.metadata[member_id] = metadata
+        state.targets[member_id] = target
         group_id = self._group.group_id
         self.records.append(member_record(group_id, member_id, metadata))
         self.records.append(target_record(group_id, member_id, target))
 
     def set_regex(self, regex: str, resolved: ResolvedRegex) -> None:
         """Say which topics a regular expression stands for."""
-        before = self.regexes.get(regex)
+        before = self._regexes.get(regex)
         if before is not None and before.topic_names == resolved.topic_names:
             return
-        self.regexes[regex] = resolved
+        self._state.regexes[regex] = resolved
         self.records.append(regex_record(self._group.group_id, regex, resolved))
         self.has_changed = True
 
     def _drop_unused(self, regex: str | None) -> None:
-        if regex in self.regexes and all(each.regex != regex for each in self.metadata.values()):
-            del self.regexes[regex]
+        if regex is None or regex not in self._regexes:
+            return
+        state = self._state
+        if all(each.regex != regex for each in state.metadata.values()):
+            del state.regexes[regex]
             self.records.append(tombstone(Kind.REGEX, self._group.group_id, regex))
 
     # ------------------------------------------------------------------------- epochs
@@ -106,7 +153,7 @@ class Draft:
             return
         if self.has_changed:
             names = {
-                name for each in self.metadata.values() for name in names_of(each, self.regexes)
+                name for each in self.metadata.values() for name in names_of(each, self._regexes)
             }
         else:
             names = group.subscribed_names()
@@ -121,13 +168,16 @@ class Draft:
         group = self._group
         if not self.lacks_assignment or group.assignment_wait_ms(now):
             return
-        assignor = preferred_assignor(self.metadata.values(), group.config.group_consumer_assignors)
-        targets = new_targets(assignor, self.metadata, self.regexes, self.targets, self._topics)
+        state = self._state
+        assignor = preferred_assignor(
+            state.metadata.values(), group.config.group_consumer_assignors
+        )
+        targets = new_targets(assignor, state.metadata, state.regexes, state.targets, self._topics)
         for member_id, target in targets.items():
             # A member without partitions has a record, too, as in Kafka.
-            if self.targets.get(member_id) != target:
+            if state.targets.get(member_id) != target:
                 self.records.append(target_record(group.group_id, member_id, target))
-        self.targets = targets
+        self._copy = state._replace(targets=targets)
         self.assignment_epoch = self.epoch
         value = TargetEpoch(self.epoch, now.time_ms)
         self.records.append(target_epoch_record(group.group_id, value))
@@ -140,10 +190,12 @@ class Draft:
     def target_of(self, member_id: str) -> Partitions:
         """What the member should own. The target of an earlier epoch may have topics that the
         member does not subscribe to any more, or that are gone: it should not own these."""
-        target = self.targets.get(member_id, NO_PARTITIONS)
+        target = self._targets.get(member_id, NO_PARTITIONS)
         if not self.lacks_assignment:
             return target
-        names = names_of(self.metadata[member_id], self.regexes)
+        metadata = self.metadata_of(member_id)
+        assert metadata is not None  # a member is asked about
+        names = names_of(metadata, self._regexes)
         topics = (self._topics.named(name) for name in names)
         ids = {topic.topic_id for topic in topics if topic is not None}
         return {topic_id: numbers for topic_id, numbers in target.items() if topic_id in ids}

@@ -161,6 +161,30 @@ def test_the_former_epoch_counts_with_all_that_was_assigned() -> None:
     assert made.beat("a", a.epoch, owned=by_topic(a.owned)).error is ErrorCode.NONE
 
 
+def test_a_heartbeat_that_changes_nothing_copies_nothing_of_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its cost would grow with the number of members."""
+    made = bench()
+    members = settled(made, "a", "b", "c")
+    copies = 0
+    state = draft.DraftState
+
+    def counted(*args: Any) -> Any:
+        nonlocal copies
+        copies += 1
+        return state(*args)
+
+    monkeypatch.setattr(draft, "DraftState", counted)
+    for each in members:
+        assert made.beat(each.member_id, each.epoch).error is ErrorCode.NONE
+    assert copies == 0
+    assert made.consumer_join("d").error is ErrorCode.NONE
+    assert copies == 1
+    assert made.beat("a", members[0].epoch).error is ErrorCode.NONE
+    assert copies == 1, "also while a target assignment waits for its time"
+
+
 def test_a_heartbeat_looks_at_topics_only_when_there_is_news(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
