@@ -44,6 +44,7 @@ from runtime.authorization.caller import Caller
 from runtime.authorization.changes import take_refused
 from runtime.authorization.forwarding import ControllerPort
 from runtime.config.node import NodeConfig
+from runtime.silence import STALL_S
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import admin_pb2 as admin
@@ -53,9 +54,6 @@ from world.network import Peer, Service, UnaryHandler
 from world.world import World
 
 logger = logging.getLogger(__name__)
-
-DUTY_LATE_S = 0.5
-"""If a duty runs this much later than planned, the process has stood still."""
 
 
 class ControllerService:
@@ -84,6 +82,7 @@ class ControllerService:
         self._quorum: MetadataQuorum | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
+        self._has_resumed = False  # at the last duties: this process had stood still
         self._rebalance_at: float | None = None
         self._stopped = False
         self._decisions = DecisionMaker(
@@ -221,7 +220,9 @@ class ControllerService:
     def _run_duties(self) -> None:
         self._timer = None
         now = self._world.clock.monotonic()
-        if now > self._timer_at + DUTY_LATE_S:
+        # Not twice in a row: else a busy machine would never fence anybody.
+        self._has_resumed = not self._has_resumed and now > self._timer_at + STALL_S
+        if self._has_resumed:
             logger.warning("this process stood still for %.1f s", now - self._timer_at)
             self._heartbeats.resumed()
         self._heartbeats.run_due()

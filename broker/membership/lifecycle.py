@@ -20,6 +20,7 @@ from broker.membership.lease import Lease
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
+from runtime.silence import silence
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import (
@@ -466,10 +467,13 @@ class BrokerLifecycle:
                 return  # the receiving side ends too, and opens the next stream
 
     async def _receive(self, stream: Stream) -> HeartbeatResponse | None:
-        """The next answer; None at the stream's end. A silent controller is an RpcError."""
+        """The next answer; None at the stream's end. A silent controller is an RpcError.
+
+        If this process stood still, it is no news that it has heard nothing meanwhile.
+        """
         silence_s = max(self._session_s / 2, 2 * self._interval_s)
         try:
-            async with asyncio.timeout(silence_s):
+            async with silence(silence_s):
                 raw = await stream.receive()
         except TimeoutError:
             if self.lease_valid():

@@ -12,6 +12,7 @@ from broker.replication.metadata import MetadataApplier
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from runtime.config.node import NodeConfig
+from runtime.silence import STALL_S
 from storage.directory import LogDirectory
 from storage.errors import StorageError
 from storage.log import PartitionLog
@@ -48,8 +49,8 @@ class Housekeeping:
         checkpoint_s = config.replica_high_watermark_checkpoint_interval_ms / 1000
         flush_s = config.log_flush_scheduler_interval_ms / 1000
         retention_s = config.log_retention_check_interval_ms / 1000
+        self._begin("isr-check", every_on_time(isr_check_s, self.check_isr))
         for name, interval_s, work in (
-            ("isr-check", isr_check_s, self.check_isr),
             ("checkpoints", checkpoint_s, self.checkpoint),
             ("flush", flush_s, self.flush_overdue),
             ("retention", retention_s, self.enforce_retention),
@@ -149,6 +150,25 @@ async def _every(interval_s: float, work: Callable[[], Awaitable[None]]) -> None
     while True:
         await asyncio.sleep(interval_s)
         await _attempt(work)
+
+
+async def every_on_time(
+    interval_s: float,
+    work: Callable[[], Awaitable[None]],
+    *,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """As ``_every``, for work that judges others by when they were heard. If this process stood
+    still, what they have sent meanwhile is unread. So that round is left out, but never two in a
+    row."""
+    loop = asyncio.get_running_loop()
+    left_out = False
+    while True:
+        due_at = loop.time() + interval_s
+        await sleep(interval_s)
+        left_out = not left_out and loop.time() - due_at > STALL_S
+        if not left_out:
+            await _attempt(work)
 
 
 async def _attempt(work: Callable[[], Awaitable[None]]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
+from typing import Final
 
 from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.core import RaftCore
@@ -11,7 +13,12 @@ from raft.membership import Refusal, VoterChange
 from raft.messages import Inbound
 from raft.ready import Ready, Role, Status
 from runtime.quorum.log import QuorumLog
+from runtime.silence import STALL_S
 from stele.world import Clock, RpcCode, RpcError
+
+_log = logging.getLogger(__name__)
+
+_READING_S: Final = 0.1  # after a stall, for what has come meanwhile
 
 Event = Callable[[RaftCore, float], Ready]
 """What happens to a core, and when: monotonic seconds."""
@@ -42,6 +49,7 @@ class Driver:
         self._ticks = True
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = float("inf")  # monotonic; the core is ticked no later than its deadline
+        self._due_at = float("inf")  # monotonic: when the timer should fire, at the earliest now
 
     def begin(self, core: RaftCore, log: QuorumLog) -> None:
         self.core, self.log = core, log
@@ -137,8 +145,9 @@ class Driver:
         if deadline >= self._timer_at or not self._ticks:
             return
         self._disarm()
-        self._timer_at = deadline
-        delay_s = max(0.0, deadline - self.now())
+        now = self.now()
+        self._timer_at, self._due_at = deadline, max(deadline, now)
+        delay_s = self._due_at - now
         self._timer = asyncio.get_running_loop().call_later(delay_s, self._on_timer)
 
     def _disarm(self) -> None:
@@ -148,6 +157,14 @@ class Driver:
         self._timer_at = float("inf")
 
     def _on_timer(self) -> None:
+        """The core is told the time, unless this process stood still. What its peers have sent
+        meanwhile is unread then. A leader would resign because it has not heard the others, and a
+        follower would stand for election. So messages come first, for a moment."""
+        if self.now() - self._due_at > STALL_S:
+            _log.warning("this process stood still for %.1f s", self.now() - self._due_at)
+            self._timer_at, self._due_at = float("-inf"), float("inf")  # events arm no other timer
+            self._timer = asyncio.get_running_loop().call_later(_READING_S, self._on_timer)
+            return
         self._timer = None
         self._timer_at = float("inf")
         self.take(lambda core, now: core.tick(now))

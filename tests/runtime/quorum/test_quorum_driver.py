@@ -13,6 +13,7 @@ from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.ready import Ready, Role, Status
 from runtime.quorum.driver import Driver
 from stele.world import RpcError
+from tests.support.timing import LoopClock, run_virtual
 
 NOW = 50.0  # it stands still
 
@@ -155,3 +156,48 @@ def test_one_that_stops_is_not_ticked() -> None:
         assert bench.core.told == []
 
     run(main())
+
+
+def test_after_a_stall_what_has_come_is_read_before_the_core_is_told_the_time() -> None:
+    """Example: a leader must not resign because it has not read what its followers have sent."""
+    clock = LoopClock()
+    core = _Core()
+    driver = Driver(clock, carry_out=lambda ready: None, fail=raised)
+    driver.begin(cast(Any, core), cast(Any, SimpleNamespace(has_room=lambda: True)))
+
+    async def main() -> None:
+        def event(core: object, now: float) -> Ready:
+            cast(Any, core).told.append("event")
+            return Ready(deadline=1.0)
+
+        driver.take(event)
+        await asyncio.sleep(0.5)
+        clock.skipped_s = 2.0  # the loop did not run
+        await asyncio.sleep(0.55)
+        driver.take(event)
+        await asyncio.sleep(0.02)
+        assert core.told == ["event", "event"]
+        await asyncio.sleep(0.05)
+        assert core.told == ["event", "event", "tick"]
+
+    run_virtual(main())
+
+
+def test_a_deadline_that_is_over_when_it_is_set_is_no_stall() -> None:
+    clock = LoopClock()
+    core = _Core()
+    driver = Driver(clock, carry_out=lambda ready: None, fail=raised)
+    driver.begin(cast(Any, core), cast(Any, SimpleNamespace(has_room=lambda: True)))
+
+    async def main() -> None:
+        await asyncio.sleep(5.0)
+        driver.take(lambda core, now: Ready(deadline=1.0))
+        await asyncio.sleep(0.0)
+        await asyncio.sleep(0.001)
+        assert core.told == ["tick"]
+
+    run_virtual(main())
+
+
+def raised(error: BaseException) -> None:
+    raise error
