@@ -240,6 +240,7 @@ class LogDirectory:
             start_offset=max(start_offset, self._checkpoints.start_offsets.get(partition, 0)),
             recovery_point=self._checkpoints.recovery_points.get(partition, 0),
             high_watermark_checkpoint=self._checkpoints.high_watermarks.get(partition, 0),
+            dropped_end=self._checkpoints.dropped_ends.get(partition, 0),
             clean_shutdown=self.clean_shutdown,
             topic_id=topic_id,
             owner=self,
@@ -471,7 +472,7 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- checkpoints
 
     async def checkpoint(self) -> None:
-        """Write the three offset checkpoints and the epoch files that changed.
+        """Write the four offset checkpoints and the epoch files that changed.
 
         Both recovery point and high watermark are min(on disk, high watermark). So truncations stay
         above them, and a log that ends below its checkpointed high watermark must be corrupt.
@@ -516,8 +517,13 @@ class LogDirectory:
         start = log.start_offset
         return min(start, self._checkpoints.durable_start(log.key)) if start else 0
 
+    def durable_dropped_end(self, log: PartitionLog) -> int:
+        """The least ``dropped_end`` that the log may know after a power loss."""
+        return self._checkpoints.durable_dropped_end(log.key)
+
     async def persist_start_offsets(self) -> None:
-        """Return when the current start offsets of all logs are on disk. Raises StorageError."""
+        """Return when the current start offsets and dropped ends of all logs are on disk. Raises
+        StorageError."""
         self._check_online()
         try:
             await self._checkpoints.write_starts()

@@ -65,6 +65,7 @@ class PartitionLog:
         key: TopicPartition,
         topic_id: bytes | None,
         owner: LogOwner[PartitionLog] | None,
+        dropped_end: int = 0,
     ) -> None:
         """Made from what recovery found. See ``storage.opening``."""
         self.directory = directory
@@ -78,6 +79,10 @@ class PartitionLog:
         self.producers = recovered.producers.states
         self.start_offset = recovered.start_offset
         """Records below are gone for readers. Their segments may still exist."""
+        self.dropped_end = min(dropped_end, recovered.end_offset)
+        """All tombstones and end markers that compaction has dropped from this log, or from the log
+        that this one was filled from, are below. A replica that ends below may hold a record that
+        such a tombstone deletes. It will never read the tombstone, so it must begin anew."""
         self.end_offset = recovered.end_offset
         """The log end offset: that of the next record. It is always the last segment's end
         offset."""
@@ -411,6 +416,7 @@ class PartitionLog:
         except OSError as error:
             raise self.availability.refusal(error) from error
         self.config = source.config
+        self.dropped_end = source.dropped_end
         self.epochs = LeaderEpochs(source.epochs.entries)
         self.epochs.dirty = True
         # ``source`` keeps a copy: after a crash it may be the log again.
@@ -578,6 +584,7 @@ class PartitionLog:
         """After a truncation: sync everything left, and let all state be that of the new end."""
         self.end_offset = self.segments.active.end_offset
         self.start_offset = min(self.start_offset, self.end_offset)
+        self.dropped_end = min(self.dropped_end, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
         drop_snapshots_above(self._disk, self.directory, self.end_offset)
         self.durability.end_cut(self.end_offset)
@@ -611,6 +618,7 @@ class PartitionLog:
             self.segments.begin(offset, created_ms=self._clock.time_ms())
             self.epochs.clear()
             self.start_offset = self.end_offset = offset
+            self.dropped_end = 0
             self._disk.sync_now(self.directory)
             self._settle()
         except OSError as error:

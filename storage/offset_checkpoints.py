@@ -1,5 +1,5 @@
-"""The offset checkpoints of a log directory: recovery points, high watermarks, log start offsets
-and the offsets up to which logs are compacted."""
+"""The offset checkpoints of a log directory: recovery points, high watermarks, log start offsets,
+and what compaction has done: up to where a log is clean, and up to where tombstones are dropped."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from stele.ids import TopicPartition
 from storage.checkpoints import (
     CLEANER_OFFSET_FILE,
+    DROPPED_END_FILE,
     HIGH_WATERMARK_FILE,
     LOG_START_FILE,
     RECOVERY_POINT_FILE,
@@ -42,7 +43,7 @@ class LogsByKey(Protocol):
 
 
 class OffsetCheckpoints:
-    """The contents of the four checkpoint files, and their replacement.
+    """The contents of the five checkpoint files, and their replacement.
 
     ``logs`` and ``corrupt`` are the directory's own collections and change with it.
     """
@@ -60,9 +61,11 @@ class OffsetCheckpoints:
         self.high_watermarks: _Offsets = {}
         self.start_offsets: _Offsets = {}
         self.clean_ends: _Offsets = {}  # no later record of a key below makes one below redundant
+        self.dropped_ends: _Offsets = {}
         # What the file of log start offsets holds even after a power loss: the directory was synced
         # after the file was renamed into place.
         self._durable_starts: _Offsets = {}
+        self._durable_dropped_ends: _Offsets = {}  # likewise
         self._renamed = False  # a file was renamed, and the directory not synced since then
         self._disk = disk
         self._path = path
@@ -76,6 +79,7 @@ class OffsetCheckpoints:
         self.high_watermarks = read_offsets(self._disk, f"{self._path}/{HIGH_WATERMARK_FILE}")
         self.start_offsets = read_offsets(self._disk, f"{self._path}/{LOG_START_FILE}")
         self.clean_ends = read_offsets(self._disk, f"{self._path}/{CLEANER_OFFSET_FILE}")
+        self.dropped_ends = read_offsets(self._disk, f"{self._path}/{DROPPED_END_FILE}")
         # The process that wrote them may have died before it synced the directory.
         self._renamed = True
 
@@ -93,6 +97,10 @@ class OffsetCheckpoints:
     def durable_start(self, key: TopicPartition) -> int:
         """The log start offset that the file has for a partition even after a power loss."""
         return min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))
+
+    def durable_dropped_end(self, key: TopicPartition) -> int:
+        """The dropped end that the file has for a partition even after a power loss."""
+        return min(self.dropped_ends.get(key, 0), self._durable_dropped_ends.get(key, 0))
 
     # ----------------------------------------------------------------------------- lowering
 
@@ -121,6 +129,7 @@ class OffsetCheckpoints:
         self._clamp(HIGH_WATERMARK_FILE, self.high_watermarks, key, offset)
         self._clamp(LOG_START_FILE, self.start_offsets, key, offset)
         self._clamp(CLEANER_OFFSET_FILE, self.clean_ends, key, offset)
+        self._clamp(DROPPED_END_FILE, self.dropped_ends, key, offset)
         if self._durable_starts.get(key, 0) > offset:
             self._durable_starts[key] = offset
 
@@ -147,7 +156,7 @@ class OffsetCheckpoints:
             generations |= dict.fromkeys(failed, _NO_GENERATION)
             await self._write_offsets(
                 (
-                    (LOG_START_FILE, self.start_offsets, self._starts()),
+                    *self._bounds(),
                     (HIGH_WATERMARK_FILE, self.high_watermarks, high_watermarks),
                     (RECOVERY_POINT_FILE, self.recovery_points, recovery_points),
                 ),
@@ -158,11 +167,10 @@ class OffsetCheckpoints:
                 raise error
 
     async def write_starts(self) -> None:
-        """Replace the file of log start offsets if one has risen. Tasks that wait for the file
-        share one writing of it. Raises as ``write``."""
+        """Replace the files of log start offsets and of dropped ends if one has risen. Tasks that
+        wait for the files share one writing of them. Raises as ``write``."""
         async with self._writing:
-            starts = LOG_START_FILE, self.start_offsets, self._starts()
-            await self._write_offsets((starts,), self._generations())
+            await self._write_offsets(self._bounds(), self._generations())
 
     async def write_clean_end(self, log: PartitionLog, offset: int, generation: int) -> None:
         """A round of compaction of this log, in this truncation generation, is on disk. Raises as
@@ -182,11 +190,17 @@ class OffsetCheckpoints:
     def _generations(self) -> dict[PartitionLog, int]:
         return {log: log.truncation_generation for log in self._logs.values()}
 
-    def _starts(self) -> dict[PartitionLog, int]:
-        """The current log start offsets. Only the task that holds ``_writing`` may ask: if it asked
-        before it waited for its turn, it would replace newer offsets, already promised to be
-        durable, by older ones."""
-        return {log: log.start_offset for log in self._logs.values() if log.start_offset}
+    def _bounds(self) -> tuple[tuple[str, _Offsets, OffsetsOfLogs], ...]:
+        """The current log start offsets and dropped ends. Only the task that holds ``_writing`` may
+        ask: if it asked before it waited for its turn, it would replace newer offsets, already
+        promised to be durable, by older ones."""
+        logs = list(self._logs.values())
+        starts = {log: log.start_offset for log in logs if log.start_offset}
+        dropped = {log: log.dropped_end for log in logs if log.dropped_end}
+        return (
+            (LOG_START_FILE, self.start_offsets, starts),
+            (DROPPED_END_FILE, self.dropped_ends, dropped),
+        )
 
     async def _write_epochs(self) -> dict[PartitionLog, Exception]:
         """Returns the logs whose epochs could not be written, for no fault of the directory's."""
@@ -283,6 +297,7 @@ class OffsetCheckpoints:
             await self._disk.sync([self._path])
             self._renamed = False
             self._durable_starts = dict(self.start_offsets)
+            self._durable_dropped_ends = dict(self.dropped_ends)
 
     def _write_new(self, path: str, data: bytes) -> None:
         """Write a file that will replace ``path`` once it is synced. Raises StorageError if the

@@ -24,6 +24,7 @@ def open_log(
     start_offset: int = 0,
     recovery_point: int = 0,
     high_watermark_checkpoint: int = 0,
+    dropped_end: int = 0,
     clean_shutdown: bool = False,
     topic_id: bytes | None = None,
     owner: LogOwner[PartitionLog] | None = None,
@@ -43,6 +44,7 @@ def open_log(
             start_offset=start_offset,
             recovery_point=recovery_point,
             high_watermark_checkpoint=high_watermark_checkpoint,
+            dropped_end=dropped_end,
             clean_shutdown=clean_shutdown,
             topic_id=topic_id,
             owner=owner,
@@ -60,13 +62,14 @@ def opening_log(
     start_offset: int = 0,
     recovery_point: int = 0,
     high_watermark_checkpoint: int = 0,
+    dropped_end: int = 0,
     clean_shutdown: bool = False,
     topic_id: bytes | None = None,
     owner: LogOwner[PartitionLog] | None = None,
 ) -> Steps[PartitionLog]:
     """As ``open_log``, in steps (``storage.steps``).
 
-    The three offsets are those of the checkpoint files, or 0. After an unclean shutdown everything
+    The four offsets are those of the checkpoint files, or 0. After an unclean shutdown everything
     from the recovery point's segment on is checked and synced. After a clean one it writes nothing
     that the next opening must know of. Raises CorruptLogError, LogDirectoryError, OSError.
     """
@@ -84,7 +87,15 @@ def opening_log(
     )
     recovered = yield from recover_log(request)
     log = PartitionLog(
-        disk, directory, config, clock, recovered, key=key, topic_id=topic_id, owner=owner
+        disk,
+        directory,
+        config,
+        clock,
+        recovered,
+        key=key,
+        topic_id=topic_id,
+        owner=owner,
+        dropped_end=dropped_end,
     )
     if not clean_shutdown:
         log.ease_recovery()

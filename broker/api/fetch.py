@@ -3,6 +3,7 @@
 Deviations: only brokers get a fetch session, by their broker epoch and for one connection; others
 get the session id 0 (KIP-227 allows that);
 a follower outside of the ISR serves no consumer (KIP-392); nothing is tiered.
+Followers get a tagged field of ours, ``dropped_end``.
 """
 
 from __future__ import annotations
@@ -191,6 +192,7 @@ def _partition(result: FetchResult, error: ErrorCode, read_committed: bool) -> P
         if read_committed
         else None,
         records=result.records,
+        dropped_end=result.dropped_end,
     )
 
 

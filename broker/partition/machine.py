@@ -435,12 +435,14 @@ class PartitionMachine:
         attendance: Attendance | None = None,
         *,
         start_offset: int = 0,
+        time_ms: int = 0,
     ) -> list[Effect]:
         """A replica that ``check_follower`` passed fetches from ``offset`` and so has all below.
 
-        The caller has compared epochs: the follower's log does not diverge below ``offset``. An
-        offset past the log's end counts for nothing. While the follower then ``rests`` here, what
-        the session's later requests say of it stands in ``attendance``: they need not be told.
+        The caller has compared epochs: the follower's log does not diverge below ``offset``. It has
+        also asked ``must_begin_anew``. ``time_ms`` is the wall clock. An offset past the log's end
+        counts for nothing. While the follower then ``rests`` here, what the session's later
+        requests say of it stands in ``attendance``: they need not be told.
         """
         progress = self._followers[broker_id]
         if offset > self._log.end_offset:
@@ -455,6 +457,7 @@ class PartitionMachine:
             now_ms=now_ms,
             start_offset=start_offset,
             attendance=attendance,
+            emptied_at_ms=time_ms if self._is_empty_at(offset, start_offset) else None,
         )
         progress.eligible = status.eligible
         effects: list[Effect] = []
@@ -465,6 +468,34 @@ class PartitionMachine:
         elif self._deleted.live:
             self._acknowledge_deleted(effects)
         return effects
+
+    def _is_empty_at(self, offset: int, start_offset: int) -> bool:
+        """Whether a log from ``start_offset`` to ``offset`` has no record that this one has not
+        deleted."""
+        return offset <= max(start_offset, self._log.start_offset)
+
+    def must_begin_anew(
+        self, broker_id: int, broker_epoch: int, offset: int, start_offset: int, dropped_end: int
+    ) -> bool:
+        """Whether a follower's log from ``start_offset`` to ``offset`` may hold a record whose
+        tombstone, or part of a transaction whose marker, this log has dropped.
+
+        Tombstones are dropped below the high watermark. So a replica that may lead (in the ISR or
+        the ELR) has read them all.
+        """
+        progress = self._followers.get(broker_id)
+        return (
+            progress is not None
+            and broker_id not in self._state.isr
+            and broker_id not in self._state.elr
+            and not self._is_empty_at(offset, start_offset)
+            and progress.may_lack_tombstones(broker_epoch, offset, dropped_end)
+        )
+
+    def tombstones_dropped(self, dropped_end: int, time_ms: int, retention_ms: int) -> None:
+        """This log is about to drop tombstones or markers below ``dropped_end``."""
+        for progress in self._followers.values():
+            progress.tombstones_dropped(dropped_end, time_ms, retention_ms)
 
     def rests(self, broker_id: int, attendance: Attendance) -> bool:
         """Whether another fetch of a follower's session would change nothing but its time.

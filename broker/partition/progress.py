@@ -42,6 +42,10 @@ class FollowerProgress:
     last_fetch_leader_end: int = UNKNOWN_OFFSET
     # Where its log begins, on disk: records that were deleted stay deleted on it.
     start_offset: int = 0
+    # The leader's wall clock when this incarnation was last seen with an empty log. Then it has
+    # read no record whose tombstone was dropped before. None: it was not seen so, or a tombstone
+    # was dropped since that it may have needed.
+    emptied_at_ms: int | None = None
     # The session in which the follower rests: it has all that the leader has, and each request
     # of the session is a fetch from there that need not be counted here. None otherwise.
     rests_in: Attendance | None = None
@@ -55,12 +59,16 @@ class FollowerProgress:
         now_ms: float,
         start_offset: int = 0,
         attendance: Attendance | None = None,
+        emptied_at_ms: int | None = None,
     ) -> None:
         """Count a fetch from ``offset`` that came when the leader's log ended at ``leader_end``.
 
-        ``attendance``: of the session that the fetch belongs to.
+        ``attendance``: of the session that the fetch belongs to. ``emptied_at_ms``: now, by the
+        wall clock, if the follower's log is empty.
         """
         self.roused()
+        if broker_epoch != self.broker_epoch or emptied_at_ms is not None:
+            self.emptied_at_ms = emptied_at_ms
         if broker_epoch != self.broker_epoch or offset < self.end_offset:
             # Another incarnation, or one that lost or cut its tail: its earlier end proves nothing.
             grace_ms = self.caught_up_ms if self.end_offset == UNKNOWN_OFFSET else NEVER
@@ -78,6 +86,28 @@ class FollowerProgress:
         self.last_fetch_leader_end = leader_end
         if offset >= leader_end:
             self.rests_in = attendance
+
+    def may_lack_tombstones(self, broker_epoch: int, offset: int, dropped_end: int) -> bool:
+        """Whether the follower, which has records below ``offset``, may hold one whose tombstone
+        this leader dropped at ``offset`` or later, below ``dropped_end``."""
+        if offset >= dropped_end:
+            return False
+        return broker_epoch != self.broker_epoch or self.emptied_at_ms is None
+
+    def tombstones_dropped(self, dropped_end: int, time_ms: int, retention_ms: int) -> None:
+        """The leader drops tombstones below ``dropped_end`` at this wall-clock time.
+
+        A tombstone is dropped ``delete.retention.ms`` after the older records of its key. So a
+        follower that was empty later than these went cannot hold them. A clock that was set back
+        proves nothing.
+        """
+        emptied_at_ms = self.emptied_at_ms
+        if (
+            emptied_at_ms is not None
+            and self.end_offset < dropped_end
+            and not 0 <= time_ms - emptied_at_ms < retention_ms
+        ):
+            self.emptied_at_ms = None
 
     def roused(self) -> None:
         """The leader's log goes on, or the session covers the partition no longer.

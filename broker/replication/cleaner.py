@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from broker.replication.replica import Replica, ReplicaState
@@ -178,7 +178,9 @@ class Cleaner:
         now_ms = self._replicas.clock.time_ms()
         size = log.size_bytes
         try:
-            finished = await compact_log(log, self._disk, found, self._limits, now_ms)
+            finished = await compact_log(
+                log, self._disk, found, self._limits, now_ms, self._noting_dropped(replica, log)
+            )
             await replica.directory.checkpoint_clean_end(log, finished.clean_end, generation)
         except AbandonedError:
             logger.info("%s: its compaction was given up, since the log has changed", log.name)
@@ -201,6 +203,20 @@ class Cleaner:
             size,
             log.size_bytes,
         )
+
+    def _noting_dropped(
+        self, replica: Replica, log: PartitionLog
+    ) -> Callable[[int], Awaitable[None]]:
+        """Before tombstones go: which replicas must begin anew to read the log without them."""
+
+        async def note(dropped_end: int) -> None:
+            log.dropped_end = max(log.dropped_end, dropped_end)
+            replica.machine.tombstones_dropped(
+                dropped_end, self._replicas.clock.time_ms(), log.config.delete_retention_ms
+            )
+            await replica.directory.persist_start_offsets()
+
+        return note
 
     def _give_up(self, replica: Replica, log: PartitionLog, error: Exception) -> None:
         """The error would come again. So the others go on without this log."""

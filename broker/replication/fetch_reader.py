@@ -184,6 +184,7 @@ class FetchReader:
                 )
                 if is_follower:
                     _check_history(log, entry)
+                    _check_tombstones(machine, log, entry, query, result)
                 if now_ms is not None:
                     self._acknowledge(replica, entry, query, status, now_ms)
                 if query.nearby:
@@ -252,6 +253,7 @@ class FetchReader:
             now_ms,
             attendance,
             start_offset=max(0, entry.log_start_offset),
+            time_ms=self._replicas.clock.time_ms(),
         )
         if entry.fetch_offset < replica.log.end_offset:
             self._replicas.unsettled[replica.id] = None
@@ -334,6 +336,31 @@ def _check_history(log: PartitionLog, entry: FetchEntry) -> None:
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{entry.id}: nothing is left of epoch {entry.last_fetched_epoch}",
+        )
+
+
+def _check_tombstones(
+    machine: PartitionMachine,
+    log: PartitionLog,
+    entry: FetchEntry,
+    query: FetchQuery,
+    result: FetchResult,
+) -> None:
+    """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that was away for longer than tombstones
+    are kept. A key that was deleted meanwhile would come back with it, so it begins anew."""
+    if entry.fetch_offset >= log.dropped_end:
+        return
+    result.dropped_end = log.dropped_end
+    if machine.must_begin_anew(
+        query.replica_id,
+        query.replica_epoch,
+        entry.fetch_offset,
+        max(0, entry.log_start_offset),
+        log.dropped_end,
+    ):
+        raise ApiError(
+            ErrorCode.OFFSET_OUT_OF_RANGE,
+            f"{entry.id}: tombstones from offset {entry.fetch_offset} on are compacted away",
         )
 
 

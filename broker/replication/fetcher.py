@@ -100,7 +100,7 @@ class _Session:
         # nothing is sent.
         self.is_busy = False
         self.unflushed = 0  # directories of which the flush is under way
-        self.starts: asyncio.Task[None] | None = None  # writes log starts
+        self.starts: asyncio.Task[None] | None = None  # writes log starts and dropped ends
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     @property
@@ -437,39 +437,43 @@ class PeerFetcher:
                 logger.error("not durable, so not acknowledged: %s", error)
             session.unflushed -= 1
             if not session.unflushed:
-                self._persist_starts(session, written, rests=rests)
+                try:
+                    self._persist_bounds(session, written, rests=rests)
+                except Exception as failure:
+                    session.fail(failure)  # nothing else would end the session, which is busy
 
         for directory in directories:
             directory.flush_then(flushed)
         if not directories:
-            self._persist_starts(session, written, rests=rests)
+            self._persist_bounds(session, written, rests=rests)
 
-    def _persist_starts(
+    def _persist_bounds(
         self, session: _Session, written: Sequence[Following], *, rests: bool
     ) -> None:
-        """What the leader has deleted stays deleted here: then the new start is told, too."""
+        """What the leader has deleted stays deleted here: then the new start is told, too. And what
+        it has dropped is known here as dropped."""
         if session.is_over:
             return
-        moved = [following for following in written if following.start_moved]
+        moved = [following for following in written if following.has_bounds_to_write]
         if not moved:
             self._made_durable(session, written, rests=rests)
             return
 
         async def persist() -> None:
             try:
-                await self._write_starts(moved)
+                await self._write_bounds(moved)
                 self._made_durable(session, written, rests=rests)
             except Exception as error:
                 session.fail(error)
 
         session.starts = asyncio.get_running_loop().create_task(persist())
 
-    async def _write_starts(self, moved: Sequence[Following]) -> None:
+    async def _write_bounds(self, moved: Sequence[Following]) -> None:
         for directory in {following.replica.directory: None for following in moved}:
             try:
                 await directory.persist_start_offsets()
             except ApiError as error:
-                logger.error("the start of logs is not on disk: %s", error)
+                logger.error("the start or dropped end of logs is not on disk: %s", error)
         for following in moved:
             following.start_moved = False
             partition = following.replica.id

@@ -47,6 +47,7 @@ class Following:
     __slots__ = (
         "_backoff_s",
         "_failures",
+        "_inherited_dropped_end",
         "_on_corrupt",
         "_told_offset",
         "_told_start",
@@ -71,9 +72,28 @@ class Following:
         self._told_offset = -1
         self._told_start = -1  # the log's start, likewise
         self._failures = 0
+        self._inherited_dropped_end = 0  # from the leader
         # The leader's log begins later than this one does on disk, or than the leader was told that
         # it does: that has to be written, and told.
         self.start_moved = False
+
+    @property
+    def has_bounds_to_write(self) -> bool:
+        """Whether the log's start or its dropped end must be on disk before the next request."""
+        if self.replica.state is not ReplicaState.ONLINE:
+            return False  # there may be no log any more
+        return self.start_moved or not self._has_durable_dropped_end
+
+    @property
+    def _has_durable_dropped_end(self) -> bool:
+        """This replica may be elected once the leader is told of records above its dropped end.
+        Then this replica must know, even after a power loss, which tombstones its log lacks.
+
+        What its own cleaner drops is on disk before it is dropped.
+        """
+        log = self.replica.log
+        wanted = min(self._inherited_dropped_end, log.dropped_end)
+        return not wanted or self.replica.directory.durable_dropped_end(log) >= wanted
 
     @property
     def is_durable(self) -> bool:
@@ -82,7 +102,7 @@ class Following:
         if replica.state is not ReplicaState.ONLINE:
             return False
         log = replica.log
-        return log.durability.durable_offset == log.end_offset
+        return log.durability.durable_offset == log.end_offset and self._has_durable_dropped_end
 
     def position(self, max_bytes: int) -> wire.FetchPartition:
         """The entry of a Fetch for this partition. Everything below its offset is durable, and so
@@ -142,9 +162,15 @@ class Following:
         written = len(records)
         if written:
             self._begin_with_batch(records)
+            self._inherit_dropped_end(data)
         self.replica.copy(records, data.high_watermark, data.log_start_offset)
         self._check_start(data)
-        return Verdict(moved=written > 0 or self.start_moved, written_bytes=written)
+        return Verdict(moved=written > 0 or self.has_bounds_to_write, written_bytes=written)
+
+    def _inherit_dropped_end(self, data: wire.PartitionData) -> None:
+        log = self.replica.log
+        if data.dropped_end > log.dropped_end:
+            log.dropped_end = self._inherited_dropped_end = data.dropped_end
 
     def _begin_with_batch(self, records: Buffer) -> None:
         """Begin an empty log with the base offset of the first batch.
@@ -199,14 +225,18 @@ class Following:
         )
 
     def _begin_anew(self, data: wire.PartitionData) -> Verdict:
-        """Begin anew: our end is below the leader's log start, so retention took what follows."""
+        """Begin anew. Our end is below the leader's log start, so retention took what follows. Or
+        compaction took a tombstone that follows, and we may have a record that it deletes."""
         replica, log = self.replica, self.replica.log
         if data.log_start_offset < 0:
             return Verdict(rest_s=self._backoff_s)
         logger.warning(
-            "%r: offset %d is out of the leader's range: beginning anew at %d",
+            "%r: offset %d is out of the leader's range%s: beginning anew at %d",
             replica,
             log.end_offset,
+            f" (tombstones below {data.dropped_end} are compacted away)"
+            if data.dropped_end > log.end_offset
+            else "",
             data.log_start_offset,
         )
         replica.reset_to(data.log_start_offset)

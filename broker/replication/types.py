@@ -104,6 +104,9 @@ class FetchResult:
     preferred_replica: int = -1
     # In a session: the follower has everything, and only a change here makes news of it.
     at_rest: bool = False
+    # Told to a follower that ends below: the leader's ``PartitionLog.dropped_end``. The follower's
+    # log lacks the same tombstones.
+    dropped_end: int = -1
     # The follower is not in sync, and the leader's quota for such replicas is used up.
     awaits_quota: bool = False
 

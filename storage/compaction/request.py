@@ -33,11 +33,13 @@ class CompactionRequest(NamedTuple):
 class Compacted(NamedTuple):
     """A compacted segment is complete and on disk under the names for it (``.cleaned``).
 
-    It takes the place of the segments from ``base_offset`` to ``end_offset``.
+    It takes the place of the segments from ``base_offset`` to ``end_offset``. The tombstones and
+    end markers that it lacks are below ``dropped_end``; 0: it lacks none.
     """
 
     base_offset: int
     end_offset: int
+    dropped_end: int
 
 
 class Finished(NamedTuple):

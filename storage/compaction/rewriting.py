@@ -99,15 +99,18 @@ def rewritten(
     return _encode(data, kept, header, horizon_ms)
 
 
+def may_drop_tombstones(header: BatchHeader, rules: Rules) -> bool:
+    """Whether records that go from this batch may be tombstones that nothing replaces."""
+    horizon_ms = header.delete_horizon_ms
+    return horizon_ms is not None and rules.now_ms >= horizon_ms
+
+
 def _stays(record: StoredRecord, header: BatchHeader, rules: Rules) -> bool:
     if record.key is None:
         return False
     if header.base_offset + record.offset_delta < rules.offsets.get(record.key):
         return False
-    if not record.is_tombstone:
-        return True
-    horizon_ms = header.delete_horizon_ms
-    return horizon_ms is None or rules.now_ms < horizon_ms
+    return not record.is_tombstone or not may_drop_tombstones(header, rules)
 
 
 def emptied(header: BatchHeader) -> bytearray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, NamedTuple
 
 from storage.cold_range import ColdRange
@@ -36,13 +36,20 @@ class Limits(NamedTuple):
 
 
 async def compact_log(
-    log: PartitionLog, disk: Disk, found: Survey, limits: Limits, now_ms: int
+    log: PartitionLog,
+    disk: Disk,
+    found: Survey,
+    limits: Limits,
+    now_ms: int,
+    note_dropped: Callable[[int], Awaitable[None]],
 ) -> Finished:
     """Compact the cleanable segments of a log, or the first of them if the map becomes full.
 
     Readers and writers go on meanwhile. Each compacted segment replaces its originals in one turn
-    of the event loop, and is on disk before the next one. Raises AbandonedError, UncleanableError,
-    StorageError, OSError: some segments may have been replaced then.
+    of the event loop, and is on disk before the next one. Before a replacement that lacks
+    tombstones or markers, ``note_dropped`` gets the offset that they are below (see
+    ``PartitionLog.dropped_end``), and returns when that is on disk. Raises AbandonedError,
+    UncleanableError, StorageError, OSError: some segments may have been replaced then.
     """
     generation = log.truncation_generation
     aborted_later = await _aborted_later(log, found.segments[-1][1])
@@ -56,8 +63,14 @@ async def compact_log(
             if log.offline is not None or log.truncation_generation != generation:
                 break
             match decode_answer(*part):
-                case Compacted(base_offset, end_offset):
-                    if not _is_there(log, base_offset, end_offset):
+                case Compacted(base_offset, end_offset, dropped_end):
+                    if dropped_end:
+                        await note_dropped(dropped_end)
+                    if (
+                        log.offline is not None
+                        or log.truncation_generation != generation
+                        or not _is_there(log, base_offset, end_offset)
+                    ):
                         break
                     await _swap(log, disk, base_offset, end_offset)
                 case Failed(reason):

@@ -25,7 +25,13 @@ from storage.compaction.request import (
     Finished,
     encode_answer,
 )
-from storage.compaction.rewriting import Rules, emptied, rewritten, rewritten_marker
+from storage.compaction.rewriting import (
+    Rules,
+    emptied,
+    may_drop_tombstones,
+    rewritten,
+    rewritten_marker,
+)
 from storage.compaction.stored_records import body_of, stored_records
 from storage.compaction.transactions import CleanedTransactions
 from storage.long_work import LongWork, Part, Spent
@@ -165,7 +171,7 @@ class _Round:
             finally:
                 output.close()
             if changed:
-                yield Part(encode_answer(Compacted(spans[0][0], end)))
+                yield Part(encode_answer(Compacted(spans[0][0], end, output.dropped_end)))
             spans = spans[count:]
 
     def _rewrite(
@@ -194,9 +200,13 @@ class _Round:
                     kept = rewritten_marker(batch, header, rules, is_needed=is_needed)
                     if is_needed:
                         output.markers.add(header.base_offset)
+                    if kept is None:
+                        output.dropped_end = header.next_offset
                 else:
                     is_aborted = transactions.read(header)
                     kept = rewritten(batch, header, rules, is_aborted=is_aborted)
+                    if kept is not batch and may_drop_tombstones(header, rules):
+                        output.dropped_end = header.next_offset
                 # The end of the segment stays known by a batch, if need be by one without records.
                 is_end = kept is None and header.next_offset == span[1]
                 last = (emptied(header) if header.record_count else batch) if is_end else None
@@ -313,6 +323,8 @@ class _Output:
         self._has_txn_index = False
         self.markers: set[int] = set()
         """The offsets of the markers whose transactions are not gone."""
+        self.dropped_end = 0
+        """As in ``Compacted``."""
         self._pending: list[Buffer] = []
         self._pending_bytes = 0
 

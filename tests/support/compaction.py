@@ -113,7 +113,11 @@ async def compacting(
     found = await survey(log, clean_end, end, now_ms)
     if not found.dirty_bytes:
         return None
-    return await compact_log(log, disk, found, limits, now_ms)
+
+    async def note_dropped(dropped_end: int) -> None:
+        log.dropped_end = max(log.dropped_end, dropped_end)
+
+    return await compact_log(log, disk, found, limits, now_ms, note_dropped)
 
 
 def records(log: PartitionLog, offset: int = 0) -> list[Record]:

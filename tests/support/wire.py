@@ -48,7 +48,7 @@ def fields_of(api: wire.Api[Any, Any], kind: str) -> list[schema.Field]:
 
 
 def messages(api: wire.Api[Any, Any], version: int, kind: str) -> st.SearchStrategy[Any]:
-    """Messages with random values in the fields of the version, and defaults elsewhere."""
+    """Messages with random values in Kafka's fields of the version, and defaults elsewhere."""
     root = api.request if kind == "request" else api.response
     return _structs(api, root, fields_of(api, kind), version)
 
@@ -57,7 +57,9 @@ def _structs(
     api: wire.Api[Any, Any], cls: type, fields: list[schema.Field], version: int
 ) -> st.SearchStrategy[Any]:
     members = {
-        each.name: _values(api, each, version) for each in fields if version in each.versions
+        each.name: _values(api, each, version)
+        for each in fields
+        if version in each.versions and not each.is_ours
     }
     return st.builds(cls, **members)
 

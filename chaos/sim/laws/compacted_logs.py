@@ -118,6 +118,7 @@ class CompactedLogsKeepTheLastValues(Law):
     timestamp and leader epoch. Its offsets rise. It has no record that was never committed. Below
     the clean end no key comes twice. A record of a transaction counts from its commit on. A
     tombstone stays for ``delete.retention.ms`` after it was written, by the clocks of all brokers.
+    Where it is gone, so are all older records of its key.
 
     Replicas are compacted at different times, and so differ in older records only.
     """
@@ -239,12 +240,15 @@ class CompactedLogsKeepTheLastValues(Law):
         found: set[int] = set()
         last = -1
         keys: dict[bytes, int] = {}
+        held: dict[bytes, int] = {}
         for segment in view.segments:
             for offset, record, *_ in segment.records:
                 if offset <= last:
                     report(f"{where}: offset {offset} comes after {last}")
                 last = offset
                 found.add(offset)
+                if record.key is not None:
+                    held[record.key] = offset
                 if record.key is None or offset >= view.clean_end:
                     continue
                 if record.key in keys:
@@ -266,3 +270,8 @@ class CompactedLogsKeepTheLastValues(Law):
                 )
             else:
                 self.dropped += 1
+                if held.get(key, offset) < offset:
+                    report(
+                        f"{where}: {key!r} was deleted at {offset}, the tombstone is gone, and the "
+                        f"record at {held[key]} is still there"
+                    )

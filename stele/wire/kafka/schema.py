@@ -59,6 +59,10 @@ class Versions:
         return self.first <= version <= self.last
 
 
+FIRST_OWN_TAG = 10_000
+"""Kafka numbers the tagged fields of a struct from 0 on. So it will not meet these."""
+
+
 @dataclass(slots=True)
 class Field:
     name: str
@@ -73,6 +77,11 @@ class Field:
     @property
     def is_struct(self) -> bool:
         return self.type not in FIXED and self.type not in VARIABLE
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether Kafka lacks the field. Kafka's clients skip tags that they do not know."""
+        return self.tag is not None and self.tag >= FIRST_OWN_TAG
 
     def is_nullable(self, version: int) -> bool:
         return self.nullable is not None and version in self.nullable

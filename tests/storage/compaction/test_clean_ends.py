@@ -1,11 +1,11 @@
-"""How far a log is compacted, as the directory remembers it."""
+"""How far a log is compacted, and up to where tombstones are gone, as the directory remembers."""
 
 from __future__ import annotations
 
 import asyncio
 
 from stele.ids import TopicPartition
-from storage.checkpoints import CLEANER_OFFSET_FILE, MetaProperties
+from storage.checkpoints import CLEANER_OFFSET_FILE, DROPPED_END_FILE, MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
@@ -74,5 +74,40 @@ def test_a_new_log_of_the_same_name_is_not_clean() -> None:
         assert directory.clean_end(new) == 0
         await directory.checkpoint_clean_end(log, 17, log.truncation_generation)
         assert directory.clean_end(new) == 0
+
+    asyncio.run(scenario())
+
+
+def test_the_end_of_dropped_tombstones_survives_a_loss_of_power() -> None:
+    disk = MemoryDisk()
+    directory, log = made(disk)
+
+    async def scenario() -> None:
+        await directory.flush()
+        log.dropped_end = 7
+        assert directory.durable_dropped_end(log) == 0
+        await directory.persist_start_offsets()
+        assert directory.durable_dropped_end(log) == 7
+
+    asyncio.run(scenario())
+    assert disk.read_file(f"{PATH}/{DROPPED_END_FILE}") == b"0\n1\nt 0 7\n"
+    disk.power_loss()
+    again = opened(disk)
+    assert again.logs[TopicPartition("t", 0)].dropped_end == 7
+    assert again.durable_dropped_end(again.logs[TopicPartition("t", 0)]) == 0, "not synced by it"
+
+
+def test_a_log_that_is_cut_lacks_only_tombstones_below_its_end() -> None:
+    disk = MemoryDisk()
+    directory, log = made(disk)
+
+    async def scenario() -> None:
+        await directory.flush()
+        log.dropped_end = 15
+        await directory.persist_start_offsets()
+        log.truncate_to(9)
+        assert (log.dropped_end, directory.durable_dropped_end(log)) == (9, 9)
+        log.reset_to(4)
+        assert (log.dropped_end, directory.durable_dropped_end(log)) == (0, 0)
 
     asyncio.run(scenario())

@@ -131,12 +131,14 @@ def test_a_marker_goes_long_after_its_transaction(commit: bool) -> None:
     first = end(log, 1, 1, commit=commit)
     write(log, b"a", b"2")
     end(log, 1, 2, commit=True)  # what is known of the producer after this is its epoch
-    now_ms, found = 20_000, []
+    now_ms, found, dropped = 20_000, [], []
     for passed_ms in (0, 0, RETENTION_MS - 1, 1, 0):
         now_ms += passed_ms
         roll(log)
         compact(log, disk, now_ms=now_ms)
         found.append((first in markers(log), aborted(log)))
+        dropped.append(log.dropped_end)
+    assert dropped == [0, 0, 0, first + 1, first + 1]
     gone: list[tuple[int, int, int]] = []
     index = gone if commit else [(1, 0, first)]
     assert found == [

@@ -41,9 +41,9 @@ CLEANER = [
     _bug(
         "cleaner: drop a tombstone when it is found first",
         _REWRITING,
-        "_stays",
-        "horizon_ms is None or rules.now_ms < horizon_ms",
-        "horizon_ms is not None and rules.now_ms < horizon_ms",
+        "may_drop_tombstones",
+        "horizon_ms is not None and rules.now_ms >= horizon_ms",
+        "horizon_ms is None or rules.now_ms >= horizon_ms",
         "kill",
     ),
     _bug(
@@ -112,6 +112,14 @@ CLEANER = [
         "_stays",
         "header.base_offset + record.offset_delta < rules.offsets.get(record.key)",
         "header.base_offset + record.offset_delta <= rules.offsets.get(record.key)",
+        "kill",
+    ),
+    _bug(
+        "cleaner: let a follower go on that has missed tombstones",
+        "broker/replication/fetch_reader.py",
+        "_check_tombstones",
+        "entry.fetch_offset >= log.dropped_end",
+        "True",
         "kill",
     ),
 ]

@@ -88,6 +88,7 @@ response
       snapshot_id SnapshotId @12+ #2
         end_offset int64 =-1
         epoch int32 =-1
+      dropped_end int64 @12+ =-1 #10001
       aborted_transactions [AbortedTransaction]?
         producer_id int64
         first_offset int64

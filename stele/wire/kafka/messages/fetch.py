@@ -165,6 +165,7 @@ class PartitionData(Struct):
         "diverging_epoch",
         "current_leader",
         "snapshot_id",
+        "dropped_end",
         "aborted_transactions",
         "preferred_read_replica",
         "records",
@@ -180,6 +181,7 @@ class PartitionData(Struct):
         diverging_epoch: EpochEndOffset | None = None,
         current_leader: LeaderIdAndEpoch | None = None,
         snapshot_id: SnapshotId | None = None,
+        dropped_end: int = -1,
         aborted_transactions: list[AbortedTransaction] | None = None,
         preferred_read_replica: int = -1,
         records: Records = None,
@@ -192,6 +194,7 @@ class PartitionData(Struct):
         self.diverging_epoch = diverging_epoch
         self.current_leader = current_leader
         self.snapshot_id = snapshot_id
+        self.dropped_end = dropped_end
         self.aborted_transactions = aborted_transactions
         self.preferred_read_replica = preferred_read_replica
         self.records = records
