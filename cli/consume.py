@@ -12,7 +12,7 @@ import typer
 
 from cli.connection import check_topics, connect, milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
-from cli.output import CommandError
+from cli.output import CommandError, UsageError
 
 if TYPE_CHECKING:
     from stele.ids import TopicPartition
@@ -80,7 +80,7 @@ def consume(
         check_topics(admin, [topic])
     if group is not None:
         if partition:
-            raise CommandError("--partition and --group exclude each other: the group assigns")
+            raise UsageError("--partition and --group exclude each other: the group assigns")
         _consume_in_group(
             bootstrap, topic, group, offset, max_records, isolation_level, output, timeout
         )
@@ -111,7 +111,7 @@ def _consume_in_group(
     from stele.sync import Consumer
 
     if offset not in ("earliest", "latest"):
-        raise CommandError(
+        raise UsageError(
             f"--offset {offset}: with --group earliest or latest; "
             "stele group reset-offsets moves a group to a number"
         )
@@ -151,7 +151,7 @@ def _assign(consumer: Consumer, topic: str, partitions: list[int], offset: str) 
     elif offset.isdecimal():
         _seek(consumer, names, int(offset))
     else:
-        raise CommandError(f"--offset {offset}: use earliest, latest or a number")
+        raise UsageError(f"--offset {offset}: use earliest, latest or a number")
 
 
 def _seek(consumer: Consumer, names: list[tuple[str, int]], offset: int) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import Json
-from cli.output import CommandError, did_you_mean, note, print_json, print_table
+from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
 
 if TYPE_CHECKING:
     from chaos.drills.campaign import OpenCluster
@@ -181,7 +181,7 @@ def _chosen(names: list[str] | None, everything: bool, cluster: str) -> list[Dri
     known = by_name()
     if everything:
         if names:
-            raise CommandError("give names of drills or --all, not both")
+            raise UsageError("give names of drills or --all, not both")
         able = []
         for drill in known.values():
             if reason := _inability(drill, cluster):
@@ -190,7 +190,7 @@ def _chosen(names: list[str] | None, everything: bool, cluster: str) -> list[Dri
                 able.append(drill)
         return able
     if not names:
-        raise CommandError("which drill? Name some, or give --all; stele drill list shows them")
+        raise UsageError("which drill? Name some, or give --all; stele drill list shows them")
     for name in names:
         if name not in known:
             raise CommandError(f"there is no drill {name!r}.{did_you_mean(name, known)}")
@@ -223,9 +223,9 @@ def _chain(
     fields = {name: value for name, value in given.items() if value is not None}
     if fields and not any(drill.expectations.chain for drill in chosen):
         names = ", ".join("--" + name.replace("_", "-") for name in fields)
-        raise CommandError(f"{names}: only for exactly-once-chain")
+        raise UsageError(f"{names}: only for exactly-once-chain")
     if clients is not None and clients not in CLIENTS:
-        raise CommandError(f"--clients {clients!r} is neither stele nor confluent")
+        raise UsageError(f"--clients {clients!r} is neither stele nor confluent")
     return ChainOptions(**fields)  # type: ignore[arg-type]
 
 
@@ -236,7 +236,7 @@ def _opened(cluster: str) -> OpenCluster:
 
     kinds: dict[str, OpenCluster] = {"process": processes, "compose": containers}
     if cluster not in kinds:
-        raise CommandError(f"--cluster {cluster!r} is neither process nor compose")
+        raise UsageError(f"--cluster {cluster!r} is neither process nor compose")
     return kinds[cluster]
 
 

@@ -17,7 +17,7 @@ from cli.options import (
     Timeout,
     request_id_of,
 )
-from cli.output import CommandError, key_values, print_json, print_table
+from cli.output import UsageError, key_values, print_json, print_table
 
 if TYPE_CHECKING:
     from stele.admin.features import SupportedLevels, UpgradeType
@@ -158,14 +158,14 @@ def _wanted(metadata: int | None, features: list[str] | None) -> dict[str, int]:
     levels = {}
     for name, level in key_values(features or (), "--feature").items():
         if not (level.isascii() and level.isdecimal()):
-            raise CommandError(f"--feature {name}={level}: the level is a whole number")
+            raise UsageError(f"--feature {name}={level}: the level is a whole number")
         levels[name] = int(level)
     if metadata is not None:
         if levels.get(METADATA_VERSION, metadata) != metadata:
-            raise CommandError(f"--metadata and --feature give {METADATA_VERSION} two levels")
+            raise UsageError(f"--metadata and --feature give {METADATA_VERSION} two levels")
         levels[METADATA_VERSION] = metadata
     if not levels:
-        raise CommandError("nothing to change: give --metadata LEVEL or --feature NAME=LEVEL")
+        raise UsageError("nothing to change: give --metadata LEVEL or --feature NAME=LEVEL")
     return levels
 
 

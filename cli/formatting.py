@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import CommandError, print_json
+from cli.output import CommandError, UsageError, print_json
 from cli.server import Settings, load_config
 
 if TYPE_CHECKING:
@@ -97,14 +97,14 @@ def _check_beginning(
     }
     given = [name for name, present in options.items() if present]
     if len(given) > 1:
-        raise CommandError(f"{given[0]} and {given[1]} exclude each other")
+        raise UsageError(f"{given[0]} and {given[1]} exclude each other")
     if given and node.voters and not initial_controllers:
         raise CommandError(
             f"{given[0]}: controller.quorum.voters says already who begins; remove that key, and "
             "set controller.quorum.bootstrap.servers"
         )
     if not given and node.is_controller and not node.voters:
-        raise CommandError(
+        raise UsageError(
             "how does the quorum begin? Give --standalone (with this controller alone), "
             "--initial-controllers (with these), or --no-initial-controllers (this one joins it)"
         )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cli.options import Json
-from cli.output import CommandError, print_json
+from cli.output import CommandError, UsageError, print_json
 
 if TYPE_CHECKING:
     from stele.wire.batch import Record
@@ -73,7 +73,7 @@ def dump(
 
 def _decoder(*, offsets: bool, transactions: bool) -> Callable[[Record], dict[str, Any]] | None:
     if offsets and transactions:
-        raise CommandError("a file is read with one decoder")
+        raise UsageError("a file is read with one decoder")
     if offsets:
         from cli.offsets_decoder import decode_record
 

@@ -37,7 +37,7 @@ from cli import (
 )
 from cli.group import commands as group
 from cli.interruption import EXIT_INTERRUPTED
-from cli.output import CommandError, note
+from cli.output import CommandError, UsageError, note
 from cli.perf import commands as perf
 from stele.errors import SteleError
 
@@ -126,6 +126,8 @@ def run(arguments: Sequence[str]) -> int:
             print(message)
             return EXIT_USAGE
         return _failed(message, EXIT_USAGE)
+    except UsageError as error:
+        return _failed(str(error), EXIT_USAGE)
     except (CommandError, SteleError) as error:
         return _failed(str(error), EXIT_FAILED)
     except BrokenPipeError:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.output import CommandError, note
+from cli.output import UsageError, note
 
 REQUEST_ID_BYTES = 16  # as of stele.admin.requests
 
@@ -46,9 +46,9 @@ def broker_ids_of(text: str) -> list[int]:
     try:
         ids = [int(part) for part in text.split(",")]
     except ValueError:
-        raise CommandError(f"--broker-list {text!r} is not of the form 1,2,3") from None
+        raise UsageError(f"--broker-list {text!r} is not of the form 1,2,3") from None
     if len(set(ids)) < len(ids):
-        raise CommandError(f"--broker-list {text!r} names a broker twice")
+        raise UsageError(f"--broker-list {text!r} names a broker twice")
     return ids
 
 
@@ -61,9 +61,7 @@ def request_id_of(text: str | None) -> bytes | None:
     except ValueError:
         request_id = b""
     if len(request_id) != REQUEST_ID_BYTES:
-        raise CommandError(
-            f"--request-id {text!r} is not {2 * REQUEST_ID_BYTES} hexadecimal digits"
-        )
+        raise UsageError(f"--request-id {text!r} is not {2 * REQUEST_ID_BYTES} hexadecimal digits")
     return request_id
 
 

@@ -15,6 +15,11 @@ class CommandError(Exception):
     """The command cannot do what was asked; ``str()`` is the one line that says why."""
 
 
+class UsageError(CommandError):
+    """The command line itself makes no sense, whatever the cluster is like. The exit status is 2,
+    as for an unknown option."""
+
+
 def print_json(data: object) -> None:
     json.dump(data, sys.stdout, indent=2, default=_plain)
     sys.stdout.write("\n")
@@ -98,6 +103,6 @@ def key_values(items: Iterable[str], option: str) -> dict[str, str]:
     for item in items:
         name, equals, value = item.partition("=")
         if not equals or not name.strip():
-            raise CommandError(f"{option} {item!r} is not of the form name=value")
+            raise UsageError(f"{option} {item!r} is not of the form name=value")
         found[name.strip()] = value.strip()
     return found

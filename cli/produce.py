@@ -13,7 +13,7 @@ import typer
 
 from cli.connection import check_topics, connect, milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, tell_wait
-from cli.output import CommandError, note, print_json
+from cli.output import CommandError, UsageError, note, print_json
 from stele.errors import SteleError, TransactionOutcomeUnknownError
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def _lines(file: Path | None) -> Iterator[BinaryIO]:
 
 def _parser(key_field: int | None, key_separator: str | None) -> Callable[[bytes], KeyAndValue]:
     if key_field is not None and key_separator is not None:
-        raise CommandError("give --key-field or --key-separator, not both")
+        raise UsageError("give --key-field or --key-separator, not both")
     if key_field is not None:
         return lambda line: (_csv_field(line, key_field), line)
     if key_separator is not None:

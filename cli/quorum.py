@@ -11,7 +11,7 @@ import typer
 
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
-from cli.output import CommandError, print_json, print_table
+from cli.output import CommandError, UsageError, print_json, print_table
 from cli.server import Settings, load_config
 
 quorum_app = typer.Typer(help="The controllers' quorum.", no_args_is_help=True)
@@ -93,7 +93,7 @@ def add_voter(
     """Let a running controller vote, once it has caught up. Name it, or give its --config."""
     voter = _named(config, settings, node_id, directory_id, endpoint)
     if not voter.endpoint:
-        raise CommandError("where do the others reach it? Give --endpoint HOST:PORT, or --config")
+        raise UsageError("where do the others reach it? Give --endpoint HOST:PORT, or --config")
     with connect(bootstrap, timeout) as admin:
         admin.add_voter(
             voter.node_id, voter.directory_id, voter.endpoint, cluster_id=voter.cluster_id
@@ -170,10 +170,10 @@ def _named(
     """The controller that options name, or this machine's. Raises CommandError."""
     if config is not None:
         if node_id is not None or directory_id:
-            raise CommandError("--config names the controller already: leave --id and the like out")
+            raise UsageError("--config names the controller already: leave --id and the like out")
         return _of_config(config, settings, endpoint)
     if node_id is None or not directory_id:
-        raise CommandError(
+        raise UsageError(
             "which controller? Give --id and --directory-id (stele quorum describe shows both), or "
             "on its own machine --config"
         )

@@ -13,7 +13,7 @@ import typer
 from cli import reassignment_throttles as throttles
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, broker_ids_of
-from cli.output import CommandError, did_you_mean, note, print_json, print_table
+from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
 from cli.reassignment_file import (
     Assignments,
     LogDirs,
@@ -83,7 +83,7 @@ def generate(
     """Print a plan that spreads topics over brokers; nothing is moved."""
     names = [*(read_topics(topics_file) if topics_file else ()), *(topic or ())]
     if not names:
-        raise CommandError("which topics? Give --topics-to-move-json-file or --topic")
+        raise UsageError("which topics? Give --topics-to-move-json-file or --topic")
     ids = broker_ids_of(broker_list)
     with connect(bootstrap, timeout) as admin:
         states = _states(admin, names)
@@ -326,7 +326,7 @@ def cancel(
     Moves between the directories of a broker are cancelled if a plan names them.
     """
     if (plan_file is None) != everything:
-        raise CommandError("cancel what? Give either --reassignment-json-file or --all")
+        raise UsageError("cancel what? Give either --reassignment-json-file or --all")
     plan = None if plan_file is None else read_plan(plan_file)
     named = None if plan is None else plan.names
     log_dirs = {} if plan is None else plan.log_dirs

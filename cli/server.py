@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import CommandError, note
+from cli.output import CommandError, UsageError, note
 
 if TYPE_CHECKING:
     from runtime.config.node import NodeConfig
@@ -36,7 +36,7 @@ def server(
         _die_with_parent(exit_with_parent)
     level = logging.getLevelNamesMapping().get(log_level.upper())
     if level is None:
-        raise CommandError(f"--log-level {log_level}: use DEBUG, INFO, WARNING or ERROR")
+        raise UsageError(f"--log-level {log_level}: use DEBUG, INFO, WARNING or ERROR")
     handler = logging.StreamHandler(sys.stderr)
     logging.basicConfig(level=level, handlers=[handler])
     node = load_config(config, settings)

@@ -16,7 +16,7 @@ from cli.options import (
     Timeout,
     request_id_of,
 )
-from cli.output import CommandError, did_you_mean, key_values, print_json, print_table
+from cli.output import CommandError, UsageError, did_you_mean, key_values, print_json, print_table
 
 if TYPE_CHECKING:
     from stele.admin.admin import TopicDescription
@@ -242,11 +242,11 @@ def alter(
     changes: dict[str, str | None] = {**key_values(config or (), "--config")}
     changes.update(dict.fromkeys(delete_config or ()))
     if not changes and partitions is None:
-        raise CommandError(
+        raise UsageError(
             "nothing to change: give --config NAME=VALUE, --delete-config NAME or --partitions"
         )
     if changes and partitions is not None:
-        raise CommandError("change configs and partitions one after the other: both are a request")
+        raise UsageError("change configs and partitions one after the other: both are a request")
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, [name])
         again = request_id_of(request_id)

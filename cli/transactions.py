@@ -12,6 +12,7 @@ from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import (
     CommandError,
+    UsageError,
     did_you_mean,
     known_words,
     note,
@@ -174,7 +175,7 @@ def find_hanging(
 ) -> None:
     """Find transactions that no coordinator knows, so that nobody would ever end them."""
     if partition is not None and topic is None:
-        raise CommandError("--partition needs --topic")
+        raise UsageError("--partition needs --topic")
     with connect(bootstrap, timeout) as admin:
         partitions = _partitions(admin, topic, partition, broker_id)
         found = admin.find_hanging_transactions(
@@ -219,7 +220,7 @@ def abort(
     from stele.ids import TopicPartition
 
     if (start_offset is None) == (producer_id is None):
-        raise CommandError("which transaction? Give --start-offset or --producer-id")
+        raise UsageError("which transaction? Give --start-offset or --producer-id")
     name = TopicPartition(topic, partition)
     with connect(bootstrap, timeout) as admin:
         producer = _open_transaction(admin, name, start_offset, producer_id)

@@ -9,7 +9,7 @@ import typer
 from cli.connection import connect
 from cli.metadata_history import fetch_history
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
-from cli.output import CommandError, print_json, print_table
+from cli.output import CommandError, UsageError, print_json, print_table
 
 if TYPE_CHECKING:
     from controller.whatif import Consequence, WhatIf
@@ -43,7 +43,7 @@ def whatif(
 
     dead, stopped = _ids(kill, "--kill"), _ids(stop_controller, "--stop-controller")
     if not (dead or lose_rack or stopped):
-        raise CommandError("what if what? Give --kill, --lose-rack or --stop-controller")
+        raise UsageError("what if what? Give --kill, --lose-rack or --stop-controller")
     with connect(bootstrap, timeout) as admin:
         image = fetch_history(admin).image
         voters = _voters(admin.describe_quorum())

@@ -11,6 +11,7 @@ from cli.group.reset import reset_offsets
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import (
     CommandError,
+    UsageError,
     did_you_mean,
     known_words,
     note,
@@ -86,7 +87,7 @@ def describe(
 ) -> None:
     """Show how far groups have read, who their members are, or what state they are in."""
     if offsets + members + state > 1:
-        raise CommandError("give one of --offsets, --members and --state")
+        raise UsageError("give one of --offsets, --members and --state")
     with connect(bootstrap, timeout) as admin:
         groups = _described(admin, names or [], all_groups)
         found = {} if members or state else admin.group_lags(groups)
@@ -166,7 +167,7 @@ def delete_offsets(
 def _named(admin: Admin, names: list[str], everything: bool) -> list[str]:
     """The ids of groups that exist. Raises CommandError."""
     if bool(names) == everything:
-        raise CommandError("which groups? Name some, or give --all-groups")
+        raise UsageError("which groups? Name some, or give --all-groups")
     known = [each.group_id for each in admin.list_groups()]
     for name in names:
         if name not in known:

@@ -15,7 +15,7 @@ from cli.group.reset_plan import PartitionOffsets, Place, Target, plan
 from cli.group.selection import check_exist, known_partitions, selected
 from cli.group.times import duration_ms, timestamp_ms
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
-from cli.output import CommandError, did_you_mean, note, print_json, print_table
+from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
 
 if TYPE_CHECKING:
     from stele.ids import TopicPartition
@@ -101,9 +101,9 @@ def reset_offsets(
 ) -> None:
     """Set the committed offsets of groups without members; shows them unless --execute is given."""
     if execute and dry_run:
-        raise CommandError("--execute and --dry-run exclude each other")
+        raise UsageError("--execute and --dry-run exclude each other")
     if export and as_json:
-        raise CommandError("--export and --json exclude each other")
+        raise UsageError("--export and --json exclude each other")
     target = _target(
         {
             "--to-earliest": Target(Place.EARLIEST) if to_earliest else None,
@@ -117,9 +117,9 @@ def reset_offsets(
         }
     )
     if [bool(topics), all_topics, from_file is not None].count(True) != 1:
-        raise CommandError("which partitions? Give --topic, --all-topics or --from-file")
+        raise UsageError("which partitions? Give --topic, --all-topics or --from-file")
     if bool(names) == all_groups:
-        raise CommandError("which groups? Name some, or give --all-groups")
+        raise UsageError("which groups? Name some, or give --all-groups")
     with connect(bootstrap, timeout) as admin:
         groups = _inactive(admin, names or [])
         known = known_partitions(admin)
@@ -173,9 +173,9 @@ class _Reset:
 def _target(options: Mapping[str, Target | str | Path | None]) -> Target:
     given = {name: each for name, each in options.items() if isinstance(each, Target)}
     if not given:
-        raise CommandError(f"where to? Give one of {', '.join(options)}")
+        raise UsageError(f"where to? Give one of {', '.join(options)}")
     if len(given) > 1:
-        raise CommandError(f"{' and '.join(given)} exclude each other")
+        raise UsageError(f"{' and '.join(given)} exclude each other")
     (target,) = given.values()
     return target
 

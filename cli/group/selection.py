@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cli.output import CommandError, did_you_mean
+from cli.output import CommandError, UsageError, did_you_mean
 from stele.ids import TopicPartition
 
 if TYPE_CHECKING:
@@ -49,5 +49,5 @@ def check_exist(partitions: Iterable[TopicPartition], known: Mapping[str, Sequen
 def _numbers(option: str, text: str) -> list[int]:
     parts = text.split(",")
     if not all(part.isdecimal() and part.isascii() for part in parts):
-        raise CommandError(f"--topic {option!r} is not of the form TOPIC or TOPIC:0,1,2")
+        raise UsageError(f"--topic {option!r} is not of the form TOPIC or TOPIC:0,1,2")
     return [int(part) for part in parts]

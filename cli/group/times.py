@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from cli.output import CommandError
+from cli.output import UsageError
 
 _DATETIME: Final = re.compile(
     r"(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2})(?:\.(\d{3}))?(Z|[+-]\d{2}(?::?\d{2})?)?"
@@ -22,7 +22,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 def timestamp_ms(text: str) -> int:
     """The time of ``YYYY-MM-DDThh:mm:ss.sss``, in UTC unless ``Z`` or ``±hh:mm`` follows.
 
-    The milliseconds may be left out. Raises CommandError.
+    The milliseconds may be left out. Raises UsageError.
     """
     found = _DATETIME.fullmatch(text)
     try:
@@ -31,7 +31,7 @@ def timestamp_ms(text: str) -> int:
         seconds, milliseconds, zone = found.groups()
         moment = datetime.fromisoformat(f"{seconds}.{milliseconds or '000'}{zone or '+00:00'}")
     except ValueError as error:
-        raise CommandError(
+        raise UsageError(
             f"{text!r} is no time: {error}; give YYYY-MM-DDThh:mm:ss.sss, and ±hh:mm if it is not "
             "in UTC"
         ) from None
@@ -39,10 +39,10 @@ def timestamp_ms(text: str) -> int:
 
 
 def duration_ms(text: str) -> int:
-    """The length of ``PnDTnHnMnS``, rounded down to milliseconds. Raises CommandError."""
+    """The length of ``PnDTnHnMnS``, rounded down to milliseconds. Raises UsageError."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise CommandError(f"{text!r} is no duration: give PnDTnHnMnS, such as P1D or PT1H30M")
+        raise UsageError(f"{text!r} is no duration: give PnDTnHnMnS, such as P1D or PT1H30M")
     days, hours, minutes, seconds = found.groups(default="0")
     whole, _, fraction = seconds.partition(".")
     total_s = ((int(days) * 24 + int(hours)) * 60 + int(minutes)) * 60 + int(whole)

@@ -10,7 +10,7 @@ import typer
 
 from cli.connection import milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Json, tell_wait
-from cli.output import CommandError, did_you_mean, note, print_json
+from cli.output import CommandError, UsageError, did_you_mean, note, print_json
 
 if TYPE_CHECKING:
     from cli.perf.consume_run import Consumed
@@ -108,7 +108,7 @@ def produce(
     from stele.config import ProducerConfig
 
     if warmup_records >= num_records:
-        raise CommandError("--warmup-records must be less than --num-records")
+        raise UsageError("--warmup-records must be less than --num-records")
     per_s = _per_s(throughput)
     values = payload(record_size, payload_file, payload_delimiter, monotonic=payload_monotonic)
     servers, options = _client(ProducerConfig, config, properties, bootstrap, "producer")
@@ -326,7 +326,7 @@ def end_to_end(
     import uvloop
 
     if acks not in ("1", "all"):
-        raise CommandError(f"--producer-acks {acks}: give 1 or all; otherwise nobody acknowledges")
+        raise UsageError(f"--producer-acks {acks}: give 1 or all; otherwise nobody acknowledges")
     per_s = _per_s(throughput)
     servers = bootstrap or DEFAULT_BOOTSTRAP_SERVER
     uvloop.run(_end_to_end(servers, topic, num_records, record_size, acks, per_s, timeout, as_json))
@@ -397,7 +397,7 @@ def _per_s(throughput: float) -> float | None:
         return None
     if throughput > 0:
         return throughput
-    raise CommandError(f"--throughput {throughput:g}: give records per second, or -1 for no limit")
+    raise UsageError(f"--throughput {throughput:g}: give records per second, or -1 for no limit")
 
 
 def _client(

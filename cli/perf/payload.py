@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from cli.output import CommandError
+from cli.output import CommandError, UsageError
 
 Payload = Callable[[int], bytes]
 """The value of the record with a number."""
@@ -23,7 +23,7 @@ def payload(
 ) -> Payload:
     """Exactly one of the ways must be given, as with Kafka's tool. Raises CommandError."""
     if (record_size is not None) + (file is not None) + monotonic != 1:
-        raise CommandError("give one of --record-size, --payload-file and --payload-monotonic")
+        raise UsageError("give one of --record-size, --payload-file and --payload-monotonic")
     if record_size is not None:
         return random_letters(record_size)
     if file is not None:
@@ -47,7 +47,7 @@ def _of_file(file: Path, delimiter: str) -> Payload:
     """One of the file's texts at random, the same ones in every run."""
     separator = delimiter.replace("\\n", "\n").encode()
     if not separator:
-        raise CommandError("--payload-delimiter must not be empty")
+        raise UsageError("--payload-delimiter must not be empty")
     texts = file.read_bytes().split(separator)
     if not texts[-1]:
         texts.pop()  # what follows the last delimiter

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cli.output import CommandError, did_you_mean, key_values
+from cli.output import CommandError, UsageError, did_you_mean, key_values
 from stele.config import ClientConfig
 
 _OTHER_NAMES: Final = {
@@ -65,10 +65,10 @@ def _value(name: str, text: str, field: dataclasses.Field[Any]) -> object:
     if isinstance(default, bool) or default is None:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise CommandError(f"{name}={text}: give true or false")
+        raise UsageError(f"{name}={text}: give true or false")
     if isinstance(default, str):
         return text
     try:
         return int(text)
     except ValueError:
-        raise CommandError(f"{name}={text} is not a whole number") from None
+        raise UsageError(f"{name}={text} is not a whole number") from None

@@ -21,13 +21,10 @@ def test_the_list_names_every_drill(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run"], "which drill? Name some, or give --all"),
         (
             ["run", "leader-kiled"],
             "there is no drill 'leader-kiled'. Did you mean 'leader-killed'?",
         ),
-        (["run", "leader-killed", "--all"], "give names of drills or --all, not both"),
-        (["run", "leader-killed", "--cluster", "k8s"], "'k8s' is neither process nor compose"),
         (["run", "cut-off-one-way"], "cuts the network, which needs --cluster compose"),
         (["self-test", "nothing"], "there is no drill 'nothing'"),
         (["check", "missing.jsonl"], "missing.jsonl: No such file or directory"),
@@ -38,6 +35,22 @@ def test_errors_are_one_line_that_says_what_to_do(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["drill", *arguments]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["run"], "which drill? Name some, or give --all"),
+        (["run", "leader-killed", "--all"], "give names of drills or --all, not both"),
+        (["run", "leader-killed", "--cluster", "k8s"], "'k8s' is neither process nor compose"),
+    ],
+)
+def test_a_wrong_command_line_is_told_by_the_exit_status(
+    arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["drill", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert told in line
 

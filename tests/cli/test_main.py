@@ -106,6 +106,8 @@ def test_help_loads_neither_grpc_nor_a_server() -> None:
         (["topic", "create"], "stele: Missing argument 'NAME'.\n"),
         (["consume", "t", "--fromat", "json"], "--format"),
         (["consume", "t", "--format", "xml"], "'xml' is not one of"),
+        (["topic", "create", "t", "--config", "nonsense"], "not of the form name=value"),
+        (["topic", "alter", "t"], "nothing to change"),
     ],
 )
 def test_wrong_usage_is_one_line(
@@ -121,8 +123,6 @@ def test_wrong_usage_is_one_line(
     ("arguments", "said"),
     [
         (["server", "/nonexistent"], "cannot read /nonexistent"),
-        (["topic", "create", "t", "--config", "nonsense"], "not of the form name=value"),
-        (["topic", "alter", "t"], "nothing to change"),
         (["log", "dump", "/nonexistent.log"], "is no file"),
         (["topic", "list", "-b", "localhost"], "host:port"),
     ],

@@ -26,8 +26,10 @@ def properties(directory: Path, **changes: str) -> str:
     return str(file)
 
 
-def refusal(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main.run(arguments) == main.EXIT_FAILED
+def refusal(
+    capsys: pytest.CaptureFixture[str], *arguments: str, code: int = main.EXIT_FAILED
+) -> str:
+    assert main.run(arguments) == code
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     return error
@@ -37,11 +39,12 @@ def test_a_controller_must_be_told_how_its_quorum_begins(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = properties(tmp_path)
-    said = refusal(capsys, "format", "-c", config)
+    said = refusal(capsys, "format", "-c", config, code=main.EXIT_USAGE)
     for option in ("--standalone", "--initial-controllers", "--no-initial-controllers"):
         assert option in said
     both = ("--standalone", "--no-initial-controllers")
-    assert "exclude each other" in refusal(capsys, "format", "-c", config, *both)
+    said = refusal(capsys, "format", "-c", config, *both, code=main.EXIT_USAGE)
+    assert "exclude each other" in said
     assert "not among" in refusal(
         capsys, "format", "-c", config, "--initial-controllers", "2@h:9093"
     )
@@ -94,16 +97,16 @@ def test_a_disk_that_does_not_say_who_votes(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "said", "code"),
     [
-        (["add-voter"], "which controller? Give --id and --directory-id"),
-        (["remove-voter", "--id", "1"], "which controller?"),
-        (["add-voter", "--id", "4", "--directory-id", D1], "Give --endpoint"),
-        (["remove-voter", "--config", "x", "--id", "1"], "names the controller already"),
-        (["add-voter", "--config", "/does/not/exist"], "cannot read"),
+        (["add-voter"], "which controller? Give --id and --directory-id", main.EXIT_USAGE),
+        (["remove-voter", "--id", "1"], "which controller?", main.EXIT_USAGE),
+        (["add-voter", "--id", "4", "--directory-id", D1], "Give --endpoint", main.EXIT_USAGE),
+        (["remove-voter", "--config", "x", "--id", "1"], "names the controller", main.EXIT_USAGE),
+        (["add-voter", "--config", "/does/not/exist"], "cannot read", main.EXIT_FAILED),
     ],
 )
 def test_a_controller_that_is_not_named(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], said: str, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert said in refusal(capsys, "quorum", *arguments)
+    assert said in refusal(capsys, "quorum", *arguments, code=code)

@@ -139,7 +139,7 @@ def test_bad_files(tmp_path: Path, content: object, said: str) -> None:
     ],
 )
 def test_mistakes(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main.run(["reassign", *arguments]) == main.EXIT_FAILED
+    assert main.run(["reassign", *arguments]) == main.EXIT_USAGE
     assert said in capsys.readouterr().err
 
 

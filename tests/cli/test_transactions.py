@@ -157,7 +157,7 @@ def test_hanging_transactions_are_found(
 
 
 def test_a_partition_without_its_topic(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("find-hanging", "--partition", "1") == 1
+    assert run("find-hanging", "--partition", "1") == main.EXIT_USAGE
     assert "--partition needs --topic" in capsys.readouterr().err
 
 
@@ -180,7 +180,7 @@ def test_an_abort_that_names_no_transaction(
     admin: _Admin, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ("--topic", "orders", "--partition", "0")
-    assert run("abort", *where) == 1
+    assert run("abort", *where) == main.EXIT_USAGE
     assert "Give --start-offset or --producer-id" in capsys.readouterr().err
     assert run("abort", *where, "--producer-id", "8") == 1
     assert "orders-0 has no open transaction of producer 8" in capsys.readouterr().err

@@ -79,7 +79,7 @@ def test_what_is_in_the_topic_of_transactions(
 def test_a_topic_has_one_coordinator(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "00000000000000000000.log"
     file.write_bytes(b"")
-    assert dump(file, "--offsets-decoder") == 1
+    assert dump(file, "--offsets-decoder") == main.EXIT_USAGE
     assert "one decoder" in capsys.readouterr().err
 
 

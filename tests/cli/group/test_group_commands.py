@@ -154,10 +154,14 @@ def run(capsys: Capture, *arguments: str, code: int = 0) -> tuple[str, str]:
     return output.out, output.err
 
 
-def refusal(capsys: Capture, *arguments: str) -> str:
-    out, err = run(capsys, *arguments, code=main.EXIT_FAILED)
+def refusal(capsys: Capture, *arguments: str, code: int = main.EXIT_FAILED) -> str:
+    out, err = run(capsys, *arguments, code=code)
     assert out == ""
     return err
+
+
+def misuse(capsys: Capture, *arguments: str) -> str:
+    return refusal(capsys, *arguments, code=main.EXIT_USAGE)
 
 
 # ------------------------------------------------------------------------------- list, describe
@@ -243,7 +247,7 @@ def test_members_and_states_are_described(admin: FakeAdmin, capsys: Capture) -> 
     assert out.splitlines()[1].split() == ["live", "h:9192", "(2)", "range", "Stable", "2"]
     out, _ = run(capsys, "describe", "live", "--state", "--json")
     assert json.loads(out)[0]["coordinator"] == 2
-    assert "give one of" in refusal(capsys, "describe", "live", "--state", "--members")
+    assert "give one of" in misuse(capsys, "describe", "live", "--state", "--members")
 
 
 def test_groups_of_the_consumer_protocol_show_what_they_are_on_their_way_to(
@@ -305,7 +309,7 @@ def test_groups_that_are_not_there(admin: FakeAdmin, capsys: Capture, command: l
 def test_groups_are_named_or_all_are_meant(admin: FakeAdmin, capsys: Capture, command: str) -> None:
     more = ["--topic", "orders", "--to-latest"] if command == "reset-offsets" else []
     for names in ([], ["idle", "--all-groups"]):
-        assert "which groups?" in refusal(capsys, command, *names, *more)
+        assert "which groups?" in misuse(capsys, command, *names, *more)
 
 
 def test_a_group_without_offsets_has_an_empty_table(admin: FakeAdmin, capsys: Capture) -> None:
@@ -457,12 +461,23 @@ def test_a_failure_between_two_groups_is_told(admin: FakeAdmin, capsys: Capture)
         (["--topic", "orders", "--to-latest", "--shift-by", "0"], "--to-latest and --shift-by"),
         (["--to-latest"], "which partitions?"),
         (["--to-latest", "--topic", "orders", "--all-topics"], "which partitions?"),
-        (["--to-latest", "--topic", "order"], "Did you mean 'orders'?"),
         (["--to-datetime", "yesterday", "--topic", "orders"], "is no time"),
         (["--by-duration", "1d", "--topic", "orders"], "is no duration"),
-        (["--shift-by", "1", "--topic", "payments"], "payments-0 has no committed offset"),
         (["--to-latest", "--topic", "orders", "--execute", "--dry-run"], "exclude each other"),
         (["--to-latest", "--topic", "orders", "--export", "--json"], "exclude each other"),
+    ],
+)
+def test_resets_that_make_no_sense(
+    admin: FakeAdmin, capsys: Capture, options: list[str], said: str
+) -> None:
+    assert said in misuse(capsys, "reset-offsets", "idle", *options)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--to-latest", "--topic", "order"], "Did you mean 'orders'?"),
+        (["--shift-by", "1", "--topic", "payments"], "payments-0 has no committed offset"),
     ],
 )
 def test_resets_that_cannot_be(
