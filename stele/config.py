@@ -6,13 +6,14 @@ Names are Kafka's with underscores for dots. A field whose default is not Kafka'
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypedDict
+from typing import Any, Literal, Self, TypedDict
 
 from stele.errors import ConfigError
 from stele.forks import forks
 from stele.ids import TopicPartition
+from stele.option_types import check_names, check_types
 from stele.world import Clock, Connector, Rng
 
 Acks = Literal["all", 0, 1, -1, "0", "1", "-1"]
@@ -83,8 +84,20 @@ class ClientConfig:
     """Called with the reason, in words, why the client waits: about once a second per reason at
     most."""
 
+    @classmethod
+    def of(cls, bootstrap_servers: str, options: Mapping[str, Any]) -> Self:
+        """What keyword arguments of a client say. Raises ConfigError."""
+        check_names(cls, options)
+        return cls(bootstrap_servers=bootstrap_servers, **options)
+
     def __post_init__(self) -> None:
+        if not isinstance(self.bootstrap_servers, str):
+            raise ConfigError(
+                f"bootstrap_servers={self.bootstrap_servers!r} must be one text, with commas "
+                "between the servers: '127.0.0.1:9092,127.0.0.1:9093'"
+            )
         parse_bootstrap_servers(self.bootstrap_servers)
+        check_types(self)
         _one_of(self, "plane", ("grpc", "kafka"))
         if self.plane == "grpc" and forks.grpc_is_lost:
             log.warning(

@@ -177,7 +177,7 @@ class Admin(TransactionAdmin):
         world: ClientWorld | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        self._config = ClientConfig(bootstrap_servers=bootstrap_servers, **options)
+        self._config = ClientConfig.of(bootstrap_servers, options)
         if self._config.plane != "grpc":
             raise ConfigError(
                 f"plane={self._config.plane!r}: administration is only built over gRPC, which a "

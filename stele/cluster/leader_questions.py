@@ -28,6 +28,9 @@ class Answer(NamedTuple):
     message: str = ""
 
 
+SILENT_S = 1.0
+"""After this time a question goes on without the leaders that have not answered."""
+
 TOPIC_GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 
@@ -48,13 +51,14 @@ class LeaderQuestions(ABC):
         names: Sequence[tuple[TopicPartition, Leader]],
         wanted: Mapping[TopicPartition, int],
     ) -> list[Answer]:
-        """Send one request to the leader of these partitions. Raises RpcError."""
+        """Send one request to the leader of these partitions. Raises RpcError. ``wanted`` may lose
+        entries while the request is under way."""
 
     async def offsets(
-        self, wanted: Mapping[TopicPartition, int]
+        self, wanted: Mapping[TopicPartition, int], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """The answer for each partition. ``wanted`` has the number that the question is about.
-        Raises the first failure."""
+        Raises the first failure. ``timeout_s``: None: ``default_api_timeout_ms``."""
         found: dict[TopicPartition, OffsetAndTimestamp] = {}
         failed: list[ApiError] = []
 
@@ -64,14 +68,18 @@ class LeaderQuestions(ABC):
             else:
                 found[name] = answer
 
-        await self.ask_until_answered(wanted, take)
+        await self.ask_until_answered(wanted, take, timeout_s)
         if failed:
             raise failed[0]
         return {name: found[name] for name in wanted}
 
-    async def ask_until_answered(self, wanted: Mapping[TopicPartition, int], take: Take) -> None:
+    async def ask_until_answered(
+        self, wanted: Mapping[TopicPartition, int], take: Take, timeout_s: float | None = None
+    ) -> None:
         """Ask until every partition has an answer or a failure."""
-        timeout_s = self._view.left_s(self._view.config.default_api_timeout_ms / 1000)
+        if timeout_s is None:
+            timeout_s = self._view.config.default_api_timeout_ms / 1000
+        timeout_s = self._view.left_s(timeout_s)
         missing = dict(wanted)
         try:
             async with asyncio.timeout(timeout_s):
@@ -92,21 +100,26 @@ class LeaderQuestions(ABC):
             self._view.want(name.topic)
         if any(self._view.topic(name.topic) is None for name in missing):
             await self._refresh()
-        while True:
-            causes = await self._ask_once(missing, take)
-            if not missing:
-                return
-            pause_s = backoff.next_s()
-            if self._clock.monotonic() + pause_s >= deadline:
-                for name in missing:
-                    take(name, causes[name])
-                missing.clear()
-                return
-            if backoff.failures > 2:
-                first = next(iter(missing))
-                self._view.waiting.say(f"{self.doing}: {causes[first]}", self.doing)
-            await asyncio.sleep(pause_s)
-            await self._refresh()
+        rounds = _Round(self, missing, take)
+        try:
+            while True:
+                rounds.ask()
+                await rounds.wait()
+                if not missing:
+                    return
+                pause_s = backoff.next_s()
+                if self._clock.monotonic() + pause_s >= deadline:
+                    for name in missing:
+                        take(name, rounds.cause(name))
+                    missing.clear()
+                    return
+                if backoff.failures > 2:
+                    first = next(iter(missing))
+                    self._view.waiting.say(f"{self.doing}: {rounds.cause(first)}", self.doing)
+                await asyncio.sleep(pause_s)
+                await self._refresh()
+        finally:
+            await rounds.close()
 
     async def _refresh(self) -> None:
         try:
@@ -114,40 +127,96 @@ class LeaderQuestions(ABC):
         except UnreachableError as error:
             self._view.waiting.say(str(error), "unreachable")
 
-    async def _ask_once(
-        self, missing: dict[TopicPartition, int], take: Take
-    ) -> dict[TopicPartition, ApiError]:
-        """Send one request to each leader. Answered partitions leave ``missing``. Returns why the
-        others had no answer."""
-        causes: dict[TopicPartition, ApiError] = {}
-        by_leader: dict[int, list[tuple[TopicPartition, Leader]]] = {}
-        for name in missing:
-            leader = self._view.leader(name)
-            if leader is None:
-                causes[name] = self._without_leader(name)
-            else:
-                by_leader.setdefault(leader.broker_id, []).append((name, leader))
-        for broker_id, names in by_leader.items():
-            try:
-                answers = await self.ask_leader(broker_id, names, missing)
-            except RpcError as error:
-                for name, _ in names:
-                    text = f"{name}: broker {broker_id}: {error}"
-                    causes[name] = ApiError(ErrorCode.NETWORK_EXCEPTION, text)
-            except ApiError as error:  # that broker cannot be asked this
-                for name, _ in names:
-                    del missing[name]
-                    take(name, error)
-            else:
-                causes.update(_take_answers(broker_id, answers, missing, take))
-        for name in missing:
-            causes.setdefault(name, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: no answer"))
-        return causes
+    def leader(self, name: TopicPartition) -> Leader | None:
+        return self._view.leader(name)
 
-    def _without_leader(self, name: TopicPartition) -> ApiError:
+    def without_leader(self, name: TopicPartition) -> ApiError:
         if is_gone(self._view, name):
             return ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, gone(name))
         return ApiError(ErrorCode.LEADER_NOT_AVAILABLE, f"{name} has no leader that is known")
+
+
+class _Round:
+    """The requests of one question. All leaders are asked at once, and one that is silent holds up
+    no other: the next round begins without it."""
+
+    def __init__(
+        self, question: LeaderQuestions, missing: dict[TopicPartition, int], take: Take
+    ) -> None:
+        self._question = question
+        self._missing = missing
+        self._take = take
+        self._causes: dict[TopicPartition, ApiError] = {}  # why there was no answer last time
+        self._asked: dict[asyncio.Task[None], list[TopicPartition]] = {}
+        self._ended: list[asyncio.Task[None]] = []
+        self._news = asyncio.Event()
+
+    def ask(self) -> None:
+        """Ask the leaders of all partitions that are missing and not asked about at the moment."""
+        busy = {name for names in self._asked.values() for name in names}
+        by_leader: dict[int, list[tuple[TopicPartition, Leader]]] = {}
+        for name in self._missing:
+            if name in busy:
+                continue
+            leader = self._question.leader(name)
+            if leader is None:
+                self._causes[name] = self._question.without_leader(name)
+            else:
+                by_leader.setdefault(leader.broker_id, []).append((name, leader))
+        for broker_id, names in by_leader.items():
+            task = asyncio.get_running_loop().create_task(self._ask(broker_id, names))
+            self._asked[task] = [name for name, _ in names]
+            task.add_done_callback(self._end)
+
+    async def wait(self) -> None:
+        """Until all have answered, or some of them have not for ``SILENT_S``."""
+        try:
+            async with asyncio.timeout(SILENT_S):
+                while self._asked and self._missing:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            pass
+        ended, self._ended = self._ended, []
+        for task in ended:
+            task.result()
+
+    def cause(self, name: TopicPartition) -> ApiError:
+        asked = any(name in names for names in self._asked.values())
+        silent = f"{name}: its leader has not answered yet"
+        if asked and name not in self._causes:
+            return ApiError(ErrorCode.REQUEST_TIMED_OUT, silent)
+        return self._causes.get(name) or ApiError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"{name}: no answer"
+        )
+
+    async def close(self) -> None:
+        tasks = list(self._asked)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        del self._asked[task]
+        self._ended.append(task)
+        self._news.set()
+
+    async def _ask(self, broker_id: int, names: list[tuple[TopicPartition, Leader]]) -> None:
+        missing, causes = self._missing, self._causes
+        for name, _ in names:
+            causes.pop(name, None)
+        try:
+            answers = await self._question.ask_leader(broker_id, names, missing)
+        except RpcError as error:
+            for name, _ in names:
+                text = f"{name}: broker {broker_id}: {error}"
+                causes[name] = ApiError(ErrorCode.NETWORK_EXCEPTION, text)
+        except ApiError as error:  # that broker cannot be asked this
+            for name, _ in names:
+                del missing[name]
+                self._take(name, error)
+        else:
+            causes.update(_take_answers(broker_id, answers, missing, self._take))
 
 
 def _take_answers(

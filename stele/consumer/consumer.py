@@ -19,7 +19,7 @@ from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, RawBatch
-from stele.errors import ClosedError, ConfigError, UnreadableBatchError
+from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 
@@ -54,7 +54,7 @@ class Consumer:
         world: ClientWorld | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
-        self._config = ConsumerConfig(bootstrap_servers=bootstrap_servers, **options)
+        self._config = ConsumerConfig.of(bootstrap_servers, options)
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
         self._lookup = OffsetLookup(self._view, is_committed=self._config.reads_committed)
@@ -253,6 +253,11 @@ class Consumer:
         self, hand_out: Callable[[], list[Taken] | None], timeout_ms: float
     ) -> list[Taken]:
         """What ``hand_out`` gives, as soon as it is not None."""
+        if not self._positions and not (self._group is not None and self._group.is_subscribed):
+            way = "assign([(topic, partition)])"
+            if self._group is not None:
+                way = f"subscribe([topic]) or {way}"
+            raise ConfigError(f"there is nothing to poll: call {way} first")
         self._fetcher.start()
         deadline = self._world.clock.monotonic() + timeout_ms / 1000
         while True:
@@ -350,8 +355,13 @@ class Consumer:
 
     # ------------------------------------------------------------------------ commits
 
+    # ``timeout_ms`` of all that follow: None means ``default_api_timeout_ms``.
+
     async def commit(
-        self, offsets: Mapping[PartitionArgument, OffsetArgument] | None = None
+        self,
+        offsets: Mapping[PartitionArgument, OffsetArgument] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None:
         """Commit these offsets for the group, or the positions of all partitions. The offset of a
         partition is that of the next record to read.
@@ -360,7 +370,8 @@ class Consumer:
         UnreachableError.
         """
         group = self._needed_group("commit")
-        await group.commit(None if offsets is None else _offsets(offsets))
+        given = None if offsets is None else _offsets(offsets)
+        await group.commit(given, self._limit_s(timeout_ms))
 
     def commit_async(
         self, offsets: Mapping[PartitionArgument, OffsetArgument] | None = None
@@ -374,11 +385,12 @@ class Consumer:
         return commit
 
     async def committed(
-        self, partitions: Iterable[PartitionArgument]
+        self, partitions: Iterable[PartitionArgument], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where that is nothing."""
         group = self._needed_group("committed")
-        return await group.committed([TopicPartition(*each) for each in partitions])
+        names = [TopicPartition(*each) for each in partitions]
+        return await group.committed(names, self._limit_s(timeout_ms))
 
     @property
     def commits_by_itself(self) -> bool:
@@ -409,9 +421,15 @@ class Consumer:
 
     # ------------------------------------------------------------------------ offsets
 
-    async def position(self, topic: str, partition: int) -> int:
-        """The offset of the next record to be returned. It is looked up if it is not known yet."""
+    def _limit_s(self, timeout_ms: float | None) -> float:
+        limit_ms = self._config.default_api_timeout_ms if timeout_ms is None else timeout_ms
+        return self._view.left_s(limit_ms / 1000)
+
+    async def position(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> int:
+        """The offset of the next record to be returned. It is looked up if it is not known yet.
+        Raises ApiError REQUEST_TIMED_OUT, and what stops the partition."""
         position = self._position_of(topic, partition)
+        deadline = self._world.clock.monotonic() + self._limit_s(timeout_ms)
         self._fetcher.start()
         while position.offset is None:
             self._check_open()
@@ -421,7 +439,12 @@ class Consumer:
             if (error := position.stopped_by) is not None:
                 raise error
             self._fetcher.wake()
-            await self._fetcher.wait_for_news(1.0)
+            left_s = deadline - self._world.clock.monotonic()
+            if left_s <= 0:
+                name = TopicPartition(topic, partition)
+                text = f"the position of {name} is not known in time: {self.why(name)[name]}"
+                raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text)
+            await self._fetcher.wait_for_news(min(1.0, left_s))
         return position.offset
 
     def known_position(self, topic: str, partition: int) -> int | None:
@@ -429,27 +452,30 @@ class Consumer:
         return self._position_of(topic, partition).offset
 
     async def beginning_offsets(
-        self, partitions: Iterable[PartitionArgument]
+        self, partitions: Iterable[PartitionArgument], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        return await self._offsets_at(partitions, EARLIEST)
+        return await self._offsets_at(partitions, EARLIEST, timeout_ms)
 
     async def end_offsets(
-        self, partitions: Iterable[PartitionArgument]
+        self, partitions: Iterable[PartitionArgument], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
         """The high watermarks, or with ``read_committed`` the last stable offsets. A consumer at
         this offset has read everything there is for it."""
-        return await self._offsets_at(partitions, LATEST)
+        return await self._offsets_at(partitions, LATEST, timeout_ms)
 
     async def _offsets_at(
-        self, partitions: Iterable[PartitionArgument], timestamp: int
+        self, partitions: Iterable[PartitionArgument], timestamp: int, timeout_ms: float | None
     ) -> dict[TopicPartition, int]:
         self._check_open()
         wanted = {TopicPartition(*name): timestamp for name in partitions}
-        found = await self._lookup.offsets(wanted)
+        found = await self._lookup.offsets(wanted, self._limit_s(timeout_ms))
         return {name: answer.offset for name, answer in found.items()}
 
     async def offsets_for_times(
-        self, timestamps_ms: Mapping[PartitionArgument, int]
+        self,
+        timestamps_ms: Mapping[PartitionArgument, int],
+        *,
+        timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in milliseconds; None if there is
         none."""
@@ -458,14 +484,13 @@ class Consumer:
             if timestamp_ms < 0:
                 raise ConfigError(f"the time {timestamp_ms} for {name} must not be negative")
         wanted = {TopicPartition(*name): time for name, time in timestamps_ms.items()}
-        found = await self._lookup.offsets(wanted)
+        found = await self._lookup.offsets(wanted, self._limit_s(timeout_ms))
         return {name: each if each.offset >= 0 else None for name, each in found.items()}
 
-    async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partition numbers. Waits for the topic for at most default_api_timeout_ms."""
+    async def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> list[int]:
+        """The topic's partition numbers. Waits until the topic is known."""
         self._check_open()
-        timeout_s = self._config.default_api_timeout_ms / 1000
-        view = await self._view.wait_for_topic(topic, timeout_s)
+        view = await self._view.wait_for_topic(topic, self._limit_s(timeout_ms))
         return sorted(view.partitions)
 
     def topic_id(self, topic: str) -> bytes:

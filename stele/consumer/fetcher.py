@@ -86,7 +86,7 @@ class Fetcher:
         # Set when there is something to poll: records, an error, a position.
         self._news = asyncio.Event()
         self._lookup = OffsetLookup(view, is_committed=config.reads_committed)
-        self._looking_up: asyncio.Task[None] | None = None
+        self._looking_up: dict[asyncio.Task[None], None] = {}
         self.failure: SteleError | None = None  # if set, nothing is fetched any more
 
     def start(self) -> None:
@@ -113,9 +113,10 @@ class Fetcher:
 
     async def close(self) -> None:
         self._news.set()
-        if self._looking_up is not None:
-            self._looking_up.cancel()
-            await asyncio.gather(self._looking_up, return_exceptions=True)
+        look_ups = list(self._looking_up)
+        for task in look_ups:
+            task.cancel()
+        await asyncio.gather(*look_ups, return_exceptions=True)
         await self._requests.close()
 
     def on_error(self, error: Exception) -> None:
@@ -137,6 +138,7 @@ class Fetcher:
 
     def _fetch_ready(self, now: float) -> float:
         next_at = now + LONGEST_PAUSE_S
+        self._look_up_starts()
         room = self._config.prefetch_bytes - sum(
             position.buffered_bytes for position in self._positions.values()
         )
@@ -147,8 +149,6 @@ class Fetcher:
             if position.awaits_committed:
                 continue
             if position.offset is None and not is_gone(self._view, position.partition):
-                position.is_there()
-                self._look_up_soon()
                 continue
             if room <= 0 or position.buffered_bytes >= self._config.max_partition_fetch_bytes:
                 continue
@@ -427,22 +427,15 @@ class Fetcher:
 
     # ----------------------------------------------------------------- start positions
 
-    def _look_up_soon(self) -> None:
-        if self._looking_up is None or self._looking_up.done():
-            task = asyncio.get_running_loop().create_task(self._look_up_positions())
-            self._looking_up = task
-
-    async def _look_up_positions(self) -> None:
-        """Look up an offset for every partition that has none, according to its reset."""
+    def _look_up_starts(self) -> None:
+        """Look up an offset for every partition that has none, according to its reset. A partition
+        whose leader is silent does not hold up those that need one later."""
         wanted: dict[TopicPartition, int] = {}
         found_by: dict[TopicPartition, tuple[PartitionPosition, int, bytes]] = {}
-        for name, position in list(self._positions.items()):
-            if position.offset is not None or position.error is not None:
-                continue
-            if position.awaits_committed:
-                continue
-            if is_gone(self._view, name):  # another method waits for its return
-                continue
+        for name, position in self._positions.items():
+            if not position.needs_look_up or is_gone(self._view, name):
+                continue  # another method waits for the return of one that is gone
+            position.is_there()
             if position.reset_to is None:
                 policy = self._config.auto_offset_reset
                 if policy == "none":
@@ -451,9 +444,19 @@ class Fetcher:
                     continue
                 position.reset_to = EARLIEST if policy == "earliest" else LATEST
             wanted[name] = position.reset_to
+            position.looked_up_for = position.generation
             # If the topic is made anew before the answer, nobody knows of which topic that is.
             found_by[name] = (position, position.generation, self._topic_id(name.topic))
+        if wanted:
+            task = asyncio.get_running_loop().create_task(self._look_up(wanted, found_by))
+            self._looking_up[task] = None
+            task.add_done_callback(lambda done: self._looking_up.pop(done, None))
 
+    async def _look_up(
+        self,
+        wanted: dict[TopicPartition, int],
+        found_by: dict[TopicPartition, tuple[PartitionPosition, int, bytes]],
+    ) -> None:
         def take(name: TopicPartition, answer: OffsetAndTimestamp | ApiError) -> None:
             position, generation, topic_id = found_by[name]
             if position.generation != generation or self._positions.get(name) is not position:
@@ -464,6 +467,8 @@ class Fetcher:
             elif not answer.code.retriable:
                 self._fail(position, answer)
 
-        if wanted:
-            await self._lookup.ask_until_answered(wanted, take)
+        await self._lookup.ask_until_answered(wanted, take)
+        for position, generation, _ in found_by.values():
+            if position.looked_up_for == generation:
+                position.looked_up_for = -1  # if it still has none, it is looked up again
         self.wake()

@@ -64,6 +64,7 @@ class PartitionPosition:
         # known how far it has to go back; None otherwise.
         self.truncated_from: int | None = None
         self.generation = 0  # each seek raises it, and answers to earlier fetches are ignored
+        self.looked_up_for = -1  # the generation whose start is being looked up
         # Its start is the group's committed offset, which is not known yet. Nothing is fetched.
         self.awaits_committed = False
         self.paused = False
@@ -104,7 +105,7 @@ class PartitionPosition:
         found out again."""
         epochs, epoch = self.epochs, self.epochs.epoch_below(offset)
         self.epochs = EpochHistory()
-        self.seek(offset, epoch)
+        self.seek(offset, epoch, self.read_id)
         epochs.cut(offset)
         self.epochs = epochs
 
@@ -131,6 +132,16 @@ class PartitionPosition:
     @property
     def stopped_by(self) -> SteleError | None:
         return self.error or self.gone
+
+    @property
+    def needs_look_up(self) -> bool:
+        """Whether its start must be asked of the leader, and is not being asked."""
+        return (
+            self.offset is None
+            and self.error is None
+            and not self.awaits_committed
+            and self.looked_up_for != self.generation
+        )
 
     def is_there(self) -> None:
         """The partition exists, perhaps as a new one under the same name."""

@@ -68,7 +68,7 @@ class Producer:
         world: ClientWorld | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
-        self._config = ProducerConfig(bootstrap_servers=bootstrap_servers, **options)
+        self._config = ProducerConfig.of(bootstrap_servers, options)
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
         self._accumulator = Accumulator(self._config)

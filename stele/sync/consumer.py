@@ -97,7 +97,10 @@ class Consumer(CallsBack):
         return self._do(self._consumer.why, *partitions)
 
     def commit(
-        self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
+        self,
+        offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None,
+        *,
+        timeout_ms: float | None = None,
     ) -> None:
         """Commit these offsets for the group, or the positions of all partitions. The offset of a
         partition is that of the next record to read.
@@ -106,7 +109,7 @@ class Consumer(CallsBack):
         UnreachableError.
         """
         self._settle()
-        self._run(lambda: self._consumer.commit(offsets))
+        self._run(lambda: self._consumer.commit(offsets, timeout_ms=timeout_ms))
 
     def commit_async(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
@@ -125,10 +128,10 @@ class Consumer(CallsBack):
         return outcome
 
     def committed(
-        self, partitions: Iterable[tuple[str, int]]
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where that is nothing."""
-        return self._run(lambda: self._consumer.committed(partitions))
+        return self._run(lambda: self._consumer.committed(partitions, timeout_ms=timeout_ms))
 
     @property
     def commits_by_itself(self) -> bool:
@@ -219,26 +222,34 @@ class Consumer(CallsBack):
         call.returned += 1  # as in ``poll``
         return record
 
-    def position(self, topic: str, partition: int) -> int:
+    def position(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> int:
         """The offset of the next record to be returned. It is looked up if necessary."""
         self._settle()
-        return self._run(lambda: self._consumer.position(topic, partition))
+        return self._run(lambda: self._consumer.position(topic, partition, timeout_ms=timeout_ms))
 
-    def beginning_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
-        return self._run(lambda: self._consumer.beginning_offsets(partitions))
+    def beginning_offsets(
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
+        return self._run(
+            lambda: self._consumer.beginning_offsets(partitions, timeout_ms=timeout_ms)
+        )
 
-    def end_offsets(self, partitions: Iterable[tuple[str, int]]) -> dict[TopicPartition, int]:
+    def end_offsets(
+        self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
+    ) -> dict[TopicPartition, int]:
         """The high watermarks. A consumer at this offset has read everything there is."""
-        return self._run(lambda: self._consumer.end_offsets(partitions))
+        return self._run(lambda: self._consumer.end_offsets(partitions, timeout_ms=timeout_ms))
 
     def offsets_for_times(
-        self, timestamps_ms: Mapping[tuple[str, int], int]
+        self, timestamps_ms: Mapping[tuple[str, int], int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
         """For each partition the first record at or after a time in ms; None if there is none."""
-        return self._run(lambda: self._consumer.offsets_for_times(timestamps_ms))
+        return self._run(
+            lambda: self._consumer.offsets_for_times(timestamps_ms, timeout_ms=timeout_ms)
+        )
 
-    def partitions_for(self, topic: str) -> list[int]:
-        return self._run(lambda: self._consumer.partitions_for(topic))
+    def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> list[int]:
+        return self._run(lambda: self._consumer.partitions_for(topic, timeout_ms=timeout_ms))
 
     def topic_id(self, topic: str) -> bytes:
         """As ``stele.aio.Consumer.topic_id``."""

@@ -23,6 +23,7 @@ from stele.errors import (
     ClosedError,
     ConfigError,
     ErrorCode,
+    LogTruncationError,
     OffsetOutOfRangeError,
     UnreachableError,
 )
@@ -151,12 +152,28 @@ class TopicView(Mapping[bytes, bytes]):
 
     async def start(self) -> None:
         """Begin to follow the topic, and return when the view has all that was in the topic at the
-        call. Raises ApiError: the topic is not there."""
+        call. Raises ApiError: the topic is not there, or nothing of it comes within
+        ``default_api_timeout_ms``."""
         await self._take_partitions()
         self._spawn(self._follow())
         if self._janitor_interval_s:
             self._spawn(self._keep_clean())
-        await self._until(lambda: not self._targets)
+        await self._catch_up()
+
+    async def _catch_up(self) -> None:
+        while self._targets:
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    await self._until(partial(self._is_beyond, self._positions()))
+            except TimeoutError:
+                reasons = "; ".join(f"{name}: {why}" for name, why in self._consumer.why().items())
+                raise ApiError(
+                    ErrorCode.REQUEST_TIMED_OUT,
+                    f"nothing of {self.topic} was read within {self._timeout_s:g} s: {reasons}",
+                ) from None
+
+    def _is_beyond(self, positions: list[int]) -> bool:
+        return not self._targets or self._positions() != positions
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         async def guarded() -> None:
@@ -278,7 +295,7 @@ class TopicView(Mapping[bytes, bytes]):
                     for record in records:
                         self._apply(record)
                     self._settle()
-            except OffsetOutOfRangeError as error:
+            except (OffsetOutOfRangeError, LogTruncationError) as error:
                 log.warning("%s: the view reads the partition again from its start", error)
                 await self._repeat(self._begin_again, [error.partition])
             except ApiError as error:
@@ -329,6 +346,9 @@ class TopicView(Mapping[bytes, bytes]):
             if self._position(number) >= target:
                 del self._targets[number]
                 self._tell_evicted(self._entries.settle(number))
+
+    def _positions(self) -> list[int]:
+        return [self._position(name.partition) for name in sorted(self._consumer.assignment())]
 
     def _position(self, number: int) -> int:
         """The offset up to which the view has the partition; -1: not known yet."""

@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 import pytest
 
+import stele
 from stele.config import (
     ClientConfig,
     ClientOptions,
@@ -57,3 +58,41 @@ def test_relations_between_options() -> None:
         ClientConfig(retry_backoff_ms=100, retry_backoff_max_ms=99)
     with pytest.raises(ConfigError, match="earliest, latest, none"):
         ConsumerConfig(auto_offset_reset="first")  # type: ignore[arg-type]
+
+
+CLIENTS = [stele.Producer, stele.Consumer, stele.Admin]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_list_of_servers_and_unknown_options_are_explained(client: Any) -> None:
+    with pytest.raises(ConfigError, match="must be one text, with commas between the servers"):
+        client(["127.0.0.1:1"])
+    with pytest.raises(ConfigError, match="no option clientid: do you mean client_id"):
+        client("127.0.0.1:1", clientid="x")
+    with pytest.raises(ConfigError, match=r"no option request\.timeout\.ms: do you mean request_t"):
+        client("127.0.0.1:1", **{"request.timeout.ms": 1})
+    with pytest.raises(ConfigError, match="no option qqq; there are: bootstrap_servers, client_id"):
+        client("127.0.0.1:1", qqq=1)
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "value", "advice"),
+    [
+        (ClientConfig, "client_id", 7, "must be text, not int"),
+        (ClientConfig, "request_timeout_ms", "5", "must be a whole number, not str"),
+        (ClientConfig, "request_timeout_ms", 0.5, "must be a whole number, not float"),
+        (ClientConfig, "request_timeout_ms", True, "must be a whole number, not bool"),
+        (ClientConfig, "total_timeout_ms", "5", "must be a whole number or None, not str"),
+        (ClientConfig, "on_wait", "log", "must be a function, not str"),
+        (ProducerConfig, "linger_ms", "5", "must be a number, not str"),
+        (ProducerConfig, "enable_idempotence", 1, "must be True or False or None, not int"),
+        (ConsumerConfig, "check_crcs", "no", "must be True or False, not str"),
+        (ConsumerConfig, "group_id", b"g", "must be text or None, not bytes"),
+        (ConsumerConfig, "partition_assignment_strategy", [1], "must be text or a list of text"),
+    ],
+)
+def test_a_value_of_a_wrong_type_is_explained(
+    config: type[ClientConfig], name: str, value: object, advice: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"{name}=.* {advice}"):
+        config.of("127.0.0.1:1", {name: value})

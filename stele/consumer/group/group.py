@@ -265,7 +265,11 @@ class ConsumerGroup:
         """Where the application is in what it reads."""
         return self._offsets.consumed(self._reader.positions)
 
-    async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None) -> None:
+    async def commit(
+        self,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata] | None,
+        timeout_s: float | None = None,
+    ) -> None:
         """What earlier polls returned, unless offsets are given.
 
         Raises CommitFailedError, FencedInstanceError, ApiError, UnreachableError.
@@ -281,13 +285,13 @@ class ConsumerGroup:
                 f"nothing was committed: the consumer is no member of group {self._group_id} now; "
                 "poll until it has partitions again",
             )
-        await self._offsets.commit(standing, self._offsets.identified(offsets))
+        await self._offsets.commit(standing, self._offsets.identified(offsets), timeout_s)
 
     async def _commit_at_once(self, partitions: Iterable[TopicPartition]) -> None:
         """Commit what was returned of partitions that are to be given up."""
         await self._offsets.commit_at_once(self._standing, partitions, LAST_COMMIT_S)
 
     async def committed(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        return await self._offsets.committed(partitions)
+        return await self._offsets.committed(partitions, timeout_s)

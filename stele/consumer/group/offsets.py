@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager
+from typing import Final
 
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
@@ -28,7 +29,6 @@ from stele.records import OffsetAndMetadata
 log = logging.getLogger(__name__)
 
 Offsets = dict[TopicPartition, OffsetAndMetadata]
-AnswerT = TypeVar("AnswerT")
 
 _LEFT_BEHIND: Final = {
     ErrorCode.ILLEGAL_GENERATION: "the group has gone on without this member",
@@ -101,12 +101,16 @@ class GroupOffsets:
                 found[name] = each
         return found
 
-    async def commit(self, standing: Standing, offsets: Offsets) -> None:
-        """Commit as the member that the consumer was when it was asked to.
+    async def commit(
+        self, standing: Standing, offsets: Offsets, timeout_s: float | None = None
+    ) -> None:
+        """Commit as the member that the consumer was when it was asked to, after all earlier
+        commits. ``timeout_s``: None: ``default_api_timeout_ms``.
 
-        Raises CommitFailedError, FencedInstanceError, ApiError.
+        Raises CommitFailedError, FencedInstanceError, ApiError, UnreachableError.
         """
-        async with self._turn:
+        deadline = self._view.world.clock.monotonic() + self._limit_s(timeout_s)
+        async with self._turn_before(deadline):
             left, speaker = dict(offsets), standing
 
             async def attempt() -> None:
@@ -124,7 +128,25 @@ class GroupOffsets:
                         self._told(speaker, each.error)
                         raise self._refusal(each)
 
-            await self._keep_trying(attempt, f"committing offsets of {self._config.group_id}")
+            left_s = deadline - self._view.world.clock.monotonic()
+            what = f"committing offsets of {self._config.group_id}"
+            await self._view.keep_asking(attempt, what, left_s)
+
+    @asynccontextmanager
+    async def _turn_before(self, deadline: float) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(deadline - self._view.world.clock.monotonic()):
+                await self._turn.acquire()
+        except TimeoutError:
+            text = f"earlier commits have no answer yet: {self._coordinator.where}"
+            raise ApiError(ErrorCode.REQUEST_TIMED_OUT, text) from None
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    def _limit_s(self, timeout_s: float | None) -> float:
+        return self._config.default_api_timeout_ms / 1000 if timeout_s is None else timeout_s
 
     def _check_topic(self, partition: TopicPartition, topic_id: bytes) -> None:
         """The coordinator knows no topic of this id. It may be behind. Raises CommitFailedError if
@@ -150,10 +172,6 @@ class GroupOffsets:
             )
         why = told.message or explain(code)
         return ApiError(code, f"the offset of {told.partition} was not committed: {why}")
-
-    async def _keep_trying(self, attempt: Callable[[], Awaitable[AnswerT]], what: str) -> AnswerT:
-        timeout_s = self._config.default_api_timeout_ms / 1000
-        return await self._view.keep_asking(attempt, what, timeout_s)
 
     def commit_in_time(self, standing: Standing, partitions: Iterable[TopicPartition]) -> None:
         """At a poll: commit what earlier polls returned, if it is time. Does not wait."""
@@ -202,7 +220,7 @@ class GroupOffsets:
     # ------------------------------------------------------------------------ positions
 
     async def committed(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], timeout_s: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
         """What the group has committed; None where that is nothing. Raises ApiError."""
         names = list(partitions)
@@ -216,7 +234,8 @@ class GroupOffsets:
                     )
             return {each.partition: each.committed for each in found}
 
-        return await self._keep_trying(attempt, f"committed offsets of {self._config.group_id}")
+        what = f"committed offsets of {self._config.group_id}"
+        return await self._view.keep_asking(attempt, what, self._limit_s(timeout_s))
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
         """The topics that have the names as far as this client knows, of what it reads."""

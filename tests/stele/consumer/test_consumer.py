@@ -20,6 +20,7 @@ from stele.errors import (
     ConfigError,
     ErrorCode,
     OffsetOutOfRangeError,
+    UnreachableError,
     UnreadableBatchError,
 )
 from stele.ids import TopicPartition
@@ -502,5 +503,83 @@ def test_every_record_once_and_in_order_through_any_weather(
                     assert (record.offset, record.value) == (expected, b"%d" % expected)
                     expected += 1
                 polls += 1
+
+    play(scenario)
+
+
+def test_a_poll_without_partitions_says_what_to_do() -> None:
+    async def scenario(stage: Stage) -> None:
+        async with stage.consumer() as consumer:
+            with pytest.raises(ConfigError, match=r"call assign\("):
+                await consumer.poll()
+            with pytest.raises(ConfigError, match=r"call assign\("):
+                await consumer.poll_batches()
+        async with stage.consumer(group_id="g") as consumer:
+            with pytest.raises(ConfigError, match=r"call subscribe\(\[topic\]\) or assign\("):
+                await consumer.poll()
+
+    play(scenario)
+
+
+def test_a_partition_without_a_leader_holds_up_no_look_up() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"a")
+        stage.cluster.create("lost").partitions[0].leader = -1
+        async with stage.consumer() as consumer:
+            consumer.assign([("lost", 0), ("t", 0)])
+            for _ in range(3):
+                consumer.seek_to_beginning(("t", 0))
+                before = stage.cluster.clock.monotonic()
+                assert values(await consumer.poll(timeout_ms=30_000)) == [b"a"]
+                assert stage.cluster.clock.monotonic() - before < 1
+
+    play(scenario)
+
+
+def test_a_silent_leader_holds_up_no_look_up_of_others() -> None:
+    async def scenario(stage: Stage) -> None:
+        topic = stage.cluster.create("t", 3)
+        for each in topic.partitions.values():
+            append(each, b"a")
+        stage.cluster.frozen.add(topic.partitions[0].leader)
+        async with stage.consumer() as consumer:
+            consumer.assign([("t", 0), ("t", 1), ("t", 2)])
+            before = stage.cluster.clock.monotonic()
+            assert {each.partition for each in await read(consumer, 2)} == {1, 2}
+            assert stage.cluster.clock.monotonic() - before < 1
+            # A leader that moves away from a silent broker is asked in the next round.
+            ends = asyncio.create_task(consumer.end_offsets([("t", each) for each in range(3)]))
+            await asyncio.sleep(0.5)
+            stage.cluster.move_leader(topic.partitions[0], topic.partitions[1].leader)
+            before = stage.cluster.clock.monotonic()
+            assert set((await ends).values()) == {1}
+            assert stage.cluster.clock.monotonic() - before < 10
+
+    play(scenario)
+
+
+def test_every_question_ends_within_its_time() -> None:
+    async def scenario(stage: Stage) -> None:
+        stage.cluster.create("t").partitions[0].leader = -1
+        names = [("t", 0)]
+        async with stage.consumer(group_id="g", default_api_timeout_ms=5_000) as consumer:
+            consumer.assign(names)
+            for ask in (
+                lambda **limit: consumer.position("t", 0, **limit),
+                lambda **limit: consumer.beginning_offsets(names, **limit),
+                lambda **limit: consumer.end_offsets(names, **limit),
+                lambda **limit: consumer.offsets_for_times({("t", 0): 1}, **limit),
+                lambda **limit: consumer.partitions_for("missing", **limit),
+                lambda **limit: consumer.committed(names, **limit),
+                lambda **limit: consumer.commit({("t", 0): 1}, **limit),
+            ):
+                for limit_s, limit in ((5, {}), (2, {"timeout_ms": 2_000})):
+                    before = stage.cluster.clock.monotonic()
+                    with pytest.raises((ApiError, UnreachableError)):
+                        await ask(**limit)
+                    assert (
+                        limit_s - 1.2 <= stage.cluster.clock.monotonic() - before <= limit_s + 0.1
+                    )
 
     play(scenario)

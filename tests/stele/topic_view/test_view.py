@@ -177,6 +177,41 @@ def test_reads_a_partition_again_that_lost_its_start() -> None:
     play(scenario)
 
 
+def test_goes_on_after_records_that_it_had_read_have_vanished() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"kept", b"1")
+        append(partition, b"lost", b"1")
+        append(partition, b"changed", b"1")
+        told = Told()
+        async with view_of(stage, told) as view:
+            partition.lose(1, leader_epoch=2)  # an unclean election
+            append(partition, b"changed", b"2")
+            await until(lambda: told.evictions != [])
+            assert dict(view) == {b"kept": b"1", b"changed": b"2"}
+            assert view.is_caught_up
+            await view.put(b"later", b"3")
+            assert view[b"later"] == b"3"
+        assert told.evictions == [(b"lost", b"1", Reason.LOST)]
+
+    play(scenario)
+
+
+def test_the_start_ends_if_nothing_comes() -> None:
+    async def scenario(stage: Stage) -> None:
+        partition = stage.cluster.create("t").partitions[0]
+        append(partition, b"k", b"1")
+        partition.fetch_errors.extend([ErrorCode.NOT_LEADER_OR_FOLLOWER] * 1_000)
+        view = view_of(stage, default_api_timeout_ms=3_000)
+        before = stage.cluster.clock.monotonic()
+        with pytest.raises(ApiError, match="nothing of t was read within 3 s: t-0: "):
+            await view.start()
+        assert 3 <= stage.cluster.clock.monotonic() - before < 4
+        await view.close()
+
+    play(scenario)
+
+
 def test_reads_the_new_topic_when_it_is_made_anew() -> None:
     async def scenario(stage: Stage) -> None:
         partition = stage.cluster.create("t").partitions[0]
