@@ -166,22 +166,21 @@ class Consumer:
         """
         if offset < 0:
             raise ConfigError(f"offset {offset} must not be negative: use seek_to_end")
-        topic_id = self.topic_id(topic)
-        self._position_of(topic, partition).seek(offset, leader_epoch, topic_id)
+        self._moved(topic, partition).seek(offset, leader_epoch)
         self._fetcher.wake()
 
     def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
         """Go to the log start offset as it is when the next record is needed. Without arguments: in
         all assigned partitions."""
         for name in partitions or self.assignment():
-            self._position_of(*name).look_up(EARLIEST)
+            self._moved(*name).look_up(EARLIEST)
         self._fetcher.wake()
 
     def seek_to_end(self, *partitions: PartitionArgument) -> None:
         """Go to the high watermark as it is when the next record is needed. Without arguments: in
         all assigned partitions."""
         for name in partitions or self.assignment():
-            self._position_of(*name).look_up(LATEST)
+            self._moved(*name).look_up(LATEST)
         self._fetcher.wake()
 
     def pause(self, *partitions: PartitionArgument) -> None:
@@ -504,6 +503,12 @@ class Consumer:
         position = self._positions.get(TopicPartition(topic, partition))
         if position is None:
             raise ConfigError(f"{topic}-{partition} is not assigned to this consumer")
+        return position
+
+    def _moved(self, topic: str, partition: int) -> PartitionPosition:
+        """A position that the application moves, in whichever topic has the name."""
+        position = self._position_of(topic, partition)
+        position.read_id = b""
         return position
 
     def _check_open(self) -> None:

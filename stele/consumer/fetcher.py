@@ -188,8 +188,7 @@ class Fetcher:
         """Whether the topic was deleted, and another one has its name. A broker that gives no topic
         ids cannot show it."""
         topic_id = self._topic_id(position.partition.topic)
-        position.topic_id = position.topic_id or topic_id
-        return bool(topic_id) and position.topic_id != topic_id
+        return bool(topic_id and position.topic_id) and position.topic_id != topic_id
 
     def _begin_anew(self, position: PartitionPosition, now: float) -> float:
         """Give up a position in a topic that was deleted, once all records fetched from it were
@@ -325,6 +324,7 @@ class Fetcher:
                 self._diverged(position, answer)
             return
         position.retry.succeed()
+        position.topic_id = item.topic_id or position.topic_id
         position.high_watermark = answer.high_watermark
         position.last_stable_offset = answer.last_stable_offset
         if position.truncated_from is not None and not self._tell_truncation(position):
@@ -462,7 +462,8 @@ class Fetcher:
             if position.generation != generation or self._positions.get(name) is not position:
                 return
             if not isinstance(answer, ApiError):
-                position.seek(answer.offset, answer.leader_epoch, topic_id)
+                asked_id = topic_id or self._topic_id(name.topic)  # known since the question
+                position.seek(answer.offset, answer.leader_epoch, asked_id)
                 self._news.set()
             elif not answer.code.retriable:
                 self._fail(position, answer)

@@ -76,3 +76,18 @@ def test_a_position_that_was_looked_up_in_the_old_topic_is_given_up_as_well() ->
             assert await read(consumer, 2) == [b"new 0", b"new 1"]
 
     play(scenario)
+
+
+def test_a_seek_is_for_whichever_topic_has_the_name() -> None:
+    """Also if this client has not heard of the new topic yet."""
+
+    async def scenario(stage: Stage) -> None:
+        make(stage, b"old 0", b"old 1", b"old 2")
+        async with stage.consumer(metadata_max_age_ms=60_000) as consumer:
+            consumer.assign([T0])
+            assert await read(consumer, 3) == [b"old 0", b"old 1", b"old 2"]
+            make(stage, b"new 0", b"new 1", b"new 2")
+            consumer.seek("t", 0, 1)
+            assert await read(consumer, 2) == [b"new 1", b"new 2"]
+
+    play(scenario)
