@@ -147,7 +147,9 @@ class OffsetIndex:
         if sys.byteorder == "little":
             pairs.byteswap()
         offsets, positions = pairs[0::2], pairs[1::2]
-        if offsets and not (0 <= offsets[0] <= offsets[-1] and positions[-1] < log_size):
+        if offsets and not (
+            0 <= offsets[0] <= offsets[-1] and 0 < positions[0] <= positions[-1] < log_size
+        ):
             return False
         self.offsets, self.positions = offsets, positions
         self._flushed = len(offsets)

@@ -212,6 +212,9 @@ class Segment:
         self.file.truncate(position)
         self.size = position
         self._disk.sync_now(self.path)
+        if not self._index_fits():  # it did not rise, so that a wrong entry is its last now
+            logger.warning("the offset index of %s is wrong: rebuilding it", self.path)
+            self._rebuild_indexes()
         self.load_tail()
         self._time_index.truncate_to_offset(self.end_offset)
         # Before the file grows again, the index files on disk must have no entry that it does not
@@ -347,8 +350,10 @@ class Segment:
     def _index_fits(self) -> bool:
         """Whether the last entry leads to a batch that ends with the entry's offset."""
         known, position = self._index.last
-        if known < 0:
+        if (known, position) == (-1, 0):
             return True
+        if position <= 0:
+            return False
         frame = self.file.read_now(position, _FRAME.size)
         if len(frame) < _FRAME.size:
             return False
@@ -449,7 +454,7 @@ class Segment:
             return ask(self._time_index)
         path = self._time_index.path
         try:
-            with FileTimeIndex(self._disk, path, self.base_offset) as times:
+            with FileTimeIndex(self._disk, path, self.base_offset, self.end_offset) as times:
                 return ask(times)
         except ColdIndexError as cold:
             return ColdRange(path, 0, cold.size)
@@ -467,7 +472,8 @@ class Segment:
         if cold is not None:
             return cold
         known, position = self._index.entry_before(offset)
-        if position >= self.size > 0:
+        is_entry = (known, position) != (-1, 0)
+        if is_entry and not (self.base_offset <= known < offset and 0 < position < self.size):
             return self._locate_without_indexes(offset, wait)
         while position < self.size:
             chunk = (self.file.read_now if wait else self.file.read)(position, _CHUNK_BYTES)
@@ -476,14 +482,16 @@ class Segment:
             at = 0
             while at + _FRAME.size <= len(chunk):
                 base, length, magic, delta = _FRAME.unpack_from(chunk, at)
-                if known >= 0 and (base + delta != known or magic != MAGIC):
+                if is_entry and (base + delta != known or magic != MAGIC):
                     return self._locate_without_indexes(offset, wait)
                 if magic != MAGIC or length < HEADER_SIZE - PREFIX_SIZE or delta < 0:
                     raise self.corrupt(position + at, "no batch stands here", offset)
                 if base + delta >= offset:
                     return position + at
-                known = -1
+                is_entry = False
                 at += length + PREFIX_SIZE
+            if at == 0 and is_entry:
+                return self._locate_without_indexes(offset, wait)
             if at == 0:
                 raise self.corrupt(position, "the file ends inside a batch", offset)
             position += at
@@ -578,7 +586,8 @@ class Segment:
             at = min(at, self._index.entry_before(limit_offset)[1])
         at = max(at - position, 0)
         try:
-            return self._walk(data, position, at, limit_offset)
+            if at <= available - _FRAME.size:  # else the index does not rise
+                return self._walk(data, position, at, limit_offset)
         except CorruptLogError:
             if at == 0:
                 raise

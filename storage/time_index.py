@@ -13,6 +13,7 @@ from collections.abc import Callable
 from operator import lt
 from typing import Final, NamedTuple
 
+from stele.wire.batch import NO_TIMESTAMP
 from storage.index_file import write_entries
 from storage.offset_index import RELATIVE_OFFSET_MAX
 from world.disk import Disk, File, ReadFailedError
@@ -26,6 +27,10 @@ class TimeEntry(NamedTuple):
 
     timestamp_ms: int
     offset: int
+
+    @property
+    def is_possible(self) -> bool:
+        return self.timestamp_ms >= NO_TIMESTAMP and self.offset >= 0
 
 
 class TimeIndex:
@@ -116,7 +121,10 @@ class TimeIndex:
             return False
         self._entries = bytearray(data)
         falls = len(self) > 1 and not _rise(self._at(0), self._at(len(self) - 1))
-        if falls or len(data) % ENTRY_SIZE:
+        is_possible = not len(self) or (
+            self._at(0).is_possible and self._at(len(self) - 1).is_possible
+        )
+        if falls or not is_possible or len(data) % ENTRY_SIZE:
             self.reset()
             return False
         self._flushed = len(self)
@@ -149,14 +157,15 @@ class FileTimeIndex:
     Use it as a context manager. Raises WrongIndexError, ColdIndexError, OSError.
     """
 
-    __slots__ = ("_base_offset", "_count", "_file")
+    __slots__ = ("_base_offset", "_count", "_file", "_range")
 
-    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+    def __init__(self, disk: Disk, path: str, base_offset: int, end_offset: int) -> None:
         try:
             self._file: File = disk.open(path)
         except FileNotFoundError:
             raise WrongIndexError from None
         self._base_offset = base_offset
+        self._range = end_offset - base_offset
         self._count = self._file.size // ENTRY_SIZE
 
     def __enter__(self) -> FileTimeIndex:
@@ -175,7 +184,10 @@ class FileTimeIndex:
             raise WrongIndexError from None
         if data is None or len(data) < ENTRY_SIZE:
             raise ColdIndexError(self._file.size)
-        return TimeEntry._make(_ENTRY.unpack(data))
+        entry = TimeEntry._make(_ENTRY.unpack(data))
+        if not entry.is_possible or entry.offset >= self._range:
+            raise WrongIndexError
+        return entry
 
     @property
     def last(self) -> tuple[int, int] | None:
@@ -196,22 +208,24 @@ def _rise(earlier: TimeEntry, later: TimeEntry) -> bool:
 
 def _offset_before(at: Callable[[int], TimeEntry], count: int, timestamp_ms: int) -> int:
     """The offset of the last entry below ``timestamp_ms``. 0, the beginning of the segment, if
-    there is none, or if the search meets entries that do not rise: such an index proves nothing."""
+    there is none, or if the search meets impossible entries, or entries that do not rise: such an
+    index proves nothing."""
     low, high = 0, count  # entries below `low` are older, entries from `high` on are not
     below: TimeEntry | None = None
     above: TimeEntry | None = None
     while low < high:
         middle = (low + high) // 2
         entry = at(middle)
-        if (below is not None and not _rise(below, entry)) or (
+        falls = (below is not None and not _rise(below, entry)) or (
             above is not None and not _rise(entry, above)
-        ):
+        )
+        if falls or not entry.is_possible:
             return 0
         if entry.timestamp_ms < timestamp_ms:
             low, below = middle + 1, entry
         else:
             high, above = middle, entry
-    return below.offset if below is not None and below.offset >= 0 else 0
+    return 0 if below is None else below.offset
 
 
 def decode_entries(data: bytes, base_offset: int) -> list[tuple[int, int]]:

@@ -70,8 +70,11 @@ def decode_aborted(data: Buffer) -> list[AbortedTransaction]:
 
 def _follows(entry: AbortedTransaction, entries: Sequence[AbortedTransaction]) -> bool:
     """Whether an entry is possible, and may follow those before it."""
-    return 0 <= entry.first_offset < entry.last_offset and (
-        not entries or entries[-1].last_offset < entry.last_offset
+    return (
+        entry.producer_id >= 0
+        and 0 <= entry.first_offset < entry.last_offset
+        and 0 <= entry.last_stable_offset <= entry.last_offset + 1
+        and (not entries or entries[-1].last_offset < entry.last_offset)
     )
 
 
