@@ -20,9 +20,10 @@ from broker.grpc.data import DataService
 from broker.grpc.groups import GroupsService
 from broker.grpc.log import LogService
 from broker.grpc.transactions import TransactionsService
+from broker.membership import directories
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
-from broker.membership.identity import BrokerIdentity, DirectoryHistory
+from broker.membership.identity import BrokerIdentity
 from broker.membership.lifecycle import BrokerLifecycle, BrokerState
 from broker.membership.publisher import MetadataPublisher
 from broker.membership.room import Rooms
@@ -43,10 +44,8 @@ from runtime.metrics.registry import MetricsRegistry
 from runtime.real.orderly_end import OrderlyEnd
 from stele.config import ClientWorld
 from stele.errors import ApiError
-from stele.ids import decode_uuid
 from stele.wire.v1.metadata_pb2 import Endpoint
 from storage.directory import LogDirectory
-from storage.errors import StorageError
 from world.network import Listener, Service
 from world.world import World
 
@@ -275,7 +274,7 @@ class Broker:
         """
         for directory in self._directories:
             await directory.load()
-        self._directories_marked = await self._mark_directories()
+        self._directories_marked = await directories.mark(self._directories, self._incarnation_id)
         self._assemble()
         await self._serve_grpc()
         await self._kafka.bind(self._apis)
@@ -284,17 +283,6 @@ class Broker:
         self._becoming_ready = asyncio.get_running_loop().create_task(
             self._become_ready(), name=f"broker-{self._config.node_id}-start"
         )
-
-    async def _mark_directories(self) -> bool:
-        """Leave this process's id in every directory. False if one has no room for it. Raises
-        StorageError."""
-        try:
-            marked = [
-                await each.incarnations.begin(self._incarnation_id) for each in self._directories
-            ]
-        except OSError as error:
-            raise StorageError(f"a log directory cannot be written: {error}") from error
-        return all(marked)
 
     async def wait_ready(self) -> None:
         """Wait until the broker is unfenced and answers. Raises ApiError if it never will be."""
@@ -424,7 +412,7 @@ class Broker:
                 broker_id=config.node_id,
                 incarnation_id=self._incarnation_id,
                 rack=config.rack or "",
-                histories=tuple(_history(each) for each in self._directories),
+                histories=tuple(directories.history(each) for each in self._directories),
                 directories_marked=self._directories_marked,
                 inter_broker_listener=config.inter_broker_listener_name,
             ),
@@ -457,22 +445,13 @@ class Broker:
     async def _become_ready(self) -> None:
         try:
             await self._lifecycle.wait_registered()
-            await self._forget_earlier_processes()
+            await directories.forget_earlier(self._directories, self._incarnation_id)
             await self._lifecycle.wait_unfenced()
         except ApiError:
             return
         self._serving = True
         self._apis.open()
         logger.info("broker %d serves %s", self._config.node_id, self.kafka_ports)
-
-    async def _forget_earlier_processes(self) -> None:
-        """This process is the one that registered last. As long as the disks do not say so, they
-        name the processes before it, too, which does no harm."""
-        for directory in self._directories:
-            try:
-                await directory.incarnations.registered(self._incarnation_id)
-            except OSError as error:
-                logger.error("%s: %s", directory.path, error)
 
     # ------------------------------------------------------------------ events
 
@@ -492,7 +471,17 @@ class Broker:
         return self._lifecycle.lease_valid()
 
     def _directory_failed(self, path: str) -> None:
-        """The controller cannot be told of single directories: all that is led here must move."""
+        """Others take over what was in it. If no directory is left, this broker is of no use."""
+        if self._replicas.has_online_directory:
+            logger.error(
+                "broker %d: the log directory %s failed; other brokers take its replicas over, and "
+                "those that no other broker has are refused until this one is started again: "
+                "replace the disk first, or take the directory out of log.dirs",
+                self._config.node_id,
+                path,
+            )
+            self._lifecycle.report_replicas()
+            return
         logger.error(
             "broker %d: the log directory %s failed; this broker leaves its leaderships to others "
             "until it is started again: free or replace the disk first",
@@ -584,11 +573,3 @@ class _Health(Mapping[str, bool]):
 
     def __len__(self) -> int:
         return len(self._NAMES)
-
-
-def _history(directory: LogDirectory) -> DirectoryHistory:
-    return DirectoryHistory(
-        decode_uuid(directory.properties.directory_id),
-        directory.previous_broker_epoch,
-        directory.incarnations.earlier,
-    )

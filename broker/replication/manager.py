@@ -33,6 +33,7 @@ from broker.replication.leader_throttle import LeaderThrottle
 from broker.replication.markers import MarkerRequests
 from broker.replication.metadata import MetadataApplier
 from broker.replication.moves import DirectoryMoves
+from broker.replication.offline import given_up
 from broker.replication.offsets import OffsetRequests
 from broker.replication.produce import ProduceRequests
 from broker.replication.recompression import Recompression
@@ -55,7 +56,7 @@ from broker.replication.verification import TransactionVerifier
 from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE, MOVES_RATE
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
-from metadata.effective import throttled_rate
+from metadata.effective import throttled_rate, unclean_election_enabled
 from metadata.image import MetadataImage
 from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.partitions import NO_LEADER
@@ -306,14 +307,25 @@ class ReplicaManager:
             self._follower_throttle.set_rate(throttled_rate(image, FOLLOWER_THROTTLED_RATE, *mine))
             self.moves.set_rate(throttled_rate(image, MOVES_RATE, *mine))
 
+    @property
+    def has_online_directory(self) -> bool:
+        return any(directory.offline is None for directory in self._directories)
+
     def corrupt_replicas(self) -> list[PartitionId]:
-        """Replicas found corrupt and not yet rebuilt: to be reported at registration."""
-        return [
+        """Replicas found corrupt and not yet rebuilt, or lost with their directory: to be reported
+        at registration."""
+        corrupt = [
             PartitionId(topic_id, key.partition)
             for directory in self._directories
             for key, topic_id in sorted(directory.corrupt_topic_ids.items())
             if topic_id is not None
         ]
+        image, static = self._replicas.metadata.image, self._config.raw
+        return corrupt + given_up(
+            self._replicas,
+            self._broker_id,
+            lambda topic: unclean_election_enabled(image, topic, static),
+        )
 
     def held_replicas(self) -> dict[bytes, list[PartitionId]]:
         """Replicas with a sound log, by directory id: to be told at registration."""
@@ -562,8 +574,7 @@ class ReplicaManager:
 
     def _others_have(self, replica: Replica) -> bool:
         """Whether another broker may lead in the place of this one, with all that is committed."""
-        state = replica.machine.state
-        return any(member != self._broker_id for member in (*state.isr, *state.elr))
+        return any(member != self._broker_id for member in replica.complete_members)
 
     def _log_failed(self, log: PartitionLog, error: OSError) -> None:
         """A change of it was cut short, for no fault of the disk's: what is there is not known."""

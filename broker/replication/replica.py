@@ -155,6 +155,12 @@ class Replica:
         return self.state is ReplicaState.ONLINE and self.tenure is tenure
 
     @property
+    def complete_members(self) -> frozenset[int]:
+        """The brokers that have all that is committed, by the newest metadata."""
+        state = self.machine.state
+        return frozenset((*state.isr, *state.elr))
+
+    @property
     def refusal(self) -> ErrorCode:
         """Why nobody is given anything of the log; NONE while ONLINE."""
         match self.state:

@@ -6,6 +6,7 @@ One simulated node that is both controller and broker, used over the wire.
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from typing import Any, TypeVar
 
@@ -330,6 +331,7 @@ def test_a_failed_disk_takes_leaderships_away_but_not_the_node(
         async def fail() -> None:
             (directory,) = broker.directories
             assert directory.on_offline is not None
+            directory.offline = OSError(errno.EIO, "the device is gone")
             directory.on_offline(directory)
 
         with caplog.at_level(logging.ERROR):

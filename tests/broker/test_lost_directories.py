@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import errno
 from dataclasses import replace
 
 from chaos.sim.cluster.cluster import SimCluster
@@ -52,5 +54,44 @@ def test_a_directory_that_is_taken_out_costs_its_own_replicas_and_no_other() -> 
             else:
                 assert (state.leader, state.isr) == (NO_LEADER, ())
                 assert state.last_known_elr == (1,)
+
+    cluster.run(scenario)
+
+
+def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_rest() -> None:
+    cluster = SimCluster(1, controllers=1, brokers=3)
+    node = cluster.brokers[1]
+    node.config = replace(node.config, log_dirs=("/data", "/more"))
+
+    async def scenario(cluster: SimCluster) -> None:
+        safe = {"min.insync.replicas": "2"}
+        await cluster.client.create_topic("safe", partitions=PARTITIONS, configs=safe)
+        await cluster.client.create_topic("alone", partitions=12, replication_factor=1)
+        for number in range(PARTITIONS):
+            await cluster.until_isr("safe", 3, number)
+        there = places(node, "safe")
+        assert there["/data"]
+        assert there["/more"]
+
+        assert node.broker is not None
+        assert node.process is not None
+        lost = next(r for r in node.broker.replicas if r.directory.path == "/more")
+        node.process.loop.call_soon(
+            lost.directory.failed, lost.log, OSError(errno.EIO, "the device is gone")
+        )
+        await cluster.until(
+            lambda: all(1 not in states(cluster, "safe")[each].isr for each in there["/more"]),
+            "the replicas in it leave the ISRs",
+        )
+        for number, state in states(cluster, "safe").items():
+            assert (1 in state.isr) == (number in there["/data"])
+            assert state.leader in state.isr
+        alone = {n: s for n, s in states(cluster, "alone").items() if s.replicas == (1,)}
+        assert alone
+        assert all(state.isr == (1,) for state in alone.values()), "nobody else has its records"
+        await asyncio.sleep(10.0)
+        assert node.ready, "it is not fenced"
+        for number in there["/more"]:
+            await cluster.client.produce_until_acknowledged("safe", b"record", partition=number)
 
     cluster.run(scenario)
