@@ -82,6 +82,17 @@ class Reading(NamedTuple):
     end_offset: int
 
 
+class Polled(NamedTuple):
+    """A record, and the topic that it is of."""
+
+    record: ConsumerRecord
+    topic_id: bytes
+
+    @property
+    def partition(self) -> TopicPartition:
+        return TopicPartition(self.record.topic, self.record.partition)
+
+
 class Outlet(membership.Outlet, Protocol):
     """The client's side of a stream."""
 
@@ -94,7 +105,9 @@ class Outlet(membership.Outlet, Protocol):
         """Raises RpcError."""
         ...
 
-    async def records(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+    async def records(
+        self, partition: TopicPartition, topic_id: bytes, records: Sequence[ConsumerRecord]
+    ) -> None:
         """Raises RpcError."""
         ...
 
@@ -122,7 +135,7 @@ class Subscription:
         self._credit = Credit()
         self._granted = asyncio.Event()
         self._has_all_credit = False  # the client has ended its side
-        self._waiting: deque[ConsumerRecord] = deque()  # polled, and larger than the credit
+        self._waiting: deque[Polled] = deque()  # larger than the credit
         self._membership: Membership | None = None
         self._broken: RpcError | None = None
 
@@ -297,12 +310,7 @@ class Subscription:
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         """Records of these partitions wait in vain."""
         names = {*partitions}
-        kept = [
-            each
-            for each in self._waiting
-            if TopicPartition(each.topic, each.partition) not in names
-        ]
-        self._waiting = deque(kept)
+        self._waiting = deque(each for each in self._waiting if each.partition not in names)
 
     async def _assign(self, consumer: Consumer, partitions: dict[TopicPartition, From]) -> None:
         try:
@@ -344,15 +352,21 @@ class Subscription:
     async def _pump(self, consumer: Consumer) -> None:
         if self._membership is not None:
             await self._membership.has_topics()
-        while await self._has_credit():
+        while await self._has_credit(consumer):
             if not self._waiting:
                 consumer.resume()
                 most = min(self._credit.records, MESSAGE_RECORDS_MAX)
                 polled = await consumer.poll(most, timeout_ms=_POLL_MS)
-                self._waiting.extend(polled)
+                self._wait_with(consumer, polled)
             await self._send_waiting()
 
-    async def _has_credit(self) -> bool:
+    def _wait_with(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
+        """What a poll has returned of a partition is all of one topic."""
+        for name, group in groupby(records, lambda each: (each.topic, each.partition)):
+            topic_id = consumer.read_topic_id(*name)
+            self._waiting.extend(Polled(each, topic_id) for each in group)
+
+    async def _has_credit(self, consumer: Consumer) -> bool:
         """Wait for credit. False if there will be none."""
         while self._credit.is_spent:
             if self._has_all_credit:
@@ -365,20 +379,19 @@ class Subscription:
                 async with asyncio.timeout(_STAY_S):
                     await self._granted.wait()
             except TimeoutError:
-                polled = await self._membership.stay()
-                self._waiting.extend(polled)
+                self._wait_with(consumer, await self._membership.stay())
         return True
 
     async def _send_waiting(self) -> None:
         count = self._credit.spend(_of_one_message(map(_size, self._waiting)))
         taken = [self._waiting.popleft() for _ in range(count)]
-        for name, group in groupby(taken, lambda each: TopicPartition(each.topic, each.partition)):
+        for (name, topic_id), group in groupby(taken, lambda each: (each.partition, each.topic_id)):
             why = refusal(
                 self._context.authorizer, self._caller, Operation.READ, topic_resource(name.topic)
             )
             if why is not None:
                 raise stream_error(why.code, why.message, {"topic": name.topic})
-            await self._outlet.records(name, list(group))
+            await self._outlet.records(name, topic_id, [each.record for each in group])
 
 
 def _of_one_message(sizes: Iterable[int]) -> Iterator[int]:
@@ -391,7 +404,8 @@ def _of_one_message(sizes: Iterable[int]) -> Iterator[int]:
         yield size
 
 
-def _size(record: ConsumerRecord) -> int:
+def _size(polled: Polled) -> int:
+    record = polled.record
     size = len(record.key or b"") + len(record.value or b"")
     for name, value in record.headers:
         size += len(name) + len(value or b"")

@@ -84,9 +84,12 @@ class SubscribeOutlet:
             describe(response.committed.error, refusal)
         await self._stream.send(response.SerializeToString())
 
-    async def records(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
+    async def records(
+        self, partition: TopicPartition, topic_id: bytes, records: Sequence[ConsumerRecord]
+    ) -> None:
         response = pb.SubscribeResponse()
         response.records.topic, response.records.partition = partition
+        response.records.topic_id = topic_id
         add = response.records.records.add
         for record in records:
             told = add(
@@ -154,7 +157,7 @@ def _offsets(commit: pb.Commit) -> Offsets:
     return Offsets(
         {
             TopicPartition(each.topic, each.partition): OffsetAndMetadata(
-                each.offset, metadata=each.metadata
+                each.offset, metadata=each.metadata, topic_id=each.topic_id
             )
             for each in commit.offsets
         }

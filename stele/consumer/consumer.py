@@ -498,6 +498,12 @@ class Consumer:
         known = self._view.topic(topic)
         return known.topic_id if known else b""
 
+    def read_topic_id(self, topic: str, partition: int) -> bytes:
+        """The id of the topic of the last record that was returned from the partition; empty if
+        there is none, or if the brokers give no ids."""
+        position = self._positions.get(TopicPartition(topic, partition))
+        return position.read_id if position else b""
+
     def _position_of(self, topic: str, partition: int) -> PartitionPosition:
         self._check_open()
         position = self._positions.get(TopicPartition(topic, partition))

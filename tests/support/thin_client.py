@@ -62,6 +62,7 @@ class Member(Subscribing):
         self.lost: set[int] = set()
         self.values: list[int] = []
         self.commits: list[pb.Committed] = []
+        self.topic_ids: list[bytes] = []  # with which records came, each once
 
     async def join(self, group: str, topic: str, records: int, **more: Any) -> None:
         self.topic = topic
@@ -74,10 +75,12 @@ class Member(Subscribing):
         )
         await self.send(pb.SubscribeRequest(start=start))
 
-    async def commit(self, offsets: dict[int, int], topic: str = "") -> None:
+    async def commit(self, offsets: dict[int, int], topic: str = "", topic_id: bytes = b"") -> None:
         commit = pb.Commit()
         for partition, offset in offsets.items():
-            commit.offsets.add(topic=topic or self.topic, partition=partition, offset=offset)
+            commit.offsets.add(
+                topic=topic or self.topic, partition=partition, offset=offset, topic_id=topic_id
+            )
         await self.send(pb.SubscribeRequest(commit=commit))
 
     async def hear(self, patience_s: float = 0.2) -> None:
@@ -101,6 +104,8 @@ class Member(Subscribing):
         if response.HasField("records"):
             assert response.records.partition in self.owned
             self.values += [int(each.value) for each in response.records.records]
+            if response.records.topic_id not in self.topic_ids:
+                self.topic_ids.append(response.records.topic_id)
         if response.HasField("committed"):
             self.commits.append(response.committed)
 

@@ -299,16 +299,18 @@ class Revoked(_message.Message):
 class Commit(_message.Message):
     __slots__ = ("offsets",)
     class Offset(_message.Message):
-        __slots__ = ("topic", "partition", "offset", "metadata")
+        __slots__ = ("topic", "partition", "offset", "metadata", "topic_id")
         TOPIC_FIELD_NUMBER: _ClassVar[int]
         PARTITION_FIELD_NUMBER: _ClassVar[int]
         OFFSET_FIELD_NUMBER: _ClassVar[int]
         METADATA_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
         topic: str
         partition: int
         offset: int
         metadata: str
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., metadata: _Optional[str] = ...) -> None: ...
+        topic_id: bytes
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., metadata: _Optional[str] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
     OFFSETS_FIELD_NUMBER: _ClassVar[int]
     offsets: _containers.RepeatedCompositeFieldContainer[Commit.Offset]
     def __init__(self, offsets: _Optional[_Iterable[_Union[Commit.Offset, _Mapping]]] = ...) -> None: ...
@@ -320,14 +322,16 @@ class Committed(_message.Message):
     def __init__(self, error: _Optional[_Union[RecordError, _Mapping]] = ...) -> None: ...
 
 class PartitionRecords(_message.Message):
-    __slots__ = ("topic", "partition", "records")
+    __slots__ = ("topic", "partition", "records", "topic_id")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
+    TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     records: _containers.RepeatedCompositeFieldContainer[SubscribedRecord]
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[SubscribedRecord, _Mapping]]] = ...) -> None: ...
+    topic_id: bytes
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[SubscribedRecord, _Mapping]]] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
 
 class SubscribedRecord(_message.Message):
     __slots__ = ("offset", "timestamp_ms", "is_append_time", "key", "value", "headers")

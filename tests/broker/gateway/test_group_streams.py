@@ -12,7 +12,7 @@ from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
 from tests.support.one_node import HOST
 from tests.support.thin_client import Member, Subscribing, publish, record
-from tests.support.thin_node import create, on_a_node
+from tests.support.thin_node import create, on_a_node, remove
 from world.world import World
 
 EARLIEST = pb.SubscribeStart.OFFSET_RESET_EARLIEST
@@ -61,6 +61,31 @@ def test_a_group_goes_on_where_it_has_committed() -> None:
         second = await joined(channel)
         await until(lambda: len(second.values) == 3, second)
         assert sorted(second.values) == [30, 34, 38]
+
+    on_a_node(questions, **SETTINGS)
+
+
+def test_offsets_of_a_topic_that_was_made_anew_are_not_committed_for_the_new_one() -> None:
+    async def questions(world: World) -> None:
+        await create(world, partitions=PARTITIONS)
+        channel = world.network.channel(HOST, 9192)
+        await fill(channel, 0, 40)
+        member = await joined(channel)
+        await until(lambda: len(member.values) == 40, member)
+        await remove(world)
+        await create(world, partitions=PARTITIONS)
+        await fill(channel, 100, 40)
+        await until(lambda: len(member.values) == 80, member)
+        assert sorted(member.values[40:]) == list(range(100, 140)), "from the first record on"
+        old, new = member.topic_ids
+        await member.commit({0: 10}, topic_id=old)
+        await until(lambda: len(member.commits) == 1, member)
+        assert member.commits[0].error.code == ErrorCode.UNKNOWN_TOPIC_ID
+        await member.commit({0: 4}, topic_id=new)
+        await member.commit({1: 5})
+        await until(lambda: len(member.commits) == 3, member)
+        assert not any(each.HasField("error") for each in member.commits[1:])
+        await member.end()
 
     on_a_node(questions, **SETTINGS)
 
