@@ -465,6 +465,7 @@ class Fetcher:
                 asked_id = topic_id or self._topic_id(name.topic)  # known since the question
                 position.seek(answer.offset, answer.leader_epoch, asked_id)
                 self._news.set()
+                self.wake()
             elif not answer.code.retriable:
                 self._fail(position, answer)
 

@@ -318,7 +318,9 @@ def test_no_partition_starves_another() -> None:
                 append(partition, b"%d" % i)
         async with stage.consumer() as consumer:
             consumer.assign([("t", number) for number in range(3)])
-            await asyncio.sleep(0)
+            for number in range(3):
+                await consumer.position("t", number)
+            await asyncio.sleep(1)  # of virtual time: all of them are fetched ahead
             seen = []
             for _ in range(9):
                 seen += [record.partition for record in await consumer.poll(10)]
@@ -542,8 +544,9 @@ def test_a_silent_leader_holds_up_no_look_up_of_others() -> None:
         topic = stage.cluster.create("t", 3)
         for each in topic.partitions.values():
             append(each, b"a")
-        stage.cluster.frozen.add(topic.partitions[0].leader)
         async with stage.consumer() as consumer:
+            await consumer.partitions_for("t")
+            stage.cluster.frozen.add(topic.partitions[0].leader)
             consumer.assign([("t", 0), ("t", 1), ("t", 2)])
             before = stage.cluster.clock.monotonic()
             assert {each.partition for each in await read(consumer, 2)} == {1, 2}
