@@ -117,6 +117,10 @@ class Reader:
     def int32(self) -> int:
         return self._number(_INT32)
 
+    def int32s(self, count: int) -> tuple[int, ...]:
+        """The elements of an array."""
+        return struct.unpack(f">{count}i", self._take(_INT32.size * count))
+
     def int64(self) -> int:
         return self._number(_INT64)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.coordinator.transaction.partitions import NO_PARTITIONS, TransactionPartitions
 from broker.coordinator.transaction.records import (
     RecordedTransaction,
     transaction_record,
@@ -28,8 +29,10 @@ def dump(file: Path, *options: str) -> int:
 def test_what_is_in_the_topic_of_transactions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    partitions = (TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0))
-    empty = RecordedTransaction(7, 0, 60_000, TransactionState.EMPTY, (), 10)
+    partitions = TransactionPartitions.of(
+        (TopicPartition("a", 1), TopicPartition("a", 2), TopicPartition("b", 0))
+    )
+    empty = RecordedTransaction(7, 0, 60_000, TransactionState.EMPTY, NO_PARTITIONS, 10)
     deciding = RecordedTransaction(
         7, 1, 60_000, TransactionState.PREPARE_COMMIT, partitions, 30, 20, 7, 9, 0, 2
     )

@@ -92,7 +92,7 @@ class TransactionBench:
             self.commit()
 
     def append(self, record: KeyValue) -> None:
-        self.log.append(record)
+        self.log.append(KeyValue(*record))  # a reload has only the bytes
         self.machine.replay(len(self.log) - 1, record, self.now)
 
     def new_producer_id(self) -> int:

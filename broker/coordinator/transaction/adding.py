@@ -30,7 +30,7 @@ def add(value: RecordedTransaction | None, request: AddPartitionsRequest, now_ms
     if error is not ErrorCode.NONE:
         return _refuse(request, error)
     is_open = value.state is TransactionState.ONGOING
-    present = frozenset(value.partitions)
+    present = value.partitions
     if request.verify_only:
         errors = (
             ErrorCode.NONE if each in present else ErrorCode.TRANSACTION_ABORTABLE
@@ -38,10 +38,11 @@ def add(value: RecordedTransaction | None, request: AddPartitionsRequest, now_ms
         )
         return Decision(AddPartitionsAnswer(ErrorCode.NONE, tuple(errors)))
     answer = AddPartitionsAnswer(ErrorCode.NONE, (ErrorCode.NONE,) * len(request.partitions))
-    if present.issuperset(request.partitions):
+    new = [each for each in request.partitions if each not in present]
+    if not new:
         return Decision(answer)
-    partitions = tuple(sorted(present.union(request.partitions)))
-    if sum(len(each.topic) + 12 for each in partitions) > PARTITION_BYTES_MAX:
+    partitions = present.with_all(new)
+    if partitions.name_bytes + 12 * len(partitions) > PARTITION_BYTES_MAX:
         return _refuse(request, ErrorCode.INVALID_REQUEST)
     added = value._replace(
         state=TransactionState.ONGOING,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from broker.coordinator.transaction.identity import EPOCH_MAX, identity_of
+from broker.coordinator.transaction.partitions import NO_PARTITIONS
 from broker.coordinator.transaction.records import RecordedTransaction
 from broker.coordinator.transaction.types import NO_EPOCH, NO_PRODUCER_ID, TransactionState
 
@@ -48,7 +49,7 @@ def complete(value: RecordedTransaction, now_ms: int) -> RecordedTransaction:
         producer_id=client.producer_id,
         producer_epoch=client.producer_epoch,
         state=TransactionState.COMPLETE_COMMIT if is_commit else TransactionState.COMPLETE_ABORT,
-        partitions=(),
+        partitions=NO_PARTITIONS,
         update_time_ms=now_ms,
         next_producer_id=NO_PRODUCER_ID,
         next_producer_epoch=NO_EPOCH,

@@ -12,6 +12,7 @@ from broker.coordinator.transaction.identity import (
     is_client,
     is_repeated,
 )
+from broker.coordinator.transaction.partitions import NO_PARTITIONS
 from broker.coordinator.transaction.records import RecordedTransaction
 from broker.coordinator.transaction.types import (
     NEEDS_PRODUCER_ID,
@@ -88,7 +89,7 @@ def _begin(request: InitRequest, now_ms: int) -> Decision:
         producer_epoch=0,
         timeout_ms=_timeout_ms(request),
         state=TransactionState.EMPTY,
-        partitions=(),
+        partitions=NO_PARTITIONS,
         update_time_ms=now_ms,
     )
     return Decision(InitAnswer(ErrorCode.NONE, fresh_id, 0), value)

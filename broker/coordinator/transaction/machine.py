@@ -19,9 +19,9 @@ from broker.coordinator.transaction.records import (
     END_BYTES_MAX,
     RecordedTransaction,
     decode_key,
-    decode_value,
     transaction_record,
     transaction_tombstone,
+    value_of,
 )
 from broker.coordinator.transaction.types import (
     NEEDS_PRODUCER_ID,
@@ -112,14 +112,14 @@ class TransactionMachine:
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:
         transactional_id = decode_key(record.key)
         former = self._entries.get(transactional_id)
-        if record.value is None:
+        value = value_of(record)
+        if value is None:
             if former is not None:
                 former.cancel()
                 del self._entries[transactional_id]
                 self._counters.expirations += self._is_loaded
             self._removed_end = offset + 1
             return
-        value = decode_value(record.value)
         entry = former or _Entry(self._deadlines, transactional_id)
         self._entries[transactional_id] = entry
         entry.value, entry.end, entry.unmarked = value, offset + 1, None
@@ -372,7 +372,7 @@ class TransactionMachine:
             value.start_time_ms,
             value.producer_id,
             value.producer_epoch,
-            value.partitions,
+            tuple(value.partitions),
         )
         return _say(waiter, answer, entry.end)
 
@@ -436,7 +436,7 @@ def _markers(entry: _Entry) -> MarkersDue:
     return MarkersDue(
         TransactionRef(entry.transactional_id, value.producer_id, value.producer_epoch),
         value.state is TransactionState.PREPARE_COMMIT,
-        value.partitions,
+        tuple(value.partitions),
         value.client_version,
     )
 

@@ -7,7 +7,6 @@ version 1 from level 1 of ``transaction.version`` on. Unknown tagged fields are 
 
 from __future__ import annotations
 
-import itertools
 import struct
 from typing import Final, NamedTuple
 
@@ -15,12 +14,12 @@ from broker.coordinator.layout import (
     VERSION,
     Reader,
     compact_length,
-    compact_string,
     key_string,
     string,
     tagged,
 )
 from broker.coordinator.step import KeyValue
+from broker.coordinator.transaction.partitions import NO_PARTITIONS, TransactionPartitions
 from broker.coordinator.transaction.types import NO_EPOCH, NO_PRODUCER_ID, TransactionState
 from stele.ids import TopicPartition
 
@@ -49,8 +48,8 @@ class RecordedTransaction(NamedTuple):
     """From PREPARE_* on that of the markers, which may be above that of the records."""
     timeout_ms: int
     state: TransactionState
-    partitions: tuple[TopicPartition, ...]
-    """Those that the transaction has written to, in order. Empty unless a transaction is open."""
+    partitions: TransactionPartitions
+    """Those that the transaction has written to. Empty unless a transaction is open."""
     update_time_ms: int  # when anything changed last
     start_time_ms: int = -1  # of the last transaction; -1: none since InitProducerId
     previous_producer_id: int = NO_PRODUCER_ID
@@ -64,6 +63,14 @@ class RecordedTransaction(NamedTuple):
     """The transaction version that the last transaction was changed with."""
 
 
+class TransactionRecord(KeyValue):
+    """A record that was made here. Whoever replays it need not decode its value, which may have
+    many thousand partitions."""
+
+    recorded: RecordedTransaction | None = None
+    """What the value says. None: it has to be decoded, since version 0 leaves something out."""
+
+
 def transaction_key(transactional_id: str) -> bytes:
     return VERSION.pack(_KEY_VERSION) + string(transactional_id)
 
@@ -74,17 +81,16 @@ def transaction_record(
     """``transaction_version`` is the level of the cluster. A value that has a next producer id is
     written as version 1 in any case, because version 0 would lose it."""
     is_flexible = transaction_version >= 1 or value.next_producer_id != NO_PRODUCER_ID
-    data = _flexible_value(value) if is_flexible else _plain_value(value)
-    return KeyValue(transaction_key(transactional_id), data)
+    key = transaction_key(transactional_id)
+    if not is_flexible:
+        return KeyValue(key, _plain_value(value))
+    record = TransactionRecord(key, _flexible_value(value))
+    record.recorded = value
+    return record
 
 
 def transaction_tombstone(transactional_id: str) -> KeyValue:
     return KeyValue(transaction_key(transactional_id), None)
-
-
-def _by_topic(value: RecordedTransaction) -> list[tuple[str, list[int]]]:
-    groups = itertools.groupby(value.partitions, key=lambda each: each.topic)
-    return [(topic, [each.partition for each in group]) for topic, group in groups]
 
 
 def _head(version: int, value: RecordedTransaction) -> bytes:
@@ -105,14 +111,10 @@ def _has_partitions(value: RecordedTransaction) -> bool:
 def _plain_value(value: RecordedTransaction) -> bytes:
     parts = [_head(0, value)]
     if _has_partitions(value):
-        topics = _by_topic(value)
+        topics = value.partitions.topics
         parts.append(_INT32.pack(len(topics)))
-        for topic, numbers in topics:
-            parts += (
-                string(topic),
-                _INT32.pack(len(numbers)),
-                struct.pack(f">{len(numbers)}i", *numbers),
-            )
+        for each in topics:
+            parts += (string(each.topic), _INT32.pack(len(each)), each.packed)
     else:
         parts.append(_INT32.pack(-1))
     parts.append(_TIMES.pack(value.update_time_ms, value.start_time_ms))
@@ -122,15 +124,9 @@ def _plain_value(value: RecordedTransaction) -> bytes:
 def _flexible_value(value: RecordedTransaction) -> bytes:
     parts = [_head(1, value)]
     if _has_partitions(value):
-        topics = _by_topic(value)
+        topics = value.partitions.topics
         parts.append(compact_length(len(topics)))
-        for topic, numbers in topics:
-            parts += (
-                compact_string(topic),
-                compact_length(len(numbers)),
-                struct.pack(f">{len(numbers)}i", *numbers),
-                tagged({}),
-            )
+        parts += [each.flexible for each in topics]
     else:
         parts.append(b"\0")
     parts.append(_TIMES.pack(value.update_time_ms, value.start_time_ms))
@@ -201,13 +197,22 @@ def decode_value(data: bytes) -> RecordedTransaction:
     )
 
 
-def _read_partitions(reader: Reader) -> tuple[TopicPartition, ...]:
+def _read_partitions(reader: Reader) -> TransactionPartitions:
     partitions = []
     for _ in range(reader.nullable_array_length() or 0):
         topic = reader.string()
-        partitions += [TopicPartition(topic, reader.int32()) for _ in range(reader.array_length())]
+        numbers = reader.int32s(reader.array_length())
+        partitions += [TopicPartition(topic, number) for number in numbers]
         reader.tags()
-    return tuple(sorted(partitions))
+    return TransactionPartitions.of(partitions) if partitions else NO_PARTITIONS
+
+
+def value_of(record: KeyValue) -> RecordedTransaction | None:
+    """What a record says of its transactional id; None: that it is forgotten. Raises ValueError."""
+    if record.value is None:
+        return None
+    recorded = record.recorded if isinstance(record, TransactionRecord) else None
+    return recorded or decode_value(record.value)
 
 
 def _read_tag(tags: dict[int, bytes], tag: int, layout: struct.Struct, default: int) -> int:

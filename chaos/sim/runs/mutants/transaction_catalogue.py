@@ -100,8 +100,8 @@ COORDINATORS = [
         "transactions: forget the partitions that were added before",
         f"{_ROOM}/adding.py",
         "add",
-        "present.union(request.partitions)",
-        "request.partitions",
+        "present.with_all(new)",
+        "type(present).of(new)",
         "kill",
     ),
     _bug(

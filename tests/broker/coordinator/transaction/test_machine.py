@@ -10,6 +10,7 @@ import pytest
 from broker.coordinator.step import KeyValue, Now
 from broker.coordinator.transaction.adding import PARTITION_BYTES_MAX
 from broker.coordinator.transaction.machine import MAX_PATIENT
+from broker.coordinator.transaction.partitions import NO_PARTITIONS
 from broker.coordinator.transaction.records import (
     RecordedTransaction,
     transaction_record,
@@ -153,7 +154,9 @@ def test_ids_below_zero_are_nobody() -> None:
     nobody = TransactionRef("t", -1, 32_766)
     assert bench.end(nobody, commit=False).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
     bench.end(TransactionRef("t", FIRST_PRODUCER_ID, 0), commit=False)
-    bench.append(transaction_record("t", RecordedTransaction(5, 0, 9, _COMPLETE, (), 0), 2))
+    bench.append(
+        transaction_record("t", RecordedTransaction(5, 0, 9, _COMPLETE, NO_PARTITIONS, 0), 2)
+    )
     assert bench.end(nobody, commit=False).error is ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
@@ -275,7 +278,9 @@ def test_what_needs_a_producer_id_is_asked_for_at_once() -> None:
     bench = TransactionBench()
     bench.producer()
     bench.commits_at_once = False
-    bench.append(transaction_record("t", RecordedTransaction(5, 32_766, 9, _COMPLETE, (), 0), 2))
+    bench.append(
+        transaction_record("t", RecordedTransaction(5, 32_766, 9, _COMPLETE, NO_PARTITIONS, 0), 2)
+    )
     request = InitRequest("t", 5_000)
     heard = bench.ask(lambda machine, *rest: machine.init_producer_id(request, *rest))
     assert heard.told == [NEEDS_PRODUCER_ID]
@@ -364,7 +369,9 @@ def test_an_abort_without_partitions_of_another_server_is_completed() -> None:
     """Our own coordinator completes it in the same batch."""
     bench = TransactionBench()
     state = TransactionState.PREPARE_ABORT
-    bench.append(transaction_record("t", RecordedTransaction(5, 1, 9, state, (), 0, 0), 2))
+    bench.append(
+        transaction_record("t", RecordedTransaction(5, 1, 9, state, NO_PARTITIONS, 0, 0), 2)
+    )
     bench.reload()
     assert bench.due == []
     assert bench.state().startswith("CompleteAbort")

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from broker.coordinator.transaction.partitions import NO_PARTITIONS, TransactionPartitions
 from broker.coordinator.transaction.records import (
     RecordedTransaction,
     decode_key,
@@ -18,11 +19,13 @@ from broker.coordinator.transaction.records import (
 from broker.coordinator.transaction.types import TransactionState
 from stele.ids import TopicPartition
 
-PARTITIONS = (TopicPartition("a", 1), TopicPartition("a", 7), TopicPartition("bé", 0))
+PARTITIONS = TransactionPartitions.of(
+    (TopicPartition("bé", 0), TopicPartition("a", 1), TopicPartition("a", 7))
+)
 ONGOING = RecordedTransaction(
     258, 3, 60_000, TransactionState.ONGOING, PARTITIONS, update_time_ms=1_000, start_time_ms=999
 )
-EMPTY = RecordedTransaction(1, 0, 5, TransactionState.EMPTY, (), update_time_ms=6)
+EMPTY = RecordedTransaction(1, 0, 5, TransactionState.EMPTY, NO_PARTITIONS, update_time_ms=6)
 # The producer id, the epoch, the time-out and the state.
 ONGOING_HEAD = b"\0\0\0\0\0\0\1\2" + b"\0\3" + b"\0\0\xea\x60" + b"\1"
 EMPTY_HEAD = b"\0\0\0\0\0\0\0\1" + b"\0\0" + b"\0\0\0\5" + b"\0"
@@ -157,7 +160,7 @@ values = st.builds(
     st.sampled_from([each for each in TransactionState if 1 <= each.value <= 5]),
     st.frozensets(
         st.builds(TopicPartition, st.text(max_size=3), st.integers(0, 2**31 - 1)), max_size=5
-    ).map(lambda each: tuple(sorted(each))),
+    ).map(TransactionPartitions.of),
     numbers,
     numbers,
     numbers,

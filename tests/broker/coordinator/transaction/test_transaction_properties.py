@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker.coordinator.transaction.partitions import NO_PARTITIONS
 from broker.coordinator.transaction.records import RecordedTransaction, transaction_record
 from broker.coordinator.transaction.types import (
     NEEDS_PRODUCER_ID,
@@ -105,7 +106,7 @@ class Lives(RuleBasedStateMachine):
         if epoch is not None:
             timeout_ms = NO_TIMEOUT_MS if two else TIMEOUT_MS
             state = TransactionState.EMPTY
-            value = RecordedTransaction(99, epoch, timeout_ms, state, (), START_MS)
+            value = RecordedTransaction(99, epoch, timeout_ms, state, NO_PARTITIONS, START_MS)
             self.bench.append(transaction_record("t", value, 2))
             self.twin.client = (99, epoch)
             self.twin.timeout_ms = None if two else TIMEOUT_MS

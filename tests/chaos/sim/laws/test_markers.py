@@ -10,6 +10,7 @@ import pytest
 from broker.coordinator.step import Now
 from broker.coordinator.transaction.config import TransactionConfig
 from broker.coordinator.transaction.machine import TransactionMachine
+from broker.coordinator.transaction.partitions import NO_PARTITIONS, TransactionPartitions
 from broker.coordinator.transaction.records import RecordedTransaction, transaction_record
 from broker.coordinator.transaction.types import TransactionState
 from chaos.sim.laws.markers import MarkersFollowDecisions
@@ -31,12 +32,12 @@ ONGOING = RecordedTransaction(
     EPOCH,
     1000,
     TransactionState.ONGOING,
-    (TopicPartition(TOPIC, 0),),
+    TransactionPartitions.of([TopicPartition(TOPIC, 0)]),
     1,
     client_version=2,
 )
 PREPARED = ONGOING._replace(state=TransactionState.PREPARE_COMMIT, producer_epoch=EPOCH + 1)
-COMPLETE = PREPARED._replace(state=TransactionState.COMPLETE_COMMIT, partitions=())
+COMPLETE = PREPARED._replace(state=TransactionState.COMPLETE_COMMIT, partitions=NO_PARTITIONS)
 
 
 class Bench(LawBench):
@@ -108,7 +109,7 @@ def test_no_marker_comes_before_its_decision_is_committed(bench: Bench) -> None:
     assert not bench.broken(bench.law)
 
 
-@pytest.mark.parametrize("known", [(), (COMPLETE,), (ONGOING._replace(partitions=()),)])
+@pytest.mark.parametrize("known", [(), (COMPLETE,), (ONGOING._replace(partitions=NO_PARTITIONS),)])
 def test_a_coordinator_has_open_what_a_partition_has_open(
     bench: Bench, known: tuple[RecordedTransaction, ...]
 ) -> None:
