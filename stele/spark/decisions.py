@@ -123,6 +123,7 @@ class _Write:
     aborted: set[tuple[str, int]] = field(default_factory=set)
     entries: dict[bytes, Entry] = field(default_factory=dict)
     times_ms: dict[bytes, int] = field(default_factory=dict)
+    void: set[bytes] = field(default_factory=set)  # commits that do not stand, repeated claims
 
     @property
     def latest_run(self) -> str | None:
@@ -147,27 +148,32 @@ class _Write:
         return True
 
     def is_needless(self, key: bytes, before_ms: int) -> bool:
-        """The latest commit that stands remains: it knows which batches are decided. So do the
-        claim of its run, without which it would not stand behind an earlier claim, and the latest
-        claim, without which an earlier run would be the latest."""
+        """Three records remain: the latest commit that stands, which knows the batches that are
+        decided; the claim of its run, without which it would not stand behind an earlier claim; and
+        the latest claim, without which an earlier run would be the latest."""
         entry = self.entries[key]
+        if key in self.void:
+            return True
         if entry.kind == "commit":
-            return entry is not self.last
-        decider = None if self.last is None else self.last.run
-        if entry.kind == "claim" and entry.run in (self.latest_run, decider):
+            return not self._remains(entry)
+        deciders = {each.run for each in self.standing.values() if self._remains(each)}
+        if entry.kind == "claim" and entry.run in (self.latest_run, *deciders):
             return False
         is_old = entry.run != self.latest_run and self.times_ms[key] < before_ms
         return entry.batch in self.done or is_old
 
+    def _remains(self, commit: Entry) -> bool:
+        """Whether the latest commit that stands does not know of this one that stands."""
+        return self.last is None or commit.batch not in self.last.done
+
     def in_order_of_removal(self, keys: Iterable[bytes]) -> list[bytes]:
-        """Void commits come first: they might stand without what makes them void. Those that stand
-        come last: without one of them, a void commit of its batch might stand."""
+        """Void records come first: they might count without those that make them void. Commits
+        that stand come last: without one of them, a void commit of its batch might stand."""
 
         def rank(key: bytes) -> int:
-            entry = self.entries[key]
-            if entry.kind != "commit":
-                return 1
-            return 2 if self.standing.get(entry.batch) is entry else 0
+            if key in self.void:
+                return 0
+            return 2 if self.entries[key].kind == "commit" else 1
 
         return sorted(keys, key=rank)
 
@@ -183,7 +189,10 @@ class Decisions:
         claim of a run, an abort."""
         write = self._writes.setdefault(entry.write, _Write())
         write.entries[key], write.times_ms[key] = entry, time_ms
-        return write.take(entry)
+        if write.take(entry):
+            return True
+        write.void.add(key)
+        return False
 
     def is_decided(self, write: str, batch: int) -> bool:
         """Whether a commit of the batch stands."""
@@ -222,9 +231,9 @@ class Decisions:
         """The keys of the records that change nothing any more, if all transactions of standing
         commits are finished. Remove them in this order.
 
-        A commit that does not stand has never changed anything. A claim or abort of an earlier run
-        is needless when its batch is decided, or when it is older than ``before_ms``, so that no
-        task of the run can be alive.
+        A commit that does not stand, or a claim that repeats another, has never changed anything. A
+        claim or abort of an earlier run is needless when its batch is decided, or when it is older
+        than ``before_ms``, so that no task of the run can be alive.
         """
         known = self._writes.get(write)
         if known is None:

@@ -120,6 +120,15 @@ def test_a_decided_batch_is_decided_whatever_came_after() -> None:
     assert state.done("w") == Numbers(((1, 2),))
 
 
+def test_a_claim_that_repeats_another_never_becomes_the_first_one() -> None:
+    """Two tasks of r1 claim at the same time, and r2 comes between."""
+    records = records_of(of("claim", "r1"), of("claim", "r2"), of("claim", "r1"))
+    needless = replayed(records).needless("w", before_ms=1)
+    assert needless == [b"2", b"0"]
+    for count in range(len(needless) + 1):
+        assert replayed(without(records, needless[:count])).latest_run("w") == "r2"
+
+
 def test_claims_of_a_query_that_starts_often_are_needless_after_a_day() -> None:
     """Of the runs of a query nobody knows to which batches they would come."""
     state = state_of(*[of("claim", f"r{n}") for n in range(5)])
@@ -200,15 +209,20 @@ class Sink(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries: list[Entry] = []
+        self.records: list[Record] = []
         self.transactions: dict[str, str] = {}
         self.runs = 0
         self.prepared: list[tuple[str, int, str]] = []  # run, batch, id: what drivers were told
+        self.stood: dict[int, Entry] = {}  # what was seen to stand at any time
         self.batch = 0  # the first one that Spark does not know to be done
 
     @property
     def state(self) -> Decisions:
-        return state_of(*self.entries)
+        return replayed(self.records)
+
+    def append(self, entry: Entry) -> None:
+        number = len(self.records)
+        self.records.append(Record(b"%d" % number, entry.encode(), number))
 
     @rule()
     def start_a_run(self) -> None:
@@ -220,9 +234,9 @@ class Sink(RuleBasedStateMachine):
         """A task of any run, also of one that is dead, begins batch ``self.batch``."""
         run = f"r{data.draw(st.integers(1, self.runs))}"
         if not self.state.has_claimed("w", run):
-            self.entries.append(of("claim", run))
+            self.append(of("claim", run))
         state = self.state
-        if state.latest_run("w") != run or state.standing("w", self.batch) is not None:
+        if state.latest_run("w") != run or state.is_decided("w", self.batch):
             return
         name = f"{run}-{len(self.transactions)}"
         self.transactions[name] = "open"
@@ -237,7 +251,7 @@ class Sink(RuleBasedStateMachine):
         if self.state.latest_run("w") != run:
             return
         names = [name for r, b, name in self.prepared if (r, b) == (run, batch)]
-        self.entries.append(of("commit", run, batch, *names))
+        self.append(replace(of("commit", run, batch, *names), done=self.state.done("w")))
 
     @precondition(lambda self: self.prepared)
     @rule(data=st.data())
@@ -245,15 +259,16 @@ class Sink(RuleBasedStateMachine):
         """The record was on its way when another run came."""
         run, batch, _ = data.draw(st.sampled_from(self.prepared))
         names = [name for r, b, name in self.prepared if (r, b) == (run, batch)]
-        self.entries.append(of("commit", run, batch, *names))
+        done = state_of().done("w") if data.draw(st.booleans()) else self.state.done("w")
+        self.append(replace(of("commit", run, batch, *names), done=done))
 
     @precondition(lambda self: self.prepared)
     @rule(data=st.data())
     def abort(self, data: st.DataObject) -> None:
         run, batch, _ = data.draw(st.sampled_from(self.prepared))
-        if self.state.standing("w", batch) is None:
-            self.entries.append(of("abort", run, batch))
-            if self.state.standing("w", batch) is None:
+        if not self.state.is_decided("w", batch):
+            self.append(of("abort", run, batch))
+            if not self.state.is_decided("w", batch):
                 self._abort([n for r, b, n in self.prepared if (r, b) == (run, batch)])
 
     @rule()
@@ -270,6 +285,21 @@ class Sink(RuleBasedStateMachine):
         self._abort(to_abort(state, "w", still_open, state.latest_run("w") or ""))
         self.batch += 1
 
+    @precondition(lambda self: self.batch)
+    @rule(data=st.data())
+    def compact(self, data: st.DataObject) -> None:
+        """Whoever has finished a batch removes what is needless, or dies while it does so. Claims
+        are never old here: their tasks may be alive."""
+        state = self.state
+        for standing in state.all_standing("w"):
+            if {self.transactions[each.transactional_id] for each in standing.transactions} - {
+                "committed"
+            }:
+                return
+        needless = state.needless("w")
+        count = data.draw(st.integers(0, len(needless)))
+        self.records += [Record(key, None) for key in needless[:count]]
+
     def _abort(self, names: list[str]) -> None:
         for name in names:
             assert self.transactions[name] != "committed"
@@ -277,11 +307,14 @@ class Sink(RuleBasedStateMachine):
 
     @invariant()
     def what_is_committed_stands(self) -> None:
+        state = self.state
+        for one in state.all_standing("w"):
+            self.stood.setdefault(one.batch, one)
         standing = {
-            each.transactional_id
-            for one in self.state.all_standing("w")
-            for each in one.transactions
+            each.transactional_id for one in self.stood.values() for each in one.transactions
         }
+        assert all(state.is_decided("w", batch) for batch in self.stood)
+        assert {one.batch: one for one in state.all_standing("w")}.items() <= self.stood.items()
         committed = {name for name, what in self.transactions.items() if what == "committed"}
         assert committed <= standing
         assert not any(self.transactions[name] == "aborted" for name in standing)
