@@ -42,7 +42,7 @@ from runtime.authorization.authorizer import (
 )
 from runtime.authorization.caller import Caller
 from runtime.authorization.changes import take_refused
-from runtime.authorization.forwarding import ControllerPort
+from runtime.authorization.forwarding import ControllerPort, check_cluster
 from runtime.config.node import NodeConfig
 from runtime.silence import STALL_S
 from stele.error_meanings import explain
@@ -480,6 +480,7 @@ class ControllerService:
         )
 
     async def _read_index(self, request: pb.ReadIndexRequest, _: Peer) -> pb.ReadIndexResponse:
+        check_cluster(request.cluster_id, self._cluster_id)
         image = await self._decisions.linearizable()
         return pb.ReadIndexResponse(metadata_offset=image.offset)
 

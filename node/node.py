@@ -271,7 +271,7 @@ class Node:
 
     async def _serve_controller(self, quorum: Quorum, cluster_id: str) -> None:
         config = self.config
-        port = ControllerPort(self._authorizer)
+        port = ControllerPort(self._authorizer, cluster_id)
         controller = ControllerService(
             config, cluster_id, self._world, port=port, on_fatal=self._fail
         )

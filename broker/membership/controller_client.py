@@ -119,7 +119,6 @@ class ControllerClient:
     async def alter_partition(
         self, request: AlterPartitionRequest, *, timeout_s: float = _REQUEST_TIMEOUT_S
     ) -> AlterPartitionResponse:
-        request.cluster_id = self._cluster_id
         return await self.call(
             "/stele.v1.Controller/AlterPartition",
             request,
@@ -130,7 +129,6 @@ class ControllerClient:
     async def allocate_producer_ids(
         self, request: AllocateProducerIdsRequest, *, timeout_s: float = _REQUEST_TIMEOUT_S
     ) -> AllocateProducerIdsResponse:
-        request.cluster_id = self._cluster_id
         return await self.call(
             "/stele.v1.Controller/AllocateProducerIds",
             request,
@@ -157,8 +155,8 @@ class ControllerClient:
         OutcomeUnknownError if one may have done what was asked, and RpcError when the controller
         refused the call itself (a bug, not a failure).
         """
+        names_cluster = self._name_cluster(request)
         payload = request.SerializeToString()
-        names_cluster = getattr(request, "cluster_id", "") == self._cluster_id
         deadline = self._clock.monotonic() + timeout_s
         backoff = node_backoff()
         hint: int | None = None
@@ -195,6 +193,17 @@ class ControllerClient:
         if unanswered:
             raise OutcomeUnknownError.because(cause)
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, cause)
+
+    def _name_cluster(self, request: Message) -> bool:
+        """Have a request say of which cluster it is, so that no other cluster carries it out. False
+        if a client's request names another one."""
+        fields = request.DESCRIPTOR.fields_by_name
+        own = self._cluster_id
+        if "on_behalf_of" in fields and request.HasField("on_behalf_of"):
+            request.on_behalf_of.cluster_id = own  # type: ignore[attr-defined]
+        elif "cluster_id" in fields and not request.cluster_id:  # type: ignore[attr-defined]
+            request.cluster_id = own  # type: ignore[attr-defined]
+        return getattr(request, "cluster_id", "") in ("", own)
 
     async def _attempt(
         self, target: int, method: str, payload: bytes, response_type: type[T], timeout_s: float

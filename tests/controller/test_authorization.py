@@ -16,6 +16,7 @@ from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1 import metadata_pb2 as metadata
 from stele.wire.v1.caller_pb2 import OnBehalfOf
+from tests.support.controller import CLUSTER_ID
 from tests.support.controller_world import Controller, StubBroker
 
 ID = b"0123456789abcdef"
@@ -62,6 +63,20 @@ def test_a_forwarded_change_is_its_clients() -> None:
         sender, *askers = bench.authorizer.callers
         assert sender.principal == ANONYMOUS, "whether it may name another one"
         assert set(askers) == {Caller("User:alice", "laptop", "CONTROLLER", Plane.GRPC, "10.1.1.1")}
+
+    run(scenario)
+
+
+def test_a_broker_of_another_cluster_changes_nothing() -> None:
+    """The address of one of its own controllers has come to this one."""
+
+    async def scenario(bench: Bench) -> None:
+        foreign = OnBehalfOf(principal="User:bob", address="10.1.1.2", cluster_id="another")
+        answer = await bench.create("t", on_behalf_of=foreign)
+        assert answer.error == ErrorCode.INCONSISTENT_CLUSTER_ID
+        assert not bench.has("t")
+        own = OnBehalfOf(principal="User:bob", address="10.1.1.2", cluster_id=CLUSTER_ID)
+        assert (await bench.create("t", on_behalf_of=own)).topics[0].error == ErrorCode.NONE
 
     run(scenario)
 

@@ -131,7 +131,7 @@ class Controller:
             config(node_id, **settings),
             CLUSTER_ID,
             self.process.world,
-            port=ControllerPort(self.authorizer),
+            port=ControllerPort(self.authorizer, CLUSTER_ID),
             on_fatal=self.fatal.append,
         )
 

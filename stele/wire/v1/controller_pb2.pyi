@@ -222,8 +222,10 @@ class AllocateProducerIdsResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., first: _Optional[int] = ..., count: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
 
 class ReadIndexRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("cluster_id",)
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    cluster_id: str
+    def __init__(self, cluster_id: _Optional[str] = ...) -> None: ...
 
 class ReadIndexResponse(_message.Message):
     __slots__ = ("error", "leader_id", "metadata_offset", "message")

@@ -9,7 +9,13 @@ import pytest
 from broker.membership.controller_client import ControllerClient
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
-from stele.wire.v1.controller_pb2 import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from stele.wire.v1.admin_pb2 import CreateTopicsRequest
+from stele.wire.v1.controller_pb2 import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+    ReadIndexRequest,
+)
+from stele.wire.v1.raft_pb2 import AddVoterRequest
 from stele.world import RpcCode, RpcError
 from tests.support.broker_edges import FakeChannel, FakeNetwork
 from tests.support.timing import LoopClock, run_virtual
@@ -160,6 +166,27 @@ def test_a_refusal_of_another_cluster_is_no_answer_and_its_leader_is_nobody() ->
         with pytest.raises(ApiError, match="another cluster answers at the address") as caught:
             await controllers.ask(timeout_s=1.0)
         assert not isinstance(caught.value, OutcomeUnknownError)
+
+    run_virtual(main())
+
+
+def test_requests_say_of_which_cluster_they_are() -> None:
+    """A request that names another cluster by its client's will is sent as it is, and its refusal
+    is the answer."""
+
+    async def main() -> None:
+        controllers = _Controllers()
+        read, forwarded = ReadIndexRequest(), CreateTopicsRequest()
+        forwarded.on_behalf_of.principal = "User:alice"
+        named = AddVoterRequest(cluster_id="another")
+        named.on_behalf_of.principal = "User:alice"
+        for request in (read, forwarded, named):
+            controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)]
+            answer = await controllers.client.call(METHOD, request, AllocateProducerIdsResponse)
+            expected = ErrorCode.INCONSISTENT_CLUSTER_ID if request is named else ErrorCode.NONE
+            assert answer.error == expected
+        assert read.cluster_id == forwarded.on_behalf_of.cluster_id == "cluster"
+        assert (named.cluster_id, named.on_behalf_of.cluster_id) == ("another", "cluster")
 
     run_virtual(main())
 

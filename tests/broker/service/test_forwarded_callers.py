@@ -26,7 +26,7 @@ def test_a_change_over_kafkas_protocol() -> None:
         assert answer.topics[0].error_code == ErrorCode.NONE
         (sent,) = edges.controller.created
         assert sent.on_behalf_of == OnBehalfOf(
-            principal=ANONYMOUS, client_id="test", address="10.0.0.9"
+            principal=ANONYMOUS, client_id="test", address="10.0.0.9", cluster_id="cluster"
         )
 
     run_virtual(main())
@@ -38,7 +38,9 @@ def test_a_client_cannot_say_that_it_is_another_one() -> None:
         request = admin.CreateTopicsRequest(topics=[admin.NewTopic(name="a")], on_behalf_of=FORGED)
         await call_admin(edges, "Admin/CreateTopics", request, admin.CreateTopicsResponse)
         (sent,) = edges.controller.created
-        assert sent.on_behalf_of == OnBehalfOf(principal=ANONYMOUS, address="10.0.0.9")
+        assert sent.on_behalf_of == OnBehalfOf(
+            principal=ANONYMOUS, address="10.0.0.9", cluster_id="cluster"
+        )
 
     run_virtual(main())
 
@@ -55,6 +57,8 @@ def test_a_question_to_the_quorums_leader() -> None:
         edges.network.services[CONTROLLER].unary["/stele.v1.Admin/DescribeQuorum"] = describe
         request = raft.DescribeQuorumRequest(on_behalf_of=FORGED)
         await call_admin(edges, "Admin/DescribeQuorum", request, raft.DescribeQuorumResponse)
-        assert asked[0].on_behalf_of == OnBehalfOf(principal=ANONYMOUS, address="10.0.0.9")
+        assert asked[0].on_behalf_of == OnBehalfOf(
+            principal=ANONYMOUS, address="10.0.0.9", cluster_id="cluster"
+        )
 
     run_virtual(main())
