@@ -46,14 +46,7 @@ class InMemory:
     def fill(self, count: int, topic: str = "t", batch: int = 4) -> FakePartition:
         """A new topic of one partition with the records 0, 1, ..."""
         partition = self.cluster.create(topic).partitions[0]
-        for first in range(0, count, batch):
-            builder = BatchBuilder()
-            for number in range(first, min(first + batch, count)):
-                builder.append(None, b"%d" % number, timestamp_ms=1)
-            data = builder.build()
-            stamp(data, 0, base_offset=partition.end_offset, leader_epoch=0)
-            partition.batches.append(data)
-            partition.end_offset += builder.record_count
+        add_records(partition, count, batch)
         return partition
 
     def _find(self, broker: int, request: bytes) -> pb.FindCoordinatorResponse:
@@ -76,6 +69,18 @@ class InMemory:
                 offset = self.committed.get(TopicPartition(topic.topic, number), -1)
                 answer.partitions.add(topic=topic.topic, partition=number, offset=offset)
         return answer
+
+
+def add_records(partition: FakePartition, count: int, batch: int = 4) -> None:
+    """The records 0, 1, ... in batches of so many."""
+    for first in range(0, count, batch):
+        builder = BatchBuilder()
+        for number in range(first, min(first + batch, count)):
+            builder.append(None, b"%d" % number, timestamp_ms=1)
+        data = builder.build()
+        stamp(data, 0, base_offset=partition.end_offset, leader_epoch=0)
+        partition.batches.append(data)
+        partition.end_offset += builder.record_count
 
 
 class Signalled(BaseException):

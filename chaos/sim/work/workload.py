@@ -34,6 +34,7 @@ from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
+from stele.records import ConsumerRecord
 
 PLAIN, EXACT, WEAK = "plain", "exact", "weak"
 _PATIENCE_S = 3600.0
@@ -68,6 +69,7 @@ class Workload:
         self._world = ClientWorld(world.clock, world.network, world.rng)
         self._servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
         self._rng = cluster.simulation.rngs.of("workload")
+        self._haste = cluster.simulation.rngs.of("haste")
         self.metadata = cluster.invariants.law(MetadataHistory)
         self._retention = cluster.invariants.law(RetentionTakesNoMore)
         rngs = cluster.simulation.rngs
@@ -456,7 +458,7 @@ class Workload:
         consumer.assign(self.partitions)
         positions: dict[tuple[str, int], int] = {}
         while not (self._done and await self._has_all(consumer, positions)):
-            for record in await consumer.poll(timeout_ms=500):
+            for record in await self._poll(consumer):
                 place = record.topic, record.partition
                 expected = positions.get(place, 0)
                 if record.offset != expected and not (
@@ -466,6 +468,17 @@ class Workload:
                 positions[place] = record.offset + 1
                 self._read((*place, record.offset), record.value or b"")
         await consumer.close()
+
+    async def _poll(self, consumer: Consumer) -> list[ConsumerRecord]:
+        """The application breaks polls off now and then, as signals and timeouts do. The next poll
+        must go on where the application is."""
+        if self._haste.random() < 0.7:
+            return await consumer.poll(timeout_ms=500)
+        try:
+            async with asyncio.timeout(self._haste.uniform(0.0, 0.3)):
+                return await consumer.poll(timeout_ms=500)
+        except TimeoutError:
+            return []
 
     def _read(self, place: Record, value: bytes) -> None:
         earlier = self.history.consumed.setdefault(place, value)
