@@ -116,6 +116,7 @@ class TopicsDelta:
         self._deleted: dict[bytes, Topic] = {}
         self._partitions: dict[bytes, dict[int, PartitionState]] = {}
         self._result: Topics | None = before
+        self._changed: list[PartitionDelta] | None = None  # known while nothing is replayed
 
     # ---------------------------------------------------------------- replaying
 
@@ -123,7 +124,7 @@ class TopicsDelta:
         """A topic is made."""
         if name in self._ids or self._exists(topic_id):
             raise MetadataError(f"topic {name} exists already")
-        self._result = None
+        self._result = self._changed = None
         self._ids = self._ids.set(name, topic_id)
         self._set_metric_name(name, exists=True)
         self._created[topic_id] = name
@@ -133,7 +134,7 @@ class TopicsDelta:
         """A topic is deleted; its name."""
         if not self._exists(topic_id):
             raise MetadataError(f"topic {topic_id.hex()} to be removed does not exist")
-        self._result = None
+        self._result = self._changed = None
         name = self._created.pop(topic_id, None)
         if name is None:
             self._deleted[topic_id] = self._before[topic_id]
@@ -178,7 +179,7 @@ class TopicsDelta:
         """A partition is made or changed."""
         if not self._exists(topic_id):
             raise MetadataError(f"partition of unknown topic {topic_id.hex()}")
-        self._result = None
+        self._result = self._changed = None
         self._partitions.setdefault(topic_id, {})[number] = state
 
     def skip_to(self, after: Topics) -> None:
@@ -189,7 +190,7 @@ class TopicsDelta:
         }
         for topic in after.sorted():
             self._compare(self._before.get(topic.topic_id), topic)
-        self._result = after
+        self._result, self._changed = after, None
 
     def _compare(self, before: Topic | None, after: Topic) -> None:
         if before == after:
@@ -247,6 +248,11 @@ class TopicsDelta:
     def changed_partitions(self) -> list[PartitionDelta]:
         """New and changed partitions, by topic name and number; none of deleted topics."""
         topics = self.apply()
+        if self._changed is None:
+            self._changed = self._compare_partitions(topics)
+        return self._changed
+
+    def _compare_partitions(self, topics: Topics) -> list[PartitionDelta]:
         deltas = []
         for topic_id, changed in self._partitions.items():
             name = topics[topic_id].name

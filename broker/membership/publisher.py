@@ -1,14 +1,18 @@
 """Committed metadata → delta and image → the replica manager and the broker's own views.
 
 Every delivery of the quorum, whatever number of batches it holds, becomes one delta, one image
-and one application: half a batch is never seen by anybody.
+and one application: nobody ever sees an image of half a batch.
+
+To apply a large decision takes several turns of the event loop. The image is the new one from the
+first turn on. Its offset counts as applied only after the last turn: the lease and the heartbeats
+go by that. What the quorum delivers meanwhile becomes the next delta.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
 
 from metadata.brokers import BrokerRegistration
@@ -24,7 +28,9 @@ logger = logging.getLogger(__name__)
 class MetadataSubscriber(Protocol):
     """Brings something in line with a new image; called once per delivery, in order."""
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None: ...
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None] | None:
+        """Returns the steps, each of which is one turn of the event loop; None: it is done."""
+        ...
 
 
 class MetadataPublisher:
@@ -52,6 +58,11 @@ class MetadataPublisher:
         self._on_fatal = on_fatal
         # As published last.
         self.image: MetadataImage = EMPTY
+        # The last one that was applied completely: `image`, or the one before it.
+        self._applied: MetadataImage = EMPTY
+        # What is left to do for `image`. None: nothing.
+        self._steps: Iterator[None] | None = None
+        self._is_taken_up = False  # the first delta was published
         # Everything replayed since `image`, as long as it may not be published.
         self._held_back: MetadataDelta | None = MetadataDelta(EMPTY)
         # After a failure the image may lack a batch: nothing is published any more.
@@ -61,13 +72,13 @@ class MetadataPublisher:
     def subscribe(self, subscriber: MetadataSubscriber) -> None:
         """Have it called, after those before it and before ``on_published``. To be called before
         the registration: until then the image is empty, and nothing is missed."""
-        assert self._held_back is not None, "something was published already"
+        assert not self._is_taken_up, "something was published already"
         self._subscribers.append(subscriber)
 
     @property
     def offset(self) -> int:
         """Of the last metadata record applied here; -1 before the first."""
-        return self.image.offset
+        return self._applied.offset
 
     @property
     def registration(self) -> BrokerRegistration | None:
@@ -78,10 +89,10 @@ class MetadataPublisher:
         return registration
 
     async def wait_until(self, holds: Callable[[MetadataImage], bool], timeout_s: float) -> bool:
-        """Wait for an image that ``holds`` accepts; False if none came in time."""
+        """Wait until an image is applied that ``holds`` accepts; False if none was in time."""
         try:
             async with asyncio.timeout(timeout_s):
-                while not holds(self.image):
+                while not holds(self._applied):
                     await self._published.wait()
         except TimeoutError:
             return False
@@ -93,16 +104,16 @@ class MetadataPublisher:
         if self._failed:
             return
         try:
-            self._publish(self._replayed(batches, end_offset))
+            self._take(self._replayed(batches, end_offset))
         except Exception as error:
-            self._fail(error, self.image.offset + 1, end_offset - 1)
+            self._fail(error, self._applied.offset + 1, end_offset - 1)
 
     def on_snapshot(self, end_offset: int, records: Sequence[bytes]) -> None:
         """It, too, arrives as a delta: from the image that was to the one it holds."""
         if self._failed:
             return
         try:
-            self._publish(MetadataDelta.between(self.image, image_of(end_offset, records)))
+            self._take(MetadataDelta.between(self.image, image_of(end_offset, records)))
         except Exception as error:
             self._fail(error, 0, end_offset - 1)
 
@@ -142,21 +153,46 @@ class MetadataPublisher:
         delta.advance_to(end_offset - 1)
         return delta
 
-    def _publish(self, delta: MetadataDelta) -> None:
-        if self._held_back is not None:
-            if not self._is_registered(delta):
-                self._held_back = delta
-                return
+    def _take(self, delta: MetadataDelta) -> None:
+        self._is_taken_up = self._is_taken_up or self._is_registered(delta)
+        if not self._is_taken_up or self._steps is not None:
+            self._held_back = delta
+        else:
             self._held_back = None
+            self._publish(delta)
+
+    def _publish(self, delta: MetadataDelta) -> None:
         image = delta.apply()
         if image.offset < self.image.offset:
             raise MetadataError(f"metadata went back from {self.image.offset} to {image.offset}")
         self.image = image
+        self._steps = self._apply(delta, image)
+        self._go_on(self._steps)
+
+    def _apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         for subscriber in self._subscribers:
-            subscriber.apply(delta, image)
+            steps = subscriber.apply(delta, image)
+            if steps is not None:
+                yield from steps
+
+    def _go_on(self, steps: Iterator[None]) -> None:
+        """Take a step. Raises what a subscriber raises."""
+        for _ in steps:
+            asyncio.get_running_loop().call_soon(self._go_on_later, steps)
+            return
+        self._steps = None
+        self._applied = self.image
         self._published.set()
         self._published = asyncio.Event()
         self._on_published()
+        if self._held_back is not None and self._steps is None:
+            self._take(self._held_back)
+
+    def _go_on_later(self, steps: Iterator[None]) -> None:
+        try:
+            self._go_on(steps)
+        except Exception as error:
+            self._fail(error, self._applied.offset + 1, self.image.offset)
 
     def _is_registered(self, delta: MetadataDelta) -> bool:
         return any(

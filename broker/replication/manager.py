@@ -10,6 +10,7 @@ import logging
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from broker.membership.room import Rooms
 from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
@@ -73,6 +74,9 @@ from world.world import World
 logger = logging.getLogger(__name__)
 
 __all__ = ["ReplicaCounters", "ReplicaManager"]
+
+
+_LAST: Final = object()
 
 
 class ReplicaManager:
@@ -286,15 +290,19 @@ class ReplicaManager:
         """As ``MarkerRequests.write``."""
         self._markers.write(markers, done)
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         """Bring the replicas in line with the metadata: lead, follow, create, delete, configure.
+        Each step is one turn of the event loop; see ``MetadataApplier.apply``.
 
         The first delta begins at the empty image and holds this broker's own registration: what an
         earlier incarnation led is led by somebody, or in a higher epoch, since.
         """
-        if not self._stopped:  # else it would follow again, behind what the logs' end was noted at
+        if not self._stopped:
             self._set_rates(delta, image)
-            self._applier.apply(delta)
+        steps = self._applier.apply(delta)
+        # After a stop, following would append past the clean end that was noted.
+        while not self._stopped and next(steps, _LAST) is not _LAST:
+            yield
 
     def _set_rates(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Of replication throttles, before any replica is told that it is throttled."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from broker.partition.effects import EMPTY_LOG, Followed
+from broker.partition.effects import EMPTY_LOG, BrokerStatus, Followed
 from broker.partition.machine import PartitionMachine
 from broker.replication.log_config import log_config
 from broker.replication.moves import DirectoryMoves
@@ -39,12 +39,30 @@ and each takes some 10 calls of the file system. Without heartbeats meanwhile th
 fence the broker."""
 
 
+REPLICAS_AT_ONCE: Final = 100
+"""Replicas that are changed in one turn of the event loop, some 10 ms. A decision may be about all
+replicas of a broker."""
+
+
 class _Topic(NamedTuple):
     """A topic's configuration, and its lists of throttled replicas as sets."""
 
     config: TopicConfig
     throttled_as_leaders: frozenset[str]
     throttled_as_followers: frozenset[str]
+
+
+class _Turn:
+    """Counts the replicas that were changed in this turn of the event loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = 0
+
+    def is_full(self) -> bool:
+        """Count one more. If the turn is full, the next one begins."""
+        self._count = (self._count + 1) % self._most
+        return self._count == 0
 
 
 class MetadataApplier:
@@ -81,11 +99,26 @@ class MetadataApplier:
         self._awaiting: dict[PartitionId, PartitionDelta] = {}
         self._logs_left = 0  # that may be made in this turn
         self._next_turn: asyncio.Handle | None = None
+        self._is_applying = False
         # Logs that could not be deleted, with the topic ids that they are of: tried again.
         self._undeleted: dict[tuple[LogDirectory, TopicPartition], bytes | None] = {}
 
-    def apply(self, delta: MetadataDelta) -> None:
-        """By the image that the delta has led to, which all replicas go by already."""
+    def apply(self, delta: MetadataDelta) -> Iterator[None]:
+        """Apply the image that the delta has led to, in turns of the event loop: each step is one.
+
+        Between two steps some replicas are those of the image before, as if this broker had not
+        heard of the decision yet. A replica's partition and its min.insync.replicas change in one
+        step. The next delta is applied only after the last step.
+        """
+        self._is_applying = True
+        try:
+            yield from self._apply(delta)
+        finally:
+            self._is_applying = False
+        self._schedule_awaiting()
+
+    def _apply(self, delta: MetadataDelta) -> Iterator[None]:
+        turn = _Turn(REPLICAS_AT_ONCE)
         self._topics.clear()
         self._logs_left = LOGS_AT_ONCE
         is_first, self._is_first = self._is_first, False
@@ -97,14 +130,24 @@ class MetadataApplier:
         for topic in delta.deleted_topics:
             for number in range(len(topic.partitions)):
                 partition = PartitionId(topic.topic_id, number)
-                self._remove(partition)
+                if self._remove(partition) and turn.is_full():
+                    yield
                 self.moves.forget_wish(partition)
         # Partitions come first: nothing else of this image is acted on with the leader or the ISR
         # of an earlier one.
         for change in delta.changed_partitions:
-            self._apply_partition(change)
-        self._apply_configs(delta.changed_configs)
-        self._apply_brokers(delta)
+            if self._apply_partition(change) and turn.is_full():
+                yield
+                self._logs_left = LOGS_AT_ONCE
+        for replica in self._to_configure(delta.changed_configs):
+            self._configure(replica)
+            if turn.is_full():
+                yield
+        for status in self._changed_statuses(delta):
+            for replica in list(self._replicas):
+                self._apply_status(replica, *status)
+                if turn.is_full():
+                    yield
         if is_first:
             self.moves.resume()
         self._settle_relaxed()
@@ -122,6 +165,8 @@ class MetadataApplier:
 
     def retry_failed(self) -> None:
         """Delete the logs that could not be deleted before, and make those not made."""
+        if self._is_applying:
+            return  # what is not made may be about to change
         undeleted, self._undeleted = self._undeleted, {}
         for (directory, key), topic_id in undeleted.items():
             if directory.offline is not None or not directory.holds(key):
@@ -169,11 +214,15 @@ class MetadataApplier:
 
     # -------------------------------------------------------------------------- partitions
 
-    def _apply_partition(self, change: PartitionDelta) -> None:
+    def _apply_partition(self, change: PartitionDelta) -> bool:
+        """Returns False if there was nothing to do: the partition has no replica here."""
         partition = PartitionId(change.topic_id, change.partition)
         if self._replicas.broker_id not in change.after.replicas:
-            self._remove(partition)
-            return
+            return self._remove(partition)
+        self._apply_replica(partition, change)
+        return True
+
+    def _apply_replica(self, partition: PartitionId, change: PartitionDelta) -> None:
         self._unmade.pop(partition, None)
         replica = self._replicas.by_id.get(partition)
         if replica is None and self._waits_for_its_turn(partition, change):
@@ -221,12 +270,17 @@ class MetadataApplier:
             self._logs_left -= 1
             return False
         self._awaiting[partition] = change
-        if self._next_turn is None:
-            self._next_turn = asyncio.get_running_loop().call_soon(self._make_awaiting)
+        self._schedule_awaiting()
         return True
+
+    def _schedule_awaiting(self) -> None:
+        if self._awaiting and self._next_turn is None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._make_awaiting)
 
     def _make_awaiting(self) -> None:
         self._next_turn = None
+        if self._is_applying:
+            return  # a newer state of the partition may be about to come
         self._logs_left = LOGS_AT_ONCE
         for partition in list(itertools.islice(self._awaiting, LOGS_AT_ONCE)):
             change = self._awaiting.pop(partition)
@@ -236,8 +290,7 @@ class MetadataApplier:
                 logger.exception("%s-%d cannot be made", change.topic, change.partition)
                 self._unmade[partition] = change
         self._settle_relaxed()
-        if self._awaiting and self._next_turn is None:
-            self._next_turn = asyncio.get_running_loop().call_soon(self._make_awaiting)
+        self._schedule_awaiting()
 
     def _create(self, partition: PartitionId, topic: str) -> Replica:
         """Over the log that is there, or an empty one. Raises StorageError."""
@@ -358,17 +411,19 @@ class MetadataApplier:
 
     # --------------------------------------------------------------------------- removing
 
-    def _remove(self, partition: PartitionId) -> None:
+    def _remove(self, partition: PartitionId) -> bool:
+        """Returns False if there is no replica."""
         self._awaiting.pop(partition, None)
         unmade = self._unmade.pop(partition, None)
         if unmade is not None:
             self._delete_half_made(TopicPartition(unmade.topic, partition.partition))
         replica = self._replicas.by_id.pop(partition, None)
         if replica is None:
-            return
+            return False
         self._take_down(replica, ReplicaState.REMOVED)
         logger.info("%r is no longer of this broker: deleting it", replica)
         self.delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
+        return True
 
     def _delete_half_made(self, key: TopicPartition) -> None:
         """Drop a log that could not be made and is not wanted any more."""
@@ -404,17 +459,13 @@ class MetadataApplier:
 
     # ----------------------------------------------------------------- brokers and configs
 
-    def _apply_brokers(self, delta: MetadataDelta) -> None:
-        now_ms = self._replicas.now_ms()
-        for change in delta.changed_brokers:
-            status = self._replicas.status(change.broker_id)
-            for replica in self._replicas:
-                effects = replica.machine.broker_changed(change.broker_id, status, now_ms)
-                self._replicas.carry_out(replica, effects)
+    def _changed_statuses(self, delta: MetadataDelta) -> list[tuple[int, BrokerStatus]]:
+        changed = [change.broker_id for change in delta.changed_brokers]
+        return [(broker_id, self._replicas.status(broker_id)) for broker_id in changed]
 
-    def _apply_configs(self, changed: Sequence[ConfigResource]) -> None:
-        for replica in self._to_configure(changed):
-            self._configure(replica)
+    def _apply_status(self, replica: Replica, broker_id: int, status: BrokerStatus) -> None:
+        effects = replica.machine.broker_changed(broker_id, status, self._replicas.now_ms())
+        self._replicas.carry_out(replica, effects)
 
     def _to_configure(self, changed: Sequence[ConfigResource]) -> list[Replica]:
         """The replicas that a change of these is about."""

@@ -200,8 +200,9 @@ class FakeReplicas(ReplicaManager):
         errors = [self.marker_errors.get(each.partition, ErrorCode.NONE) for each in markers]
         self._answer(lambda: done(errors))
 
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         self.applied.append(image)
+        return iter(())
 
     def host(self, partition: PartitionId) -> QuickLog | None:  # type: ignore[override]
         """Every partition that this broker leads has a log for its coordinator."""

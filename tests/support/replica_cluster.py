@@ -161,7 +161,8 @@ class Node:
             if offset > self.image.offset:
                 delta.replay(offset, record)
         self.image = delta.apply()
-        self.manager.apply(delta, self.image)
+        for _ in self.manager.apply(delta, self.image):
+            pass  # in one turn
         for apply in self.subscribers:
             apply(delta, self.image)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Iterator
+from typing import cast
+
 import pytest
 
 from broker.membership.publisher import MetadataPublisher
@@ -24,8 +28,8 @@ class _Subscriber:
 
 
 class _Setup:
-    def __init__(self) -> None:
-        self.subscriber = _Subscriber()
+    def __init__(self, subscriber: _Subscriber | None = None) -> None:
+        self.subscriber = subscriber or _Subscriber()
         self.published = 0
         self.failures: list[BaseException] = []
         self.leaders: list[LeaderAndEpoch] = []
@@ -91,6 +95,90 @@ def test_one_application_per_delivery() -> None:
     assert delta.image is setup.subscriber.applied[0][1]
     assert [topic.name for topic in delta.created_topics] == ["a", "b", "c"]
     assert image is setup.publisher.image
+
+
+class _Stepping(_Subscriber):
+    """Needs some turns for each image."""
+
+    def __init__(self, turns: int) -> None:
+        super().__init__()
+        self.turns = turns
+        self.begun: list[MetadataImage] = []
+        self.fails = False
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:  # type: ignore[override]
+        self.begun.append(image)
+        for _ in range(self.turns):
+            yield
+            if self.fails:
+                raise ZeroDivisionError
+        super().apply(delta, image)
+
+
+def test_an_image_counts_as_applied_after_the_last_turn() -> None:
+    async def main() -> None:
+        setup = _Setup(_Stepping(2))
+        later = _Subscriber()
+        setup.publisher.subscribe(later)
+        stepping = cast(_Stepping, setup.subscriber)
+        setup.commit([_registration(0)])
+        waiting = asyncio.create_task(
+            setup.publisher.wait_until(lambda image: image.offset >= 0, timeout_s=5)
+        )
+        assert setup.publisher.image.offset == 0, "the image is the new one at once"
+        for _ in range(2):
+            assert (setup.publisher.offset, setup.published, later.applied) == (-1, 0, [])
+            assert not waiting.done()
+            await asyncio.sleep(0)
+        assert (setup.publisher.offset, setup.published) == (0, 1)
+        assert len(later.applied) == 1
+        assert len(stepping.begun) == 1
+        assert await waiting
+
+    asyncio.run(main())
+
+
+def test_what_comes_meanwhile_is_the_next_delta() -> None:
+    async def main() -> None:
+        setup = _Setup(_Stepping(3))
+        stepping = cast(_Stepping, setup.subscriber)
+        setup.commit([_registration(0)])
+        setup.commit([_topic(1, "a")])
+        await asyncio.sleep(0)
+        setup.commit([_topic(3, "b")])
+        assert len(stepping.begun) == 1
+        assert setup.publisher.snapshot_records() is not None
+        records = list(setup.publisher.snapshot_records() or ())
+        assert image_of(5, records).topic("b") is not None, "all that was delivered"
+        while setup.publisher.offset < 4:  # noqa: ASYNC110 - no later than that
+            await asyncio.sleep(0)
+        assert [image.offset for image in stepping.begun] == [0, 4]
+        assert setup.published == 2
+        setup.commit([_topic(5, "c")])
+        snapshot = _snapshot(_registration(0), _topic(1, "a"), _topic(3, "d"))
+        setup.publisher.on_snapshot(9, snapshot)
+        while setup.publisher.offset < 8:  # noqa: ASYNC110 - no later than that
+            await asyncio.sleep(0)
+        topics = [topic.name for topic in setup.publisher.image.sorted_topics()]
+        assert topics == ["a", "d"], "the snapshot is newer than what was held back"
+        assert not setup.failures
+
+    asyncio.run(main())
+
+
+def test_a_failure_in_a_later_turn_stops_the_publisher() -> None:
+    async def main() -> None:
+        setup = _Setup(_Stepping(2))
+        stepping = cast(_Stepping, setup.subscriber)
+        setup.commit([_registration(0)])
+        stepping.fails = True
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert [type(each) for each in setup.failures] == [ZeroDivisionError]
+        setup.commit([_topic(1, "a")])
+        assert (setup.publisher.offset, setup.published) == (-1, 0)
+
+    asyncio.run(main())
 
 
 def test_the_offset_counts_control_records_as_it_does_after_a_snapshot() -> None:
