@@ -29,6 +29,13 @@ RARE: Final = [
         load=LoadKind.RARE,
     ),
     _bug(
+        "groups: let an instance id lead to who has exchanged it for another",
+        "broker/coordinator/group/consumer/group.py",
+        "ConsumerGroup._set_metadata",
+        "self._drop_instance(member)",
+        "",
+    ),
+    _bug(
         "raft: name the successor of a handover last",
         "raft/replica.py",
         "RaftReplica.become_resigned",

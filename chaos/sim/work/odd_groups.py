@@ -1,0 +1,81 @@
+"""Members of a group who do what no client does, and what may not harm anybody else."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.connections import Connections
+from chaos.sim.work.group_client import ELSEWHERE, GroupClient
+from metadata.internal_topics import GROUP_TOPIC
+from stele.errors import ApiError, ErrorCode
+from stele.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+_GROUP: Final = "odd"
+_JOINS, _LEAVES = 0, -1  # member epochs
+_REBALANCE_MS: Final = 5_000
+
+
+@dataclass(slots=True)
+class OddGroup:
+    """Call ``run``. It has a group of its own, as far as there are groups in the run."""
+
+    cluster: SimCluster
+    rng: random.Random
+    topic: str
+    report: Callable[[str], None]
+    counts: Counter[str] = field(default_factory=Counter)
+    _numbers: int = 0
+
+    async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
+        client = GroupClient(_GROUP, Connections.of(self.cluster, "odd group"), self.rng)
+        while not is_done():
+            await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
+            if self.cluster.image.topic(GROUP_TOPIC) is None:
+                continue  # it would be made for this group alone
+            self._numbers += 1
+            try:
+                await self._change_instance(client, self._numbers)
+            except (ApiError, OSError):
+                self.counts["odd group requests without an answer"] += 1
+        client.connections.close()
+
+    async def _change_instance(self, client: GroupClient, number: int) -> None:
+        """A member exchanges its instance id for another one, and leaves. The first id is free."""
+        first, second = f"first-{number}", f"second-{number}"
+        one, other = f"one-{number}", f"other-{number}"
+        for member_id, epoch, instance_id in (
+            (one, _JOINS, first),
+            (one, _JOINS, second),
+            (one, _LEAVES, second),
+            (other, _JOINS, first),
+        ):
+            error = await self._beat(client, member_id, epoch, instance_id)
+            if error is ErrorCode.UNKNOWN_MEMBER_ID and epoch == _LEAVES:
+                continue  # its session is over
+            if error in ELSEWHERE:
+                return
+            if error is not ErrorCode.NONE:
+                self.report(f"{member_id} comes as {instance_id} and is told {error.name}")
+                return
+        self.counts["instance ids exchanged"] += 1
+        await self._beat(client, other, _LEAVES, first)
+
+    async def _beat(
+        self, client: GroupClient, member_id: str, epoch: int, instance_id: str
+    ) -> ErrorCode:
+        joins = epoch == _JOINS
+        request = ConsumerGroupHeartbeatRequest(
+            member_id=member_id,
+            member_epoch=epoch,
+            instance_id=instance_id,
+            rebalance_timeout_ms=_REBALANCE_MS if joins else -1,
+            subscribed_topic_names=[self.topic] if joins else None,
+            topic_partitions=[] if joins else None,
+        )
+        return ErrorCode((await client.consumer_beat(request)).error_code)
