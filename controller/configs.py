@@ -16,6 +16,7 @@ from metadata.config_keys import (
     ConfigKey,
     Scope,
     Type,
+    is_kept_on_cluster,
     validate_broker_config,
     validate_group_config,
     validate_together,
@@ -115,7 +116,8 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
     before = decision.image.config(resource)
     values: dict[str, str | None] = {}
     if request.replace_all:
-        values = dict.fromkeys(sorted(before))
+        kept = is_kept_on_cluster if resource == CLUSTER else (lambda name: False)
+        values = dict.fromkeys(name for name in sorted(before) if not kept(name))
     named = Counter(change.name for change in request.changes)
     for change in request.changes:
         if named[change.name] > 1:

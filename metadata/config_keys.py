@@ -31,6 +31,7 @@ __all__ = [
     "Scope",
     "Type",
     "Value",
+    "is_kept_on_cluster",
     "nearest",
     "unknown",
     "validate_broker_config",
@@ -266,6 +267,12 @@ def validate_together(configs: Mapping[str, str]) -> None:
         )
 
 
+def is_kept_on_cluster(name: str) -> bool:
+    """Whether the cluster always has a value for the key. If all values of the cluster are
+    replaced, this one stays unless it gets another one."""
+    return name == TopicConfig.min_insync_replicas.key.name
+
+
 def validate_broker_config(name: str, value: str | None, *, one_broker: bool) -> None:
     """Check one dynamic setting (None: its removal) of the cluster or of one broker.
 
@@ -286,7 +293,7 @@ def validate_broker_config(name: str, value: str | None, *, one_broker: bool) ->
         )
     if value is not None:
         _parse(key, value)
-    elif name == TopicConfig.min_insync_replicas.key.name:
+    elif is_kept_on_cluster(name):
         raise ApiError(
             ErrorCode.INVALID_CONFIG,
             f"the cluster's {name} cannot be removed: set it to another value",

@@ -329,3 +329,33 @@ def test_a_group_has_no_configuration_before_every_node_knows_them() -> None:
     said = alter(machine, 32, "g", consumer_session_timeout_ms=50_000)
     assert said.error == ErrorCode.UNSUPPORTED_VERSION
     assert "needs metadata.version 3" in said.message
+
+
+def test_all_values_of_the_cluster_can_be_replaced(machine: Machine) -> None:
+    """Except that the cluster always has a min.insync.replicas."""
+
+    def replace(**values: str) -> admin.AlterConfigsResponse.Resource:
+        resource = admin.AlterConfigsRequest.Resource(
+            resource=admin.ConfigResource(type=metadata.ConfigResourceType.BROKER, name=""),
+            replace_all=True,
+            changes=[
+                admin.AlterConfigsRequest.Change(name=name.replace("_", "."), value=value)
+                for name, value in values.items()
+            ],
+        )
+        request = admin.AlterConfigsRequest(resources=[resource])
+        return machine.do(lambda context: configs.alter_configs(context, request)).resources[0]
+
+    least = machine.image.config(CLUSTER)["min.insync.replicas"]
+    assert not replace(log_retention_ms="5").error
+    assert dict(machine.image.config(CLUSTER)) == {
+        "log.retention.ms": "5",
+        "min.insync.replicas": least,
+    }
+    assert not replace(log_retention_bytes="7", min_insync_replicas="2").error
+    assert dict(machine.image.config(CLUSTER)) == {
+        "log.retention.bytes": "7",
+        "min.insync.replicas": "2",
+    }
+    assert not replace().error
+    assert dict(machine.image.config(CLUSTER)) == {"min.insync.replicas": "2"}
