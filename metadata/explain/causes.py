@@ -88,6 +88,8 @@ def _by_itself(
         return f"a reassignment to {list(after.target_replicas)} began"
     if before.is_reassigning and not after.is_reassigning:
         return f"the reassignment ended with the replicas {list(after.replicas)}"
+    if after.replicas != before.replicas and not after.is_reassigning:
+        return f"a reassignment to {list(after.replicas)} took effect at once"
     if change.HasField("leader") and after.leader != before.leader:
         if after.leader == NO_LEADER:
             return "no replica that has all records can lead"

@@ -120,6 +120,15 @@ def test_an_unclean_election_is_named(chronicle: Chronicle) -> None:
     assert last.cause.startswith("unclean election, records may be lost: broker 1: it was fenced")
 
 
+def test_a_reassignment_that_is_complete_at_once_says_so(chronicle: Chronicle) -> None:
+    chronicle.do(lambda machine: machine.reassign("t", 1, 3, 2))  # only their order is another
+    assert changes(chronicle)[-1].cause == "a reassignment to [1, 3, 2] took effect at once"
+    chronicle.do(lambda machine: machine.reassign("t", 3, 1, 2))
+    assert changes(chronicle)[-1].cause == "a reassignment to [3, 1, 2] took effect at once"
+    chronicle.do(lambda machine: machine.reassign("t", 1, 2))
+    assert changes(chronicle)[-1].cause == "a reassignment to [1, 2] took effect at once"
+
+
 def test_a_reassignment_begins_and_ends(chronicle: Chronicle) -> None:
     chronicle.brokers(4)
     chronicle.do(lambda machine: machine.reassign("t", 4, 2, 3))
