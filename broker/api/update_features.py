@@ -1,8 +1,8 @@
 """UpdateFeatures (57), versions 0-2, forwarded to the active controller (KIP-584, KIP-778).
 
 Deviations: what the controller calls ``metadata.version`` is ``stele.metadata.version`` here; the
-name under which Kafka's releases go is refused. Version 2 has one error for all updates, of which
-one refused refuses all.
+name under which Kafka's releases go is refused. One refused update refuses all, and its error is
+that of the whole answer, as in Kafka. Versions 0 and 1 also tell the results of each feature.
 """
 
 from __future__ import annotations
@@ -56,11 +56,10 @@ async def handle(
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
-    refused = [each for each in answer.features if each.error]
-    if refused and request_context.version >= 2:
-        first = next((each for each in refused if not _is_bystander(each)), refused[0])
-        return _refused(request, error_code(first.error), first.message)
+    first = next((each for each in answer.features if _is_refused(each)), None)
     return UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE if first is None else error_code(first.error),
+        error_message=None if first is None else first.message,
         results=[
             UpdatableFeatureResult(
                 feature=KAFKA_NAMES.get(each.name, each.name),
@@ -68,12 +67,13 @@ async def handle(
                 error_message=each.message or None,
             )
             for each in answer.features
-        ]
+        ],
     )
 
 
-def _is_bystander(result: pb.UpdateFeaturesResponse.Feature) -> bool:
-    return result.error == ErrorCode.OPERATION_NOT_ATTEMPTED
+def _is_refused(result: pb.UpdateFeaturesResponse.Feature) -> bool:
+    """Whether it is refused by itself, and not because another one is."""
+    return result.error not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)
 
 
 def _type(version: int, update: FeatureUpdateKey) -> pb.UpgradeType:

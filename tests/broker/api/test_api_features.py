@@ -58,21 +58,21 @@ def test_what_kind_of_change_is_said(
     run_virtual(main())
 
 
-@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("version", [0, 1, 2])
 def test_one_refused_refuses_all(version: int) -> None:
     async def main() -> None:
         edges = Edges()
         asked = request(FeatureUpdateKey("known", 2), FeatureUpdateKey("other", 2))
         answer = await edges.client().call(API, version, asked)
-        if version == 1:
-            assert answer.error_code == ErrorCode.NONE
+        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+        assert answer.error_message == "only known, up"
+        if version < 2:
             assert [each.error_code for each in answer.results] == [
                 ErrorCode.OPERATION_NOT_ATTEMPTED,
                 ErrorCode.INVALID_UPDATE_VERSION,
             ]
         else:
-            assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-            assert answer.error_message == "only known, up"
+            assert not answer.results
 
     run_virtual(main())
 
