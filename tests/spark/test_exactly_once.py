@@ -36,6 +36,7 @@ from stele.spark.exactly_once_sink import (
 from stele.spark.ledger import Ledger, admin_of
 from stele.spark.options import SinkOptions, SourceOptions
 from stele.spark.rows import RowError, RowShape
+from tests.spark.conftest import HAS_STREAMS
 from tests.support.spark_driver import everything
 
 if TYPE_CHECKING:
@@ -384,6 +385,7 @@ def test_a_task_without_rows_prepares_nothing(stage: Stage) -> None:
     assert stage.visible() == []
 
 
+@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
 def test_a_query_writes_each_batch_once_over_restarts(
     spark: SparkSession, stage: Stage, create_topic: Callable[..., str], tmp_path: Path
 ) -> None:
