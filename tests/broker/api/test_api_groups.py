@@ -639,6 +639,33 @@ def test_more_offsets_than_a_batch_holds_are_deleted() -> None:
     run_virtual(main())
 
 
+def test_offsets_that_are_left_when_a_member_joins_get_the_error() -> None:
+    async def main() -> None:
+        edges = await edges_with_many_offsets()
+        partitions = [offset_delete.OffsetDeleteRequestPartition(n) for n in range(PARTITIONS)]
+        topic = offset_delete.OffsetDeleteRequestTopic(LONG, partitions)
+        deletion = offset_delete.OffsetDeleteRequest(GROUP, [topic])
+        joining = JoinGroupRequest(
+            GROUP,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=SESSION_MS,
+            protocol_type="connect",  # a group of no consumers, of which every offset is used
+            protocols=[JoinGroupRequestProtocol("range", b"")],
+        )
+        answer, _ = await asyncio.gather(
+            edges.client().call(offset_delete.API, 0, deletion),
+            edges.client().call(join_group.API, 3, joining),
+        )
+        assert answer.error_code == ErrorCode.NONE
+        errors = [each.error_code for each in answer.topics[0].partitions]
+        left = errors.count(ErrorCode.NON_EMPTY_GROUP)
+        assert errors == sorted(errors)
+        assert errors.count(ErrorCode.NONE) + left == PARTITIONS
+        assert 0 < left == edges.groups.offset_count
+
+    run_virtual(main())
+
+
 def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
