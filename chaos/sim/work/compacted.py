@@ -56,10 +56,13 @@ class CompactedLoad:
             "log.cleaner.dedupe.buffer.size": str(1 << 20),
             "replica.high.watermark.checkpoint.interval.ms": "500",
         }
+        pause_s, keys = rng.choice([0.1, 0.3]), rng.choice([1, 4, 12])
+        tombstones = rng.choice([0.1, 0.4])
+        configs["compression.type"] = rng.choice(["producer", "uncompressed", "lz4", "zstd"])
         return cls(
-            pause_s=rng.choice([0.1, 0.3]),
-            keys=rng.choice([1, 4, 12]),
-            tombstones=rng.choice([0.1, 0.4]),
+            pause_s=pause_s,
+            keys=keys,
+            tombstones=tombstones,
             configs=tuple(configs.items()),
             settings=tuple(settings.items()),
         )

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from broker.replication.recompression import Recompression
+from broker.replication.types import ProduceEntry, ProduceResult
 from chaos.sim.world.compute import SimCompute
 from stele.errors import ErrorCode
 from stele.wire import batch as wire
 from stele.wire.compression import Compression
 from tests.support.batches import make_batch
-from tests.support.replica_cluster import ReplicaCluster
+from tests.support.replica_cluster import P0, Node, ReplicaCluster
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
 
@@ -87,6 +88,32 @@ def test_sequences_stay_in_order_while_batches_are_compressed() -> None:
             duplicate = await cluster[1].produce(batch)
             assert (duplicate.error, duplicate.base_offset) == (ErrorCode.NONE, result.base_offset)
         assert ends(cluster, 1) == [sum(sizes)]
+
+    with_topic(scenario, compression_type="lz4")
+
+
+def test_a_batch_that_comes_while_another_is_compressed_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begin = Recompression.begin
+    answers: list[ProduceResult] = []
+    nodes: list[Node] = []
+
+    def followed(each: Recompression, *arguments: Any) -> None:
+        begin(each, *arguments)
+        entry = ProduceEntry(P0, batch_of(Compression.LZ4, 2, sequence=3))
+        nodes[0].process.loop.call_soon(
+            lambda: nodes[0].manager.produce([entry], -1, 30_000, answers.extend)
+        )
+
+    monkeypatch.setattr(Recompression, "begin", followed)
+
+    async def scenario(cluster: ReplicaCluster) -> None:
+        nodes.append(cluster[1])
+        first = await cluster[1].produce(batch_of(Compression.NONE, 3, sequence=0))
+        await until(lambda: bool(answers))
+        assert [each.error for each in (first, *answers)] == [ErrorCode.NONE] * 2
+        assert [each.base_offset for each in (first, *answers)] == [0, 3]
 
     with_topic(scenario, compression_type="lz4")
 

@@ -33,4 +33,11 @@ IDENTITY = [
         "segment.end_offset > high_watermark",
         "segment.end_offset > log.end_offset",
     ),
+    bug(
+        "replication: keep the CRC of a batch that is compressed anew",
+        "stele/wire/batch.py",
+        "stamp_body",
+        "_CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch, 0, len(batch)))",
+        "",
+    ),
 ]
