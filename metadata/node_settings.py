@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
+from metadata.config_key import Scope
 from metadata.setting import Setting, boolean, double, integer, long, string, strings
 
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
@@ -338,6 +339,7 @@ class NodeSettings:
         True,
         "Accepted, but brokers always ask the coordinator before they accept records of a "
         "transaction.",
+        scope=Scope.CLUSTER,
         is_inert=True,
     )
     # Replication.
@@ -428,6 +430,7 @@ class NodeSettings:
         524288,
         "The memory to read and write segments. Accepted, but a compaction uses 1 MiB for each.",
         minimum=0,
+        scope=Scope.CLUSTER,
         is_inert=True,
     )
     log_cleaner_io_max_bytes_per_second = double(
@@ -439,6 +442,7 @@ class NodeSettings:
         1,
         "Accepted, but one process compacts the logs of a broker, one after the other.",
         minimum=0,
+        scope=Scope.CLUSTER,
         is_inert=True,
     )
     log_flush_scheduler_interval_ms = long(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, TypedDict, TypeVar, Unpack, cast, overload
 
-from metadata.config_key import ConfigKey, Type
+from metadata.config_key import ConfigKey, Scope, Type
 
 T = TypeVar("T", int, bool, str, float, tuple[str, ...])
 
@@ -19,6 +19,7 @@ class Options(TypedDict, total=False):
     not_built: tuple[tuple[str, str], ...]
     pattern: tuple[str, str]
     is_inert: bool
+    scope: Scope
     synonym: str
     coarser: tuple[tuple[str, int], ...]
 

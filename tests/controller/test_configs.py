@@ -359,3 +359,24 @@ def test_all_values_of_the_cluster_can_be_replaced(machine: Machine) -> None:
     }
     assert not replace().error
     assert dict(machine.image.config(CLUSTER)) == {"min.insync.replicas": "2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("log.cleaner.threads", "2"),
+        ("log.cleaner.io.buffer.size", "1048576"),
+        ("transaction.partition.verification.enable", "false"),
+    ],
+)
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_what_kafka_changes_at_run_time_and_changes_nothing_here_is_accepted(
+    machine: Machine, name: str, value: str, broker: str
+) -> None:
+    resource = admin.AlterConfigsRequest.Resource(
+        resource=admin.ConfigResource(type=metadata.ConfigResourceType.BROKER, name=broker),
+        changes=[admin.AlterConfigsRequest.Change(name=name, value=value)],
+    )
+    request = admin.AlterConfigsRequest(resources=[resource])
+    answer = machine.do(lambda context: configs.alter_configs(context, request)).resources[0]
+    assert not answer.error, answer.message
