@@ -8,9 +8,11 @@ full segment.
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterator
+from typing import Final
 
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
@@ -49,6 +51,9 @@ from storage.unowned import Unowned
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
+
+_UNDOABLE: Final = 16
+"""From so many changes of producers on, those below the high watermark are forgotten."""
 
 
 class PartitionLog:
@@ -341,6 +346,8 @@ class PartitionLog:
     def _advance(self, end_offset: int, batch_count: int, size: int) -> None:
         records = end_offset - self.end_offset
         self.end_offset = end_offset
+        if self.producers.undoable > _UNDOABLE:
+            self.producers.settle(self.ask_high_watermark())
         if self._producer_files.appended(batch_count, size):
             self.ease_recovery()
         self.durability.appended(records, end_offset, self.config)
@@ -411,7 +418,7 @@ class PartitionLog:
         """
         assert source.end_offset == self.end_offset, (source, self)
         try:
-            states = ProducerStates.decode(source.producers.encode())
+            states = source.producers.copy()
             path = self._producer_files.write(self.end_offset, states)
         except OSError as error:
             raise self.availability.refusal(error) from error
@@ -461,15 +468,14 @@ class PartitionLog:
             raise self.availability.refusal(error) from error
         try:
             old.seal()
-            self._write_snapshot()
+            self._producer_files.begin(self.end_offset, self.producers)
+            path = self._producer_files.go_on(self.segments.bases)
+            if path is not None:
+                self.require_synced(path)
         except OSError as error:
             # Recovery can rebuild both from the log.
             logger.warning("%s: index or producer snapshot not written: %s", old.path, error)
         self.require_synced(self.directory, old.path, *old.index_paths())
-
-    def _write_snapshot(self) -> None:
-        """Write the producer state as of the log's end. Recovery begins from it."""
-        self.require_synced(self._producer_files.write(self.end_offset, self.producers))
 
     # ----------------------------------------------------------------------------- read
 
@@ -587,18 +593,23 @@ class PartitionLog:
         self.dropped_end = min(self.dropped_end, self.end_offset)
         self.epochs.truncate_from(self.end_offset)
         drop_snapshots_above(self._disk, self.directory, self.end_offset)
+        self._producer_files.truncated(self.end_offset)
         self.durability.end_cut(self.end_offset)
         self._rebuild_producers()
 
     def _rebuild_producers(self) -> None:
         if not len(self.producers) and self.transactions.last_marker_offset < self.end_offset:
             return  # no producer counted so far, so none does in what is left
+        if self.producers.undo_to(self.end_offset):
+            self.transactions.truncated()
+            return
         disk, now_ms = self._disk, self._clock.time_ms()
         steps = rebuild_producers(
             disk, self.directory, self.segments.all(), self.end_offset, now_ms
         )
         rebuilt = finish(disk, steps)
         self.producers = rebuilt.states
+        self.producers.settle(self.ask_high_watermark())
         self.transactions.truncated()
         self._producer_files = ProducerFiles(disk, self.directory, rebuilt.replayed)
 
@@ -620,6 +631,9 @@ class PartitionLog:
             self.start_offset = self.end_offset = offset
             self.dropped_end = 0
             self._disk.sync_now(self.directory)
+            self.producers = ProducerStates(offset)
+            self.transactions.truncated()
+            self._producer_files = ProducerFiles(self._disk, self.directory)
             self._settle()
         except OSError as error:
             raise self._cut_failed(error, generation) from error
@@ -649,7 +663,9 @@ class PartitionLog:
         active = self.segments.active
         if active.size and active.end_offset <= self.start_offset:
             try:
-                self._write_snapshot()  # nothing else will tell the producers of its batches
+                # Nothing else will tell the producers of its batches.
+                path = self._producer_files.write(self.end_offset, self.producers)
+                self.require_synced(path)
             except OSError as error:
                 raise self.availability.refusal(error) from error
             self._roll()
@@ -661,6 +677,8 @@ class PartitionLog:
         not be checkpointed: a crash must not leave a gap.
         """
         self.availability.check()
+        while self._producer_files.is_begun:
+            self.ease_recovery()
         try:
             dead = self.segments.drop_below(self.start_offset, in_order=in_order)
             if dead:
@@ -673,14 +691,19 @@ class PartitionLog:
         """As ``remove_dead_segments``, in slices. The event loop waits neither for the device nor
         for the space to be freed. Raises StorageError."""
         self.availability.check()
+        while self._producer_files.is_begun and self.offline is None:
+            # The snapshot may be what will tell the producers of the batches.
+            self.ease_recovery()
+            await asyncio.sleep(0)
         try:
             return await retire_dead_segments(self, self._disk, in_order=in_order)
         except OSError as error:
             raise self.availability.refusal(error) from error
 
-    def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have appended nothing for ``producer.id.expiration.ms``."""
-        self.producers.expire(now_ms, self.config.producer_id_expiration_ms)
+    def expiring_producers(self, now_ms: int) -> Iterator[None]:
+        """Forget producers that have appended nothing for ``producer.id.expiration.ms``, in
+        slices."""
+        return self.producers.expiring(now_ms, self.config.producer_id_expiration_ms)
 
     # ----------------------------------------------------------------------------- end
 
@@ -697,7 +720,7 @@ class PartitionLog:
     def prepare_clean_shutdown(self) -> None:
         """Write indexes and producer snapshot. The next group makes them durable."""
         self.segments.active.seal()
-        self._write_snapshot()
+        self.require_synced(self._producer_files.write(self.end_offset, self.producers))
         self.require_synced(self.directory, *self.segments.active.index_paths())
 
     def close(self) -> None:

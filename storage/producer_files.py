@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Final
 
-from storage.producer_state import ProducerStates
+from storage.producer_state import ProducerStates, SnapshotEncoding
 from storage.replay import Replayed
 from storage.snapshots import snapshot_path, write_snapshot
 from world.disk import Disk
@@ -28,33 +28,67 @@ class ProducerFiles:
     batches.
     """
 
-    __slots__ = ("_directory", "_disk", "_due", "_inner", "_to_replay")
+    __slots__ = ("_begun", "_directory", "_disk", "_due", "_inner", "_to_replay")
 
     def __init__(self, disk: Disk, directory: str, replayed: Replayed | None = None) -> None:
         """``replayed``: what follows the newest snapshot now."""
         self._disk = disk
         self._directory = directory
         self._inner: list[int] = []  # offsets of snapshots that were written within a segment
+        self._begun: tuple[int, SnapshotEncoding] | None = None  # not complete yet; its offset
         self._to_replay = 0 if replayed is None else _cost(*replayed)
         self._due = REPLAY_BATCHES
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether a snapshot is not complete yet."""
+        return self._begun is not None
 
     def appended(self, batches: int, size_bytes: int) -> bool:
         """The log has grown by so much. Returns whether to call ``save_if_due``."""
         self._to_replay += _cost(batches, size_bytes)
-        return self._to_replay >= self._due
+        return self._begun is not None or self._to_replay >= self._due
 
     def save_if_due(self, offset: int, states: ProducerStates, bases: Container[int]) -> str | None:
         """Write the state as of ``offset``, the log's end, if enough was appended since the last
         snapshot, even if there are no producers. Returns the path, which is not synced: the CRC
-        reveals a torn file. Raises OSError."""
+        reveals a torn file. Raises OSError.
+
+        The state of many producers is encoded in slices, one at each append."""
+        if self._begun is not None:
+            return self.go_on(bases)
         self._due = REPLAY_BATCHES + _BATCHES_PER_PRODUCER * len(states)
         if self._to_replay < self._due:
             return None
-        path = self.write(offset, states)
-        self._inner.append(offset)
+        self.begin(offset, states)
+        return self.go_on(bases)
+
+    def begin(self, offset: int, states: ProducerStates) -> None:
+        """Begin a snapshot as of ``offset``, which ``save_if_due`` completes. Nothing happens while
+        an earlier one is not complete."""
+        if self._begun is None:
+            self._to_replay = 0  # also if it fails: it must not be tried at every append
+            self._begun = offset, SnapshotEncoding(states)
+
+    def go_on(self, bases: Container[int]) -> str | None:
+        """Do a slice of the snapshot that was begun. Returns the path when it is complete. Raises
+        OSError."""
+        assert self._begun is not None
+        offset, encoding = self._begun
+        if not encoding.go_on():
+            return None
+        self._begun = None
+        path = write_snapshot(self._disk, self._directory, offset, encoding.data)
+        if offset not in bases:
+            self._inner.append(offset)
         while len(self._inner) > _KEPT:
             self._remove(self._inner.pop(0), bases)
         return path
+
+    def truncated(self, end_offset: int) -> None:
+        """The log was truncated. A snapshot that was begun above its end is of another log."""
+        if self._begun is not None and self._begun[0] > end_offset:
+            self._begun = None
 
     def _remove(self, offset: int, bases: Container[int]) -> None:
         path = snapshot_path(self._directory, offset)
@@ -62,9 +96,10 @@ class ProducerFiles:
             self._disk.remove(path)
 
     def write(self, offset: int, states: ProducerStates) -> str:
-        """Write the state as of ``offset``, unsynced. Returns the path. Raises OSError."""
-        self._to_replay = 0  # also if it fails: it must not be tried at every append
-        return write_snapshot(self._disk, self._directory, offset, states)
+        """Write the state as of ``offset`` at once, unsynced. Returns the path. Raises OSError."""
+        self._to_replay = 0
+        self._begun = None
+        return write_snapshot(self._disk, self._directory, offset, states.encode())
 
 
 def _cost(batches: int, size_bytes: int) -> int:

@@ -47,7 +47,7 @@ def recover_producers(
     """
     end_offset = recovered.end_offset
     floor = min(request.recovery_point, request.high_watermark)
-    states, offset = newest_snapshot(
+    states, offset = yield from newest_snapshot(
         request.disk,
         request.directory,
         end_offset,
@@ -68,6 +68,7 @@ def recover_producers(
     _forget_compacted(states, recovered.segments)
     if offset < recovered.scanned_from or recovered.has_producers:
         result.replayed = yield from replay(recovered.segments, offset, take)
+        states.settle(request.high_watermark)
     if not request.clean_shutdown:
         yield from _correct_indexes(request, recovered.segments, aborted)
     return result
@@ -78,7 +79,7 @@ def rebuild_producers(
 ) -> Steps[RecoveredProducers]:
     """The producer state of a truncated log. Its transaction indexes are right already, and the
     caller knows which transactions are undecided. Raises CorruptLogError, OSError."""
-    states, offset = newest_snapshot(disk, directory, end_offset)
+    states, offset = yield from newest_snapshot(disk, directory, end_offset)
     _forget_compacted(states, segments)
 
     def take(header: BatchHeader, marker: EndMarker | None) -> None:

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterator
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -38,6 +38,12 @@ from stele.world import Buffer
 CACHED_BATCHES: Final = 5
 """The number of batches of a producer that are remembered, so that repetitions are recognized. It
 is the greatest max.in.flight.requests.per.connection of an idempotent producer."""
+
+ENTRIES_PER_TURN: Final = 1024
+"""To encode, decode or look at this many entries takes one or two milliseconds."""
+_ENCODED_PER_SLICE: Final = 256  # such a slice is part of an append
+CHANGES_MAX: Final = 1 << 16
+"""So many changes of a log can be undone at most. A truncation of more reads a snapshot."""
 
 _VERSION: Final = 1
 _HEAD = struct.Struct(">hI")
@@ -72,13 +78,12 @@ class EndedTransaction(NamedTuple):
     commit: bool
 
 
-@dataclass(slots=True)
-class ProducerEntry:
-    """One producer, as of its last batch."""
+class ProducerEntry(NamedTuple):
+    """One producer, as of its last batch. Another batch makes another entry."""
 
     producer_id: int
     epoch: int
-    batches: deque[AppendedBatch] = field(default_factory=lambda: deque(maxlen=CACHED_BATCHES))
+    batches: tuple[AppendedBatch, ...] = ()
     """Only batches of ``epoch``, the oldest first. The sequences of each follow those of the one
     before."""
     last_append_ms: int = NONE
@@ -108,16 +113,29 @@ class ProducerEntry:
         return None
 
 
+class _Change(NamedTuple):
+    """What the batch at an offset has changed, for a truncation."""
+
+    offset: int
+    producer_id: int
+    before: ProducerEntry | None
+
+
 class ProducerStates:
     """All producers of one log, as of its offset ``end_offset``."""
 
-    __slots__ = ("_entries", "_open")
+    __slots__ = ("_changes", "_entries", "_open", "_undoable_from")
 
-    def __init__(self) -> None:
+    def __init__(self, offset: int = 0) -> None:
+        """``offset``: of the log at which nothing was appended yet that is noted here."""
         self._entries: dict[int, ProducerEntry] = {}
         # The first offset of each open transaction by producer id, in rising order: transactions
         # begin at the log's end.
         self._open: dict[int, int] = {}
+        # The latest changes, so that the cost of a truncation depends on what it removes and not on
+        # the number of producers.
+        self._changes: deque[_Change] = deque()
+        self._undoable_from = offset  # all changes from here on are in ``_changes``
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -230,27 +248,28 @@ class ProducerStates:
         ``now_ms``: the time of the append, in case the batch itself does not have it.
         """
         append_time_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
-        entry = self._entries.get(header.producer_id)
-        if entry is None:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self._entries[header.producer_id] = entry
-        elif entry.epoch != header.producer_epoch:
-            entry.epoch = header.producer_epoch
-            entry.batches.clear()
-        entry.last_append_ms = append_time_ms
-        if header.attributes & TRANSACTIONAL and entry.transaction_first_offset == NONE:
-            entry.transaction_first_offset = base_offset
-            self._open[header.producer_id] = base_offset
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        entry = self._entries.get(producer_id)
+        coordinator_epoch = first_offset = NONE
+        batches: tuple[AppendedBatch, ...] = ()
+        if entry is not None:
+            coordinator_epoch = entry.coordinator_epoch
+            first_offset = entry.transaction_first_offset
+            if entry.epoch == epoch:
+                batches = entry.batches
+        if header.attributes & TRANSACTIONAL and first_offset == NONE:
+            first_offset = self._open[producer_id] = base_offset
         if header.base_sequence != NONE:  # a coordinator's batches have no sequence
-            entry.batches.append(
-                AppendedBatch(
-                    header.base_sequence,
-                    header.last_sequence,
-                    base_offset,
-                    base_offset + header.last_offset_delta,
-                    append_time_ms,
-                )
+            last_offset = base_offset + header.last_offset_delta
+            batch = AppendedBatch(
+                header.base_sequence, header.last_sequence, base_offset, last_offset, append_time_ms
             )
+            batches = (*batches[1 - CACHED_BATCHES :], batch)
+        changed = ProducerEntry(
+            producer_id, epoch, batches, append_time_ms, coordinator_epoch, first_offset
+        )
+        self._changes.append(_Change(base_offset, producer_id, entry))
+        self._entries[producer_id] = changed
 
     def end(
         self, header: BatchHeader, marker: EndMarker | None, offset: int, now_ms: int
@@ -261,22 +280,26 @@ class ProducerStates:
         ``marker``: None for a control batch whose record a compaction has removed. All records of
         its transaction are gone then.
         """
-        entry = self._entries.get(header.producer_id)
-        if entry is None:
-            entry = ProducerEntry(header.producer_id, header.producer_epoch)
-            self._entries[header.producer_id] = entry
-        elif entry.epoch != header.producer_epoch:
-            entry.epoch = header.producer_epoch
-            entry.batches.clear()
-        entry.last_append_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
-        first_offset, entry.transaction_first_offset = entry.transaction_first_offset, NONE
-        self._open.pop(header.producer_id, None)
-        if marker is None:
+        producer_id, epoch = header.producer_id, header.producer_epoch
+        entry = self._entries.get(producer_id)
+        batches: tuple[AppendedBatch, ...] = ()
+        coordinator_epoch = first_offset = NONE
+        if entry is not None:
+            coordinator_epoch = entry.coordinator_epoch
+            first_offset = entry.transaction_first_offset
+            if entry.epoch == epoch:
+                batches = entry.batches
+        if marker is not None:
+            coordinator_epoch = marker.coordinator_epoch
+        append_time_ms = header.max_timestamp_ms if header.is_log_append_time else now_ms
+        self._open.pop(producer_id, None)
+        self._changes.append(_Change(offset, producer_id, entry))
+        self._entries[producer_id] = ProducerEntry(
+            producer_id, epoch, batches, append_time_ms, coordinator_epoch
+        )
+        if marker is None or first_offset == NONE:
             return None
-        entry.coordinator_epoch = marker.coordinator_epoch
-        if first_offset == NONE:
-            return None
-        return EndedTransaction(header.producer_id, first_offset, offset, marker.commit)
+        return EndedTransaction(producer_id, first_offset, offset, marker.commit)
 
     def would_end(
         self, producer_id: int, marker: EndMarker, offset: int
@@ -299,6 +322,8 @@ class ProducerStates:
         batch. Returns the transaction that ends with it."""
         if header.producer_id < 0:
             return None
+        if len(self._changes) > CHANGES_MAX:
+            self.settle(0)
         if header.attributes & CONTROL:
             return self.end(header, marker, header.base_offset, now_ms)
         self.update(header, header.base_offset, now_ms)
@@ -308,23 +333,77 @@ class ProducerStates:
         """The transaction of the producer is not open: a compaction has removed what it began with,
         and so it was ended."""
         self._open.pop(producer_id, None)
-        self._entries[producer_id].transaction_first_offset = NONE
+        entry = self._entries[producer_id]
+        self._entries[producer_id] = entry._replace(transaction_first_offset=NONE)
 
-    def expire(self, now_ms: int, silence_ms: int) -> None:
+    # ------------------------------------------------------------------------- truncations
+
+    @property
+    def undoable(self) -> int:
+        """The number of changes that can be undone."""
+        return len(self._changes)
+
+    def settle(self, offset: int) -> None:
+        """Changes below ``offset``, and the oldest of very many, need not be undone any more."""
+        changes = self._changes
+        while changes and (changes[0].offset < offset or len(changes) > CHANGES_MAX):
+            self._undoable_from = changes.popleft().offset + 1
+
+    def undo_to(self, end_offset: int) -> bool:
+        """The log was truncated, and ends at ``end_offset``. False if the changes since then are
+        not all known: the state must be made anew."""
+        if end_offset < self._undoable_from:
+            return False
+        reopened = False
+        while self._changes and self._changes[-1].offset >= end_offset:
+            _, producer_id, before = self._changes.pop()
+            if before is None:
+                self._entries.pop(producer_id, None)
+            else:
+                self._entries[producer_id] = before
+            if before is None or before.transaction_first_offset == NONE:
+                self._open.pop(producer_id, None)
+            elif producer_id not in self._open:
+                self._open[producer_id] = before.transaction_first_offset
+                reopened = True
+        if reopened:
+            self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
+        return True
+
+    def copy(self) -> ProducerStates:
+        """The same producers, which change apart from these."""
+        states = ProducerStates(self._undoable_from)
+        states._entries = dict(self._entries)
+        states._open = dict(self._open)
+        states._changes = deque(self._changes)
+        return states
+
+    # -------------------------------------------------------------------------- expiration
+
+    def expiring(self, now_ms: int, silence_ms: int) -> Iterator[None]:
         """Forget producers that have appended nothing for ``silence_ms`` and have no open
         transaction. This is ``producer.id.expiration.ms`` (KIP-98), but by the time of the append,
-        not by that of the records."""
-        gone = [
-            each.producer_id
-            for each in self
-            if now_ms - each.last_append_ms >= silence_ms and each.transaction_first_offset == NONE
-        ]
-        for producer_id in gone:
-            del self._entries[producer_id]
+        not by that of the records. It yields between slices, in which the producers may change."""
+        for number, producer_id in enumerate(tuple(self._entries), start=1):
+            entry = self._entries.get(producer_id)
+            if (
+                entry is not None
+                and now_ms - entry.last_append_ms >= silence_ms
+                and entry.transaction_first_offset == NONE
+            ):
+                del self._entries[producer_id]
+            if number % ENTRIES_PER_TURN == 0:
+                yield
+
+    def expire(self, now_ms: int, silence_ms: int) -> None:
+        """As ``expiring``, at once."""
+        for _ in self.expiring(now_ms, silence_ms):
+            pass
 
     def clear(self) -> None:
         self._entries.clear()
         self._open.clear()
+        self._changes.clear()
 
     def open_transactions(self) -> list[tuple[int, int]]:
         """Producer id and first offset of each open transaction, the oldest first."""
@@ -333,30 +412,67 @@ class ProducerStates:
     # -------------------------------------------------------------------------- snapshots
 
     def encode(self) -> bytes:
-        entries = [
-            _encode_entry(entry, batch)
-            for _, entry in sorted(self._entries.items())
-            for batch in entry.batches or (None,)
-        ]
-        body = _COUNT.pack(len(entries)) + b"".join(entries)
-        return _HEAD.pack(_VERSION, crc32c(body)) + body
+        encoding = SnapshotEncoding(self)
+        while not encoding.go_on():
+            pass
+        return encoding.data
 
     @classmethod
     def decode(cls, data: Buffer) -> ProducerStates:
         """The states in a snapshot file. Raises SnapshotError if it is damaged."""
-        states = cls()
-        for entry in decode_snapshot(data):
-            before = states._entries.get(entry.producer_id)
+        decoding = cls.decoding(data, NEVER)
+        while True:
+            try:
+                next(decoding)
+            except StopIteration as end:
+                states: ProducerStates = end.value
+                return states
+
+    @classmethod
+    def decoding(cls, data: Buffer, offset: int) -> Generator[None, None, ProducerStates]:
+        """As ``decode``, in slices. ``offset``: that of the snapshot."""
+        states = cls(offset)
+        entries = states._entries
+        begun: list[tuple[int, int]] = []
+        for number, entry in enumerate(_decoded_entries(data), start=1):
+            before = entries.get(entry.producer_id)
             if before is not None and before.epoch == entry.epoch:
-                entry.batches = deque([*before.batches, *entry.batches], CACHED_BATCHES)
-            states._entries[entry.producer_id] = entry
-        begun = [
-            (each.transaction_first_offset, each.producer_id)
-            for each in states
-            if each.transaction_first_offset != NONE
-        ]
+                batches = (*before.batches, *entry.batches)[-CACHED_BATCHES:]
+                entry = entry._replace(batches=batches)
+            entries[entry.producer_id] = entry
+            if entry.transaction_first_offset != NONE and before is None:
+                begun.append((entry.transaction_first_offset, entry.producer_id))
+            if number % ENTRIES_PER_TURN == 0:
+                yield
         states._open = {producer_id: first_offset for first_offset, producer_id in sorted(begun)}
         return states
+
+
+class SnapshotEncoding:
+    """A snapshot that is made in slices. The producers are those of the beginning, whatever they
+    append meanwhile."""
+
+    __slots__ = ("_at", "_entries", "_parts", "data")
+
+    def __init__(self, states: ProducerStates) -> None:
+        self._entries = tuple(states)
+        self._at = 0
+        self._parts: list[bytes] = []
+        self.data = b""
+        """The content of the file, when the last slice is done."""
+
+    def go_on(self) -> bool:
+        """Do a slice. Returns whether it was the last one."""
+        end = self._at + _ENCODED_PER_SLICE
+        for entry in self._entries[self._at : end]:
+            for batch in entry.batches or (None,):
+                self._parts.append(_encode_entry(entry, batch))
+        self._at = end
+        if end < len(self._entries):
+            return False
+        body = _COUNT.pack(len(self._parts)) + b"".join(self._parts)
+        self.data = _HEAD.pack(_VERSION, crc32c(body)) + body
+        return True
 
 
 def _following(sequence: int) -> int:
@@ -380,25 +496,24 @@ def _encode_entry(entry: ProducerEntry, batch: AppendedBatch | None) -> bytes:
 
 def _decode_entry(fields: tuple[int, ...]) -> ProducerEntry:
     producer_id, epoch, last_sequence, last_offset, delta, timestamp_ms, coordinator, first = fields
-    entry = ProducerEntry(
-        producer_id,
-        epoch,
-        last_append_ms=timestamp_ms,
-        coordinator_epoch=coordinator,
-        transaction_first_offset=first,
-    )
+    batches: tuple[AppendedBatch, ...] = ()
     if last_sequence != NONE:
         base_sequence = (last_sequence - delta) & _MAX_SEQUENCE
-        entry.batches.append(
-            AppendedBatch(
-                base_sequence, last_sequence, last_offset - delta, last_offset, timestamp_ms
-            )
+        base_offset = last_offset - delta
+        batches = (
+            AppendedBatch(base_sequence, last_sequence, base_offset, last_offset, timestamp_ms),
         )
-    return entry
+    return ProducerEntry(producer_id, epoch, batches, timestamp_ms, coordinator, first)
 
 
 def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
     """The entries of a snapshot file, in file order. Raises SnapshotError if it is damaged."""
+    return list(_decoded_entries(data))
+
+
+def _decoded_entries(data: Buffer) -> Iterator[ProducerEntry]:
+    """As ``decode_snapshot``, each when it is asked for. It is checked first that the file is
+    sound."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{len(data)} bytes are too few")
     version, crc = _HEAD.unpack_from(data)
@@ -410,4 +525,4 @@ def decode_snapshot(data: Buffer) -> list[ProducerEntry]:
     (count,) = _COUNT.unpack_from(body)
     if len(body) != _COUNT.size + count * _ENTRY.size:
         raise SnapshotError(f"{len(body)} bytes for {count} entries")
-    return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
+    return map(_decode_entry, _ENTRY.iter_unpack(body[_COUNT.size :]))

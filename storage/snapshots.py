@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 
+from stele.world import Buffer
 from storage.producer_state import ProducerStates, SnapshotError
 from storage.segment_names import SNAPSHOT_SUFFIX, file_name, parse_file_name
+from storage.steps import Steps, Turn
 from world.disk import Disk, ReadFailedError
 
 logger = logging.getLogger(__name__)
@@ -21,8 +23,9 @@ def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
     return [key[0] for key in keys if key is not None and key[1] == SNAPSHOT_SUFFIX]
 
 
-def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStates) -> str:
-    """Write the state as of ``offset``. Returns the path, which is not synced. Raises OSError.
+def write_snapshot(disk: Disk, directory: str, offset: int, data: bytes) -> str:
+    """Write the encoded state as of ``offset``. Returns the path, which is not synced. Raises
+    OSError.
 
     The CRC reveals a torn file; then an older snapshot is used.
     """
@@ -31,7 +34,7 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
     try:
         if file.size:
             file.truncate(0)
-        file.append([states.encode()])
+        file.append([data])
     finally:
         file.close()
     return path
@@ -39,7 +42,7 @@ def write_snapshot(disk: Disk, directory: str, offset: int, states: ProducerStat
 
 def newest_snapshot(
     disk: Disk, directory: str, end_offset: int, *, usable_upto: int | None = None
-) -> tuple[ProducerStates, int]:
+) -> Steps[tuple[ProducerStates, int]]:
     """The newest sound snapshot that is not above ``end_offset``, and its offset. Newer ones are
     removed durably: if one came back after the log had grown past it, it would seem to be right.
 
@@ -52,7 +55,8 @@ def newest_snapshot(
             continue
         if offset <= end_offset:
             try:
-                found, at = ProducerStates.decode(disk.read_file(path)), offset
+                found = yield from _decoded(disk.read_file(path), offset)
+                at = offset
                 break
             except (SnapshotError, ReadFailedError) as error:
                 logger.warning("%s is not used, but an older one and the log: %s", path, error)
@@ -61,6 +65,17 @@ def newest_snapshot(
     if removed:
         disk.sync_now(directory)
     return found, at
+
+
+def _decoded(data: Buffer, offset: int) -> Steps[ProducerStates]:
+    decoding = ProducerStates.decoding(data, offset)
+    while True:
+        try:
+            next(decoding)
+        except StopIteration as end:
+            states: ProducerStates = end.value
+            return states
+        yield Turn.OVER
 
 
 def drop_snapshots_above(disk: Disk, directory: str, offset: int) -> None:

@@ -127,7 +127,8 @@ class Housekeeping:
         if replica.uses(log):  # else it was removed meanwhile, or taken down
             replica.begin_at(start_offset)
             _leave_dead_segment(log)
-            log.expire_producers(now_ms)
+            for _ in log.expiring_producers(now_ms):
+                await asyncio.sleep(0)
 
     async def remove_deleted(self) -> None:
         """Free the space of deleted topics; at the start, of those that an earlier life left."""

@@ -579,4 +579,6 @@ def test_a_marker_that_compaction_has_emptied_ends_without_saying_how() -> None:
     assert entry is not None
     assert entry.coordinator_epoch == 4
     assert states.end(header, EndMarker(True, 5), 14, 0) is None, "it had no records here"
+    entry = states.get(7)
+    assert entry is not None
     assert entry.coordinator_epoch == 5

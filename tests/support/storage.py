@@ -38,7 +38,7 @@ async def enforce_retention(directory: LogDirectory, now_ms: int = 1_000_000) ->
         if log.offline is None:
             log.advance_start_offset(start_offset)
             log.leave_dead_segment()
-            log.expire_producers(now_ms)
+            list(log.expiring_producers(now_ms))
     return await directory.retire_dead_segments()
 
 

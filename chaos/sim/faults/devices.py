@@ -51,7 +51,11 @@ class FailWriteBack(Fault):
 
     def strike(self, node: SimNode) -> bool:
         directories = sorted({node.metadata_directory, *node.config.log_dirs})
-        self.field.disk_faults(node).failing_write_back = self.field.rng.choice(directories) + "/"
+        self.field.rng.shuffle(directories)
+        faults = self.field.disk_faults(node)
+        faults.failing_write_back = directories[0] + "/"
+        # The sync of another directory, if there is one, is the first to end after the failure.
+        faults.failing_during = directories[-1] + "/" if len(directories) > 1 else ""
         self.field.broken.add(node.id)
         return True
 

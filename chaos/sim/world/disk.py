@@ -56,6 +56,7 @@ class DiskFaults:
     # The next bytes that are appended to a log below this path are not written to the device in the
     # background, and the system takes them for written.
     failing_write_back: str = ""
+    failing_during: str = ""  # only while a sync of a path below this one is under way
     # How likely a call that needs a file handle fails (EMFILE). Calls for the metadata log never
     # do: a voter without handles would end, as it should.
     no_handle: float = 0.0
@@ -161,6 +162,7 @@ class VirtualDisk:
         self.spoiled = 0  # how many sectors ever went bad
         self.write_errors = WriteErrors()  # of all files
         self._writes = 0
+        self._syncing: list[str] = []  # the first path of each sync under way
         self._root = Directory()
         self._changes: list[_Change] = []  # changes of entries that are not durable, in order
         # What `files` found, until an entry changes: laws ask at every look.
@@ -179,6 +181,7 @@ class VirtualDisk:
         self._found.clear()
         self._kept.clear()
         self.has_failed = False
+        self._syncing.clear()
         self.write_errors = WriteErrors()
         self._fall_back(self._root, set())
         self.note("power-loss", f"kept {kept} directory changes, {self.used_bytes()} bytes")
@@ -371,11 +374,16 @@ class VirtualDisk:
             self._write(inode, position, data[: max(0, room)])
             raise os_error(errno.ENOSPC, path)
         self._write(inode, position, data)
-        prefix = self.faults.failing_write_back
-        if prefix and path.startswith(prefix) and path.endswith(".log"):
+        if self.faults.failing_write_back and self._is_failing(path):
             self.faults.failing_write_back = ""
             self._fail_write_back(inode, path)
         return position
+
+    def _is_failing(self, path: str) -> bool:
+        faults = self.faults
+        if not (path.startswith(faults.failing_write_back) and path.endswith(".log")):
+            return False
+        return any(each.startswith(faults.failing_during) for each in self._syncing or [""])
 
     def _fail_write_back(self, inode: Inode, path: str) -> None:
         """What was not synced of a file cannot be written now. Syncs are told of it later."""
@@ -427,9 +435,12 @@ class VirtualDisk:
             elif node is not None:
                 covered.append(node)
         failing = self.faults.failing_sync
+        self._syncing.append(paths[0])
 
         def finish() -> None:
             self.syncs += 1
+            if paths[0] in self._syncing:  # else the power was lost meanwhile
+                self._syncing.remove(paths[0])
             for inode in covered:
                 self._settle(inode, last_write, written=not failing)
             for change in changes:

@@ -3,8 +3,6 @@ DescribeTopicPartitions."""
 
 from __future__ import annotations
 
-from collections import deque
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -106,7 +104,7 @@ def test_producers() -> None:
         edges.add_topic("a", [[1], [2]])
         batch = AppendedBatch(0, 4, 10, 14, 1000)
         edges.replicas.producers[PartitionId(topic_id("a"), 0)] = [
-            ProducerEntry(7, 2, deque([batch]), last_append_ms=1000)
+            ProducerEntry(7, 2, (batch,), last_append_ms=1000)
         ]
         request = producers.DescribeProducersRequest(
             [producers.TopicRequest("a", [0, 1, 5]), producers.TopicRequest("x", [0])]

@@ -490,8 +490,8 @@ STORAGE = [
         "storage: followers remember no producers",
         "storage/log.py",
         "PartitionLog._append_run",
-        "self.producers.update(header, header.base_offset, now_ms)",
-        "pass",
+        "header.producer_id >= 0",
+        "header.producer_id >= 0 and header.attributes & CONTROL",
     ),
     bug(
         "storage: recovery believes what was torn",
