@@ -38,6 +38,7 @@ from pyspark.sql.datasource import (
 )
 
 from stele.errors import ApiError, BulkError, ErrorCode, SteleError
+from stele.spark.cluster import described
 from stele.spark.decisions import SEPARATOR, Decisions, Entry, Prepared, to_abort
 from stele.spark.ledger import Ledger, admin_of
 from stele.spark.options import SinkOptions
@@ -48,6 +49,7 @@ from stele.spark.prepared import (
     abort_all,
     check_prepared,
     finish,
+    finish_of_others,
     forget,
     open_transactions,
     producer_of,
@@ -57,6 +59,7 @@ from stele.spark.writing import write
 
 if TYPE_CHECKING:
     from stele import Admin, Producer
+    from stele.admin.admin import TopicDescription
 
 __all__ = [
     "Attempt", "ExactlyOnce", "ExactlyOnceStreamWriter", "ExactlyOnceWriter",
@@ -220,8 +223,12 @@ class ExactlyOnce:
     def abort(self, target: Target, messages: Sequence[WriterCommitMessage | None] = ()) -> None:
         """Spark calls this also when ``commit`` has failed, perhaps after its decision."""
         results = [each for each in messages if isinstance(each, TaskResult)]
+        outputs = {each.output for each in results}
         with admin_of(self._options) as admin, Ledger(self._options, admin) as ledger:
-            for output in {each.output for each in results} or {self._output(admin)}:
+            topic = self._shape.default_topic
+            if not outputs:  # without the topic no task has come far enough to write
+                outputs = set(map(_named, described(admin, [topic]))) if topic else {""}
+            for output in outputs:
                 self._abort(admin, ledger, _of(target, output))
 
     def _abort(self, admin: Admin, ledger: Ledger, target: Target) -> None:
@@ -244,11 +251,15 @@ class ExactlyOnce:
     def _end_all(
         self, admin: Admin, decisions: Decisions, target: Target, still_open: Sequence[str]
     ) -> list[str]:
-        """Commit what stands, also what a driver before has decided and not finished: nobody may
-        ask for it again. Abort the rest. Returns the ids of all."""
+        """Commit what stands, and abort the rest. Returns the ids of all. Raises
+        LostTransactionError."""
         ended: list[str] = []
         for standing in decisions.all_standing(target.write):
-            ended += finish(self._options, admin, standing)
+            if standing.batch != target.batch:
+                ended += finish_of_others(self._options, admin, standing)
+        own = decisions.standing(target.write, target.batch)
+        if own is not None:
+            ended += finish(self._options, admin, own)
         left = to_abort(decisions, target.write, still_open, target.run)
         abort_all(admin, left)
         return ended + left
@@ -270,7 +281,7 @@ class ExactlyOnce:
         decisions = ledger.decisions
         for name in decisions.over(_now_ms() - _DAY_MS)[:_TIDIED_AT_ONCE]:
             for standing in decisions.all_standing(name):
-                forget(admin, finish(self._options, admin, standing))
+                forget(admin, finish_of_others(self._options, admin, standing))
             ledger.remove(decisions.keys(name))
 
 
@@ -358,9 +369,14 @@ def _prefix_of_all(options: SinkOptions) -> str:
 
 
 def _with_ids(admin: Admin, topics: set[str]) -> frozenset[str]:
-    """A topic that is deleted and made again has another id."""
+    """Topics as the ledger names them. Raises SteleError."""
     found = admin.describe_topics(sorted(topics)) if topics else []
-    return frozenset(f"{each.name}:{each.topic_id.hex()}" for each in found)
+    return frozenset(map(_named, found))
+
+
+def _named(topic: TopicDescription) -> str:
+    """A topic that is deleted and made again has another id."""
+    return f"{topic.name}:{topic.topic_id.hex()}"
 
 
 def _is_known(decisions: Decisions, target: Target) -> bool:

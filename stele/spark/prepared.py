@@ -80,6 +80,16 @@ def finish(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
     return [each.transactional_id for each in found]
 
 
+def finish_of_others(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
+    """``finish`` what another driver has decided and perhaps not finished. Nobody may ask for that
+    batch again, and the batch of the caller does not depend on it, so a loss is only logged."""
+    try:
+        return finish(options, admin, standing)
+    except LostTransactionError as error:
+        log.error("write %s: %s", standing.write, error)
+        return []
+
+
 def _complete(options: SinkOptions, prepared: Prepared) -> None:
     from stele.producer.transactions import PreparedTransaction
 

@@ -304,6 +304,28 @@ def test_writes_with_names_leave_a_bounded_ledger(stage: Stage) -> None:
     assert stage.visible() == ["0", "1", "2", "3"]
 
 
+def test_a_number_that_has_lost_its_rows_does_not_stop_the_next_one(
+    stage: Stage, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = stage.task("r1", 1, "a")
+    assert done.prepared is not None
+    options = stage.options()
+    with admin_of(options) as admin, Ledger(options, admin) as ledger:
+        ledger.write(Entry("commit", *named(done), (done.prepared,)))
+        admin.fence_producer(done.prepared.transactional_id)
+    stage.commit(stage.task("r2", 2, "b"))
+    assert "rows of batch 1 are missing" in caplog.text
+    assert stage.visible() == ["b"]
+
+
+def test_an_abort_of_a_write_without_its_topic_has_nothing_to_do(stage: Stage) -> None:
+    options = stage.options(**{"kafka.max.block.ms": "60000"})
+    sink = ExactlyOnce(options, RowShape.of(VALUES, "no-such"))
+    began = time.monotonic()
+    sink.abort(Target(stage.write, "r1", 0))
+    assert time.monotonic() - began < 30
+
+
 def test_tasks_may_write_by_kafkas_protocol(stage: Stage) -> None:
     stage.save(0, "a", **{"stele.plane": "kafka"})
     assert stage.visible() == ["a"]
