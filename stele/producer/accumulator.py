@@ -233,7 +233,10 @@ class Accumulator:
     def hand_over(self, size: int, *, has_waited: bool) -> bool:
         """From other threads, one at a time: count a record on its way to the loop, if there is
         room. Records that wait for room have precedence, and those that have waited."""
-        if not self.has_room(size) or (self._room_waiters and not has_waited):
+        used_bytes = self._used_bytes + self.handed_over_bytes - self.taken_over_bytes
+        if used_bytes + size > self._config.buffer_memory:
+            return False
+        if self._room_waiters and not has_waited:
             return False
         self.handed_over_bytes += size
         return True

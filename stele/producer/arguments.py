@@ -30,6 +30,9 @@ class NewRecord(NamedTuple):
     size: int
 
 
+_make: Final = tuple.__new__  # a record is made for each send: the named call costs twice as much
+
+
 def new_record(
     topic: str,
     value: bytes | None,
@@ -50,7 +53,10 @@ def new_record(
     if partition is not None and type(partition) is not int:
         partition = whole_number(partition, "partition")
     size = record_size_bound(key, value, header_list)
-    return NewRecord(topic, value, key, header_list, timestamp_ms, partition, size)
+    made: NewRecord = _make(
+        NewRecord, (topic, value, key, header_list, timestamp_ms, partition, size)
+    )
+    return made
 
 
 class Reader(Protocol):

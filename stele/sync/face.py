@@ -34,12 +34,8 @@ class _LoopThread:
     def forget(self) -> None:
         """A child process has no thread but the one that forked, and begins anew."""
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self._ident: int | None = None
-
-    def owns(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """Whether it is the loop of this process, and not of the one that forked it."""
-        return loop is self._loop
 
     @property
     def is_current(self) -> bool:
@@ -48,15 +44,15 @@ class _LoopThread:
 
     def get(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None:
+            if self.loop is None:
                 loop = uvloop.new_event_loop()
                 thread = threading.Thread(
                     target=self._run, args=(loop,), name="stele-client", daemon=True
                 )
                 thread.start()
                 atexit.register(self._stop, loop, thread, os.getpid())
-                self._loop = loop
-            return self._loop
+                self.loop = loop
+            return self.loop
 
     def _run(self, loop: asyncio.AbstractEventLoop) -> None:
         self._ident = threading.get_ident()
@@ -87,21 +83,21 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
     ended.add_done_callback(lambda _: loop.stop())
 
 
-_shared = _LoopThread()
-os.register_at_fork(after_in_child=_shared.forget)
+shared = _LoopThread()
+os.register_at_fork(after_in_child=shared.forget)
 
 
 class Face:
     """The common base of the synchronous clients."""
 
     def __init__(self) -> None:
-        self._loop = _shared.get()
+        self._loop = shared.get()
         self._is_open = True
 
     @property
     def _is_foreign(self) -> bool:
         """Whether it belongs to the process that has forked this one."""
-        return not _shared.owns(self._loop)
+        return self._loop is not shared.loop
 
     def _run(self, make: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
         """Run a coroutine on the loop and wait for it. Ctrl-C cancels it."""
@@ -123,7 +119,7 @@ class Face:
             )
         if not self._is_open:
             raise ClosedError("the client is closed")
-        if _shared.is_current:
+        if shared.is_current:
             raise RuntimeError(
                 "a function that runs on the clients' own thread (on_wait, on_truncation, the "
                 "callbacks of a TopicView) cannot call synchronous clients: all of them would wait "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
 
 from stele import aio
 from stele.producer.arguments import NewRecord
@@ -21,9 +21,7 @@ RECORDS_PER_TURN: Final = 1_000
 """The loop lets other tasks run after so many."""
 
 
-class Handed(NamedTuple):
-    delivery: Delivery
-    record: NewRecord
+Handed = tuple[Delivery, NewRecord]
 
 
 class Handover:
@@ -56,7 +54,7 @@ class Handover:
         with self._lock:
             if not buffer.hand_over(record.size, has_waited=has_waited):
                 return False
-            self._handed.append(Handed(delivery, record))
+            self._handed.append((delivery, record))
         if not self._is_pumping:
             self._loop.call_soon_threadsafe(self._start)
         return True
@@ -105,14 +103,13 @@ class Handover:
             return count
 
     def _move(self, handed: Handed) -> None:
-        aside = self._aside.get(handed.record.topic)
-        if aside is not None:
-            aside.append(handed)
+        topic = handed[1].topic
+        if self._aside and topic in self._aside:
+            self._aside[topic].append(handed)
             return
         try:
             self._take(handed)
         except TopicUnknownError:
-            topic = handed.record.topic
             self._aside[topic] = deque([handed])
             task = self._loop.create_task(self._wait_for(topic))
             self._waiting[task] = None
@@ -121,8 +118,9 @@ class Handover:
             self._drop(handed, error)
 
     def _take(self, handed: Handed) -> None:
-        self._producer.take(cast(Any, handed.delivery), handed.record)
-        self._producer.buffer.take_over(handed.record.size)
+        delivery, record = handed
+        self._producer.take(cast(Any, delivery), record)
+        self._producer.buffer.take_over(record.size)
 
     async def _wait_for(self, topic: str) -> None:
         refusal: Exception | None = None
@@ -139,7 +137,8 @@ class Handover:
                 self._drop(handed, error)
 
     def _drop(self, handed: Handed, error: Exception) -> None:
-        self.refuse(handed.delivery, error)
+        delivery, record = handed
+        self.refuse(delivery, error)
         buffer = self._producer.buffer
-        buffer.take_over(handed.record.size)
+        buffer.take_over(record.size)
         buffer.wake_for_room()

@@ -17,7 +17,7 @@ from stele.producer.transactions import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord
 from stele.sync.callbacks import Callbacks
 from stele.sync.delivery import Delivery
-from stele.sync.face import Face
+from stele.sync.face import Face, shared
 from stele.sync.handover import Handover
 from stele.wire.record import EncodedRecords
 
@@ -68,7 +68,7 @@ class Producer(Face):
         ``max_block_ms``. Then it raises ApiError or BufferFullError. Waiting for each single
         delivery costs ``linger_ms`` each.
         """
-        if not self._is_open or self._is_foreign:
+        if not self._is_open or self._loop is not shared.loop:  # cheaper than the call
             self._check_usable()
         deadline = None
         if topic not in self._known_topics:
