@@ -317,10 +317,11 @@ class TransactionMachine:
             # No marker has to be written, so the transaction is complete.
             completed = complete(value, now.time_ms)
             records.append(transaction_record(transactional_id, completed, version))
-        is_open = value.state is TransactionState.ONGOING
-        return Step(
-            records, [Reply(waiter, decision.answer)], headroom=END_BYTES_MAX if is_open else 0
-        )
+        step = Step(records, [Reply(waiter, decision.answer)])
+        if value.state is TransactionState.ONGOING:
+            # Its end has all partitions, too. The refusal is that of PARTITION_BYTES_MAX.
+            step.headroom, step.too_large = END_BYTES_MAX, ErrorCode.INVALID_REQUEST
+        return step
 
     def _end(self, transactional_id: str) -> int:
         """The offset after the records that an answer about the transactional id rests on."""
