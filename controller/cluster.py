@@ -73,8 +73,6 @@ def register(
     decision = Decision(context)
     existing = context.image.broker(request.broker_id)
     lost = _Losses(existing, request)
-    if existing is not None:
-        _warn_of_older(existing, request)
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         # The same process registers again: it missed the answer, or it found broken replicas.
         _leave(decision, request.broker_id, leaving=NOBODY, lost=lost)
@@ -85,6 +83,8 @@ def register(
             f"another process is registered as broker {request.broker_id} and alive; give this"
             " one another node.id, or stop the other",
         )
+    if existing is not None:
+        _warn_of_older(existing, request)
     broker_epoch = decision.next_offset
     decision.add(
         pb.MetadataRecord(
