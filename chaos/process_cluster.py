@@ -8,6 +8,7 @@ it is.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import random
 import signal
@@ -51,6 +52,7 @@ class NodeProcess:
     directory: Path
     settings: dict[str, str]
     kafka_port: int | None = None
+    grpc_port: int | None = None
     metrics_port: int = 0
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
     environment: dict[str, str] = field(default_factory=dict)  # beside that of this process
@@ -145,6 +147,7 @@ class ProcessCluster:
     has_racks: bool = False  # each broker stands in a rack of its own: rack-101, …
     nodes: dict[int, NodeProcess] = field(default_factory=dict)
     cluster_id: str = ""
+    _lock: int | None = None  # the open lock file, which is ours until it is closed
 
     @property
     def bootstrap_servers(self) -> str:
@@ -170,9 +173,10 @@ class ProcessCluster:
 
         Raises ClusterError; what was started is stopped then.
         """
-        self.lay_out()
-        self._format()
+        self._claim()
         try:
+            self.lay_out()
+            self._format()
             for node in self.nodes.values():
                 node.spawn()
             await self.wait_serving(self.broker_ids, timeout_s=timeout_s)
@@ -190,6 +194,26 @@ class ProcessCluster:
                     os.kill(node.pid, signal.SIGCONT)
                     os.kill(node.pid, signal.SIGTERM)
             await _gone(nodes, timeout_s)
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _claim(self) -> None:
+        """Lock the directory before anything in it is written. A cluster that runs reads its nodes'
+        settings there when they are restarted. Raises ClusterError."""
+        if self._lock is not None:
+            return
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(self.directory / "cluster.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise ClusterError(
+                f"a cluster runs in {self.directory.resolve()} already: stop it, or choose "
+                "another directory (stele dev --dir)"
+            ) from None
+        self._lock = lock
 
     def kill(self, node_id: int) -> None:
         """Send SIGKILL. The process is gone when this returns."""
@@ -289,15 +313,18 @@ class ProcessCluster:
         }
         if controller_port is not None:
             settings["controller.listener"] = f"127.0.0.1:{controller_port}"
-        kafka_port = None
+        kafka_port = grpc_port = None
         if "broker" in roles:
             kafka_port = ports.kafka()
             settings["listeners"] = f"PLAINTEXT://127.0.0.1:{kafka_port}"
-            settings["grpc.listeners"] = f"PLAINTEXT://127.0.0.1:{ports.grpc()}"
+            grpc_port = ports.grpc()
+            settings["grpc.listeners"] = f"PLAINTEXT://127.0.0.1:{grpc_port}"
             if self.has_racks:
                 settings["broker.rack"] = f"rack-{node_id}"
         settings.update(self.settings)
-        self.nodes[node_id] = NodeProcess(node_id, directory, settings, kafka_port, metrics_port)
+        self.nodes[node_id] = NodeProcess(
+            node_id, directory, settings, kafka_port, grpc_port, metrics_port
+        )
 
     def _format(self) -> None:
         identity = self.directory / "cluster.id"

@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import CommandError, key_values, note
+from cli.output import CommandError, UsageError, key_values, note
 
 if TYPE_CHECKING:
     from chaos.process_cluster import NodeProcess, ProcessCluster
 
 DEFAULT_PORT_BASE = 9092
+DEFAULT_NODES = 3
+"""Controllers, and brokers."""
 DEFAULT_SETTINGS = {
     # Spark's exactly-once sink writes in prepared transactions.
     "transaction.two.phase.commit.enable": "true",
@@ -22,11 +24,15 @@ DEFAULT_SETTINGS = {
 
 def dev(
     controllers: Annotated[
-        int, typer.Option("--controllers", min=1, help="How many nodes hold the metadata.")
-    ] = 3,
+        int | None,
+        typer.Option(
+            "--controllers", min=1, show_default="3", help="How many nodes hold the metadata."
+        ),
+    ] = None,
     brokers: Annotated[
-        int, typer.Option("--brokers", min=1, help="How many nodes hold the records.")
-    ] = 3,
+        int | None,
+        typer.Option("--brokers", min=1, show_default="3", help="How many nodes hold the records."),
+    ] = None,
     directory: Annotated[
         Path, typer.Option("--dir", help="Where nodes live; a cluster in it is started again.")
     ] = Path("stele-dev"),
@@ -53,13 +59,15 @@ def dev(
     from chaos.process_cluster import ProcessCluster
     from runtime.config.node import check_key
 
+    if combined and (controllers is not None or brokers is not None):
+        raise UsageError("--combined is one node: leave --controllers and --brokers out")
     chosen = key_values(settings or (), "--set")
     for name in chosen:
         check_key(name)
     cluster = ProcessCluster(
         directory,
-        controllers=1 if combined else controllers,
-        brokers=1 if combined else brokers,
+        controllers=1 if combined else controllers or DEFAULT_NODES,
+        brokers=1 if combined else brokers or DEFAULT_NODES,
         combined=combined,
         base_port=base_port or None,
         settings={**DEFAULT_SETTINGS, **chosen},
@@ -102,7 +110,9 @@ async def _live(cluster: ProcessCluster) -> None:
                 gone.discard(node_id)
             elif node_id not in gone:
                 gone.add(node_id)
-                note(f"stele: {node.name} has ended; its log: {node.log_file}")
+                note(f"stele: {node.name} has ended: {node.last_words()}")
+                note(f"  its log       {node.log_file}")
+                note(f"  start it with stele server {node.config_file}")
         if len(gone) == len(cluster.nodes):
             raise CommandError(f"all nodes have ended; their logs are in {cluster.directory}")
 
@@ -124,11 +134,17 @@ async def _stop(cluster: ProcessCluster) -> None:
 
 def _how_to_connect(cluster: ProcessCluster) -> str:
     servers = cluster.bootstrap_servers
+    brokers = [node for node in _nodes(cluster) if node.kafka_port is not None]
     lines = [
         f"Brokers      {servers}",
+        f"gRPC         {','.join(f'127.0.0.1:{node.grpc_port}' for node in brokers)}",
         f"Directory    {cluster.directory.resolve()}",
     ]
-    lines += [f"  {node.name:<16} pid {node.pid:<8} {node.log_file}" for node in _nodes(cluster)]
+    lines += [
+        f"  {node.name:<16} pid {node.pid:<8} http://127.0.0.1:{node.metrics_port}/metrics "
+        f"{node.log_file}"
+        for node in _nodes(cluster)
+    ]
     factor = min(3, len(cluster.broker_ids))
     lines += [
         "Try",

@@ -305,6 +305,13 @@ def test_ctrl_c_on_a_dead_cluster_leaves_no_traceback(pauses_s: tuple[float, ...
 # -------------------------------------------------------------------------------- stele dev
 
 
+def test_dev_refuses_to_combine_several_nodes(tmp_path: Path) -> None:
+    dev = ("dev", "--dir", str(tmp_path / "c"), "--combined")
+    for option in ("--controllers", "--brokers"):
+        assert "--combined is one node" in one_line(stele(*dev, option, "2"), code=2)
+    assert not (tmp_path / "c").exists()
+
+
 def test_dev_refuses_a_setting_that_does_not_exist(tmp_path: Path) -> None:
     said = one_line(stele("dev", "--dir", str(tmp_path / "c"), "--set", "log.retention.hour=1"))
     assert "log.retention.hours" in said

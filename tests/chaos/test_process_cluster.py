@@ -34,3 +34,21 @@ async def test_a_failed_start_is_told_without_the_starts_before(tmp_path: Path) 
     (log,) = logs_in(tmp_path)
     assert f"(its log: {log})" in second
     assert log.read_text().count("stele: ") == 2, "the log keeps them all"
+
+
+async def test_a_second_cluster_in_a_directory_changes_nothing_there(tmp_path: Path) -> None:
+    first = ProcessCluster(tmp_path, brokers=1, combined=True)
+    await first.start()
+    try:
+        (node,) = first.nodes.values()
+        config = node.config_file.read_text()
+        second = ProcessCluster(tmp_path, brokers=1, combined=True)
+        with pytest.raises(ClusterError, match=r"a cluster runs in .* already: stop it, or choose"):
+            await second.start()
+        assert node.config_file.read_text() == config
+        assert node.running
+    finally:
+        await first.stop()
+    again = ProcessCluster(tmp_path, brokers=1, combined=True)
+    await again.start()
+    await again.stop()

@@ -69,7 +69,9 @@ class QuorumProcesses:
             "default.replication.factor": "3",
             "min.insync.replicas": "2",
         }
-        node = self.nodes[node_id] = NodeProcess(node_id, directory, settings, kafka, metrics)
+        node = self.nodes[node_id] = NodeProcess(
+            node_id, directory, settings, kafka, metrics_port=metrics
+        )
         node.write_config()
         return node
 
