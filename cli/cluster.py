@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import connect
 from cli.log_dirs import log_dirs
 from cli.options import (
@@ -19,8 +20,9 @@ from cli.options import (
 )
 from cli.output import print_json, print_table
 from cli.whatif import restart_check
+from stele.addresses import address_text
 
-cluster_app = typer.Typer(help="The brokers.", no_args_is_help=True)
+cluster_app = typer.Typer(cls=CommandList, help="The brokers.", no_args_is_help=True)
 cluster_app.command("restart-check")(restart_check)
 cluster_app.command("log-dirs")(log_dirs)
 
@@ -48,8 +50,8 @@ def describe_cluster(
         [
             (
                 each.broker_id,
-                f"{each.host}:{each.port}",
-                f"{each.grpc_host}:{each.grpc_port}",
+                address_text(each.host, each.port),
+                address_text(each.grpc_host, each.grpc_port),
                 each.rack or None,
                 _state(each.fenced, each.in_controlled_shutdown),
                 each.broker_epoch,

@@ -127,9 +127,14 @@ def _consume_in_group(
         on_wait=tell_wait,
     ) as consumer:
         consumer.subscribe([topic])
+        outside_since = time.monotonic()
         while max_records is None or printed < max_records:
             left = 1000 if max_records is None else max_records - printed
             records = consumer.poll(min(left, 1000), timeout_ms=500)
+            if consumer.group_metadata().generation_id >= 0:
+                outside_since = time.monotonic()
+            elif time.monotonic() - outside_since > timeout_s:
+                raise CommandError(f"could not join the group {group!r} within {timeout_s:g} s")
             if records:
                 out.writelines(_line(record, output) for record in records)
                 out.flush()

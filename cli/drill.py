@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.command_list import CommandList
 from cli.options import Json
 from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from chaos.drills.verdict import Verdict
 
 app = typer.Typer(
-    help="Failover drills: a workload, a fault, the recovery, a verdict.", no_args_is_help=True
+    cls=CommandList,
+    help="Failover drills: a workload, a fault, the recovery, a verdict.",
+    no_args_is_help=True,
 )
 
 DEFAULT_DIRECTORY = Path("drill-results")

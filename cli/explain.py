@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import connect
 from cli.metadata_history import fetch_history, moment
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from metadata.image import MetadataImage
     from metadata.topics import Topic
 
-app = typer.Typer(help="Why something is as it is, from the metadata log.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandList, help="Why something is as it is, from the metadata log.", no_args_is_help=True
+)
 
 At = Annotated[
     str | None, typer.Option("--at", metavar="TIME", help="As it was then, e.g. 2026-01-31T12:00.")
@@ -43,7 +46,7 @@ def explain_partition(
     topic_name, number = _parsed(name)
     with connect(bootstrap, timeout) as admin:
         history = fetch_history(admin, at)
-    topic = _topic(history.image, topic_name)
+    topic = _topic(history.image, topic_name, at)
     if number >= len(topic.partitions):
         raise CommandError(
             f"topic {topic.name!r} has partitions 0 to {len(topic.partitions) - 1}, not {number}"
@@ -86,7 +89,7 @@ def explain_topic(
 
     with connect(bootstrap, timeout) as admin:
         history = fetch_history(admin, at)
-    topic = _topic(history.image, name)
+    topic = _topic(history.image, name, at)
     found = [diagnose(history, topic, number) for number in range(len(topic.partitions))]
     newest = [partition_changes(history, topic, number)[-1:] for number in range(len(found))]
     if as_json:
@@ -230,11 +233,12 @@ def _parsed(name: str) -> tuple[str, int]:
     return topic, int(number)
 
 
-def _topic(image: MetadataImage, name: str) -> Topic:
+def _topic(image: MetadataImage, name: str, at: str | None) -> Topic:
     topic = image.topic(name)
     if topic is None:
         known = [each.name for each in image.sorted_topics()]
-        raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, known)}")
+        verb = "is" if at is None else f"was, at {at},"
+        raise CommandError(f"there {verb} no topic {name!r}.{did_you_mean(name, known)}")
     return topic
 
 

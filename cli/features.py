@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import connect
 from cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 METADATA_VERSION = "metadata.version"
 
 app = typer.Typer(
-    help="Feature levels: what formats the cluster has agreed to use.", no_args_is_help=True
+    cls=CommandList,
+    help="Feature levels: what formats the cluster has agreed to use.",
+    no_args_is_help=True,
 )
 
 Metadata = Annotated[

@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.command_list import CommandList
 from cli.options import Json
 from cli.output import CommandError, UsageError, print_json
 
 if TYPE_CHECKING:
     from stele.wire.batch import Record
 
-app = typer.Typer(help="Look into the files of a log directory.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandList, help="Look into the files of a log directory.", no_args_is_help=True
+)
 
 
 @app.callback()

@@ -35,6 +35,7 @@ from cli import (
     transactions,
     whatif,
 )
+from cli.command_list import CommandList
 from cli.group import commands as group
 from cli.interruption import EXIT_INTERRUPTED
 from cli.output import CommandError, UsageError, note
@@ -53,6 +54,7 @@ _UsageError: type[Exception] = next(
 )
 
 app = typer.Typer(
+    cls=CommandList,
     name="stele",
     help="Stele: a replicated, partitioned commit log.",
     no_args_is_help=True,

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from stele.ids import encode_uuid
+
 
 class CommandError(Exception):
     """The command cannot do what was asked; ``str()`` is the one line that says why."""
@@ -27,10 +29,16 @@ def print_json(data: object) -> None:
 
 def _plain(value: Any) -> object:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+        return {field.name: _member(value, field.name) for field in dataclasses.fields(value)}
     if isinstance(value, bytes):
         return value.hex()
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _member(value: Any, name: str) -> object:
+    """A topic id is written as everywhere in Kafka."""
+    member = getattr(value, name)
+    return encode_uuid(member) if name == "topic_id" and isinstance(member, bytes) else member
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

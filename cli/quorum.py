@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, UsageError, print_json, print_table
 from cli.server import Settings, load_config
 
-quorum_app = typer.Typer(help="The controllers' quorum.", no_args_is_help=True)
+quorum_app = typer.Typer(cls=CommandList, help="The controllers' quorum.", no_args_is_help=True)
 
 Config = Annotated[
     Path | None,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import reassignment_throttles as throttles
+from cli.command_list import CommandList
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout, broker_ids_of
 from cli.output import CommandError, UsageError, did_you_mean, note, print_json, print_table
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from stele.ids import TopicPartition
     from stele.sync import Admin
 
-app = typer.Typer(help="Move partitions to other brokers.", no_args_is_help=True)
+app = typer.Typer(cls=CommandList, help="Move partitions to other brokers.", no_args_is_help=True)
 
 EXIT_NOT_THERE_YET = 1
 
@@ -91,6 +92,7 @@ def generate(
     if unknown := [each for each in ids if each not in brokers]:
         raise CommandError(f"there is no broker {unknown[0]}; there are {sorted(brokers)}")
     chosen = [brokers[each] for each in ids]
+    _check_factor(states, replication_factor, ids)
     plan = _spread(states, chosen, replication_factor, racks=not disable_rack_aware)
     moving = sum(set(plan[each]) != set(states[each].replicas) for each in plan)
     note(f"stele: {moving} of {len(plan)} partitions would get other replicas")
@@ -384,6 +386,17 @@ def _planned_states(admin: Admin, plan: Assignments) -> States:
 def _settled(state: PartitionDescription) -> tuple[int, ...]:
     """The replicas without those that a move under way adds."""
     return tuple(each for each in state.replicas if each not in state.adding_replicas)
+
+
+def _check_factor(states: States, replication_factor: int | None, ids: Sequence[int]) -> None:
+    """Raises CommandError if the chosen brokers are too few."""
+    for (topic, number), state in states.items():
+        factor = replication_factor or len(state.replicas)
+        if factor > len(ids):
+            raise CommandError(
+                f"{topic}-{number} has a replication factor of {factor}, and --broker-list names "
+                f"{len(ids)} brokers: name more, or give --replication-factor"
+            )
 
 
 def _spread(

@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from cli.command_list import CommandList
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, print_json, print_table
 
-app = typer.Typer(help="Run pipelines on Spark.", no_args_is_help=True)
+app = typer.Typer(cls=CommandList, help="Run pipelines on Spark.", no_args_is_help=True)
 
 _ANY_OPTIONS = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 

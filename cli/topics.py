@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import check_topics, connect
 from cli.options import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -17,12 +18,15 @@ from cli.options import (
     request_id_of,
 )
 from cli.output import CommandError, UsageError, did_you_mean, key_values, print_json, print_table
+from stele.ids import encode_uuid
 
 if TYPE_CHECKING:
     from stele.admin.admin import TopicDescription
     from stele.sync import Admin
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandList, help="Create, list, describe, alter and delete topics.", no_args_is_help=True
+)
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The topic.")]
 Names = Annotated[list[str], typer.Argument(metavar="NAME...", help="The topics.")]
@@ -109,7 +113,7 @@ def describe(
         return
     for topic in topics:
         configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none set"
-        print(f"{topic.name}  id {topic.topic_id.hex()}  configs: {configs}")
+        print(f"{topic.name}  id {encode_uuid(topic.topic_id)}  configs: {configs}")
         is_moving = any(each.adding_replicas or each.removing_replicas for each in topic.partitions)
         print_table(
             (*_COLUMNS, *(_MOVING_COLUMNS if is_moving else ())),

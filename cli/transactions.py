@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import connect
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import (
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
     from stele.sync import Admin
 
 app = typer.Typer(
-    help="List and describe transactions, and end those that hang.", no_args_is_help=True
+    cls=CommandList,
+    help="List and describe transactions, and end those that hang.",
+    no_args_is_help=True,
 )
 
 STATES = (

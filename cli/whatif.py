@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,7 +11,7 @@ import typer
 from cli.connection import connect
 from cli.metadata_history import fetch_history
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
-from cli.output import CommandError, UsageError, print_json, print_table
+from cli.output import CommandError, UsageError, did_you_mean, print_json, print_table
 
 if TYPE_CHECKING:
     from controller.whatif import Consequence, WhatIf
@@ -31,6 +33,10 @@ def whatif(
     stop_controller: Annotated[
         str, typer.Option("--stop-controller", metavar="ID,ID", help="These controllers stop.")
     ] = "",
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="Only these topics; may be repeated."),
+    ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -52,6 +58,8 @@ def whatif(
     found = what_if(image, voters, dead=dead, stopped_controllers=stopped)
     if found.unknown:
         raise CommandError(f"there is no node {', '.join(map(str, found.unknown))}")
+    if topic:
+        found = _only(found, image, topic)
     if as_json:
         print_json(
             {
@@ -63,6 +71,16 @@ def whatif(
     else:
         _tell(found)
     return 0 if found.harmless else EXIT_NOT_WELL
+
+
+def _only(found: WhatIf, image: MetadataImage, names: Sequence[str]) -> WhatIf:
+    """Without the consequences for other topics. Raises CommandError."""
+    known = [each.name for each in image.sorted_topics()]
+    for name in names:
+        if name not in known:
+            raise CommandError(f"there is no topic {name!r}.{did_you_mean(name, known)}")
+    kept = tuple(each for each in found.consequences if each.partition.topic in names)
+    return dataclasses.replace(found, consequences=kept)
 
 
 def restart_check(

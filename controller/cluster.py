@@ -15,6 +15,7 @@ from metadata.brokers import BrokerRegistration, Endpoint
 from metadata.feature_levels import FeatureRange
 from metadata.features import unsupported
 from metadata.partitions import PartitionState
+from stele.addresses import address_text
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
@@ -118,7 +119,7 @@ def _check_registration(context: Context, request: RegisterBrokerRequest) -> Non
             raise ApiError(
                 ErrorCode.INVALID_REGISTRATION,
                 f"broker {request.broker_id} cannot be found at {endpoint.listener}://"
-                f"{endpoint.host}:{endpoint.port}: correct advertised.listeners and "
+                f"{address_text(endpoint.host, endpoint.port)}: correct advertised.listeners and "
                 "grpc.advertised.listeners",
             )
     ranges = [FeatureRange(each.name, each.min_level, each.max_level) for each in request.features]

@@ -19,6 +19,7 @@ from metadata.internal_topics import check_cleanup_policy, check_stays
 from metadata.topics import Topic
 from stele import topic_names
 from stele.errors import ApiError, ErrorCode
+from stele.ids import encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
     CreateTopicsRequest,
@@ -217,7 +218,7 @@ def _delete_by_id(decision: Decision, topic_id: bytes) -> Deleted:
     topic = decision.image.topic_by_id(topic_id)
     if topic is None:
         raise ApiError(
-            ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {topic_id.hex()}"
+            ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic with the id {encode_uuid(topic_id)}"
         )
     check_stays(topic.name, "be deleted")
     return _delete(decision, topic)

@@ -91,7 +91,8 @@ class ConfigKey:
     def _chosen(self, item: str, text: str) -> str:
         self._check_built(item, text)
         if self.allowed and item not in self.allowed:
-            raise self._refused(text, "one of " + ", ".join(self.allowed))
+            many = "one or several of " if self.type is Type.LIST else "one of "
+            raise self._refused(text, many + ", ".join(self.allowed))
         return item
 
     def _check_pattern(self, value: str, text: str) -> None:

@@ -9,6 +9,7 @@ from immutables import Map
 
 from metadata.partitions import PartitionState, changed_state, record_of, state_of
 from metadata.records import MetadataError
+from stele.ids import encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 
 
@@ -133,7 +134,7 @@ class TopicsDelta:
     def remove(self, topic_id: bytes) -> str:
         """A topic is deleted; its name."""
         if not self._exists(topic_id):
-            raise MetadataError(f"topic {topic_id.hex()} to be removed does not exist")
+            raise MetadataError(f"topic {encode_uuid(topic_id)} to be removed does not exist")
         self._result = self._changed = None
         name = self._created.pop(topic_id, None)
         if name is None:
@@ -167,18 +168,18 @@ class TopicsDelta:
         """A partition is changed."""
         topic_id, number = record.topic_id, record.partition
         if not self._exists(topic_id):
-            raise MetadataError(f"change of a partition of unknown topic {topic_id.hex()}")
+            raise MetadataError(f"change of a partition of unknown topic {encode_uuid(topic_id)}")
         state = self._partitions.get(topic_id, {}).get(number)
         if state is None and topic_id not in self._created:
             state = self._before.partition(topic_id, number)
         if state is None:
-            raise MetadataError(f"change of unknown partition {topic_id.hex()}-{number}")
+            raise MetadataError(f"change of unknown partition {encode_uuid(topic_id)}-{number}")
         self.set_partition(topic_id, number, changed_state(state, record))
 
     def set_partition(self, topic_id: bytes, number: int, state: PartitionState) -> None:
         """A partition is made or changed."""
         if not self._exists(topic_id):
-            raise MetadataError(f"partition of unknown topic {topic_id.hex()}")
+            raise MetadataError(f"partition of unknown topic {encode_uuid(topic_id)}")
         self._result = self._changed = None
         self._partitions.setdefault(topic_id, {})[number] = state
 

@@ -21,6 +21,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 import grpc
 import grpc.aio
 
+from stele.addresses import address_text
 from stele.forks import forks
 from stele.world import MAX_MESSAGE_BYTES, Channel, Connector, Rng, RpcCode, RpcError, Stream
 
@@ -70,11 +71,6 @@ class RealClock:
 def real_rng() -> Rng:
     """A generator seeded by the operating system."""
     return random.Random()
-
-
-def grpc_target(host: str, port: int) -> str:
-    """An address in gRPC's form: an IPv6 host gets brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def rpc_error_of(error: grpc.aio.AioRpcError) -> RpcError:
@@ -200,7 +196,7 @@ class RealChannel:
 
     def __init__(self, host: str, port: int) -> None:
         forks.use_grpc()
-        self._channel = grpc.aio.insecure_channel(grpc_target(host, port), CHANNEL_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(address_text(host, port), CHANNEL_OPTIONS)
         self._unary: dict[str, Any] = {}
         self._bidirectional: dict[str, Any] = {}
 

@@ -7,8 +7,9 @@ down or of Kafka itself. A fault in a file becomes a row of the output, not an e
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Final
 
+from stele.errors import SteleError
 from stele.wire.batch import (
     HEADER_SIZE,
     BatchError,
@@ -21,6 +22,12 @@ from stele.wire.batch import (
 from stele.wire.control_records import control_type, decode_end_marker
 from stele.world import Buffer
 from storage import offset_index, time_index, txn_index
+from storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    RECOVERY_POINT_FILE,
+)
 from storage.producer_state import SnapshotError, decode_snapshot
 from storage.segment_names import (
     INDEX_SUFFIX,
@@ -30,6 +37,19 @@ from storage.segment_names import (
     TXN_INDEX_SUFFIX,
     parse_file_name,
 )
+
+_METADATA_SNAPSHOT_SUFFIX: Final = ".checkpoint"  # batches, as in a segment
+TEXT_FILES: Final = (
+    CLEAN_SHUTDOWN_FILE,
+    META_PROPERTIES_FILE,
+    PARTITION_METADATA_FILE,
+    "quorum-state",
+)
+
+
+class UnknownFileError(SteleError):
+    """The name of a file is that of none in a log directory."""
+
 
 Row = dict[str, Any]
 """One printable row. Names are Kafka's; values are numbers, text, bytes, bool or None."""
@@ -49,11 +69,12 @@ def dump_file(
     """The rows of a file. Its name tells whether it is a segment, an index, a snapshot or text.
 
     With ``decode_record`` it gives the keys and payloads of records, which are bytes otherwise.
+    Raises UnknownFileError.
     """
     base_name = name.rpartition("/")[2]
     key = parse_file_name(base_name)
     base_offset, suffix = key if key is not None else (0, "")
-    if suffix == LOG_SUFFIX:
+    if suffix == LOG_SUFFIX or base_name.endswith(_METADATA_SNAPSHOT_SUFFIX):
         return dump_segment(data, print_records=print_records, decode_record=decode_record)
     if suffix == INDEX_SUFFIX:
         return dump_offset_index(data, base_offset)
@@ -63,7 +84,12 @@ def dump_file(
         return dump_txn_index(data)
     if suffix == SNAPSHOT_SUFFIX:
         return dump_snapshot(data)
-    return dump_text(data)
+    if base_name in TEXT_FILES or base_name.endswith("-checkpoint"):
+        return dump_text(data)
+    raise UnknownFileError(
+        f"{name} is no file of a log directory: such files are named like "
+        f"00000000000000000000{LOG_SUFFIX}, {PARTITION_METADATA_FILE} or {RECOVERY_POINT_FILE}"
+    )
 
 
 def dump_segment(

@@ -13,6 +13,7 @@ from runtime.config.node import ConfigError, NamedAddress, NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
 from runtime.metrics.registry import MetricsRegistry
+from stele.addresses import address_text
 from world.network import Listener, Network
 
 logger = logging.getLogger(__name__)
@@ -195,7 +196,9 @@ class _ConnectionFactory:
 def bind_error(key: str, address: NamedAddress, error: OSError) -> ConfigError:
     """One line that says which key to change, and why."""
     reason = error.strerror or str(error)
-    return ConfigError(f"{key}={address.name}://{address.host}:{address.port}: {reason}")
+    return ConfigError(
+        f"{key}={address.name}://{address_text(address.host, address.port)}: {reason}"
+    )
 
 
 def advertised(

@@ -21,6 +21,7 @@ from broker.service.topics import Topics
 from metadata.brokers import GRPC, PLAINTEXT
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
+from stele.addresses import address_text
 from stele.config import ClientWorld, CompressionName
 from stele.errors import ApiError, ErrorCode
 from stele.producer.partitioner import partition_of
@@ -111,7 +112,7 @@ class Gateway:
             names += [each.listener for each in own.endpoints]
         for name in names:
             found = [
-                (registration.broker_id != context.broker_id, f"{kafka.host}:{kafka.port}")
+                (registration.broker_id != context.broker_id, address_text(kafka.host, kafka.port))
                 for registration in context.image().sorted_brokers()
                 if (kafka := registration.endpoint(name, PLAINTEXT)) is not None
                 and registration.endpoint(name, GRPC) is not None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import connect
 from cli.group.reset import reset_offsets
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
@@ -18,13 +19,17 @@ from cli.output import (
     print_json,
     print_table,
 )
+from stele.addresses import address_text
 
 if TYPE_CHECKING:
+    from stele.admin.coordinators import Coordinator
     from stele.admin.group_lag import PartitionLag
     from stele.admin.groups import GroupDescription, MemberDescription
     from stele.sync import Admin
 
-app = typer.Typer(help="List, describe, reset and delete consumer groups.", no_args_is_help=True)
+app = typer.Typer(
+    cls=CommandList, help="List, describe, reset and delete consumer groups.", no_args_is_help=True
+)
 app.command("reset-offsets")(reset_offsets)
 
 Names = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="The groups.")]
@@ -319,7 +324,7 @@ def _print_states(groups: list[GroupDescription], verbose: bool, as_json: bool) 
     rows = [
         (
             each.group_id,
-            f"{each.coordinator.host}:{each.coordinator.port} ({each.coordinator.broker_id})",
+            _place(each.coordinator),
             each.protocol or None,
             each.state,
             *((each.group_epoch, each.assignment_epoch) if verbose else ()),
@@ -328,3 +333,7 @@ def _print_states(groups: list[GroupDescription], verbose: bool, as_json: bool) 
         for each in groups
     ]
     print_table(columns, rows)
+
+
+def _place(broker: Coordinator) -> str:
+    return f"{address_text(broker.host, broker.port)} ({broker.broker_id})"

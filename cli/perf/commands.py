@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.command_list import CommandList
 from cli.connection import milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Json, tell_wait
 from cli.output import CommandError, UsageError, did_you_mean, note, print_json
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cli.perf.produce_run import ProduceLoad
     from stele.config import ClientConfig
 
-app = typer.Typer(help="Measure throughput and latency.", no_args_is_help=True)
+app = typer.Typer(cls=CommandList, help="Measure throughput and latency.", no_args_is_help=True)
 
 Topic = Annotated[str, typer.Option("--topic", help="An existing topic.")]
 Bootstrap = Annotated[

@@ -18,6 +18,7 @@ from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
 from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.properties import parse_properties
+from stele.addresses import address_text
 from stele.errors import ApiError, SteleError
 
 logger = logging.getLogger(__name__)
@@ -37,8 +38,7 @@ class Address(NamedTuple):
     port: int
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return address_text(self.host, self.port)
 
 
 class NamedAddress(NamedTuple):

@@ -96,6 +96,9 @@ class _HttpConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._received += data
         self._arm_idle()
+        if not self._received[:1].isalpha():
+            self._refuse(400)  # a Kafka client, for example, would wait for an answer in vain
+            return
         while self._transport is not None and not self._transport.is_closing():
             end = self._received.find(b"\r\n\r\n")
             if end < 0:

@@ -15,6 +15,7 @@ from typing import Final
 
 from raft.messages import Batch, LeaderChange, VotersChange
 from raft.quorum import NO_DIRECTORY, FeatureLevels, ReplicaKey, Voter, VoterSet
+from stele.addresses import address_text
 from stele.errors import SteleError
 from stele.wire.batch import BatchBuilder, decode
 from stele.wire.control_records import ControlType, control_key, control_type
@@ -184,7 +185,7 @@ class _Reader:
         host = self._bytes(self._size()).decode()
         (port,) = self._take(_PORT)
         self._tags()
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return address_text(host, port)
 
     def _tags(self) -> dict[int, bytes]:
         return {self._varint(): self._bytes(self._varint()) for _ in range(self._varint())}

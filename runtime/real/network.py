@@ -18,7 +18,8 @@ from grpc_reflection.v1alpha import reflection
 
 import stele.wire.v1
 from runtime.real.status_details import status_details
-from stele.real import RealConnector, grpc_target, set_no_delay
+from stele.addresses import address_text
+from stele.real import RealConnector, set_no_delay
 from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError
 from world.network import Listener, Peer, Service, StreamHandler, UnaryHandler
 
@@ -99,7 +100,7 @@ class RealNetwork(RealConnector):
         bound = 0
         refusal: OSError | None = None
         try:
-            bound = server.add_insecure_port(grpc_target(host, port))
+            bound = server.add_insecure_port(address_text(host, port))
         except RuntimeError as error:
             refusal = _bind_error(host, port, error)
         await _start(server)
@@ -132,10 +133,10 @@ def _bind_error(host: str, port: int, error: Exception) -> OSError:
     if number in (None, errno.EADDRINUSE):
         return OSError(
             errno.EADDRINUSE,
-            f"cannot listen on {host}:{port}: the port is in use by another process, "
+            f"cannot listen on {address_text(host, port)}: the port is in use by another process, "
             "or the address is not this machine's",
         )
-    return OSError(number, f"cannot listen on {host}:{port}: {error.args[-1]}")
+    return OSError(number, f"cannot listen on {address_text(host, port)}: {error.args[-1]}")
 
 
 # ----------------------------------------------------------------------------- data plane

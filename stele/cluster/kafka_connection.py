@@ -11,6 +11,7 @@ import logging
 from collections import deque
 from typing import Any, Protocol, TypeVar, cast
 
+from stele.addresses import address_text
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader
@@ -115,7 +116,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
     ) -> KafkaConnection:
         """Connect. Raises OSError as the connector does."""
-        connection = cls(f"{host}:{port}", client_id, max_response_bytes=max_response_bytes)
+        connection = cls(address_text(host, port), client_id, max_response_bytes=max_response_bytes)
         await connector.connect(host, port, lambda: connection)
         return connection
 

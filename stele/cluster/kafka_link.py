@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from stele.addresses import address_text
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.cluster.plane import BrokerAddress, Link, Question
 from stele.errors import ApiError, ConfigError, ErrorCode
@@ -99,7 +100,7 @@ class KafkaLink:
         try:
             connection = await KafkaConnection.open(self._connector, host, port, self._client_id)
         except OSError as error:
-            raise RpcError(RpcCode.UNAVAILABLE, f"{host}:{port}: {error}") from error
+            raise RpcError(RpcCode.UNAVAILABLE, f"{address_text(host, port)}: {error}") from error
         try:
             await connection.negotiate(timeout_s=self._open_s)
             self._check_open()
@@ -117,7 +118,8 @@ class KafkaLink:
     def _silent(self, timeout_s: float) -> RpcError:
         host, port = self._address
         return RpcError(
-            RpcCode.DEADLINE_EXCEEDED, f"{host}:{port} did not answer within {timeout_s:g} s"
+            RpcCode.DEADLINE_EXCEEDED,
+            f"{address_text(host, port)} did not answer within {timeout_s:g} s",
         )
 
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from stele.addresses import address_text
 from stele.cluster.grpc_plane import GrpcPlane
 from stele.cluster.kafka_plane import KafkaPlane
 from stele.cluster.plane import (
@@ -436,10 +437,12 @@ class ClusterView:
                     news = await self.plane.find_brokers(host, port, self.attempt_s)
             except (OSError, SteleError) as error:
                 reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
-                causes.append(f"{host}:{port}: {reason}")
+                causes.append(f"{address_text(host, port)}: {reason}")
                 continue
             if not news.brokers:
-                causes.append(f"{host}:{port}: it knows of no broker that is in service yet")
+                causes.append(
+                    f"{address_text(host, port)}: it knows of no broker that is in service yet"
+                )
                 continue
             self.cluster_id = news.cluster_id
             self._brokers = dict(news.brokers)

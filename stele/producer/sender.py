@@ -503,8 +503,8 @@ def _advice(code: ErrorCode, entry: Entry[PendingBatch], partition: str, said: s
     if code in _TOO_LARGE and entry.record_count == 1:
         batch = entry.batch
         return (
-            f"{partition}: a record of about {batch.memory} bytes, in a batch of "
-            f"{batch.size_bytes} bytes: {said}. Raise the topic's max.message.bytes"
+            f"{partition}: {said}. Its only record has about {batch.memory} bytes: raise the "
+            "topic's max.message.bytes"
         )
     if code in _TOO_LARGE:
         return f"{partition}: {said}. Lower batch_size, or raise the topic's max.message.bytes"

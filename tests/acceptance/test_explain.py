@@ -107,6 +107,11 @@ def test_what_would_happen(stele: Stele, create_topic: CreateTopic, bootstrap: s
     assert (two["loses_reads"], two["loses_writes"], two["copies"]) == (False, True, 1)
     _, rack = consequence("--lose-rack", "rack-102")
     assert rack["copies"] == 2
+    other = create_topic(1, 3)
+    _, out, _ = stele("whatif", "--kill", "101", "--topic", topic, "--json")
+    assert {each["partition"][0] for each in json.loads(out)["consequences"]} == {topic}
+    code, _, said = stele("whatif", "--kill", "101", "--topic", f"{other}x")
+    assert (code, "Did you mean" in said) == (1, True)
     code, out, _ = stele("whatif", "--stop-controller", "1")
     assert code == 0
     assert out.startswith("controllers: 2 of 3 are left, and go on")
@@ -125,7 +130,7 @@ def test_a_healthy_topic_and_its_past(stele: Stele, create_topic: CreateTopic) -
     assert code == 0
     assert [line.split()[1] for line in out.splitlines()[1:]] == ["healthy", "healthy"]
     _, _, said = stele("explain", "topic", topic, "--at", "2020-01-01")
-    assert f"there is no topic {topic!r}" in said
+    assert f"there was, at 2020-01-01, no topic {topic!r}" in said
 
 
 @pytest.mark.parametrize(
@@ -135,7 +140,6 @@ def test_a_healthy_topic_and_its_past(stele: Stele, create_topic: CreateTopic) -
         (["explain", "partition", "no-topic-1"], "there is no topic 'no-topic'"),
         (["explain", "broker", "999"], "there is no broker 999; there are 101, 102, 103"),
         (["explain", "topic", "x", "--at", "noon"], "--at 'noon' is no time"),
-        (["whatif"], "what if what? Give --kill, --lose-rack or --stop-controller"),
         (["whatif", "--kill", "x"], "--kill 'x' is no list of ids"),
         (["whatif", "--kill", "999"], "there is no node 999"),
         (["whatif", "--lose-rack", "z"], "the racks are: rack-101, rack-102, rack-103"),
@@ -146,4 +150,11 @@ def test_what_is_not_there_is_told(stele: Stele, arguments: list[str], told: str
     code, out, said = stele(*arguments)
     assert (code, out) == (1, "")
     assert told in said
+    assert said.count("\n") == 1
+
+
+def test_what_if_wants_a_loss(stele: Stele) -> None:
+    code, out, said = stele("whatif")
+    assert (code, out) == (2, "")
+    assert "what if what? Give --kill, --lose-rack or --stop-controller" in said
     assert said.count("\n") == 1

@@ -14,6 +14,7 @@ import pytest
 import typer
 
 from cli import main
+from cli.command_list import first_sentence
 from cli.output import table_lines
 
 PRINTS_ITS_OWN_FORMAT = {"server", "dev", "demo", "consume", "reassign generate", "spark run"}
@@ -92,6 +93,17 @@ def _options(command: Any) -> set[str]:
 
 
 ASKING = [name for name, command in COMMANDS.items() if "--timeout" in _options(command)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_listed_with_a_whole_sentence(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    *group, command = name.split()
+    assert main.run([*group, "--help"]) == 0
+    listed = "".join(capsys.readouterr().out.split())
+    assert "".join((command + first_sentence(COMMANDS[name].help or "")).split()) in listed
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cli import main
 from cli import reassignment_throttles as throttles
 from cli.output import CommandError
-from cli.reassign import _spread
+from cli.reassign import _check_factor, _spread
 from cli.reassignment_file import Assignments, LogDirs, document, read_plan, read_topics
 from cli.reassignment_log_dirs import Directories, Status
 from stele.admin.admin import BrokerDescription, ConfigResource, PartitionDescription
@@ -188,3 +189,12 @@ def test_throttles_name_who_had_a_replica_before_as_sending_and_who_gets_one_as_
         },
         ConfigResource.topic("u"): {throttles.SENDING: "10:1", throttles.FETCHING: "10:7"},
     }
+
+
+def test_a_broker_list_that_is_too_short_is_counted() -> None:
+    states: Any = {("t", 3): state(1, 2, 3)}
+    with pytest.raises(CommandError, match=r"t-3 has a replication factor of 3, and --broker-list"):
+        _check_factor(states, None, [1, 2])
+    with pytest.raises(CommandError, match="names 1 brokers"):
+        _check_factor(states, 2, [1])
+    _check_factor(states, 2, [1, 2])

@@ -121,8 +121,8 @@ def test_a_key_that_nothing_goes_by_says_so(key: ConfigKey) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("cleanup.policy", "compress", "one of delete, compact"),
-        ("cleanup.policy", "delete,compress", "one of delete, compact"),
+        ("cleanup.policy", "compress", "one or several of delete, compact"),
+        ("cleanup.policy", "delete,compress", "one or several of delete, compact"),
         ("remote.storage.enable", "True", "tiered storage is not built"),
         ("compression.type", "brotli", "one of uncompressed, zstd, lz4"),
         ("compression.type", "none", "one of uncompressed, zstd, lz4"),
@@ -189,7 +189,7 @@ def test_the_typed_topic_configuration_has_exactly_the_keys_that_something_goes_
         ("retention.ms", "99999999999999999999", "from -1"),
         ("segment.bytes", "2147483648", "to 2147483647"),
         ("segment.bytes", "", "a whole number"),
-        ("cleanup.policy", "keep", "one of delete"),
+        ("cleanup.policy", "keep", "one or several of delete, compact"),
         ("message.timestamp.type", "createtime", "CreateTime, LogAppendTime"),
         ("unclean.leader.election.enable", "yes", "true or false"),
     ],

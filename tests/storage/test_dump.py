@@ -2,10 +2,12 @@
 
 import struct
 
+import pytest
+
 from stele.wire.batch import Record, compute_crc, encode, stamp
 from stele.wire.compression import Compression
 from stele.wire.control_records import end_marker_batch
-from storage.dump import dump_file
+from storage.dump import UnknownFileError, dump_file
 from storage.producer_state import ProducerStates
 from storage.txn_index import AbortedTransaction, encode_aborted
 from tests.support.batches import header_of, make_batch
@@ -109,3 +111,15 @@ def test_snapshots_and_text() -> None:
     assert (row["producerId"], row["lastSequence"], row["lastOffset"]) == (5, 9, 102)
     assert "error" in next(iter(dump_file(f"{SEGMENT}.snapshot", b"no")))
     assert list(dump_file("/d/leader-epoch-checkpoint", b"0\n1\n3 100\n"))[2] == {"line": "3 100"}
+
+
+@pytest.mark.parametrize("name", ["orders.csv", "a/node.log", "checkpoint"])
+def test_other_files_are_refused_by_their_names(name: str) -> None:
+    with pytest.raises(UnknownFileError, match="is no file of a log directory"):
+        dump_file(name, b"a,b\n")
+
+
+def test_a_snapshot_of_the_metadata_is_dumped_as_batches() -> None:
+    name = "/data/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+    (row,) = dump_file(name, make_batch())
+    assert row["isvalid"] is True

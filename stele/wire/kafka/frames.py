@@ -17,6 +17,7 @@ from stele.wire.kafka.primitives import MalformedMessageError
 
 _SIZE = struct.Struct(">i")
 _KEY = struct.Struct(">h")
+_HTTP: Final = int.from_bytes(b"HTTP")  # how an answer of an HTTP server begins
 
 CHUNK_BYTES: Final = 32 * 1024
 GROWTH_BYTES: Final = 1024 * 1024
@@ -105,6 +106,8 @@ class FrameReader:
         if available < 0:
             return None
         (size,) = _SIZE.unpack_from(self._chunk, self._start)
+        if size == _HTTP:
+            raise FrameSizeError("the peer speaks HTTP, as the port of a node's metrics does")
         if not 0 <= size <= self._max_bytes:
             raise FrameSizeError(f"a frame of {size} bytes, at most {self._max_bytes}")
         start = self._start + SIZE_BYTES

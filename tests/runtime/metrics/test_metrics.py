@@ -127,6 +127,7 @@ async def test_not_ready_is_503() -> None:
         (b"POST /metrics HTTP/1.0\r\n\r\n", b"405"),
         (b"POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", b"400"),
         (b"\x00\x01garbage\r\n\r\n", b"400"),
+        (b"\x00\x00\x00\x20\x00\x12", b"400"),  # a Kafka client would wait for an answer
         (b"GET /" + b"x" * 9000, b"431"),
     ],
 )

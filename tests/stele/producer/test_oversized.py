@@ -75,9 +75,7 @@ def test_one_record_that_is_too_large_fails_alone_and_tells_the_sizes() -> None:
             futures = [
                 await producer.send("t", value) for value in (b"a", b"b", bytes(5000), b"c", b"d")
             ]
-            with pytest.raises(
-                ApiError, match=r"about 50\d\d bytes.*batch of 50\d\d bytes"
-            ) as caught:
+            with pytest.raises(ApiError, match=r"about 50\d\d bytes") as caught:
                 await producer.flush()
             assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
             assert "max.message.bytes is 1000" in caught.value.message

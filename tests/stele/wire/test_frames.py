@@ -67,6 +67,15 @@ def test_a_frame_too_large_for_its_api_is_refused_once_its_key_is_there() -> Non
             assert reader.has_partial
 
 
+def test_an_answer_of_an_http_server_is_recognized() -> None:
+    reader = FrameReader(1 << 30)
+    answer = b"HTTP/1.1 400 Bad Request\r\n"
+    reader.get_buffer()[: len(answer)] = answer
+    reader.received(len(answer))
+    with pytest.raises(MalformedMessageError, match="speaks HTTP"):
+        reader.next_frame()
+
+
 @pytest.mark.parametrize("size", [-1, 101, 1 << 30])
 def test_sizes_out_of_bounds_are_refused(size: int) -> None:
     reader = FrameReader(100)
