@@ -439,8 +439,7 @@ class Segment:
         return self.max_timestamp_ms
 
     def written_ms(self) -> int:
-        """When the segment was last written to. It dates a segment whose records have no time.
-        Raises OSError."""
+        """When it was last written to: the date of records without a time. Raises OSError."""
         return self._disk.modified_ms(self.path)
 
     def offset_before_time(self, timestamp_ms: int) -> int | ColdRange:

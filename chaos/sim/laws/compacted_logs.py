@@ -118,6 +118,7 @@ class CompactedLogsKeepTheLastValues(Law):
     timestamp and leader epoch. Its offsets rise. It has no record that was never committed. Below
     the clean end no key comes twice. A record of a transaction counts from its commit on. A
     tombstone stays for ``delete.retention.ms`` after it was written, by the clocks of all brokers.
+    The greatest timestamp in a batch's header is that of its records.
     Where it is gone, so are all older records of its key.
 
     Replicas are compacted at different times, and so differ in older records only.
@@ -177,7 +178,7 @@ class CompactedLogsKeepTheLastValues(Law):
         view.committed, view.clean_end = committed, clean_end
         where = f"{replica!r} on broker {node.id}"
         for segment in view.segments:
-            for found in self._read_on(segment, committed):
+            for found in self._read_on(where, segment, committed, report):
                 if isinstance(found, _End):
                     history.end(found)
                 else:
@@ -185,7 +186,9 @@ class CompactedLogsKeepTheLastValues(Law):
         if not any(each.is_damaged for each in view.segments):
             self._judge(where, view, history, report)
 
-    def _read_on(self, segment: _Segment, committed: int) -> Iterator[_Stored | _End]:
+    def _read_on(
+        self, where: str, segment: _Segment, committed: int, report: Report
+    ) -> Iterator[_Stored | _End]:
         """The committed records and markers that were not read before."""
         inode = segment.inode
         if segment.read_bytes >= len(inode.data):
@@ -201,7 +204,14 @@ class CompactedLogsKeepTheLastValues(Law):
                 header.base_timestamp_ms if header.attributes & HAS_DELETE_HORIZON else None
             )
             producer_id = header.producer_id if header.is_transactional else -1
-            for each in decode(data, position, verify_crc=False):
+            records = decode(data, position, verify_crc=False)
+            newest_ms = max((each.timestamp_ms for each in records), default=None)
+            if newest_ms is not None and newest_ms != header.max_timestamp_ms:
+                report(
+                    f"{where}: the header at {header.base_offset} says {header.max_timestamp_ms} "
+                    f"ms, and the batch's newest record is of {newest_ms} ms"
+                )
+            for each in records:
                 if header.is_control:
                     marker = decode_end_marker(each)
                     if marker is not None:

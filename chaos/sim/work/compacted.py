@@ -15,7 +15,7 @@ from chaos.sim.cluster.connections import Connections
 from chaos.sim.work.log_reader import LogReader, Partition
 from stele.aio import Producer
 from stele.errors import ApiError, ErrorCode
-from stele.wire.batch import BatchBuilder, Record
+from stele.wire.batch import BatchBuilder, Record, read_header, stamp_max_timestamp
 from stele.wire.compression import Compression
 from stele.wire.kafka.messages import produce
 
@@ -213,7 +213,8 @@ class CompactedWork:
         await self._producer.close()
 
     async def _write(self, is_done: Callable[[], bool]) -> None:
-        """Write several records in a batch, compressed or not, without trying again."""
+        """Write several records in a batch, compressed or not, without trying again. Some batches
+        claim another greatest timestamp than that of their records."""
         number = 0
         while not is_done():
             builder = BatchBuilder()
@@ -225,7 +226,11 @@ class CompactedWork:
                 builder.append(key, value, timestamp_ms=time_ms)
                 records.append((key, value))
             compression = self._rng.choice([Compression.NONE, Compression.GZIP])
-            base_offset = await self._attempt(builder.build(compression))
+            batch = builder.build(compression)
+            if self._rng.random() < 0.3:
+                claimed_ms = self._rng.choice([-1, 0, time_ms + 1_000_000])
+                stamp_max_timestamp(batch, read_header(batch), claimed_ms)
+            base_offset = await self._attempt(batch)
             if base_offset is not None:
                 for offset, (key, value) in enumerate(records, base_offset):
                     self._acknowledged(key, value, offset)

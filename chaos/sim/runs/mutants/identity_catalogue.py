@@ -34,6 +34,13 @@ IDENTITY = [
         "segment.end_offset > log.end_offset",
     ),
     bug(
+        "replication: believe the greatest timestamp that a producer claims",
+        "broker/replication/produce.py",
+        "_corrected",
+        "newest_ms == header.max_timestamp_ms",
+        "True",
+    ),
+    bug(
         "replication: keep the CRC of a batch that is compressed anew",
         "stele/wire/batch.py",
         "stamp_body",

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.laws.compacted_logs import CompactedLogsKeepTheLastValues
-from stele.wire.batch import BatchBuilder, read_header, stamp
+from stele.wire.batch import BatchBuilder, read_header, stamp, stamp_max_timestamp
 from stele.wire.control_records import end_marker_batch
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.rewriting import Rules, rewritten
@@ -88,6 +88,16 @@ def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
     (wrong,) = bench.found()
     assert "broker 2: the last value of b'b', at 1, is gone" in wrong
     assert bench.law.looked > 8
+
+
+def test_the_greatest_timestamp_of_a_batch_is_that_of_its_records() -> None:
+    bench = Bench()
+    bench.has(1, batch(0, b"a", b"1"))
+    assert not bench.found()
+    wrong = batch(1, b"b", b"2")
+    stamp_max_timestamp(wrong, read_header(wrong), 8)
+    bench.has(1, batch(0, b"a", b"1"), wrong)
+    assert "the header at 1 says 8 ms, and the batch's newest record is of 7 ms" in bench.found()[0]
 
 
 def test_a_replica_that_is_behind_needs_no_value_that_was_replaced_later() -> None:
