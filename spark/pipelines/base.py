@@ -239,12 +239,14 @@ def to_topics(frame: DataFrame, settings: Settings, name: str) -> StreamingQuery
 
 def changes_to_topics(frame: DataFrame, settings: Settings, name: str) -> StreamingQuery:
     """Write the rows of an aggregation that a batch has changed. A batch that Spark runs again is
-    recognized by the query's name and its number."""
+    recognized by the id of the query's checkpoint and its number: a new checkpoint begins to count
+    anew."""
 
     def write(changed: DataFrame, batch: int) -> None:
         options = _sink(settings)
         if settings.exactly_once:
-            options["txnAppId"] = f"{settings.checkpoints.resolve()}/{name}"
+            checkpoint = json.loads((settings.checkpoints / name / "metadata").read_text())
+            options["txnAppId"] = f"{name}/{checkpoint['id']}"
             options["txnVersion"] = str(batch)
         changed.write.format("stele").options(**options).mode("append").save()
 

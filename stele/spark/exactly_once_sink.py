@@ -215,6 +215,12 @@ class ExactlyOnce:
                     f"{decisions.latest_run(target.write)}, has begun since"
                 )
             _check_topics(decisions, target, results)
+            if any(each.is_decided for each in results):
+                log.warning(
+                    "batch %d of %s was committed before: nothing is written again",
+                    target.batch,
+                    target.write,
+                )
             ended = self._end_all(admin, decisions, target, still_open)
             ledger.remove(decisions.needless(target.write, _now_ms() - _DAY_MS))
             self._tidy(admin, ledger)

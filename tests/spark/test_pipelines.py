@@ -6,8 +6,10 @@ import csv
 import datetime
 import gzip
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,6 +75,28 @@ def test_orders_add_up_to_what_their_lines_say(
     }
     assert (found["lines"], found["failed"]) == (LINES, failed)
     assert failed > 0
+
+
+def test_a_new_checkpoint_writes_the_changes_of_its_batches_again(
+    spark: SparkSession, settings: Callable[[str], base.Settings], bootstrap: str
+) -> None:
+    """Its batches have the numbers that those of the former one had."""
+    these = replace(settings("again-"), exactly_once=True)
+    base.ensure_topics(these, "words", "counts")
+    with Producer(bootstrap) as producer:
+        producer.send("again-words", b"1", key=b"a")
+
+    def count() -> StreamingQuery:
+        counts = base.stream_of(spark, these, "words").groupBy("key").count()
+        changes = base.as_records(counts, counts["key"], ["count"], "again-counts")
+        return base.changes_to_topics(changes, these, "count")
+
+    base.run(these, [count], lambda _: None)
+    base.run(these, [count], lambda _: None)
+    assert base.batch_of(spark, these, "counts").count() == 1
+    shutil.rmtree(these.checkpoints / "count")
+    base.run(these, [count], lambda _: None)
+    assert base.batch_of(spark, these, "counts").count() == 2
 
 
 def test_a_topic_is_a_table_now_and_as_of_offsets(
