@@ -14,6 +14,7 @@ from controller.cluster import BrokerStanding
 from controller.liveness import PROBE_TIMEOUT_S, Fence, Liveness, Probe, Silence
 from metadata.brokers import GRPC, BrokerRegistration, Endpoint
 from metadata.topics import Topics
+from runtime.grpc_requests import QUORUM_BYTES_MAX, parse
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import (
@@ -109,10 +110,7 @@ class Heartbeats:
         broker_id: int | None = None
         try:
             while (payload := await stream.receive()) is not None:
-                try:
-                    request = HeartbeatRequest.FromString(payload)
-                except DecodeError as error:
-                    raise RpcError(RpcCode.INVALID_ARGUMENT, "not a heartbeat") from error
+                request = parse(HeartbeatRequest, payload, bytes_max=QUORUM_BYTES_MAX)
                 if broker_id not in (None, request.broker_id):
                     raise RpcError(RpcCode.INVALID_ARGUMENT, "a stream belongs to one broker")
                 broker_id = request.broker_id

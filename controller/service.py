@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from controller import (
     cluster,
     configs,
@@ -44,9 +42,11 @@ from runtime.authorization.caller import Caller
 from runtime.authorization.changes import take_refused
 from runtime.authorization.forwarding import ControllerPort, check_cluster
 from runtime.config.node import NodeConfig
+from runtime.grpc_requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
 from runtime.silence import STALL_S
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
+from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcCode, RpcError
@@ -403,13 +403,13 @@ class ControllerService:
         None for a description, whose handler puts refusals into its answer; any other failure of it
         is RpcError UNAVAILABLE."""
 
+        from_nodes = request_type.DESCRIPTOR.file.name.endswith("controller.proto")
+        elements_max = NODE_ELEMENTS_MAX if from_nodes else REQUEST_ELEMENTS_MAX
+
         async def handler(payload: bytes, peer: Peer) -> bytes:
-            try:
-                request = request_type.FromString(payload)
-            except DecodeError as error:
-                raise RpcError(
-                    RpcCode.INVALID_ARGUMENT, f"not a {request_type.DESCRIPTOR.name}"
-                ) from error
+            request = parse(
+                request_type, payload, bytes_max=ADMIN_BYTES_MAX, elements_max=elements_max
+            )
             try:
                 response = await handle(request, peer)
             except ApiError as error:

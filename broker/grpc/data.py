@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from broker.grpc.conversation import Conversation
-from broker.grpc.messages import parse, unary
+from broker.grpc.messages import unary
 from broker.replication.deletion import Deletion, DeletionResult
 from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import (
@@ -38,6 +38,7 @@ from broker.service.topics import NO_TOPIC_ID, Topics, error_by_name
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.topics import Topic
 from runtime.authorization.caller import Caller, grpc_caller
+from runtime.grpc_requests import parse
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId

@@ -11,7 +11,7 @@ from broker.gateway.producers import Way
 from broker.gateway.publishing import Outcome, Publication, ToPublish
 from broker.gateway.refusals import Refusal, stream_error
 from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
-from broker.grpc.fields import TooManyFieldsError, fields
+from runtime.protobuf_fields import TooManyFieldsError, fields
 from stele.config import Acks, CompressionName
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb

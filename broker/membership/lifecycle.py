@@ -20,6 +20,7 @@ from broker.membership.lease import Lease
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
+from runtime.grpc_requests import QUORUM_BYTES_MAX, parse
 from runtime.silence import silence
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
@@ -216,10 +217,7 @@ class BrokerLifecycle:
         return Service(unary={"/stele.v1.BrokerControl/Probe": self._probe})
 
     async def _probe(self, payload: bytes, _: Peer) -> bytes:
-        try:
-            ProbeRequest.FromString(payload)
-        except DecodeError as error:
-            raise RpcError(RpcCode.INVALID_ARGUMENT, "not a ProbeRequest") from error
+        parse(ProbeRequest, payload, bytes_max=QUORUM_BYTES_MAX)
         return ProbeResponse(
             broker_id=self.identity.broker_id,
             incarnation_id=self.identity.incarnation_id,

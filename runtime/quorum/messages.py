@@ -19,13 +19,13 @@ from google.protobuf.message import DecodeError, Message
 
 from raft import messages
 from raft.quorum import NO_DIRECTORY, FeatureLevels
+from runtime import grpc_requests
 from runtime.config.node import parse_address
 from runtime.quorum.control import ControlRecordError, voters_in
 from stele.errors import ErrorCode, SteleError
 from stele.wire.batch import BatchError, batches, check_crc
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.metadata_pb2 import FeatureRange
-from stele.world import RpcCode, RpcError
 
 _PREFIX = "/stele.v1.Raft/"
 VOTE = _PREFIX + "Vote"
@@ -64,11 +64,8 @@ def parse(kind: type[Message], data: bytes) -> Any:
 
 
 def parse_request(kind: type[Message], data: bytes) -> Any:
-    """As ``parse``, of what somebody asks. Raises RpcError: it is no such request."""
-    try:
-        return parse(kind, data)
-    except MessageError as error:
-        raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
+    """What somebody asks. Raises RpcError: it is no such request, or too large."""
+    return grpc_requests.parse(kind, data, bytes_max=grpc_requests.QUORUM_BYTES_MAX)
 
 
 def leader_to_wire(leader_id: int | None) -> int:

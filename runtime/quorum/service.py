@@ -29,7 +29,6 @@ from runtime.quorum.messages import (
     encode_response,
     endpoint,
     features_to_wire,
-    parse,
     parse_request,
 )
 from stele.errors import ApiError, ErrorCode
@@ -77,7 +76,7 @@ class QuorumService:
         method = METHODS[name]
         self._running()
         try:
-            wire = parse(method.request, data)
+            wire = parse_request(method.request, data)
             if wire.cluster_id != self._config.cluster_id:
                 _log.warning("%s from cluster %r is refused", name, wire.cluster_id)
                 return self._encoded(method.foreign)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from google.protobuf.message import Message
 
-from broker.grpc.messages import parse
+from runtime.grpc_requests import ADMIN_BYTES_MAX, QUORUM_BYTES_MAX, parse
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import data_pb2 as pb
+from stele.wire.v1 import raft_pb2 as raft
 from stele.world import RpcCode, RpcError
 
 
@@ -93,3 +96,48 @@ def test_large_requests_that_mean_something_are_read() -> None:
     )
     assert len(fetched.SerializeToString()) > 1_000_000
     assert parse(pb.FetchRequest, fetched.SerializeToString()) == fetched
+
+
+PLANES: dict[str, tuple[type[Message], int]] = {
+    "a client's request": (admin.CreateTopicsRequest, ADMIN_BYTES_MAX),
+    "a request of the quorum": (raft.EndQuorumEpochRequest, QUORUM_BYTES_MAX),
+}
+
+
+@pytest.mark.parametrize("plane", PLANES)
+def test_a_request_without_records_is_refused_by_its_size(plane: str) -> None:
+    kind, bytes_max = PLANES[plane]
+    made: list[bytes] = []
+    watched: Any = SimpleNamespace(DESCRIPTOR=kind.DESCRIPTOR, FromString=made.append)
+    with pytest.raises(RpcError, match=f"{bytes_max} are the most") as refusal:
+        parse(watched, bytes(bytes_max + 1), bytes_max=bytes_max)
+    assert refusal.value.code is RpcCode.INVALID_ARGUMENT
+    assert not made
+
+
+def test_refused_elements_take_no_memory() -> None:
+    """In a process of its own: the memory of this one has had its peak already."""
+    script = """
+import resource
+from runtime.grpc_requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
+from stele.wire.v1 import controller_pb2, data_pb2
+from stele.world import RpcError
+
+tiny = bytes([(1 << 3) | 2, 0]) * (ADMIN_BYTES_MAX // 2)
+parse(data_pb2.MetadataRequest, tiny[:2])
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+for kind, elements_max in (
+    (data_pb2.MetadataRequest, 65_536),
+    (data_pb2.FetchRequest, 65_536),
+):
+    try:
+        parse(kind, tiny, bytes_max=ADMIN_BYTES_MAX, elements_max=elements_max)
+    except RpcError:
+        continue
+    raise AssertionError(kind)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert int(found.stdout) < 100_000, "KiB; eight million elements would take a gigabyte"
