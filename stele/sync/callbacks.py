@@ -12,6 +12,7 @@ log = logging.getLogger(__name__)
 
 LONGEST_WAIT_S: Final = 30.0
 """How long ``flush`` and ``close`` wait for callbacks."""
+_NAME: Final = "stele-callbacks"
 
 
 class Callbacks:
@@ -24,17 +25,26 @@ class Callbacks:
     def __init__(self) -> None:
         self._due: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_stopped = False
+        self._starting = threading.Lock()  # of C: an interrupted thread gives it back
 
     @property
     def is_current(self) -> bool:
         return threading.current_thread() is self._thread
 
     def call(self, function: Callable[[], object]) -> None:
-        """On the loop: call this soon. What it raises is logged."""
+        """Call this soon. What it raises is logged. After ``stop`` a thread is started for it
+        alone."""
+        if self._is_stopped:
+            threading.Thread(target=_call, args=(function,), name=_NAME, daemon=True).start()
+            return
         self._due.put(function)
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="stele-callbacks", daemon=True)
-            self._thread.start()
+            with self._starting:  # the loop and a caller's thread may both come here
+                if self._thread is None:
+                    thread = threading.Thread(target=self._run, name=_NAME, daemon=True)
+                    thread.start()
+                    self._thread = thread
 
     def wait(self) -> None:
         """Wait until everything that was due at the call has been called. Not for the caller's own
@@ -50,13 +60,18 @@ class Callbacks:
 
     def stop(self) -> None:
         """The thread ends when it has called everything."""
+        self._is_stopped = True
         if self._thread is not None:
             self._thread = None
             self._due.put(None)
 
     def _run(self) -> None:
         while (function := self._due.get()) is not None:
-            try:
-                function()
-            except BaseException:
-                log.exception("a callback has failed; the client goes on")
+            _call(function)
+
+
+def _call(function: Callable[[], object]) -> None:
+    try:
+        function()
+    except (Exception, SystemExit):
+        log.exception("a callback has failed; the client goes on")

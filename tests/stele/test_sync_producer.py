@@ -101,6 +101,16 @@ def test_a_callback_may_send_to_another_topic_flush_and_close() -> None:
         producer.send("t", b"y")
 
 
+def test_a_callback_that_comes_after_the_end_is_called_all_the_same() -> None:
+    memory = InMemory()
+    memory.fill(0)
+    with memory.producer() as producer:
+        delivery = producer.send("t", b"x")
+    called = threading.Event()
+    delivery.add_done_callback(lambda _: called.set())
+    assert called.wait(10)
+
+
 def test_a_user_function_on_the_loop_cannot_call_a_synchronous_client() -> None:
     memory = InMemory()
     memory.fill(0)

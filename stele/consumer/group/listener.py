@@ -14,7 +14,8 @@ OnPartitions = Callable[[list[TopicPartition]], Awaitable[None] | None]
 @dataclass(frozen=True, slots=True)
 class RebalanceListener:
     """Functions that ``poll``, ``unsubscribe`` and ``close`` call, with partitions in order. The
-    asyncio consumer also takes coroutine functions. What they raise comes out of that call.
+    asyncio consumer also takes coroutine functions. What they raise comes out of that call, and the
+    member goes on. They cannot poll or close the consumer.
 
     ``on_partitions_revoked`` is called before partitions are given up: finish what was read of
     them, and commit. ``on_partitions_lost`` is called when others may own them already, so that
