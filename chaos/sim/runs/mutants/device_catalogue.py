@@ -47,38 +47,4 @@ DEVICE = [
         ),
         ("rebuild_without_handles",),
     ),
-    Mutant(
-        "runtime: let all directories of a file system share the handle of one",
-        (
-            Edit(
-                "runtime/real/held_directories.py",
-                "HeldDirectories.of",
-                "self._handles.get(found)",
-                "next(iter(self._handles.values())) if found else None",
-            ),
-        ),
-        kinds=("fail_write_back",),
-    ),
-    Mutant(
-        "storage: write an abort marker before its entry of the transaction index",
-        (
-            Edit(
-                "storage/transactions.py",
-                "LogTransactions.announce",
-                "self._index(aborted_entry(ended, producers.first_open_beside(producer_id)))",
-                "",
-            ),
-            Edit(
-                "storage/transactions.py",
-                "LogTransactions.ended",
-                "ended = log.producers.end(header, marker, offset, now_ms)",
-                """
-ended = log.producers.end(header, marker, offset, now_ms)
-if ended is not None and not ended.commit:
-    self._index(aborted_entry(ended, log.producers.first_open_offset))
-""",
-            ),
-        ),
-        kinds=("fill_disk_for_a_while",),
-    ),
 ]
