@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import enum
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import Any, Final
 DIRECTORY: Final = Path(__file__).parent / "grafana" / "dashboards"
 _WIDTH: Final = 12  # two panels beside each other
 _HEIGHT: Final = 8
-_DATASOURCE: Final = {"type": "prometheus", "uid": "prometheus"}
+_DATASOURCE: Final = {"type": "prometheus", "uid": "${datasource}"}
+_METRIC: Final = re.compile(r"\b((?:stele|process)_\w+)(\{[^}]*)?")
 _BARS_OPTIONS: Final = {"showValue": "never", "mergeValues": True, "rowHeight": 0.8}
 _RATE: Final = "$__rate_interval"
 _CPU: Final = 'process_cpu_seconds_total{job="stele"}'
@@ -400,6 +402,39 @@ _QUORUM = Dashboard(
 DASHBOARDS: Final = (_CLUSTER, _BROKER, _TOPICS, _GROUPS, _QUORUM)
 
 
+def of_cluster(expression: str) -> str:
+    """A query about the chosen clusters alone. The scrape configuration sets the label."""
+
+    def chosen(metric: re.Match[str]) -> str:
+        labels = f"{metric[2]}," if metric[2] else "{"
+        return metric[1] + labels + 'cluster=~"$cluster"' + ("" if metric[2] else "}")
+
+    return _METRIC.sub(chosen, expression)
+
+
+_VARIABLES: Final = [
+    {
+        "name": "datasource",
+        "label": "Data source",
+        "type": "datasource",
+        "query": "prometheus",
+        "current": {"text": "Prometheus", "value": "prometheus"},
+    },
+    {
+        "name": "cluster",
+        "label": "Cluster",
+        "type": "query",
+        "datasource": _DATASOURCE,
+        "query": "label_values(stele_quorum_epoch, cluster)",
+        "refresh": 2,  # with the time range: clusters come and go
+        "includeAll": True,
+        "allValue": ".*",  # also metrics without the label
+        "multi": True,
+        "current": {"text": "All", "value": "$__all"},
+    },
+]
+
+
 def render(dashboard: Dashboard) -> str:
     """As Grafana reads it."""
     return json.dumps(_dashboard(dashboard), indent=1) + "\n"
@@ -414,6 +449,7 @@ def _dashboard(dashboard: Dashboard) -> dict[str, Any]:
         "editable": False,
         "refresh": "5s",
         "time": {"from": "now-15m", "to": "now"},
+        "templating": {"list": _VARIABLES},
         "links": [{"type": "dashboards", "tags": ["stele"], "title": "Stele"}],
         "panels": list(_panels(dashboard.panels)),
     }
@@ -448,7 +484,7 @@ def _panel(panel: Panel, number: int, x: int, y: int, width: int, height: int) -
             {
                 "refId": chr(ord("A") + place),
                 "datasource": _DATASOURCE,
-                "expr": query.expression,
+                "expr": of_cluster(query.expression),
                 "legendFormat": query.legend or "__auto",
             }
             for place, query in enumerate(panel.queries)

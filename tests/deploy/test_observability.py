@@ -21,13 +21,18 @@ import pytest
 
 from bench.processes import metrics_of
 from chaos.process_cluster import ProcessCluster, is_free
-from deploy.dashboards import DASHBOARDS, DIRECTORY, render
+from deploy.dashboards import DASHBOARDS, DIRECTORY, of_cluster, render
 from stele import Admin, Consumer, Producer
 
 ROOT = Path(__file__).parents[2]
 RULES = ROOT / "deploy" / "prometheus" / "alerts.yml"
 QUERIES = sorted(
-    {query.expression for board in DASHBOARDS for panel in board.panels for query in panel.queries}
+    {
+        of_cluster(query.expression).replace("$cluster", "stele|other")
+        for board in DASHBOARDS
+        for panel in board.panels
+        for query in panel.queries
+    }
 )
 ALERT_QUERIES = re.findall(r"^        expr: (.*)$", RULES.read_text(), re.MULTILINE)
 METRIC = re.compile(r"\b((?:stele|process)_[a-z_]+|up)\b(?!\()")
@@ -114,7 +119,12 @@ def prometheus(
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
         "rule_files": [str(RULES)],
-        "scrape_configs": [{"job_name": "stele", "static_configs": [{"targets": targets}]}],
+        "scrape_configs": [
+            {
+                "job_name": "stele",
+                "static_configs": [{"targets": targets, "labels": {"cluster": "stele"}}],
+            }
+        ],
     }
     (directory / "prometheus.yml").write_text(json.dumps(config))  # JSON is YAML
     port = next(each for each in range(32_000, 32_700) if is_free(each))

@@ -18,6 +18,7 @@ from chaos.process_cluster import ProcessCluster
 from deploy import wheels
 from stele import __version__
 
+ROOT = Path(__file__).parents[2]
 ROOMS_OF_SERVERS = wheels.server().rooms
 
 
@@ -162,3 +163,12 @@ def test_it_produces_and_consumes(
 ) -> None:
     printed = run(client_python, PRODUCE_AND_CONSUME, tmp_path, one_broker.bootstrap_servers)
     assert printed.split() == ["0", "1", "2", "3", "4"]
+
+
+def test_a_clone_of_the_packages_name_does_not_shadow_it(tmp_path: Path) -> None:
+    """For scripts in the parent folder, which Python searches first."""
+    (tmp_path / "stele").symlink_to(ROOT, target_is_directory=True)
+    script = tmp_path / "script.py"
+    script.write_text("import stele; print(stele.__version__)")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
