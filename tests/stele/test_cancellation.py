@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stele.errors import ClosedError, ErrorCode, SteleError
 from stele.producer.accumulator import Delivery
 from tests.support.stele import Fault, Stage, play
-from tests.support.sync_clients import add_records
+from tests.support.sync_clients import add_records, keep_offsets
 
 TURNS = st.integers(0, 60)
 POLLS = st.lists(st.tuples(st.sampled_from(["poll", "seek", "position", "ends"]), TURNS))
@@ -68,6 +68,21 @@ def test_polls_that_are_cancelled_lose_no_record(actions: list[tuple[str, int]],
         await consumer.close()
         with pytest.raises(ClosedError):
             await consumer.poll()
+
+    play(scenario)
+
+
+def test_closing_ends_in_time_if_no_broker_answers() -> None:
+    async def scenario(stage: Stage) -> None:
+        keep_offsets(stage.cluster, {})
+        add_records(stage.cluster.create("t").partitions[0], 10)
+        consumer = stage.consumer(group_id="g")
+        consumer.assign([("t", 0)])
+        assert await consumer.poll(timeout_ms=10_000)
+        stage.cluster.frozen.update(stage.cluster.alive)
+        begun = stage.cluster.clock.monotonic()
+        await consumer.close()
+        assert stage.cluster.clock.monotonic() - begun < 20
 
     play(scenario)
 

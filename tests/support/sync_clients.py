@@ -31,9 +31,7 @@ class InMemory:
         self.cluster.stream_answers_take_s = 0.0
         self.world = ClientWorld(clock, self.cluster, random.Random(1))
         self.committed: dict[TopicPartition, int] = {}
-        self.cluster.others.update(
-            FindCoordinator=self._find, OffsetCommit=self._commit, OffsetFetch=self._committed
-        )
+        keep_offsets(self.cluster, self.committed)
 
     def consumer(self, **options: Any) -> stele.Consumer:
         options = {"auto_offset_reset": "earliest", "on_wait": lambda _: None, **options}
@@ -49,27 +47,6 @@ class InMemory:
         add_records(partition, count, batch)
         return partition
 
-    def _find(self, broker: int, request: bytes) -> pb.FindCoordinatorResponse:
-        answer = pb.FindCoordinatorResponse()
-        for group in pb.FindCoordinatorRequest.FromString(request).groups:
-            answer.coordinators.add(group=group, broker_id=1, grpc_host="127.0.0.1", grpc_port=9101)
-        return answer
-
-    def _commit(self, broker: int, request: bytes) -> pb.OffsetCommitResponse:
-        answer = pb.OffsetCommitResponse()
-        for each in pb.OffsetCommitRequest.FromString(request).partitions:
-            self.committed[TopicPartition(each.topic, each.partition)] = each.offset
-            answer.partitions.add(topic=each.topic, partition=each.partition)
-        return answer
-
-    def _committed(self, broker: int, request: bytes) -> pb.OffsetFetchResponse:
-        answer = pb.OffsetFetchResponse()
-        for topic in pb.OffsetFetchRequest.FromString(request).topics:
-            for number in topic.partitions:
-                offset = self.committed.get(TopicPartition(topic.topic, number), -1)
-                answer.partitions.add(topic=topic.topic, partition=number, offset=offset)
-        return answer
-
 
 def add_records(partition: FakePartition, count: int, batch: int = 4) -> None:
     """The records 0, 1, ... in batches of so many."""
@@ -81,6 +58,33 @@ def add_records(partition: FakePartition, count: int, batch: int = 4) -> None:
         stamp(data, 0, base_offset=partition.end_offset, leader_epoch=0)
         partition.batches.append(data)
         partition.end_offset += builder.record_count
+
+
+def keep_offsets(cluster: FakeCluster, kept: dict[TopicPartition, int]) -> None:
+    """Have broker 1 coordinate all groups, and keep the offsets that they commit."""
+
+    def find(broker: int, request: bytes) -> pb.FindCoordinatorResponse:
+        answer = pb.FindCoordinatorResponse()
+        for group in pb.FindCoordinatorRequest.FromString(request).groups:
+            answer.coordinators.add(group=group, broker_id=1, grpc_host="127.0.0.1", grpc_port=9101)
+        return answer
+
+    def commit(broker: int, request: bytes) -> pb.OffsetCommitResponse:
+        answer = pb.OffsetCommitResponse()
+        for each in pb.OffsetCommitRequest.FromString(request).partitions:
+            kept[TopicPartition(each.topic, each.partition)] = each.offset
+            answer.partitions.add(topic=each.topic, partition=each.partition)
+        return answer
+
+    def committed(broker: int, request: bytes) -> pb.OffsetFetchResponse:
+        answer = pb.OffsetFetchResponse()
+        for topic in pb.OffsetFetchRequest.FromString(request).topics:
+            for number in topic.partitions:
+                offset = kept.get(TopicPartition(topic.topic, number), -1)
+                answer.partitions.add(topic=topic.topic, partition=number, offset=offset)
+        return answer
+
+    cluster.others.update(FindCoordinator=find, OffsetCommit=commit, OffsetFetch=committed)
 
 
 class Signalled(BaseException):
