@@ -237,6 +237,8 @@ _KAFKA_LEAVES_NULL = {
     "DescribeTopicPartitions.next_cursor",  # if nothing is left
     "DescribeConfigs.results.configs.value",  # for a password, or a key without a default
     "DescribeConfigs.results.configs.synonyms.value",
+    "DescribeClientQuotas.entries",  # for a request that is refused
+    "AlterClientQuotas.entries.entity.entity_name",  # the default of all names
 }
 
 

@@ -228,7 +228,7 @@ def test_metadata_that_are_too_large_are_refused_and_the_rest_is_committed(versi
         request = committing()
         request.topics[0].partitions = [
             offset_commit.OffsetCommitRequestPartition(number, 7, committed_metadata=told)
-            for number, told in enumerate(("x" * 10, "x" * 11, "ü" * 6))
+            for number, told in enumerate(("ü" * 10, "x" * 11, "ü" * 11))
         ]
         answer = await client.call(offset_commit.API, version, request)
         assert [each.error_code for each in answer.topics[0].partitions] == [
@@ -240,7 +240,7 @@ def test_metadata_that_are_too_large_are_refused_and_the_rest_is_committed(versi
         asked = offset_fetch.OffsetFetchRequest(groups=groups)
         (topic,) = (await client.call(offset_fetch.API, 9, asked)).groups[0].topics
         found = [(each.partition_index, each.metadata) for each in topic.partitions]
-        assert found == [(0, "x" * 10)]
+        assert found == [(0, "ü" * 10)]
 
     run_virtual(main())
 
