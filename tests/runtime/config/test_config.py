@@ -156,7 +156,10 @@ def test_several_networks() -> None:
     ("settings", "words"),
     [
         ({"node_id": "-1"}, "node.id=-1: it must be a whole number from 0"),
-        ({"process_roles": "boss"}, "process.roles=boss: it must be one of broker, controller"),
+        (
+            {"process_roles": "boss"},
+            "process.roles=boss: it must be one or several of broker, controller",
+        ),
         ({"process_roles": ""}, "process.roles must name"),
         ({"listeners": "127.0.0.1:9092"}, "is not NAME://host:port"),
         ({"listeners": "A://h:70000"}, "is not NAME://host:port"),
