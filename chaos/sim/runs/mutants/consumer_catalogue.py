@@ -99,8 +99,8 @@ CONSUMERS = [
         "consumers: never make a new target for a member that is there",
         _DRAFT,
         "Draft.assign",
-        "self.targets.get(member_id) != target",
-        "member_id not in self.targets",
+        "state.targets.get(member_id) != target",
+        "member_id not in state.targets",
         "kill",
     ),
     _bug(
