@@ -20,8 +20,17 @@ from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
 from stele import Admin
-from stele.errors import ApiError
+from stele.errors import ApiError, ErrorCode
 from stele.errors import ConfigError as ClientConfigError
+from stele.wire.kafka.messages import (
+    alter_client_quotas,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_client_quotas,
+)
+from tests.support.broker_apis import Edges
+from tests.support.timing import run_virtual
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -78,7 +87,9 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-QUOTAS = (48, 49)
+SASL = (17, 36)
+DELEGATION_TOKENS = (38, 39, 40, 41)
+SCRAM_CREDENTIALS = (50, 51)
 SHARE_GROUPS = (76, 77, 78, 79)
 TELEMETRY = (71, 72)
 
@@ -107,7 +118,37 @@ def refused_security() -> None:
     refused_at_start(
         "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
     )
-    unadvertised(17, 29, 30, 31, 36, 50, 51)
+    unadvertised(*SASL, *DELEGATION_TOKENS, *SCRAM_CREDENTIALS)
+    run_virtual(acls_are_disabled())
+
+
+async def acls_are_disabled() -> None:
+    client = Edges().client()
+    described = await client.call(describe_acls.API, 3, describe_acls.DescribeAclsRequest())
+    creation = create_acls.CreateAclsRequest([create_acls.AclCreation()])
+    created = await client.call(create_acls.API, 3, creation)
+    deletion = delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter()])
+    deleted = await client.call(delete_acls.API, 3, deletion)
+    told = [described.error_code]
+    told += [each.error_code for each in created.results]
+    told += [each.error_code for each in deleted.filter_results]
+    assert told == [ErrorCode.SECURITY_DISABLED] * 3
+
+
+async def quotas_are_refused() -> None:
+    client = Edges().client()
+    described = await client.call(
+        describe_client_quotas.API, 1, describe_client_quotas.DescribeClientQuotasRequest()
+    )
+    assert (described.error_code, described.entries) == (ErrorCode.NONE, [])
+    change = alter_client_quotas.EntryData(
+        [alter_client_quotas.EntityData("client-id", "c")],
+        [alter_client_quotas.OpData("producer_byte_rate", 1000.0)],
+    )
+    altered = await client.call(
+        alter_client_quotas.API, 1, alter_client_quotas.AlterClientQuotasRequest([change])
+    )
+    assert [each.error_code for each in altered.entries] == [ErrorCode.UNSUPPORTED_VERSION]
 
 
 def refused_administration() -> None:
@@ -119,7 +160,7 @@ PROOFS: dict[str, Callable[[], None]] = {
     "administration by our own client over Kafka's protocol": refused_administration,
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "TLS, SASL, access control": refused_security,
-    "quotas": lambda: unadvertised(*QUOTAS),
+    "quotas of clients": lambda: run_virtual(quotas_are_refused()),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "telemetry of clients (KIP-714)": refused_telemetry,
 }
