@@ -8,7 +8,6 @@ full segment.
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
 from collections.abc import Callable, Iterator
@@ -40,7 +39,7 @@ from storage.producer_state import ProducerStates
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
 from storage.replay import end_marker_of
-from storage.retiring import retire_dead_segments
+from storage.retiring import complete_snapshots, retire_dead_segments
 from storage.rolling import must_roll
 from storage.runs import Run, runs_of
 from storage.segments import Segments
@@ -611,7 +610,7 @@ class PartitionLog:
         self.producers = rebuilt.states
         self.producers.settle(self.ask_high_watermark())
         self.transactions.truncated()
-        self._producer_files = ProducerFiles(disk, self.directory, rebuilt.replayed)
+        self._producer_files.rebuilt(rebuilt.replayed)
 
     def reset_to(self, offset: int) -> None:
         """Delete everything. The log is then empty and begins at ``offset``.
@@ -691,11 +690,8 @@ class PartitionLog:
         """As ``remove_dead_segments``, in slices. The event loop waits neither for the device nor
         for the space to be freed. Raises StorageError."""
         self.availability.check()
-        while self._producer_files.is_begun and self.offline is None:
-            # The snapshot may be what will tell the producers of the batches.
-            self.ease_recovery()
-            await asyncio.sleep(0)
         try:
+            await complete_snapshots(self, self._disk, lambda: self._producer_files)
             return await retire_dead_segments(self, self._disk, in_order=in_order)
         except OSError as error:
             raise self.availability.refusal(error) from error

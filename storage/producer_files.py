@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Container
 from typing import Final
 
@@ -35,49 +36,56 @@ class ProducerFiles:
         self._disk = disk
         self._directory = directory
         self._inner: list[int] = []  # offsets of snapshots that were written within a segment
-        self._begun: tuple[int, SnapshotEncoding] | None = None  # not complete yet; its offset
+        # Not complete yet, with their offsets, which rise.
+        self._begun: deque[tuple[int, SnapshotEncoding]] = deque()
         self._to_replay = 0 if replayed is None else _cost(*replayed)
         self._due = REPLAY_BATCHES
 
     @property
     def is_begun(self) -> bool:
         """Whether a snapshot is not complete yet."""
-        return self._begun is not None
+        return bool(self._begun)
 
     def appended(self, batches: int, size_bytes: int) -> bool:
         """The log has grown by so much. Returns whether to call ``save_if_due``."""
         self._to_replay += _cost(batches, size_bytes)
-        return self._begun is not None or self._to_replay >= self._due
+        return bool(self._begun) or self._to_replay >= self._due
 
     def save_if_due(self, offset: int, states: ProducerStates, bases: Container[int]) -> str | None:
         """Write the state as of ``offset``, the log's end, if enough was appended since the last
         snapshot, even if there are no producers. Returns the path, which is not synced: the CRC
         reveals a torn file. Raises OSError.
 
-        The state of many producers is encoded in slices, one at each append."""
-        if self._begun is not None:
-            return self.go_on(bases)
-        self._due = REPLAY_BATCHES + _BATCHES_PER_PRODUCER * len(states)
-        if self._to_replay < self._due:
-            return None
-        self.begin(offset, states)
-        return self.go_on(bases)
+        The state of many producers is encoded in slices, one at each append for each snapshot that
+        is begun. So there are never many, however small the segments are."""
+        if not self._begun:
+            self._due = REPLAY_BATCHES + _BATCHES_PER_PRODUCER * len(states)
+            if self._to_replay < self._due:
+                return None
+            self.begin(offset, states)
+        for _ in range(len(self._begun)):
+            path = self.go_on(bases)
+            if path is not None:
+                return path
+        return None
 
     def begin(self, offset: int, states: ProducerStates) -> None:
-        """Begin a snapshot as of ``offset``, which ``save_if_due`` completes. Nothing happens while
-        an earlier one is not complete."""
-        if self._begun is None:
-            self._to_replay = 0  # also if it fails: it must not be tried at every append
-            self._begun = offset, SnapshotEncoding(states)
+        """Begin a snapshot as of ``offset``, which ``save_if_due`` completes.
+
+        That at the beginning of a segment is begun also while an earlier one is not complete: once
+        retention has deleted the segments before, nothing else tells the producers of their
+        batches."""
+        self._to_replay = 0  # also if it fails: it must not be tried at every append
+        if not self._begun or self._begun[-1][0] != offset:
+            self._begun.append((offset, SnapshotEncoding(states)))
 
     def go_on(self, bases: Container[int]) -> str | None:
-        """Do a slice of the snapshot that was begun. Returns the path when it is complete. Raises
-        OSError."""
-        assert self._begun is not None
-        offset, encoding = self._begun
+        """Do a slice of the first snapshot that is not complete. Returns the path if it is complete
+        now. Raises OSError."""
+        offset, encoding = self._begun[0]
         if not encoding.go_on():
             return None
-        self._begun = None
+        self._begun.popleft()
         path = write_snapshot(self._disk, self._directory, offset, encoding.data)
         if offset not in bases:
             self._inner.append(offset)
@@ -87,8 +95,15 @@ class ProducerFiles:
 
     def truncated(self, end_offset: int) -> None:
         """The log was truncated. A snapshot that was begun above its end is of another log."""
-        if self._begun is not None and self._begun[0] > end_offset:
-            self._begun = None
+        while self._begun and self._begun[-1][0] > end_offset:
+            self._begun.pop()
+        self._inner = [offset for offset in self._inner if offset <= end_offset]
+
+    def rebuilt(self, replayed: Replayed) -> None:
+        """The state of a truncated log was made anew. ``replayed``: what follows the newest
+        snapshot now."""
+        self._to_replay = _cost(*replayed)
+        self._due = REPLAY_BATCHES
 
     def _remove(self, offset: int, bases: Container[int]) -> None:
         path = snapshot_path(self._directory, offset)
@@ -98,7 +113,7 @@ class ProducerFiles:
     def write(self, offset: int, states: ProducerStates) -> str:
         """Write the state as of ``offset`` at once, unsynced. Returns the path. Raises OSError."""
         self._to_replay = 0
-        self._begun = None
+        self._begun.clear()
         return write_snapshot(self._disk, self._directory, offset, states.encode())
 
 

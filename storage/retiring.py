@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable
 from typing import Final
 
 from storage.log_types import LogView
+from storage.producer_files import ProducerFiles
 from storage.segment_names import DELETED_SUFFIX
 from storage.snapshots import snapshot_offsets, snapshot_path
 from storage.turns import Slices
 from world.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 _SEGMENTS_PER_TURN: Final = 8
 _SNAPSHOTS_PER_TURN: Final = 32
@@ -37,6 +43,25 @@ async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> i
         aside += await _set_snapshots_aside(log, disk)
         await disk.discard(aside)
     return count
+
+
+async def complete_snapshots(log: LogView, disk: Disk, files: Callable[[], ProducerFiles]) -> None:
+    """Complete the producer snapshots that are begun, and have them on disk. Once the segments
+    before them are gone, nothing else tells the producers of their batches. ``files`` gives the
+    present ones, since the log may be reset meanwhile. Raises OSError."""
+    paths: list[str] = []
+    while log.offline is None and files().is_begun:
+        try:
+            path = files().go_on(log.segments.bases)
+        except OSError as error:
+            # On a full disk the segments go all the same, which makes room.
+            logger.warning("%s: producer snapshot not written: %s", log.directory, error)
+            continue
+        if path is not None:
+            paths.append(path)
+        await asyncio.sleep(0)
+    if paths and log.offline is None:
+        await disk.sync([*paths, log.directory])
 
 
 async def _set_snapshots_aside(log: LogView, disk: Disk) -> list[str]:

@@ -147,6 +147,32 @@ async def test_segments_go_only_when_the_snapshot_is_complete() -> None:
     assert len(opened(disk).producers) == MANY
 
 
+async def test_each_segment_begins_with_a_snapshot_however_fast_they_follow() -> None:
+    """The snapshot of one is not complete when the next one begins."""
+    disk = MemoryDisk()
+    log = filled(disk)
+    roll(log, LogConfig())
+    late = MANY + 7
+    append(log, make_batch(1, producer=(late, 0, 0)))
+    roll(log, LogConfig())
+    log.sync_now()
+    log.advance_start_offset(log.segment_bases[-1])
+    assert await log.retire_dead_segments() == 2
+    disk.power_loss()
+    again = opened(disk)
+    assert len(again.producers) == MANY + 1
+    assert again.producers.get(late) == log.producers.get(late)
+
+
+def test_snapshots_of_small_segments_do_not_pile_up() -> None:
+    disk = MemoryDisk()
+    log = opened(disk, LogConfig(segment_bytes=1))
+    for number in range(MANY):
+        append(log, make_batch(1, size=1, producer=(number, 0, 0)))
+    incomplete = set(log.segment_bases[1:]) - set(snapshot_offsets(disk, PATH))
+    assert 0 < len(incomplete) < 20
+
+
 def test_snapshots_are_decoded_in_slices() -> None:
     disk = MemoryDisk()
     disk.make_directory(PATH)
