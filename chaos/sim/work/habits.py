@@ -159,8 +159,8 @@ class Rude:
 
 @dataclass(slots=True)
 class Impatient:
-    """Asks for each topic twice with one request id. The request must take effect once, and the
-    second answer must repeat the first."""
+    """Asks for each topic twice with one request id, and a third time if the first answer is a
+    refusal. The request must take effect once, and every answer after a success must repeat it."""
 
     client: SimClient
     rng: random.Random
@@ -174,13 +174,14 @@ class Impatient:
             topic = NewTopic(name=f"extra-asked-twice-{number}", partitions=1, replication_factor=1)
             request_id = self.rng.randbytes(_REQUEST_ID_BYTES)
             request = CreateTopicsRequest(topics=[topic], request_id=request_id)
-            first = await self._ask(request, is_done)
-            second = await self._ask(request, is_done)
-            if first is None or second is None:
-                continue
-            told = [[each.error for each in answer.topics] for answer in (first, second)]
-            if told[0] != told[1] or not second.already_done:
-                self.report(f"{topic.name}: answered {told[0]}, and the same request {told[1]}")
+            earlier = await self._ask(request, is_done)
+            for _ in range(1 if earlier is None or is_success(earlier) else 2):
+                later = await self._ask(request, is_done)
+                if earlier is None or later is None:
+                    break
+                if (why := contradiction(earlier, later)) is not None:
+                    self.report(f"{topic.name}: {why}")
+                earlier = later
 
     async def _ask(
         self, request: CreateTopicsRequest, is_done: Callable[[], bool]
@@ -197,3 +198,23 @@ class Impatient:
                 return answer
             await asyncio.sleep(0.2)
         return None
+
+
+def contradiction(earlier: CreateTopicsResponse, later: CreateTopicsResponse) -> str | None:
+    """Why the two cannot be answers to one request with an id, None if they can.
+
+    A success is in the metadata log: every later answer repeats it. A refusal is only in the memory
+    of the controller that gave it: another one decides anew, and may accept the request.
+    """
+    if not is_success(earlier):
+        return None
+    if is_success(later) and later.already_done:
+        return None
+    errors = [each.error for each in later.topics]
+    return (
+        f"the request succeeded, and then was answered {errors}, already_done={later.already_done}"
+    )
+
+
+def is_success(answer: CreateTopicsResponse) -> bool:
+    return all(each.error == ErrorCode.NONE for each in answer.topics)
