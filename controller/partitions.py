@@ -107,7 +107,7 @@ def change(
     remaining = tuple(sorted(wanted - leaving)) or tuple(sorted(wanted))
     remaining = _with_room(planned, remaining, rules)
     eligible = tuple(replica for replica in planned.elr if replica not in lossy)
-    choice = _choose(planned, remaining, eligible, rules, election)
+    choice = _choose(planned, remaining, eligible, rules, election, lossy)
     now_recovery = state.leader_recovery_state if recovery is None else recovery
     if choice.unclean:
         now_recovery = RECOVERING
@@ -166,6 +166,7 @@ def _choose(
     eligible: tuple[int, ...],
     rules: Rules,
     election: Election,
+    lossy: frozenset[int] = NOBODY,
 ) -> _Choice:
     def may_lead(replica: int) -> bool:
         return replica in isr and rules.is_active(replica)
@@ -186,7 +187,7 @@ def _choose(
             return _Choice(replica, (replica,))
     # A preferred election is about load. It is never unclean, as in Kafka.
     if election is Election.UNCLEAN or (election is Election.CLEAN and rules.unclean_allowed):
-        for replica in _unclean_candidates(state, election):
+        for replica in _unclean_candidates(state, election, lossy):
             if rules.is_active(replica):
                 return _Choice(replica, (replica,), unclean=True)
     return _Choice(NO_LEADER, isr)
@@ -205,10 +206,13 @@ def _with_room(state: PartitionState, isr: tuple[int, ...], rules: Rules) -> tup
     return roomy if len(able) >= enough else isr
 
 
-def _unclean_candidates(state: PartitionState, election: Election) -> list[int]:
+def _unclean_candidates(
+    state: PartitionState, election: Election, lossy: frozenset[int]
+) -> list[int]:
     """The candidates for an unclean election, best first. Replicas that were last known to be
     eligible lack the fewest records. A replica that is being added may have no records, so it leads
-    only if an operator asks for the election.
+    only if an operator asks for the election. A ``lossy`` replica is the last choice: its broker
+    may be alive without the disk that it is on.
     """
     last_known = [replica for replica in state.last_known_elr if replica in state.replicas]
     adding = set(state.adding_replicas)
@@ -216,7 +220,7 @@ def _unclean_candidates(state: PartitionState, election: Election) -> list[int]:
     candidates = [*last_known, *settled]
     if election is Election.UNCLEAN:
         candidates += [replica for replica in state.replicas if replica in adding]
-    return candidates
+    return sorted(candidates, key=lossy.__contains__)
 
 
 def _eligible(

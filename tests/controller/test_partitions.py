@@ -67,6 +67,16 @@ def test_change(
     assert new.unclean_elections == 0
 
 
+@pytest.mark.parametrize(("active", "leader"), [({1, 3}, 3), ({1, 2, 3}, 2), ({1}, 1)])
+def test_a_replica_whose_disk_is_lost_is_the_last_choice_of_an_unclean_election(
+    active: set[int], leader: int
+) -> None:
+    """Its broker is alive, and works with its other disks."""
+    state = after(isr_of(1), active, lossy=frozenset({1}), unclean_allowed=True)
+    assert isinstance(state, PartitionState)
+    assert (state.leader, state.isr, state.unclean_elections) == (leader, (leader,), 1)
+
+
 @pytest.mark.parametrize(
     ("state", "active", "how"),
     [
