@@ -325,8 +325,9 @@ class MetadataApplier:
             if key not in directory.corrupt and key not in directory.logs:
                 continue
             topic_id = directory.topic_id(key)
-            if topic_id not in (None, partition.topic_id):
-                directory.delete(*key)  # of a topic of that name deleted before
+            if topic_id not in (None, partition.topic_id):  # of a topic of that name deleted before
+                if directory.offline is None:  # else the next start deletes it
+                    directory.delete(*key)
                 continue
             if topic_id is None:  # corrupt: it may be of a topic of that name deleted before
                 directory.name_corrupt(*key, partition.topic_id)

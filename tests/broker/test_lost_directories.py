@@ -6,6 +6,8 @@ import asyncio
 import errno
 from dataclasses import replace
 
+import pytest
+
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from metadata.partitions import NO_LEADER, PartitionState
@@ -93,5 +95,47 @@ def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_
         assert node.ready, "it is not fenced"
         for number in there["/more"]:
             await cluster.client.produce_until_acknowledged("safe", b"record", partition=number)
+
+    cluster.run(scenario)
+
+
+def test_a_topic_is_made_anew_beside_the_failed_directory_that_held_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster = SimCluster(1, controllers=1, brokers=1)
+    node = cluster.brokers[1]
+    node.config = replace(node.config, log_dirs=("/data", "/more"))
+
+    async def scenario(cluster: SimCluster) -> None:
+        await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
+        await cluster.until(lambda: sum(map(len, places(node, "t").values())) == 4, "logs")
+        assert node.broker is not None
+        assert node.process is not None
+        lost = next(r for r in node.broker.replicas if r.directory.path == "/more")
+        node.process.loop.call_soon(
+            lost.directory.failed, lost.log, OSError(errno.EIO, "the device is gone")
+        )
+        await cluster.until(lambda: lost.directory.offline is not None, "it is offline")
+        rename = node.process.world.disk.rename
+
+        def failing(source: str, target: str) -> None:
+            if source.startswith("/more"):
+                raise OSError(errno.EIO, "the device is gone")
+            rename(source, target)
+
+        monkeypatch.setattr(node.process.world.disk, "rename", failing)
+        await cluster.client.delete_topic("t")
+        await cluster.until(lambda: not states(cluster, "t"), "the topic is deleted")
+        await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
+        for number in range(PARTITIONS):
+            await cluster.client.produce_until_acknowledged("t", b"record", partition=number)
+
+        monkeypatch.undo()  # the disk was only unplugged
+        node.kill()
+        node.start()
+        await cluster.until(lambda: node.ready, "it serves again")
+        assert places(node, "t") == {"/data": set(range(PARTITIONS)), "/more": set()}
+        for number in range(PARTITIONS):
+            assert len(await cluster.client.read_back("t", number)) == 1
 
     cluster.run(scenario)
