@@ -474,20 +474,24 @@ class PartitionMachine:
         deleted."""
         return offset <= max(start_offset, self._log.start_offset)
 
+    def may_lead(self, broker_id: int) -> bool:
+        """Whether the replica is in the ISR or the ELR. It has all records below the high
+        watermark then, and no other ones there."""
+        return broker_id in self._state.isr or broker_id in self._state.elr
+
     def must_begin_anew(
         self, broker_id: int, broker_epoch: int, offset: int, start_offset: int, dropped_end: int
     ) -> bool:
         """Whether a follower's log from ``start_offset`` to ``offset`` may hold a record whose
         tombstone, or part of a transaction whose marker, this log has dropped.
 
-        Tombstones are dropped below the high watermark. So a replica that may lead (in the ISR or
-        the ELR) has read them all.
+        Tombstones are dropped below the high watermark. So a replica that may lead has read them
+        all.
         """
         progress = self._followers.get(broker_id)
         return (
             progress is not None
-            and broker_id not in self._state.isr
-            and broker_id not in self._state.elr
+            and not self.may_lead(broker_id)
             and not self._is_empty_at(offset, start_offset)
             and progress.may_lack_tombstones(broker_epoch, offset, dropped_end)
         )

@@ -183,7 +183,7 @@ class FetchReader:
                     read_committed=query.read_committed,
                 )
                 if is_follower:
-                    _check_history(log, entry)
+                    _check_history(machine, log, entry, query)
                     _check_tombstones(machine, log, entry, query, result)
                 if now_ms is not None:
                     self._acknowledge(replica, entry, query, status, now_ms)
@@ -326,13 +326,22 @@ class FetchReader:
                 reading.throttled_bytes += size
 
 
-def _check_history(log: PartitionLog, entry: FetchEntry) -> None:
+def _check_history(
+    machine: PartitionMachine, log: PartitionLog, entry: FetchEntry, query: FetchQuery
+) -> None:
     """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that ends at this log's start in an epoch
     of which nothing is left here: nobody can tell whether its records were committed. It deletes
     them and begins anew at the start. Otherwise, after a crash that forgets its own start, it could
     show records that were never committed.
+
+    The records of a replica that may lead are committed, since a log begins at most at its high
+    watermark. So it keeps them, and with them the producers that only they tell of. Example: a
+    leader of epoch 5 has written nothing yet, and retention deletes all records. Every replica in
+    sync ends at its start in epoch 4.
     """
-    if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch:
+    if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch and not machine.may_lead(
+        query.replica_id
+    ):
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
             f"{entry.id}: nothing is left of epoch {entry.last_fetched_epoch}",
