@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import threading
 from collections.abc import Callable
@@ -26,7 +27,13 @@ class Callbacks:
         self._due: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_stopped = False
+        self._process_id = os.getpid()
         self._starting = threading.Lock()  # of C: an interrupted thread gives it back
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether its client belongs to the process that has forked this one."""
+        return os.getpid() != self._process_id
 
     @property
     def is_current(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import ClassVar
 
+from stele.errors import ClosedError
 from stele.records import RecordMetadata
 from stele.sync.callbacks import Callbacks
 
@@ -38,7 +39,8 @@ class Delivery:
         return self._metadata is not None or self._error is not None
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait for the acknowledgement. Raises the record's error, or TimeoutError."""
+        """Wait for the acknowledgement. Raises the record's error, or TimeoutError. Raises
+        ClosedError in a process that was forked since the record was sent."""
         self._wait(timeout_s)
         if self._error is not None:
             raise self._error
@@ -95,6 +97,11 @@ class Delivery:
     def _wait(self, timeout_s: float | None) -> None:
         if self.done():
             return
+        if self._callbacks is not None and self._callbacks.is_foreign:
+            raise ClosedError(
+                "the record was sent before this process was forked: its producer is in the other "
+                "process, and only that hears of the acknowledgement"
+            )
         told: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self._enter(told.put)
         try:

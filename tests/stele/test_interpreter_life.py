@@ -63,6 +63,30 @@ def test_after_a_fork_without_grpc_clients_speak_kafkas_protocol() -> None:
     assert "the client speaks Kafka's protocol" in run(FORKS, "grpc")
 
 
+WAITS_FOR_THE_OTHER = """
+import os, sys
+from stele.errors import ClosedError
+from stele.sync.callbacks import Callbacks
+from stele.sync.delivery import Delivery
+
+delivery = Delivery(Callbacks())
+child = os.fork()
+if child == 0:
+    for wait in (delivery.result, delivery.exception):
+        try:
+            wait()
+        except ClosedError:
+            continue
+        sys.exit(1)
+    sys.exit(7)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+"""
+
+
+def test_a_forked_process_does_not_wait_for_what_the_other_one_has_sent() -> None:
+    run(WAITS_FOR_THE_OTHER)
+
+
 INTERRUPTED = """
 import sys
 from stele import Producer
