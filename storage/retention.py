@@ -36,15 +36,16 @@ async def remove_in_order(logs: Iterable[PartitionLog]) -> int:
     return removed
 
 
-async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:
+async def retained_from(log: LogView, stable_offset: int, now_ms: int) -> int:
     """The start offset that the log gets by ``retention.ms`` and ``retention.bytes`` now.
 
-    Only whole segments are deleted, the oldest first, and nothing above ``high_watermark``. A
-    segment is deleted by time once its newest record is older than ``retention.ms``, and by size
-    while the rest still has at least ``retention.bytes``. The active segment is no exception, as in
-    Kafka: otherwise a partition that is not written to any more would keep its last records for
-    ever. The log must then leave it (``PartitionLog.leave_dead_segment``). If records have no time,
-    their segment's file tells when it was last written.
+    Only whole segments are deleted, the oldest first, and nothing above ``stable_offset``, the last
+    stable offset: records of an open transaction may still be committed, and then its readers must
+    get them. A segment is deleted by time once its newest record is older than ``retention.ms``,
+    and by size while the rest still has at least ``retention.bytes``. The active segment is no
+    exception, as in Kafka: otherwise a partition that is not written to any more would keep its
+    last records for ever. The log must then leave it (``PartitionLog.leave_dead_segment``). If
+    records have no time, their segment's file tells when it was last written.
 
     This may wait for the disk: one read for each deleted segment and one more. If the log is
     truncated or compacted meanwhile, nothing is deleted this time. Raises OSError.
@@ -55,7 +56,7 @@ async def retained_from(log: LogView, high_watermark: int, now_ms: int) -> int:
     unchanged = log.truncation_generation, log.segments.replacements
     excess = log.size_bytes - config.retention_bytes
     for segment in log.segments.all():
-        if segment.size == 0 or segment.end_offset > high_watermark:
+        if segment.size == 0 or segment.end_offset > stable_offset:
             break
         end_offset = segment.end_offset
         newest_ms = await largest_timestamp(log, segment)

@@ -100,7 +100,7 @@ class Housekeeping:
             directory.flush_overdue()
 
     async def enforce_retention(self) -> None:
-        """Delete whole segments below the high watermark that are too old or too many."""
+        """Delete whole segments below the last stable offset that are too old or too many."""
         for directory in self._online():
             await _attempt(functools.partial(self._retain_and_retire, directory))
         await self.remove_deleted()
@@ -123,7 +123,7 @@ class Housekeeping:
 
     async def _retain_replica(self, replica: Replica, now_ms: int) -> None:
         log = replica.log
-        start_offset = await retained_from(log, replica.machine.high_watermark, now_ms)
+        start_offset = await retained_from(log, replica.machine.last_stable_offset, now_ms)
         if replica.uses(log):  # else it was removed meanwhile, or taken down
             replica.begin_at(start_offset)
             _leave_dead_segment(log)

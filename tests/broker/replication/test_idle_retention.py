@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from broker.replication.types import EARLIEST_TIMESTAMP, OffsetQuery
 from stele.errors import ErrorCode
+from tests.broker.replication.test_transactional_produce import spans
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, Node, ReplicaCluster
+from tests.support.replicated_transactions import NEW, Coordinator, batch, marker
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
 
@@ -40,8 +44,8 @@ def test_followers_that_have_everything_keep_it_and_their_producers() -> None:
 
     async def scenario(cluster: ReplicaCluster) -> None:
         now_ms = cluster[1].process.world.clock.time_ms()
-        batch = make_batch(3, timestamp_ms=now_ms, producer=(7, 0, 0))
-        assert (await cluster[1].produce(bytearray(batch))).base_offset == 0
+        sent = make_batch(3, timestamp_ms=now_ms, producer=(7, 0, 0))
+        assert (await cluster[1].produce(bytearray(sent))).base_offset == 0
         cluster.change(leader=2)
         logs = [cluster[number].replica().log for number in cluster.nodes]
         await until(lambda: all(log.segments.bases == [3] for log in logs), within_s=400)
@@ -50,8 +54,27 @@ def test_followers_that_have_everything_keep_it_and_their_producers() -> None:
         for leader in (cluster[1], cluster[3]):
             cluster.change(leader=leader.broker_id)
             await until(leads(leader))
-            again = await leader.produce(bytearray(batch))
+            again = await leader.produce(bytearray(sent))
             assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
         assert ends(cluster, 1, 2, 3) == [3, 3, 3]
 
+    with_topic(scenario, retention_ms="5000")
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_records_of_an_open_transaction_stay_until_it_is_decided(commit: bool) -> None:
+    async def scenario(cluster: ReplicaCluster) -> None:
+        Coordinator(*cluster.nodes.values())
+        leader = cluster[1]
+        await leader.produce(make_batch(2))
+        assert (await leader.produce(batch(0, 2), transaction=NEW)).base_offset == 2
+        logs = [cluster[number].replica().log for number in cluster.nodes]
+        await asyncio.sleep(700)
+        assert [log.start_offset for log in logs] == [0] * len(logs)
+        assert await leader.mark(marker(commit=commit)) == [ErrorCode.NONE]
+        fetched = await leader.fetch(2, read_committed=True)
+        assert spans(fetched) == [2]
+        await until(lambda: all(log.segments.bases == [5] for log in logs), within_s=700)
+
+    # All records are too old when they are written.
     with_topic(scenario, retention_ms="5000")

@@ -30,7 +30,7 @@ IDENTITY = [
         "storage: let retention take what is not committed",
         "storage/retention.py",
         "retained_from",
-        "segment.end_offset > high_watermark",
+        "segment.end_offset > stable_offset",
         "segment.end_offset > log.end_offset",
     ),
     bug(
