@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.gateway.refusals import Refusal, refusal_of
@@ -11,6 +11,7 @@ from broker.gateway.topic_pattern import TopicPattern
 from stele.aio import Consumer
 from stele.config import GroupProtocol
 from stele.consumer.group.listener import RebalanceListener
+from stele.consumer.positions import Progress
 from stele.errors import ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndMetadata
@@ -97,10 +98,10 @@ class Membership:
         """Wait until there is a topic to read."""
         await self._has_topics.wait()
 
-    async def stay(self) -> Sequence[ConsumerRecord]:
+    async def stay(self) -> tuple[Sequence[ConsumerRecord], Mapping[TopicPartition, Progress]]:
         """Take part in the group while no record may be sent."""
         self._consumer.pause()
-        return await self._consumer.poll(1, timeout_ms=0)
+        return await self._consumer.poll_progress(1, timeout_ms=0)
 
     async def commit(self, offsets: Offsets) -> None:
         """Begin to commit. Waits while too many commits wait."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple, Protocol
@@ -27,6 +27,7 @@ from runtime.authorization.authorizer import (
 from runtime.authorization.caller import Caller
 from stele.aio import Consumer
 from stele.config import ClientWorld, IsolationLevel, OffsetReset
+from stele.consumer.positions import Progress
 from stele.error_meanings import explain
 from stele.errors import ErrorCode, OffsetOutOfRangeError, SteleError
 from stele.ids import TopicPartition
@@ -106,8 +107,16 @@ class Outlet(membership.Outlet, Protocol):
         ...
 
     async def records(
-        self, partition: TopicPartition, topic_id: bytes, records: Sequence[ConsumerRecord]
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        records: Sequence[ConsumerRecord],
+        end_offset: int | None,
     ) -> None:
+        """``end_offset``: of the log, None if it is not known. Raises RpcError."""
+        ...
+
+    async def positions(self, moved: Mapping[TopicPartition, Progress]) -> None:
         """Raises RpcError."""
         ...
 
@@ -136,6 +145,8 @@ class Subscription:
         self._granted = asyncio.Event()
         self._has_all_credit = False  # the client has ended its side
         self._waiting: deque[Polled] = deque()  # larger than the credit
+        # What the client does not know yet. The positions are behind the records that wait.
+        self._progress: dict[TopicPartition, Progress] = {}
         self._membership: Membership | None = None
         self._broken: RpcError | None = None
 
@@ -310,6 +321,8 @@ class Subscription:
     def _forget(self, partitions: Sequence[TopicPartition]) -> None:
         """Records of these partitions wait in vain."""
         names = {*partitions}
+        for name in names & self._progress.keys():
+            del self._progress[name]
         self._waiting = deque(each for each in self._waiting if each.partition not in names)
 
     async def _assign(self, consumer: Consumer, partitions: dict[TopicPartition, From]) -> None:
@@ -356,12 +369,17 @@ class Subscription:
             if not self._waiting:
                 consumer.resume()
                 most = min(self._credit.records, MESSAGE_RECORDS_MAX)
-                polled = await consumer.poll(most, timeout_ms=_POLL_MS)
-                self._wait_with(consumer, polled)
+                self._wait_with(consumer, *await consumer.poll_progress(most, _POLL_MS))
             await self._send_waiting()
 
-    def _wait_with(self, consumer: Consumer, records: Sequence[ConsumerRecord]) -> None:
+    def _wait_with(
+        self,
+        consumer: Consumer,
+        records: Sequence[ConsumerRecord],
+        moved: Mapping[TopicPartition, Progress],
+    ) -> None:
         """What a poll has returned of a partition is all of one topic."""
+        self._progress.update(moved)
         for name, group in groupby(records, lambda each: (each.topic, each.partition)):
             topic_id = consumer.read_topic_id(*name)
             self._waiting.extend(Polled(each, topic_id) for each in group)
@@ -379,19 +397,39 @@ class Subscription:
                 async with asyncio.timeout(_STAY_S):
                     await self._granted.wait()
             except TimeoutError:
-                self._wait_with(consumer, await self._membership.stay())
+                self._wait_with(consumer, *await self._membership.stay())
         return True
 
     async def _send_waiting(self) -> None:
         count = self._credit.spend(_of_one_message(map(_size, self._waiting)))
         taken = [self._waiting.popleft() for _ in range(count)]
         for (name, topic_id), group in groupby(taken, lambda each: (each.partition, each.topic_id)):
-            why = refusal(
-                self._context.authorizer, self._caller, Operation.READ, topic_resource(name.topic)
-            )
-            if why is not None:
-                raise stream_error(why.code, why.message, {"topic": name.topic})
-            await self._outlet.records(name, topic_id, [each.record for each in group])
+            self._check_readable(name.topic)
+            records = [each.record for each in group]
+            progress = self._progress.get(name)
+            if progress is not None and progress.topic_id != topic_id:
+                progress = None  # of the topic that was made anew under this name
+            end_offset = None if progress is None else progress.end_offset
+            await self._outlet.records(name, topic_id, records, end_offset)
+            if progress is not None and progress.position == records[-1].offset + 1:
+                del self._progress[name]  # the records have told it
+        if not self._waiting:
+            await self._send_progress()
+
+    async def _send_progress(self) -> None:
+        """Tell what no record has told."""
+        if not self._progress:
+            return
+        for topic in {name.topic: None for name in self._progress}:
+            self._check_readable(topic)
+        moved, self._progress = self._progress, {}
+        await self._outlet.positions(moved)
+
+    def _check_readable(self, topic: str) -> None:
+        """Raises RpcError."""
+        why = refusal(self._context.authorizer, self._caller, Operation.READ, topic_resource(topic))
+        if why is not None:
+            raise stream_error(why.code, why.message, {"topic": topic})
 
 
 def _of_one_message(sizes: Iterable[int]) -> Iterator[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker.gateway.membership import OFFSETS_MAX, Joining, Offsets
@@ -12,6 +12,7 @@ from broker.gateway.subscribing import From, Grant, Reading, Start
 from broker.grpc.log_publish import describe
 from runtime.grpc_requests import parse
 from stele.config import GroupProtocol, IsolationLevel, OffsetReset
+from stele.consumer.positions import Progress
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndMetadata, TimestampType
@@ -84,12 +85,30 @@ class SubscribeOutlet:
             describe(response.committed.error, refusal)
         await self._stream.send(response.SerializeToString())
 
+    async def positions(self, moved: Mapping[TopicPartition, Progress]) -> None:
+        response = pb.SubscribeResponse(positions=pb.Positions())
+        for (topic, partition), progress in sorted(moved.items()):
+            response.positions.partitions.add(
+                topic=topic,
+                partition=partition,
+                position=progress.position,
+                end_offset=progress.end_offset,
+                topic_id=progress.topic_id,
+            )
+        await self._stream.send(response.SerializeToString())
+
     async def records(
-        self, partition: TopicPartition, topic_id: bytes, records: Sequence[ConsumerRecord]
+        self,
+        partition: TopicPartition,
+        topic_id: bytes,
+        records: Sequence[ConsumerRecord],
+        end_offset: int | None,
     ) -> None:
         response = pb.SubscribeResponse()
         response.records.topic, response.records.partition = partition
         response.records.topic_id = topic_id
+        if end_offset is not None:
+            response.records.end_offset = end_offset
         add = response.records.records.add
         for record in records:
             told = add(

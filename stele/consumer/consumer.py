@@ -18,7 +18,7 @@ from stele.consumer.group.listener import RebalanceListener
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords
-from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, RawBatch
+from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, Progress, RawBatch
 from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
@@ -218,6 +218,32 @@ class Consumer:
         with self._in_poll():
             polled = await self._polled(lambda: self._hand_out(limit) or None, timeout_ms)
         return ConsumerRecords(polled)
+
+    async def poll_progress(
+        self, max_records: int | None = None, timeout_ms: float = 1000
+    ) -> tuple[ConsumerRecords, dict[TopicPartition, Progress]]:
+        """As ``poll``, with the progress of the partitions whose position has moved since the last
+        call or seek, or is found to be at the end of the log. It returns without records as soon as
+        there is such a partition: control records and compaction leave offsets without a record."""
+        self._check_open()
+        limit = max_records or self._config.max_poll_records
+        moved: dict[TopicPartition, Progress] = {}
+
+        def hand_out() -> list[ConsumerRecord] | None:
+            records = self._hand_out(limit)
+            moved.update(self._take_progress())
+            return records if records or moved else None
+
+        with self._in_poll():
+            polled = await self._polled(hand_out, timeout_ms)
+        return ConsumerRecords(polled), moved
+
+    def _take_progress(self) -> Iterator[tuple[TopicPartition, Progress]]:
+        is_committed = self._config.reads_committed
+        for name, position in self._positions.items():
+            progress = position.take_progress(is_committed=is_committed)
+            if progress is not None:
+                yield name, progress
 
     @contextmanager
     def _in_poll(self) -> Iterator[None]:

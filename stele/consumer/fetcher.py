@@ -325,8 +325,10 @@ class Fetcher:
             return
         position.retry.succeed()
         position.topic_id = item.topic_id or position.topic_id
-        position.high_watermark = answer.high_watermark
-        position.last_stable_offset = answer.last_stable_offset
+        ends = answer.high_watermark, answer.last_stable_offset
+        if ends != (position.high_watermark, position.last_stable_offset):
+            position.high_watermark, position.last_stable_offset = ends
+            self._news.set()  # the position may be at the end
         if position.truncated_from is not None and not self._tell_truncation(position):
             return
         if answer.preferred_read_replica >= 0 and self._config.client_rack:

@@ -41,6 +41,15 @@ class RawBatch(NamedTuple):
     first_offset: int
 
 
+class Progress(NamedTuple):
+    """How far a partition was read, and how far it could be read when its leader answered last."""
+
+    position: int
+    end_offset: int
+    """The high watermark, or with ``read_committed`` the last stable offset."""
+    topic_id: bytes
+
+
 class PartitionPosition:
     """One assigned partition of a consumer."""
 
@@ -74,6 +83,8 @@ class PartitionPosition:
         self.error: SteleError | None = None  # poll raises it until a seek
         self.high_watermark = -1
         self.last_stable_offset = -1  # -1: not known; at most the high watermark
+        # The position and the end that ``take_progress`` has returned last. A seek knows no end.
+        self._told = (-1, -1)
         # Since when the partition does not exist; None if it does.
         self.lost_since: float | None = None
         # Poll raises it while the partition has been missing for long.
@@ -89,6 +100,7 @@ class PartitionPosition:
         self._start_over()
         self.topic_id = topic_id
         self.offset = self.fetch_offset = offset
+        self._told = (offset, -1)
         self.consumed_epoch = leader_epoch
         self.epochs.begin(leader_epoch)
 
@@ -161,6 +173,22 @@ class PartitionPosition:
         self.epochs.begin()
         self.truncated_from = None
         self.topic_id = b""
+        # Another topic may have the name by now. The next answer tells the end of the log.
+        self.high_watermark = self.last_stable_offset = -1
+
+    def take_progress(self, *, is_committed: bool) -> Progress | None:
+        """The progress, if the position has moved since the last call or seek, or is found to be at
+        the end of the log. None while the position or the end is not known."""
+        position = self.offset
+        end_offset = self.last_stable_offset if is_committed else self.high_watermark
+        # A leader that was just elected may not know yet how far its predecessor has committed.
+        if position is None or end_offset < position:
+            return None
+        told_position, told_end = self._told
+        if position == told_position and (position < end_offset or end_offset == told_end):
+            return None
+        self._told = (position, end_offset)
+        return Progress(position, end_offset, self.topic_id)
 
     def drop_buffer(self) -> None:
         self._batches.clear()
@@ -223,6 +251,8 @@ class PartitionPosition:
             self.consumed_epoch = taken[-1].leader_epoch
             if not self._records:
                 self._leave_batch()
+        while not self._records and self._batches and self._batches[0].is_left_out:
+            self._leave_batch()
         return taken
 
     def hand_out_batches(self, max_bytes: int) -> list[RawBatch]:

@@ -8,11 +8,13 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from chaos.process_cluster import ProcessCluster
+from stele import Consumer, Producer
 from tests.conftest import CreateTopic
 from tests.support.acceptance import committed, grpc_port
 
@@ -61,6 +63,22 @@ def check(output: str) -> None:
     assert read == [(*place, f"line {number}") for number, place in enumerate(written)]
 
 
+def topic_that_ends_with_markers(cluster: ProcessCluster, create_topic: CreateTopic) -> str:
+    """Each of its six partitions has one aborted record, and the marker of the transaction."""
+    topic = create_topic(6)
+    with Producer(cluster.bootstrap_servers, transactional_id=f"ends-{topic}") as producer:
+        producer.begin_transaction()
+        for partition in range(6):
+            producer.send(topic, b"before", partition=partition).result()
+        producer.abort_transaction()
+    with Consumer(cluster.bootstrap_servers, isolation_level="read_committed") as consumer:
+        names = [(topic, number) for number in range(6)]
+        deadline = time.monotonic() + 30
+        while set(consumer.end_offsets(names).values()) != {2}:
+            assert time.monotonic() < deadline, "no markers"
+    return topic
+
+
 def compile_for_python(directory: Path) -> None:
     protos = ["stele/v1/log.proto", "stele/v1/errors.proto"]
     outputs = ["--python_out=.", "--grpc_python_out=."]
@@ -75,7 +93,8 @@ def test_python(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_
     compile_for_python(tmp_path)
     (tmp_path / "thin.py").write_text(program("python"))
     address = f"127.0.0.1:{grpc_port(process_cluster, 101)}"
-    check(run(sys.executable, "thin.py", address, create_topic(6), directory=tmp_path))
+    topic = topic_that_ends_with_markers(process_cluster, create_topic)
+    check(run(sys.executable, "thin.py", address, topic, directory=tmp_path))
 
 
 def test_transactions(
@@ -101,7 +120,8 @@ def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_pa
     (tmp_path / "thin.js").write_text(program("js"))
     address = f"127.0.0.1:{grpc_port(process_cluster, 103)}"
     proto = str(ROOT / "proto")
-    check(run("node", "thin.js", address, create_topic(6), proto, directory=tmp_path))
+    topic = topic_that_ends_with_markers(process_cluster, create_topic)
+    check(run("node", "thin.js", address, topic, proto, directory=tmp_path))
 
 
 GO_TOOLS = ("go", "protoc-gen-go", "protoc-gen-go-grpc")
@@ -125,7 +145,8 @@ def test_go(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path
         pytest.skip(f"go cannot fetch the modules of gRPC: {error}")
     run("go", "build", "-o", "thin", ".", directory=tmp_path, timeout_s=300)
     address = f"127.0.0.1:{grpc_port(process_cluster, 102)}"
-    check(run(str(tmp_path / "thin"), address, create_topic(6), directory=tmp_path))
+    topic = topic_that_ends_with_markers(process_cluster, create_topic)
+    check(run(str(tmp_path / "thin"), address, topic, directory=tmp_path))
 
 
 def calls(page: str) -> list[str]:

@@ -63,6 +63,9 @@ class Member(Subscribing):
         self.values: list[int] = []
         self.commits: list[pb.Committed] = []
         self.topic_ids: list[bytes] = []  # with which records came, each once
+        # By partition, as records and positions have told them: the next offset, and the log's end.
+        self.positions: dict[int, int] = {}
+        self.ends: dict[int, int] = {}
 
     async def join(self, group: str, topic: str, records: int, **more: Any) -> None:
         self.topic = topic
@@ -99,13 +102,21 @@ class Member(Subscribing):
             self.owned.add(each.partition)
         for taken in response.revoked.partitions:
             self.owned.remove(taken.partition)
+            self.positions.pop(taken.partition, None)
             if response.revoked.is_lost:
                 self.lost.add(taken.partition)
         if response.HasField("records"):
             assert response.records.partition in self.owned
             self.values += [int(each.value) for each in response.records.records]
+            self.positions[response.records.partition] = response.records.records[-1].offset + 1
+            self.ends[response.records.partition] = response.records.end_offset
             if response.records.topic_id not in self.topic_ids:
                 self.topic_ids.append(response.records.topic_id)
+        for moved in response.positions.partitions:
+            assert moved.partition in self.owned
+            assert moved.position >= self.positions.get(moved.partition, 0)
+            self.positions[moved.partition] = moved.position
+            self.ends[moved.partition] = moved.end_offset
         if response.HasField("committed"):
             self.commits.append(response.committed)
 

@@ -253,16 +253,18 @@ class Credit(_message.Message):
     def __init__(self, records: _Optional[int] = ..., bytes: _Optional[int] = ...) -> None: ...
 
 class SubscribeResponse(_message.Message):
-    __slots__ = ("assigned", "records", "revoked", "committed")
+    __slots__ = ("assigned", "records", "revoked", "committed", "positions")
     ASSIGNED_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     REVOKED_FIELD_NUMBER: _ClassVar[int]
     COMMITTED_FIELD_NUMBER: _ClassVar[int]
+    POSITIONS_FIELD_NUMBER: _ClassVar[int]
     assigned: Assigned
     records: PartitionRecords
     revoked: Revoked
     committed: Committed
-    def __init__(self, assigned: _Optional[_Union[Assigned, _Mapping]] = ..., records: _Optional[_Union[PartitionRecords, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ...) -> None: ...
+    positions: Positions
+    def __init__(self, assigned: _Optional[_Union[Assigned, _Mapping]] = ..., records: _Optional[_Union[PartitionRecords, _Mapping]] = ..., revoked: _Optional[_Union[Revoked, _Mapping]] = ..., committed: _Optional[_Union[Committed, _Mapping]] = ..., positions: _Optional[_Union[Positions, _Mapping]] = ...) -> None: ...
 
 class Assigned(_message.Message):
     __slots__ = ("partitions",)
@@ -321,17 +323,38 @@ class Committed(_message.Message):
     error: RecordError
     def __init__(self, error: _Optional[_Union[RecordError, _Mapping]] = ...) -> None: ...
 
+class Positions(_message.Message):
+    __slots__ = ("partitions",)
+    class Partition(_message.Message):
+        __slots__ = ("topic", "partition", "position", "end_offset", "topic_id")
+        TOPIC_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        POSITION_FIELD_NUMBER: _ClassVar[int]
+        END_OFFSET_FIELD_NUMBER: _ClassVar[int]
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        topic: str
+        partition: int
+        position: int
+        end_offset: int
+        topic_id: bytes
+        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., position: _Optional[int] = ..., end_offset: _Optional[int] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
+    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
+    partitions: _containers.RepeatedCompositeFieldContainer[Positions.Partition]
+    def __init__(self, partitions: _Optional[_Iterable[_Union[Positions.Partition, _Mapping]]] = ...) -> None: ...
+
 class PartitionRecords(_message.Message):
-    __slots__ = ("topic", "partition", "records", "topic_id")
+    __slots__ = ("topic", "partition", "records", "topic_id", "end_offset")
     TOPIC_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+    END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     topic: str
     partition: int
     records: _containers.RepeatedCompositeFieldContainer[SubscribedRecord]
     topic_id: bytes
-    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[SubscribedRecord, _Mapping]]] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
+    end_offset: int
+    def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., records: _Optional[_Iterable[_Union[SubscribedRecord, _Mapping]]] = ..., topic_id: _Optional[bytes] = ..., end_offset: _Optional[int] = ...) -> None: ...
 
 class SubscribedRecord(_message.Message):
     __slots__ = ("offset", "timestamp_ms", "is_append_time", "key", "value", "headers")
