@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 
 from raft.messages import FetchRequest
 from raft.quorum import VoterSet
 from raft.ready import Call
-from runtime.config.node import Address
+from runtime.config.node import Address, ConfigError
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inbox import Inbox
@@ -31,8 +32,16 @@ class Peers:
     """
 
     def __init__(
-        self, config: QuorumConfig, network: Network, endpoints: Endpoints, inbox: Inbox
+        self,
+        config: QuorumConfig,
+        network: Network,
+        endpoints: Endpoints,
+        inbox: Inbox,
+        on_fatal: Callable[[BaseException], None],
     ) -> None:
+        """``on_fatal`` gets a ConfigError if all that the configuration names are nodes of another
+        cluster."""
+        self._on_fatal = on_fatal
         self._config = config
         self._network = network
         self._endpoints = endpoints
@@ -41,6 +50,7 @@ class Peers:
         self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._calls: dict[int, asyncio.Task[None]] = {}  # by request id, until it is done
         self._foreign: dict[int, Address] = {}  # by node id: where another cluster answered last
+        self._has_found_own = False  # a node of this cluster has answered this process
 
     def send(self, call: Call) -> None:
         task = asyncio.get_running_loop().create_task(
@@ -108,6 +118,7 @@ class Peers:
             self._inbox.failed(call, RpcCode.UNAVAILABLE)
         else:
             self._foreign.pop(call.to, None)
+            self._has_found_own = True
             self._endpoints.tell(response.leader_id, leader_endpoint)
             self._inbox.answered(call, response)
 
@@ -122,6 +133,27 @@ class Peers:
             " controller.quorum.bootstrap.servers or controller.quorum.voters if they name it",
             address,
             self._config.cluster_id,
+        )
+        self._check_configuration()
+
+    def _check_configuration(self) -> None:
+        """A broker that meets nothing but another cluster would wait for ever. A voter may be all
+        that is left of its own cluster, and goes on."""
+        named = self._endpoints.bootstrap_ids
+        if (
+            self._has_found_own
+            or self._config.own_endpoint
+            or any(each not in self._foreign for each in named)
+        ):
+            return
+        places = ", ".join(str(self._foreign[each]) for each in named)
+        self._on_fatal(
+            ConfigError(
+                f"the controllers at {places} belong to another cluster than "
+                f"{self._config.cluster_id}, of which this node's directories are: correct "
+                "controller.quorum.bootstrap.servers or controller.quorum.voters, or give the node "
+                "directories that are formatted for their cluster"
+            )
         )
 
     def _channel(self, node_id: int) -> Channel:

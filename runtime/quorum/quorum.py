@@ -76,7 +76,7 @@ class Quorum:
         self._service = QuorumService(config, self._driver, self._endpoints)
         self._administration = Administration(config, world.network, self._driver, self._changes)
         inbox = Inbox(config, self._driver)
-        self._peers = Peers(config, world.network, self._endpoints, inbox)
+        self._peers = Peers(config, world.network, self._endpoints, inbox, self._fail)
         self._own_record = OwnRecord(config, self._driver, self._peers, self._changes)
         self._claimed: int | None = None  # the epoch told by on_claimed and not by on_resigned
         self._tasks: list[asyncio.Task[None]] = []

@@ -281,8 +281,7 @@ async def test_a_broker_of_another_cluster(cluster: ProcessCluster, tmp_path: Pa
     settings = a_second(cluster, tmp_path, node_id="102")
     format_for(settings, "another-cluster")
     said = await asyncio.to_thread(refusal, tmp_path, settings)
-    assert "another-cluster" in said
-    assert cluster.cluster_id in said
+    assert "belong to another cluster than another-cluster" in said
 
 
 async def test_a_second_broker_with_the_same_id(cluster: ProcessCluster, tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ class GroupBench:
     def rebuilt(self) -> GroupMachine:
         """A machine that knows what the log says. The log has no notes."""
         machine = self.fresh()
-        self.log = [KeyValue(*record) for record in self.log]
+        self.log = [each if each is MARKER else KeyValue(*each) for each in self.log]
         for offset in range(len(self.log)):
             self._replay(machine, offset)
         return machine

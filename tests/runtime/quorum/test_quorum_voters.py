@@ -365,7 +365,7 @@ async def test_no_channel_is_kept_to_a_voter_that_left_or_moved() -> None:
     network = SimpleNamespace(channel=lambda host, port: _Channel(closed, host))
     config = QuorumConfig("cluster", 9, bytes(16), ())
     no_inbox = cast(Any, None)  # none of these calls is the core's
-    peers = Peers(config, cast(Any, network), Endpoints(config), no_inbox)
+    peers = Peers(config, cast(Any, network), Endpoints(config), no_inbox, no_inbox)
 
     def voters(*named: tuple[int, str]) -> VoterSet:
         return VoterSet([Voter(ReplicaKey(each), f"{host}:1") for each, host in named])
