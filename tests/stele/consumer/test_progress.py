@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from unittest.mock import Mock
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stele.cluster.leader_requests import PartitionRetry
 from stele.consumer.consumer import Consumer
@@ -18,19 +21,25 @@ NAME = TopicPartition("t", 0)
 LAST_OFFSET_DELTA_AT = 23
 
 
-def append(
-    partition: FakePartition, *values: bytes, is_control: bool = False, gone: int = 0
-) -> None:
+def batch_at(
+    offset: int, values: Sequence[bytes], *, is_control: bool = False, gone: int = 0
+) -> bytearray:
     """A batch of these values. ``gone`` records at its end were removed by compaction."""
     builder = BatchBuilder()
     for value in values:
         builder.append(None, value, timestamp_ms=1000)
     batch = builder.build(is_control=is_control)
-    stamp(batch, 0, base_offset=partition.end_offset, leader_epoch=partition.leader_epoch)
-    offsets = len(values) + gone
-    struct.pack_into(">i", batch, LAST_OFFSET_DELTA_AT, offsets - 1)
+    stamp(batch, 0, base_offset=offset, leader_epoch=0)
+    struct.pack_into(">i", batch, LAST_OFFSET_DELTA_AT, len(values) + gone - 1)
+    return batch
+
+
+def append(
+    partition: FakePartition, *values: bytes, is_control: bool = False, gone: int = 0
+) -> None:
+    batch = batch_at(partition.end_offset, values, is_control=is_control, gone=gone)
     partition.batches.append(batch)
-    partition.end_offset += offsets
+    partition.end_offset += len(values) + gone
 
 
 async def polled(consumer: Consumer, limit: int = 100) -> tuple[list[int], tuple[int, int] | None]:
@@ -111,3 +120,52 @@ def test_the_end_for_readers_of_committed_records_is_the_last_stable_offset() ->
     position.seek(5)
     position.high_watermark, position.last_stable_offset = 8, 5
     assert position.take_progress(is_committed=True) == (5, 5, b"")
+
+
+BATCHES = st.builds(
+    lambda records, is_control, gone: (1 if is_control else records, is_control, gone),
+    st.integers(1, 4),
+    st.booleans(),
+    st.integers(0, 3),
+)
+"""How many records, whether it is a marker, and how many records at the end are gone."""
+
+
+@given(st.lists(st.lists(BATCHES, max_size=4), max_size=6), st.data())
+def test_whoever_hears_records_and_progress_knows_when_everything_is_read(
+    answers: list[list[tuple[int, bool, int]]], data: st.DataObject
+) -> None:
+    """Each answer has some batches, and is read in polls of any size."""
+    position = PartitionPosition(NAME, Mock(spec=PartitionRetry))
+    position.seek(0)
+    end = heard = 0
+    found: list[int] = []
+    there: list[int] = []
+    for answer in answers:
+        fetched = bytearray()
+        for records, is_control, gone in answer:
+            fetched += batch_at(end, [b"v"] * records, is_control=is_control, gone=gone)
+            there += [] if is_control else range(end, end + records)
+            end += records + gone
+        position.high_watermark = end
+        position.take_fetched(fetched)
+        for _ in range(data.draw(st.integers(0, 3))):
+            heard = hear(position, data.draw(st.integers(1, 5)), heard, found)
+    while position.has_buffer:
+        heard = hear(position, 3, heard, found)
+    heard = hear(position, 3, heard, found)
+    assert (found, heard) == (there, end)
+    assert position.take_progress(is_committed=False) is None
+
+
+def hear(position: PartitionPosition, limit: int, heard: int, found: list[int]) -> int:
+    """Poll once. ``heard``: the position that the reader knows of; returns what it is then."""
+    for record in position.hand_out(limit, check_crcs=False):
+        assert record.offset >= heard
+        found.append(record.offset)
+        heard = record.offset + 1
+    progress = position.take_progress(is_committed=False)
+    if progress is not None:
+        assert heard <= progress.position <= progress.end_offset == position.high_watermark
+        heard = progress.position
+    return heard
