@@ -39,7 +39,7 @@ from storage.producer_state import ProducerStates
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
 from storage.replay import end_marker_of
-from storage.retiring import complete_snapshots, retire_dead_segments
+from storage.retiring import keep_producers, retire_dead_segments, snapshot_to_sync
 from storage.rolling import must_roll
 from storage.runs import Run, runs_of
 from storage.segments import Segments
@@ -679,6 +679,10 @@ class PartitionLog:
         while self._producer_files.is_begun:
             self.ease_recovery()
         try:
+            snapshot = snapshot_to_sync(self, self._disk, self.start_offset)
+            if snapshot is not None:
+                self._disk.sync_now(snapshot)
+                self._disk.sync_now(self.directory)
             dead = self.segments.drop_below(self.start_offset, in_order=in_order)
             if dead:
                 drop_snapshots_below(self._disk, self.directory, self.segments.bases[0])
@@ -691,8 +695,9 @@ class PartitionLog:
         for the space to be freed. Raises StorageError."""
         self.availability.check()
         try:
-            await complete_snapshots(self, self._disk, lambda: self._producer_files)
-            return await retire_dead_segments(self, self._disk, in_order=in_order)
+            until = self.start_offset
+            await keep_producers(self, self._disk, until, lambda: self._producer_files)
+            return await retire_dead_segments(self, self._disk, until, in_order=in_order)
         except OSError as error:
             raise self.availability.refusal(error) from error
 

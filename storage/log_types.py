@@ -9,6 +9,7 @@ from stele.world import Buffer
 from storage.availability import Availability
 from storage.cold_range import ColdRange
 from storage.config import LogConfig
+from storage.producer_state import ProducerStates
 from storage.segments import Segments
 
 LogT = TypeVar("LogT", contravariant=True)
@@ -95,6 +96,7 @@ class LogView(Protocol):
     directory: str
     config: LogConfig
     segments: Segments
+    producers: ProducerStates
     availability: Availability
     start_offset: int
     end_offset: int

@@ -56,7 +56,10 @@ def recover_producers(
     result = RecoveredProducers(states, Replayed(0, 0))
     aborted: list[AbortedTransaction] = []
 
+    headless = _forget_compacted(states, recovered.segments)
+
     def take(header: BatchHeader, marker: EndMarker | None) -> None:
+        headless.take(header)
         ended = states.update_from(header, marker, request.now_ms)
         if ended is None:
             return
@@ -65,10 +68,10 @@ def recover_producers(
         if not ended.commit and ended.marker_offset >= request.recovery_point:
             aborted.append(aborted_entry(ended, states.first_open_offset))
 
-    _forget_compacted(states, recovered.segments)
     if offset < recovered.scanned_from or recovered.has_producers:
         result.replayed = yield from replay(recovered.segments, offset, take)
         states.settle(request.high_watermark)
+    headless.forget(states)
     if not request.clean_shutdown:
         yield from _correct_indexes(request, recovered.segments, aborted)
     return result
@@ -80,12 +83,14 @@ def rebuild_producers(
     """The producer state of a truncated log. Its transaction indexes are right already, and the
     caller knows which transactions are undecided. Raises CorruptLogError, OSError."""
     states, offset = yield from newest_snapshot(disk, directory, end_offset)
-    _forget_compacted(states, segments)
+    headless = _forget_compacted(states, segments)
 
     def take(header: BatchHeader, marker: EndMarker | None) -> None:
+        headless.take(header)
         states.update_from(header, marker, now_ms)
 
     replayed = yield from replay(segments, offset, take)
+    headless.forget(states)
     return RecoveredProducers(states, replayed)
 
 
@@ -100,25 +105,48 @@ def aborted_entry(ended: EndedTransaction, first_open_offset: int) -> AbortedTra
     )
 
 
-def _forget_compacted(states: ProducerStates, segments: Sequence[Segment]) -> None:
+class _Headless:
+    """The open transactions of a snapshot that have no batch below the snapshot's offset any more,
+    because the segments are deleted. Batches behind the snapshot may belong to them."""
+
+    def __init__(self) -> None:
+        self.first_offsets: dict[int, int] = {}  # by producer id
+
+    def take(self, header: BatchHeader) -> None:
+        """Take a batch behind the snapshot. Records of a transaction show that it lives."""
+        if header.is_transactional and not header.is_control:
+            self.first_offsets.pop(header.producer_id, None)
+
+    def forget(self, states: ProducerStates) -> None:
+        """Forget those of which nothing is left. Nobody asks any more what became of them, and a
+        compaction may have removed their markers."""
+        for producer_id, first_offset in self.first_offsets.items():
+            entry = states.get(producer_id)
+            if entry is not None and entry.transaction_first_offset == first_offset:
+                states.forget_open(producer_id)
+
+
+def _forget_compacted(states: ProducerStates, segments: Sequence[Segment]) -> _Headless:
     """A snapshot may say that a transaction is open whose marker a compaction has removed since
     then, after it had removed the records. Only ended transactions are compacted, so one that has
     lost its first batch was ended.
 
-    Retention may have removed the first batch of an open one. If it has removed all of them, nobody
-    asks any more what became of the transaction.
+    Retention may have removed the first batch of an open one. Then only the batches behind the
+    snapshot tell whether there is more of it.
     """
     bases = [segment.base_offset for segment in segments]
+    headless = _Headless()
     for producer_id, first_offset in states.open_transactions():
         at = bisect_right(bases, first_offset) - 1
         if at >= 0:
-            is_there = _begins_at(segments[at], first_offset, producer_id)
-        else:
-            entry = states.get(producer_id)
-            assert entry is not None  # it has an open transaction
-            is_there = entry.last_offset >= bases[0]
-        if not is_there:
-            states.forget_open(producer_id)
+            if not _begins_at(segments[at], first_offset, producer_id):
+                states.forget_open(producer_id)
+            continue
+        entry = states.get(producer_id)
+        assert entry is not None  # it has an open transaction
+        if entry.last_offset < bases[0]:
+            headless.first_offsets[producer_id] = first_offset
+    return headless
 
 
 def _begins_at(segment: Segment, offset: int, producer_id: int) -> bool:

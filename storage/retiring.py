@@ -20,8 +20,9 @@ _SEGMENTS_PER_TURN: Final = 8
 _SNAPSHOTS_PER_TURN: Final = 32
 
 
-async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> int:
-    """Remove the segments below the log's start and free their space. Returns how many.
+async def retire_dead_segments(log: LogView, disk: Disk, until: int, *, in_order: bool) -> int:
+    """Remove the segments below the log's start and free their space. Returns how many. ``until``:
+    the start for which the producers are on disk. The start may have moved on since.
 
     Without ``in_order`` the start is on disk, so recovery removes the segments that a crash leaves.
     With ``in_order`` it is not on disk: each removal is on disk before the next one, because a
@@ -32,7 +33,9 @@ async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> i
     slices = Slices(_SEGMENTS_PER_TURN)
     aside: list[str] = []
     count = 0
-    while log.offline is None and (paths := log.segments.set_aside_first(log.start_offset)):
+    while log.offline is None and (
+        paths := log.segments.set_aside_first(min(until, log.start_offset))
+    ):
         aside += paths
         count += 1
         if in_order:
@@ -45,10 +48,23 @@ async def retire_dead_segments(log: LogView, disk: Disk, *, in_order: bool) -> i
     return count
 
 
-async def complete_snapshots(log: LogView, disk: Disk, files: Callable[[], ProducerFiles]) -> None:
-    """Complete the producer snapshots that are begun, and have them on disk. Once the segments
-    before them are gone, nothing else tells the producers of their batches. ``files`` gives the
-    present ones, since the log may be reset meanwhile. Raises OSError."""
+def snapshot_to_sync(log: LogView, disk: Disk, until: int) -> str | None:
+    """The producer snapshot at the beginning of the first segment that stays, if segments below
+    ``until`` go. It must be on disk before. An earlier process may have written it, and may have
+    been killed before it synced it."""
+    base = log.segments.first_base_above(until)
+    if base == log.segments.bases[0] or not len(log.producers):
+        return None
+    path = snapshot_path(log.directory, base)
+    return path if disk.exists(path) else None
+
+
+async def keep_producers(
+    log: LogView, disk: Disk, until: int, files: Callable[[], ProducerFiles]
+) -> None:
+    """Complete the producer snapshots that are begun, and have on disk what tells the producers of
+    the batches below ``until``: once their segments are gone, nothing else does. ``files`` gives
+    the present ones, since the log may be reset meanwhile. Raises OSError."""
     paths: list[str] = []
     while log.offline is None and files().is_begun:
         try:
@@ -60,8 +76,10 @@ async def complete_snapshots(log: LogView, disk: Disk, files: Callable[[], Produ
         if path is not None:
             paths.append(path)
         await asyncio.sleep(0)
+    if log.offline is None and (path := snapshot_to_sync(log, disk, until)) is not None:
+        paths.append(path)
     if paths and log.offline is None:
-        await disk.sync([*paths, log.directory])
+        await disk.sync([*dict.fromkeys(paths), log.directory])
 
 
 async def _set_snapshots_aside(log: LogView, disk: Disk) -> list[str]:

@@ -165,6 +165,14 @@ class Segments:
             self._disk.sync_now(self._directory)
         return len(dead)
 
+    def first_base_above(self, offset: int) -> int:
+        """The base offset of the first segment if those that end at or below ``offset`` go."""
+        return next(
+            segment.base_offset
+            for segment in self._items
+            if segment is self.active or segment.end_offset > offset
+        )
+
     def set_aside_first(self, offset: int) -> list[str]:
         """Remove the first segment if it ends at or below ``offset`` and is not the active one.
         Returns the new paths of its renamed files. Raises OSError: then it may be called again."""

@@ -527,6 +527,26 @@ async def test_producers_outlive_the_segment_that_the_log_leaves(disk: MemoryDis
     assert log.end_offset == 3
 
 
+@pytest.mark.parametrize("in_slices", [True, False])
+async def test_producers_of_deleted_segments_outlive_a_kill_and_a_power_loss(
+    disk: MemoryDisk, in_slices: bool
+) -> None:
+    """The killed process has written a snapshot that it did not sync."""
+    log = open_log(disk, SMALL)
+    append(log, make_batch(3, producer=(7, 0, 0)))
+    while len(log.segment_bases) == 1:
+        append(log, make_batch())
+    log.close()
+    log = open_log(disk, SMALL)
+    log.sync_now()
+    (_, base) = log.segment_bases
+    log.advance_start_offset(base)
+    assert (await log.retire_dead_segments() if in_slices else log.remove_dead_segments()) == 1
+    disk.power_loss()
+    log = open_log(disk, SMALL, start_offset=base)
+    assert append(log, make_batch(3, producer=(7, 0, 0))) == 0  # a duplicate
+
+
 async def test_retention_by_size(disk: MemoryDisk) -> None:
     log = open_log(disk, replace(SMALL, retention_bytes=2000, retention_ms=-1))
     for _ in range(60):

@@ -325,6 +325,26 @@ def test_an_open_transaction_whose_last_record_begins_the_log_is_known() -> None
     log.close()
 
 
+def test_a_transaction_whose_first_record_is_deleted_goes_on_behind_the_snapshot() -> None:
+    disk = MemoryDisk()
+    log = opened(disk)
+    write(log, 7)
+    while len(log.segment_bases) == 1:
+        append(log, make_batch())
+    (_, base) = log.segment_bases
+    append(log, make_batch())
+    write(log, 7)
+    log.sync_now()
+    log.advance_start_offset(base)
+    log.remove_dead_segments()
+    log.close()
+    log = opened(disk, start=base, recovery_point=base, high_watermark=base)
+    assert log.producers.first_open_offset == 0
+    end(log, 7)
+    assert log.producers.first_open_offset == NEVER
+    log.close()
+
+
 def test_a_file_that_gets_shorter_meanwhile_is_corrupt(monkeypatch: pytest.MonkeyPatch) -> None:
     disk, path, end_offset = with_an_open_one()
     log = opened(disk, recovery_point=end_offset, high_watermark=end_offset)
