@@ -4,6 +4,7 @@ whatever is done to the log, and after every crash."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import itemgetter
 from unittest import mock
 
 import hypothesis.strategies as st
@@ -276,26 +277,32 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     # ------------------------------------------------------------------- what holds
 
-    def lives(self, producer_id: int, first_offset: int, last_offset: int) -> bool:
-        """Whether records of a transaction are left."""
-        return any(
-            each.header.producer_id == producer_id
-            and each.header.is_transactional
-            and each.commit is None
-            and first_offset <= each.header.base_offset < last_offset
-            and each.next_offset > self.start
-            for each in self.batches
+    def first_left(self, producer_id: int, first_offset: int, last_offset: int) -> int | None:
+        """The offset of the first record of a transaction that is left; None if none is."""
+        return next(
+            (
+                max(each.header.base_offset, self.start)
+                for each in self.batches
+                if each.header.producer_id == producer_id
+                and each.header.is_transactional
+                and each.commit is None
+                and first_offset <= each.header.base_offset < last_offset
+                and each.next_offset > self.start
+            ),
+            None,
         )
 
     @invariant()
     def knows_what_is_open(self) -> None:
-        """A transaction of which all records are deleted may be forgotten."""
+        """A transaction of which all records are deleted may be forgotten. Then it seems to begin
+        with its next record."""
         twin, states = Twin(self.batches), self.log.producers
         known = dict(states.open_transactions())
         assert set(known) <= set(twin.open)
         for producer_id, first_offset in twin.open.items():
-            if self.lives(producer_id, first_offset, NEVER):
-                assert max(known[producer_id], self.start) == max(first_offset, self.start)
+            left = self.first_left(producer_id, first_offset, NEVER)
+            if left is not None:
+                assert first_offset <= max(known[producer_id], self.start) <= left
         assert states.first_open_offset == min(known.values(), default=NEVER)
         assert self.log.transactions.first_open_offset == states.first_open_offset
         for entry in states:
@@ -308,11 +315,12 @@ class TransactionsMachine(RuleBasedStateMachine):
     def told_what_markers_above_the_high_watermark_have_ended(self) -> None:
         told = {each for each in self.told if each.marker_offset >= self.high_watermark}
         for each in Twin(self.batches).ended:
-            if each.marker_offset >= self.high_watermark and self.lives(*each[:3]):
+            left = self.first_left(*each[:3])
+            if each.marker_offset >= self.high_watermark and left is not None:
                 assert any(
                     (other.producer_id, other.marker_offset, other.commit)
                     == (each.producer_id, each.marker_offset, each.commit)
-                    and other.first_offset <= max(each.first_offset, self.start)
+                    and other.first_offset <= left
                     for other in told
                 ), (each, told)
 
@@ -330,17 +338,16 @@ class TransactionsMachine(RuleBasedStateMachine):
         wanted = [
             each for each in twin.aborted if each.last_offset >= offset and each.first_offset < end
         ]
-        # One of which all records are deleted may be forgotten.
-        left = [
-            each
-            for each in wanted
-            if (each.producer_id, each.last_offset) in known
-            or self.lives(each.producer_id, each.first_offset, each.last_offset)
-        ]
-        assert list(known) == [(each.producer_id, each.last_offset) for each in left]
-        for each in left:
-            first_offset = known[each.producer_id, each.last_offset]
-            assert first_offset <= max(each.first_offset, self.start)
+        unexpected = dict(known)
+        for each in wanted:
+            first_offset = unexpected.pop((each.producer_id, each.last_offset), None)
+            left = self.first_left(each.producer_id, each.first_offset, each.last_offset)
+            # Only its records that are left must be known to be aborted.
+            if left is not None and left < end:
+                assert first_offset is not None
+                assert first_offset <= left
+        assert not unexpected
+        assert list(known) == sorted(known, key=itemgetter(1))
 
     @rule(producer_id=st.sampled_from(PRODUCERS))
     def refuse(self, producer_id: int) -> None:
