@@ -87,6 +87,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.told: list[EndedTransaction] = []
         # By producer: where the log ended when it was forgotten.
         self.forgotten: dict[int, int] = {}
+        self.lost_below = 0  # segments that begin below have lost their snapshots
         # Also snapshots within segments, as in logs that are much longer.
         self.few = mock.patch.object(producer_files, "REPLAY_BATCHES", 3)
         self.few.start()
@@ -212,7 +213,9 @@ class TransactionsMachine(RuleBasedStateMachine):
     @rule(share=st.floats(0, 1))
     def delete_records(self, share: float) -> None:
         start = self.start + round(share * (self.high_watermark - self.start))
-        if start > self.start:
+        base = self.log.segments.first_base_above(start)
+        is_told = base == self.log.segment_bases[0] or base >= self.lost_below
+        if start > self.start and is_told:
             self.log.advance_start_offset(start)
             self.start = start
             self.log.remove_dead_segments()
@@ -221,7 +224,7 @@ class TransactionsMachine(RuleBasedStateMachine):
     def reset(self) -> None:
         self.recovery_point = self.high_watermark = 0
         self.log.reset_to(0)
-        self.start = 0
+        self.start = self.lost_below = 0
         self.cut()
 
     # ------------------------------------------------------------------- disk
@@ -268,8 +271,10 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule()
     def lose_snapshots(self) -> None:
-        """Without deleted records, the batches say everything."""
+        """Without deleted records, the batches say everything. So no segments are deleted from here
+        on until the first one that stays has a snapshot."""
         if self.start == 0:
+            self.lost_below = self.end + 1
             for name in self.disk.list(DIRECTORY):
                 if name.endswith(".snapshot"):
                     self.disk.remove(f"{DIRECTORY}/{name}")
