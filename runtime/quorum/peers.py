@@ -141,7 +141,8 @@ class Peers:
         that is left of its own cluster, and goes on."""
         named = self._endpoints.bootstrap_ids
         if (
-            self._has_found_own
+            not named
+            or self._has_found_own
             or self._config.own_endpoint
             or any(each not in self._foreign for each in named)
         ):
