@@ -47,10 +47,10 @@ def recover_log(request: RecoveryRequest) -> Steps[RecoveredLog]:
 def _with_state(request: RecoveryRequest, recovered: RecoveredSegments) -> Steps[RecoveredLog]:
     start_offset = max(recovered.segments[0].base_offset, request.start_offset)
     request = request._replace(start_offset=start_offset)
-    epochs = yield from recover_epochs(request, recovered)
+    epochs, begin = yield from recover_epochs(request, recovered)
     # The leader epochs begin where the log begins. They have the later start if a crash came after
     # the write of their file and before that of the checkpoint.
-    start_offset = max(start_offset, epochs.start_offset)
+    start_offset = max(start_offset, begin)
     high_watermark = min(max(request.high_watermark, start_offset), recovered.end_offset)
     request = request._replace(start_offset=start_offset)
     producers = yield from recover_producers(request, recovered)

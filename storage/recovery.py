@@ -496,11 +496,15 @@ def _check_batch(chunk: Buffer, at: int, end_offset: int) -> BatchHeader | str:
 # ------------------------------------------------------------------------------- state
 
 
-def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> Steps[LeaderEpochs]:
-    """The leader epochs: of the file below the recovery point, of the batches above it.
+def recover_epochs(
+    request: RecoveryRequest, recovered: RecoveredSegments
+) -> Steps[tuple[LeaderEpochs, int]]:
+    """The leader epochs: of the file below the recovery point, of the batches above it. And the
+    offset where they begin.
 
     The file may begin above the checkpointed start of the log, if a crash came between the two
-    writes. Then the log begins where its epochs do.
+    writes. Then the log begins where its epochs do. This may be its end: retention has deleted all
+    records, and no epoch is left.
     """
     epochs = LeaderEpochs(read_epochs(request.disk, f"{request.directory}/{LEADER_EPOCH_FILE}"))
     known = epochs.entries
@@ -519,7 +523,8 @@ def recover_epochs(request: RecoveryRequest, recovered: RecoveredSegments) -> St
         start_offset = max(request.start_offset, known[0][1] if is_sure else 0)
         for epoch, offset in recovered.epochs:
             epochs.assign_from_batch(epoch, offset, start_offset)
+    begin = known[0][1] if is_sure else epochs.start_offset
     epochs.truncate_from(recovered.end_offset)
     epochs.advance_start(request.start_offset)
     epochs.dirty = epochs.entries != known
-    return epochs
+    return epochs, min(begin, recovered.end_offset)

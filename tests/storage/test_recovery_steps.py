@@ -241,7 +241,7 @@ def test_what_the_scan_has_seen_is_not_read_again_for_epochs_and_producers() -> 
     disk = written(3)
     asked = request(disk)
     recovered = opened(asked)
-    epochs, steps = walked(recover_epochs(asked, recovered))
+    (epochs, _), steps = walked(recover_epochs(asked, recovered))
     assert (epochs.entries, steps) == ([(0, 0)], [])
     producers, steps = walked(recover_producers(asked, recovered))
     assert (len(producers.states), producers.replayed, steps) == (0, Replayed(0, 0), [])
