@@ -112,6 +112,15 @@ def nap(disk: RealDisk, seconds: float) -> Generator[Any, None, None]:
     raise AssertionError(disk)
 
 
+def of_no_module(disk: RealDisk, seconds: float) -> Generator[Any, None, None]:
+    """Named, never run: no process can import it."""
+    yield seconds
+    raise AssertionError(disk)
+
+
+of_no_module.__module__ = "vanished"
+
+
 def test_errors_come_back_as_they_were(disk: RealDisk, tmp_path: Path) -> None:
     log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
@@ -120,8 +129,8 @@ def test_errors_come_back_as_they_were(disk: RealDisk, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="is gone"):
             await compacting(log, disk)
         # What cannot even begin is no failure of the device.
-        with pytest.raises(OSError, match="No module") as caught:
-            await anext(disk.carry_out(nap, 1.0))
+        with pytest.raises(OSError, match="No module named 'vanished'") as caught:
+            await anext(disk.carry_out(of_no_module, 1.0))
         assert caught.value.errno == errno.EINVAL
 
     asyncio.run(scenario())
