@@ -128,11 +128,4 @@ GROUPS = [
         "_INT32.pack(partition)",
         "_INT32.pack(partition // 2)",
     ),
-    _light_bug(
-        "offsets: take the first change of a partition for the last one",
-        _OFFSETS,
-        "OffsetStore.committed",
-        "untold.changes == 0",
-        "True",
-    ),
 ]

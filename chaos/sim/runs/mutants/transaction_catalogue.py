@@ -261,14 +261,6 @@ LOGS = [
         "kill",
     ),
     _bug(
-        "producers: end a transaction whose marker was lost with the next one",
-        "broker/replication/produce.py",
-        "ProduceRequests._abort_lost",
-        "known is None or not producers.is_left_open(header.producer_id, header.producer_epoch)",
-        "True",
-        "aimed:marker_lost",
-    ),
-    _bug(
         "producers: keep the epoch when a marker raises it",
         _PRODUCERS,
         "ProducerStates.end",
