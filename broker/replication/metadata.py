@@ -243,7 +243,7 @@ class MetadataApplier:
             replica.state is not ReplicaState.ONLINE
             and change.after.leader == replica.machine.broker_id
         ):
-            return  # nothing can be led without a log; the controller hears of it
+            return  # nothing can be led without a log
         effects = replica.machine.updated(
             change.after,
             min_insync_replicas(self._replicas.metadata.image, replica.topic),

@@ -124,7 +124,7 @@ class GroupMachine:
         # The offset after the last tombstone of a group. The answer that a group does not exist is
         # sent when it is committed.
         self._removed_end = -1
-        # Groups of which a part is deleted: until then, nobody may join them or commit to them.
+        # Groups that are deleted in parts, by name. Until this time nobody may join or commit.
         self._deleted_until_ms: dict[str, float] = {}
         self._offsets = OffsetStore()
         self._topic_id_of = topic_id_of

@@ -319,7 +319,7 @@ class TransactionMachine:
             records.append(transaction_record(transactional_id, completed, version))
         step = Step(records, [Reply(waiter, decision.answer)])
         if value.state is TransactionState.ONGOING:
-            # Its end has all partitions, too. The refusal is that of PARTITION_BYTES_MAX.
+            # The record of the end names all partitions again. It has to fit into a batch, too.
             step.headroom, step.too_large = END_BYTES_MAX, ErrorCode.INVALID_REQUEST
         return step
 

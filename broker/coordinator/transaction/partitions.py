@@ -18,7 +18,7 @@ from stele.ids import TopicPartition
 
 _INT32: Final = struct.Struct(">i")
 _FEW: Final = 16
-"""So many numbers are inserted one by one: each copies those of the topic."""
+"""Up to this many numbers are inserted one by one. Each insertion copies the topic's numbers."""
 
 
 class TopicNumbers:
@@ -45,7 +45,7 @@ class TopicNumbers:
         return self.packed[at : at + _INT32.size] == _INT32.pack(number)
 
     def with_all(self, numbers: set[int]) -> TopicNumbers:
-        """With these numbers, too, none of which is there."""
+        """A copy with these numbers added. The caller adds only numbers that are missing."""
         if len(numbers) > _FEW:
             return TopicNumbers(self.topic, _pack({*self, *numbers}))
         packed = bytearray(self.packed)
@@ -76,7 +76,7 @@ class TransactionPartitions:
     def __init__(self, topics: tuple[TopicNumbers, ...], count: int, name_bytes: int) -> None:
         """Made by ``of`` and ``with_all``."""
         self.topics = topics
-        """In the order of their names. None is empty."""
+        """In the order of their names. Each topic has at least one partition."""
         self._count = count
         self.name_bytes = name_bytes
         """The lengths of the topics' names, once for each partition."""
@@ -112,7 +112,7 @@ class TransactionPartitions:
         return f"TransactionPartitions({', '.join(map(str, self))})"
 
     def with_all(self, partitions: Iterable[TopicPartition]) -> TransactionPartitions:
-        """With these partitions, too, none of which is there."""
+        """A copy with these partitions added. The caller adds only partitions that are missing."""
         added: dict[str, set[int]] = {}
         for topic, number in partitions:
             added.setdefault(topic, set()).add(number)

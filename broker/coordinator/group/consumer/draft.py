@@ -74,7 +74,7 @@ class Draft:
         return self._state.metadata
 
     def metadata_of(self, member_id: str) -> MemberMetadata | None:
-        """What a member has told; None: it is none."""
+        """A member's newest metadata; None if there is no such member."""
         if self._copy is not None:
             return self._copy.metadata.get(member_id)
         member = self._group.members.get(member_id)
