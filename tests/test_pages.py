@@ -1,4 +1,4 @@
-"""The names in ARCHITECTURE.md and CONTRIBUTING.md exist: files, modules, classes, functions."""
+"""The pages are true: the names and links in them exist, and they stay short and plain."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ import pytest
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
 from tests.test_structure import ROOMS, ROOT
 
-PAGES: Final = ("ARCHITECTURE.md", "CONTRIBUTING.md")
+ROOM_PAGES: Final = sorted(
+    str(path.relative_to(ROOT)) for room in ROOMS for path in (ROOT / room).rglob("README.md")
+)
+PAGES: Final = ("ARCHITECTURE.md", "CONTRIBUTING.md", *ROOM_PAGES)
+"""Pages for developers: they name code."""
+
+USER_PAGES: Final = (
+    "README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md"))
+)  # fmt: skip
+WORD_LIMITS: Final = {"ARCHITECTURE.md": 2000}
+ROOM_WORD_LIMIT: Final = 2500
+FORBIDDEN: Final = re.compile(r"\b(of which|whom|stirs?|minds?)\b", re.IGNORECASE)
+"""Words that hide the noun: the sentence is clearer with it."""
+
 OTHERS_NAMES: Final = {
     # Names of Python and of Kafka, and examples.
     "asyncio.to_thread", "asyncio.wait", "datetime.now", "os.urandom", "uuid.uuid4",
@@ -108,3 +121,48 @@ def test_the_table_of_floors_is_that_of_import_linter() -> None:
     contracts = project["tool"]["importlinter"]["contracts"]
     layers = next(each["layers"] for each in contracts if each["name"] == "floors")
     assert list(floors.values()) == [set(layer.split(" | ")) for layer in layers]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *USER_PAGES])
+def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
+    text = (ROOT / page).read_text()
+    targets = [each for each in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in each]
+    assert [each for each in targets if not leads_somewhere(page, each)] == []
+
+
+def leads_somewhere(page: str, target: str) -> bool:
+    """Whether the file exists, and the heading in it if the target names one."""
+    path, _, heading = target.partition("#")
+    file = (ROOT / page).parent / path if path else ROOT / page
+    if not heading:
+        return file.exists()
+    return file.is_file() and heading in headings(file.read_text())
+
+
+def headings(text: str) -> set[str]:
+    """As GitHub makes anchors of them."""
+    found = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", each.lower()).replace(" ", "-") for each in found}
+
+
+def test_links_that_lead_nowhere_are_found() -> None:
+    assert leads_somewhere("storage/README.md", "../ARCHITECTURE.md#rooms")
+    assert not leads_somewhere("storage/README.md", "ARCHITECTURE.md")
+    assert not leads_somewhere("storage/README.md", "../ARCHITECTURE.md#room")
+
+
+def test_the_page_of_each_room_is_linked() -> None:
+    linked = re.findall(r"\]\((\S+/README\.md)\)", (ROOT / "ARCHITECTURE.md").read_text())
+    assert sorted(linked) == ROOM_PAGES
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", *ROOM_PAGES])
+def test_a_page_is_short(page: str) -> None:
+    words = len((ROOT / page).read_text().split())
+    assert words <= WORD_LIMITS.get(page, ROOM_WORD_LIMIT)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *USER_PAGES])
+def test_a_page_names_the_noun(page: str) -> None:
+    lines = enumerate((ROOT / page).read_text().splitlines(), start=1)
+    assert [(number, line) for number, line in lines if FORBIDDEN.search(line)] == []
