@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
 
+from metadata.directories import LOST, is_reserved
 from metadata.feature_levels import FeatureRange
 from metadata.image_part import MapDelta, MapPart
 from metadata.records import MetadataError
@@ -50,6 +51,9 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     out_of_room: bool = False  # one of its disks is full
+    # Ids of log directories, ascending: those that failed since the registration, and those of
+    # earlier registrations that could not be opened at this one.
+    offline_directories: tuple[bytes, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -60,6 +64,15 @@ class BrokerRegistration:
     def may_join_isr(self) -> bool:
         """Whether it may join an ISR. A broker without room would only fall behind again."""
         return self.active and not self.out_of_room
+
+    def has_online(self, directory_id: bytes) -> bool:
+        """Whether a replica in this directory can be used. A replica whose directory nobody has
+        told counts as one that can."""
+        if is_reserved(directory_id):
+            return directory_id != LOST
+        return directory_id in self.log_directories and (
+            directory_id not in self.offline_directories
+        )
 
     def endpoint(self, listener: str, protocol: str = PLAINTEXT) -> Endpoint | None:
         """The endpoint of that listener name and protocol, if it has one."""
@@ -126,6 +139,7 @@ class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
             fenced=record.fenced,
             in_controlled_shutdown=record.in_controlled_shutdown,
             out_of_room=record.out_of_room,
+            offline_directories=tuple(sorted(record.offline_directories)),
         )
         self.set(record.broker_id, changed)
 
@@ -174,5 +188,6 @@ def _records_of(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]
         fenced=registration.fenced,
         in_controlled_shutdown=registration.in_controlled_shutdown,
         out_of_room=registration.out_of_room,
+        offline_directories=registration.offline_directories,
     )
     yield pb.MetadataRecord(broker_state=state)

@@ -22,6 +22,7 @@ REQUEST_OUTCOMES = 2
 REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
 OUTCOME_TIMES = 4
+REPLICA_DIRECTORIES = 5
 """The levels of metadata.version that introduced something."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
@@ -29,6 +30,7 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     2: "outcomes of requests are remembered; partitions can be reassigned",
     3: "consumer groups can have configurations",
     4: "more outcomes of requests are remembered, with their times",
+    5: "the controller knows which replica is in which log directory",
 }
 
 TRANSACTION_VERSION = "transaction.version"
@@ -145,6 +147,16 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
         found.append(
             Loss(
                 f"{groups} groups have configurations of their own: remove them first",
+                may_be_dropped=False,
+            )
+        )
+    with_offline = [each for each in image.sorted_brokers() if each.offline_directories]
+    if level < REPLICA_DIRECTORIES and with_offline:
+        named = ", ".join(str(each.broker_id) for each in with_offline)
+        found.append(
+            Loss(
+                f"brokers with log directories that are offline ({named}): replace their disks, or"
+                " take the directories out of log.dirs, and restart them first",
                 may_be_dropped=False,
             )
         )

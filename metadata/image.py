@@ -56,6 +56,11 @@ class MetadataImage:
         registration = self.broker(broker_id)
         return registration is None or not registration.out_of_room
 
+    def has_online(self, broker_id: int, directory_id: bytes) -> bool:
+        """As ``BrokerRegistration.has_online``; True of a broker that is not registered."""
+        registration = self.broker(broker_id)
+        return registration is None or registration.has_online(directory_id)
+
     # ---------------------------------------------------------------- topics
 
     def topic(self, name: str) -> Topic | None:

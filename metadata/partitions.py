@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from metadata.directories import UNASSIGNED, aligned, compact
 from stele.wire.v1 import metadata_pb2 as pb
 
 NO_LEADER = -1
@@ -37,6 +38,24 @@ class PartitionState:
     original_replicas: tuple[int, ...] = ()
     leader_recovery_state: pb.LeaderRecoveryState = RECOVERED
     unclean_elections: int = 0
+    # The directory ids of `replicas`, in their order; empty while none is known.
+    directories: tuple[bytes, ...] = ()
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """The log directory of a broker's replica; UNASSIGNED, too, if it has no replica."""
+        if self.directories and broker_id in self.replicas:
+            return self.directories[self.replicas.index(broker_id)]
+        return UNASSIGNED
+
+    def directories_with(self, broker_id: int, directory_id: bytes) -> tuple[bytes, ...]:
+        """``directories`` after the broker's replica was put into another one."""
+        known = self.directories or (UNASSIGNED,) * len(self.replicas)
+        return compact(
+            [
+                directory_id if replica == broker_id else before
+                for replica, before in zip(self.replicas, known, strict=True)
+            ]
+        )
 
     @property
     def preferred_leader(self) -> int:
@@ -71,8 +90,13 @@ def changed_state(state: PartitionState, record: pb.PartitionChangeRecord) -> Pa
 
     has_leader = record.HasField("leader")
     has_recovery = record.HasField("leader_recovery_state")
+    replicas = ids("replicas", state.replicas, ordered=True)
+    if record.HasField("directories"):
+        directories = compact(record.directories.ids)
+    else:
+        directories = aligned(replicas, state.replicas, state.directories)
     return PartitionState(
-        replicas=ids("replicas", state.replicas, ordered=True),
+        replicas=replicas,
         isr=ids("isr", state.isr),
         leader=record.leader if has_leader else state.leader,
         leader_epoch=state.leader_epoch + has_leader,
@@ -86,6 +110,7 @@ def changed_state(state: PartitionState, record: pb.PartitionChangeRecord) -> Pa
             record.leader_recovery_state if has_recovery else state.leader_recovery_state
         ),
         unclean_elections=state.unclean_elections + record.unclean,
+        directories=directories,
     )
 
 
@@ -104,6 +129,7 @@ def state_of(record: pb.PartitionRecord) -> PartitionState:
         original_replicas=tuple(record.original_replicas),
         leader_recovery_state=record.leader_recovery_state,
         unclean_elections=record.unclean_elections,
+        directories=compact(record.directories),
     )
 
 
@@ -124,4 +150,5 @@ def record_of(topic_id: bytes, number: int, state: PartitionState) -> pb.Partiti
         partition_epoch=state.partition_epoch,
         leader_recovery_state=state.leader_recovery_state,
         unclean_elections=state.unclean_elections,
+        directories=state.directories,
     )

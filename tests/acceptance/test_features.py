@@ -42,10 +42,10 @@ def level(bootstrap: str) -> int:
         ]
         feature = features[1]
         nodes = [*feature["brokers"], *feature["controllers"]]
-        if all((each["min_level"], each["max_level"]) == (1, 4) for each in nodes):
+        if all((each["min_level"], each["max_level"]) == (1, 5) for each in nodes):
             break
     assert feature["controllers"]
-    assert (feature["min_level"], feature["max_level"]) == (1, 4)
+    assert (feature["min_level"], feature["max_level"]) == (1, 5)
     return int(feature["level"])
 
 
@@ -87,7 +87,7 @@ def refused(bootstrap: str, arguments: list[str], said: str, *, code: int) -> No
     assert done.stderr.startswith("stele: ")
     assert done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
-    assert level(bootstrap) == 4
+    assert level(bootstrap) == 5
 
 
 def test_down_and_up_again(bootstrap: str) -> None:
@@ -96,20 +96,20 @@ def test_down_and_up_again(bootstrap: str) -> None:
     assert refused.returncode == 1
     assert "would be forgotten" in refused.stderr
     assert "an unsafe downgrade does it all the same" in refused.stderr
-    assert level(bootstrap) == 4
+    assert level(bootstrap) == 5
     unsafe = ("features", "downgrade", "--metadata", "1", "--unsafe")
     dry = stele(bootstrap, *unsafe, "--dry-run")
-    assert dry.stdout == "metadata.version would go from 4 to 1\n"
-    assert level(bootstrap) == 4
-    assert stele(bootstrap, *unsafe).stdout == "metadata.version went from 4 to 1\n"
+    assert dry.stdout == "metadata.version would go from 5 to 1\n"
+    assert level(bootstrap) == 5
+    assert stele(bootstrap, *unsafe).stdout == "metadata.version went from 5 to 1\n"
     assert level(bootstrap) == 1
     again = stele(bootstrap, *unsafe)
     assert again.stdout == "metadata.version is at 1: nothing to change\n"
     # Nothing is remembered now, so nothing would be lost.
     stele(bootstrap, "topic", "create", "forgotten")
-    up = stele(bootstrap, "features", "upgrade", "--metadata", "4")
-    assert up.stdout == "metadata.version went from 1 to 4\n"
-    assert level(bootstrap) == 4
+    up = stele(bootstrap, "features", "upgrade", "--metadata", "5")
+    assert up.stdout == "metadata.version went from 1 to 5\n"
+    assert level(bootstrap) == 5
 
 
 def test_a_feature_is_disabled_and_comes_back(bootstrap: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -14,6 +15,7 @@ from metadata.brokers import BrokerRegistration, Brokers, Endpoint
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
 from metadata.delta import MetadataDelta
+from metadata.directories import LOST, UNASSIGNED, compact
 from metadata.feature_levels import FeatureLevels, FeatureRange
 from metadata.image import EMPTY, MetadataImage
 from metadata.outcomes import Outcome, Outcomes
@@ -37,9 +39,22 @@ ASCENDING = FEW.map(lambda ids: tuple(sorted(ids)))
 TEXT = st.text("abc.-", min_size=1, max_size=4)
 IDS = st.binary(min_size=16, max_size=16)
 
+PLACES = st.lists(
+    st.tuples(st.integers(0, 9), st.sampled_from([UNASSIGNED, LOST, b"a" * 16, b"b" * 16])),
+    unique_by=lambda place: place[0],
+    max_size=3,
+)
+
+
+def partition_of(places: list[tuple[int, bytes]], **more: Any) -> PartitionState:
+    """``places``: the replicas, with their directories."""
+    replicas = tuple(broker for broker, _ in places)
+    return PartitionState(replicas, directories=compact([each for _, each in places]), **more)
+
+
 PARTITIONS = st.builds(
-    PartitionState,
-    replicas=FEW.map(tuple),
+    partition_of,
+    places=PLACES,
     isr=ASCENDING,
     leader=st.integers(-1, 9),
     leader_epoch=st.integers(0, 99),
@@ -68,6 +83,7 @@ BROKERS = st.builds(
     ).map(tuple),
     fenced=st.booleans(),
     in_controlled_shutdown=st.booleans(),
+    offline_directories=st.lists(IDS, unique=True, max_size=2).map(lambda ids: tuple(sorted(ids))),
 )
 
 

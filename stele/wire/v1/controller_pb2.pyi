@@ -43,7 +43,7 @@ class DirectoryHistory(_message.Message):
     def __init__(self, directory_id: _Optional[bytes] = ..., previous_broker_epoch: _Optional[int] = ..., incarnation_ids: _Optional[_Iterable[bytes]] = ..., replicas: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ...) -> None: ...
 
 class RegisterBrokerRequest(_message.Message):
-    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features", "inter_broker_listener", "directory_histories", "directories_marked")
+    __slots__ = ("cluster_id", "broker_id", "incarnation_id", "endpoints", "rack", "log_directories", "previous_broker_epoch", "corrupt", "unsynced", "features", "inter_broker_listener", "directory_histories", "directories_marked", "unopened_directories")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class RegisterBrokerRequest(_message.Message):
     INTER_BROKER_LISTENER_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_HISTORIES_FIELD_NUMBER: _ClassVar[int]
     DIRECTORIES_MARKED_FIELD_NUMBER: _ClassVar[int]
+    UNOPENED_DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     broker_id: int
     incarnation_id: bytes
@@ -70,7 +71,8 @@ class RegisterBrokerRequest(_message.Message):
     inter_broker_listener: str
     directory_histories: _containers.RepeatedCompositeFieldContainer[DirectoryHistory]
     directories_marked: bool
-    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ..., directory_histories: _Optional[_Iterable[_Union[DirectoryHistory, _Mapping]]] = ..., directories_marked: _Optional[bool] = ...) -> None: ...
+    unopened_directories: int
+    def __init__(self, cluster_id: _Optional[str] = ..., broker_id: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., endpoints: _Optional[_Iterable[_Union[_metadata_pb2.Endpoint, _Mapping]]] = ..., rack: _Optional[str] = ..., log_directories: _Optional[_Iterable[bytes]] = ..., previous_broker_epoch: _Optional[int] = ..., corrupt: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., unsynced: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ..., inter_broker_listener: _Optional[str] = ..., directory_histories: _Optional[_Iterable[_Union[DirectoryHistory, _Mapping]]] = ..., directories_marked: _Optional[bool] = ..., unopened_directories: _Optional[int] = ...) -> None: ...
 
 class RegisterBrokerResponse(_message.Message):
     __slots__ = ("error", "message", "leader_id", "broker_epoch")
@@ -85,7 +87,7 @@ class RegisterBrokerResponse(_message.Message):
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., leader_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "metadata_offset", "want_fence", "want_shutdown", "sequence", "out_of_room", "yields", "cluster_id")
+    __slots__ = ("broker_id", "broker_epoch", "incarnation_id", "metadata_offset", "want_fence", "want_shutdown", "sequence", "out_of_room", "yields", "cluster_id", "offline_directories")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +98,7 @@ class HeartbeatRequest(_message.Message):
     OUT_OF_ROOM_FIELD_NUMBER: _ClassVar[int]
     YIELDS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     incarnation_id: bytes
@@ -106,7 +109,8 @@ class HeartbeatRequest(_message.Message):
     out_of_room: bool
     yields: bool
     cluster_id: str
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ..., out_of_room: _Optional[bool] = ..., yields: _Optional[bool] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+    offline_directories: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., incarnation_id: _Optional[bytes] = ..., metadata_offset: _Optional[int] = ..., want_fence: _Optional[bool] = ..., want_shutdown: _Optional[bool] = ..., sequence: _Optional[int] = ..., out_of_room: _Optional[bool] = ..., yields: _Optional[bool] = ..., cluster_id: _Optional[str] = ..., offline_directories: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
     __slots__ = ("error", "leader_id", "sequence", "fenced", "caught_up", "may_shut_down", "message", "leads_nothing_at", "committed_offset")
@@ -196,6 +200,48 @@ class AlterPartitionResponse(_message.Message):
     partitions: _containers.RepeatedCompositeFieldContainer[AlterPartitionResponse.Partition]
     message: str
     def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., partitions: _Optional[_Iterable[_Union[AlterPartitionResponse.Partition, _Mapping]]] = ..., message: _Optional[str] = ...) -> None: ...
+
+class AssignReplicasToDirectoriesRequest(_message.Message):
+    __slots__ = ("broker_id", "broker_epoch", "directories", "cluster_id")
+    class Directory(_message.Message):
+        __slots__ = ("directory_id", "replicas")
+        DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+        REPLICAS_FIELD_NUMBER: _ClassVar[int]
+        directory_id: bytes
+        replicas: _containers.RepeatedCompositeFieldContainer[PartitionReference]
+        def __init__(self, directory_id: _Optional[bytes] = ..., replicas: _Optional[_Iterable[_Union[PartitionReference, _Mapping]]] = ...) -> None: ...
+    BROKER_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    broker_id: int
+    broker_epoch: int
+    directories: _containers.RepeatedCompositeFieldContainer[AssignReplicasToDirectoriesRequest.Directory]
+    cluster_id: str
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., directories: _Optional[_Iterable[_Union[AssignReplicasToDirectoriesRequest.Directory, _Mapping]]] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+
+class AssignReplicasToDirectoriesResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "message", "refusals")
+    class Refusal(_message.Message):
+        __slots__ = ("topic_id", "partition", "error", "message")
+        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
+        PARTITION_FIELD_NUMBER: _ClassVar[int]
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        topic_id: bytes
+        partition: int
+        error: int
+        message: str
+        def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REFUSALS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    message: str
+    refusals: _containers.RepeatedCompositeFieldContainer[AssignReplicasToDirectoriesResponse.Refusal]
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., message: _Optional[str] = ..., refusals: _Optional[_Iterable[_Union[AssignReplicasToDirectoriesResponse.Refusal, _Mapping]]] = ...) -> None: ...
 
 class AllocateProducerIdsRequest(_message.Message):
     __slots__ = ("broker_id", "broker_epoch", "cluster_id")

@@ -126,18 +126,20 @@ class UnregisterBrokerRecord(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class BrokerStateRecord(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "out_of_room")
+    __slots__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "out_of_room", "offline_directories")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_ROOM_FIELD_NUMBER: _ClassVar[int]
+    OFFLINE_DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     fenced: bool
     in_controlled_shutdown: bool
     out_of_room: bool
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: _Optional[bool] = ..., in_controlled_shutdown: _Optional[bool] = ..., out_of_room: _Optional[bool] = ...) -> None: ...
+    offline_directories: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: _Optional[bool] = ..., in_controlled_shutdown: _Optional[bool] = ..., out_of_room: _Optional[bool] = ..., offline_directories: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
     __slots__ = ("name", "topic_id")
@@ -154,7 +156,7 @@ class RemoveTopicRecord(_message.Message):
     def __init__(self, topic_id: _Optional[bytes] = ...) -> None: ...
 
 class PartitionRecord(_message.Message):
-    __slots__ = ("topic_id", "partition", "replicas", "isr", "elr", "last_known_elr", "adding_replicas", "removing_replicas", "leader", "leader_epoch", "partition_epoch", "leader_recovery_state", "unclean_elections", "original_replicas")
+    __slots__ = ("topic_id", "partition", "replicas", "isr", "elr", "last_known_elr", "adding_replicas", "removing_replicas", "leader", "leader_epoch", "partition_epoch", "leader_recovery_state", "unclean_elections", "original_replicas", "directories")
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     REPLICAS_FIELD_NUMBER: _ClassVar[int]
@@ -169,6 +171,7 @@ class PartitionRecord(_message.Message):
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     UNCLEAN_ELECTIONS_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     replicas: _containers.RepeatedScalarFieldContainer[int]
@@ -183,15 +186,21 @@ class PartitionRecord(_message.Message):
     leader_recovery_state: LeaderRecoveryState
     unclean_elections: int
     original_replicas: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean_elections: _Optional[int] = ..., original_replicas: _Optional[_Iterable[int]] = ...) -> None: ...
+    directories: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., replicas: _Optional[_Iterable[int]] = ..., isr: _Optional[_Iterable[int]] = ..., elr: _Optional[_Iterable[int]] = ..., last_known_elr: _Optional[_Iterable[int]] = ..., adding_replicas: _Optional[_Iterable[int]] = ..., removing_replicas: _Optional[_Iterable[int]] = ..., leader: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., partition_epoch: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean_elections: _Optional[int] = ..., original_replicas: _Optional[_Iterable[int]] = ..., directories: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class PartitionChangeRecord(_message.Message):
-    __slots__ = ("topic_id", "partition", "isr", "elr", "last_known_elr", "replicas", "adding_replicas", "removing_replicas", "leader", "leader_recovery_state", "unclean", "original_replicas")
+    __slots__ = ("topic_id", "partition", "isr", "elr", "last_known_elr", "replicas", "adding_replicas", "removing_replicas", "leader", "leader_recovery_state", "unclean", "original_replicas", "directories")
     class Nodes(_message.Message):
         __slots__ = ("ids",)
         IDS_FIELD_NUMBER: _ClassVar[int]
         ids: _containers.RepeatedScalarFieldContainer[int]
         def __init__(self, ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    class Directories(_message.Message):
+        __slots__ = ("ids",)
+        IDS_FIELD_NUMBER: _ClassVar[int]
+        ids: _containers.RepeatedScalarFieldContainer[bytes]
+        def __init__(self, ids: _Optional[_Iterable[bytes]] = ...) -> None: ...
     TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
     PARTITION_FIELD_NUMBER: _ClassVar[int]
     ISR_FIELD_NUMBER: _ClassVar[int]
@@ -204,6 +213,7 @@ class PartitionChangeRecord(_message.Message):
     LEADER_RECOVERY_STATE_FIELD_NUMBER: _ClassVar[int]
     UNCLEAN_FIELD_NUMBER: _ClassVar[int]
     ORIGINAL_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
     topic_id: bytes
     partition: int
     isr: PartitionChangeRecord.Nodes
@@ -216,7 +226,8 @@ class PartitionChangeRecord(_message.Message):
     leader_recovery_state: LeaderRecoveryState
     unclean: bool
     original_replicas: PartitionChangeRecord.Nodes
-    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., isr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., last_known_elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., adding_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., removing_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., leader: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean: _Optional[bool] = ..., original_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ...) -> None: ...
+    directories: PartitionChangeRecord.Directories
+    def __init__(self, topic_id: _Optional[bytes] = ..., partition: _Optional[int] = ..., isr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., last_known_elr: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., adding_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., removing_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., leader: _Optional[int] = ..., leader_recovery_state: _Optional[_Union[LeaderRecoveryState, str]] = ..., unclean: _Optional[bool] = ..., original_replicas: _Optional[_Union[PartitionChangeRecord.Nodes, _Mapping]] = ..., directories: _Optional[_Union[PartitionChangeRecord.Directories, _Mapping]] = ...) -> None: ...
 
 class ConfigRecord(_message.Message):
     __slots__ = ("resource_type", "resource_name", "name", "value")

@@ -116,7 +116,7 @@ def test_tells_supported_and_finalized_features(version: int) -> None:
             api_versions.SupportedFeatureKey("group.version", 0, 1),
             api_versions.SupportedFeatureKey("transaction.version", 0, 2),
         ]
-        supported = [api_versions.SupportedFeatureKey("stele.metadata.version", 1, 4)]
+        supported = [api_versions.SupportedFeatureKey("stele.metadata.version", 1, 5)]
         if version >= 4:
             supported = [from_level_0[0], *supported, from_level_0[1]]
         assert answer.supported_features == supported
