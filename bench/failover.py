@@ -20,7 +20,7 @@ from bench.processes import drawn_leader, fresh_cluster, wait_whole
 from bench.pulse import TIMEOUT_S, Pulse, silent
 from bench.report import CONTROLLER_OUTAGE, LEADER_OUTAGE, Cell, Report, percentile
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Producer
 from stele.errors import BulkError, ErrorCode
 

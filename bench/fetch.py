@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from bench.processes import ClientProcess, cpu_of, fresh_cluster, requests_of, wait_whole
 from bench.report import FETCH_CPU, Cell, Report
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Producer
 
 TOPIC = "bench"

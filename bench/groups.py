@@ -23,7 +23,7 @@ import uvloop
 from bench.processes import cpu_of, fresh_cluster, metrics_of, rss_mib, wait_whole
 from bench.report import Cell, Report, percentile
 from chaos.process_cluster import NodeProcess, ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode

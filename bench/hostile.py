@@ -17,7 +17,7 @@ from typing import Any
 from bench.processes import fresh_cluster, rss_mib, wait_whole
 from bench.report import Cell, Report
 from runtime.real.network import RealNetwork
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Producer
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.wire import kafka

@@ -25,7 +25,7 @@ from bench.processes import ClientProcess, drawn_leader, fresh_cluster, wait_who
 from bench.pulse import Pulse, silent
 from bench.report import Cell, Report, percentile
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Producer
 
 TOPIC = "bench"

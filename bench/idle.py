@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from bench.processes import children, cpu_of, cpu_s, fresh_cluster, pss_mib, rss_mib, wait_whole
 from bench.report import IDLE_CPU, IDLE_MEMORY, START, Cell, Report
 from chaos.process_cluster import NodeProcess, ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Producer
 
 SETTLE_S = 5.0

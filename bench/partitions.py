@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from bench.processes import cpu_of, fresh_cluster, wait_whole
 from bench.report import Cell, Report
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Producer
 
 RECORDS_PER_S = 200

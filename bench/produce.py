@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from bench.processes import ClientProcess, cpu_of, fresh_cluster, requests_of, wait_whole
 from bench.report import BUSY_LATENCY, PRODUCE_CPU, Cell, Report
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin
 
 PRODUCE_APIS = ("PRODUCE", "Data.Produce")

@@ -35,7 +35,7 @@ from bench.processes import (
 from bench.pulse import Pulse, silent
 from bench.report import Cell, Report
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Producer
 
 MANY: Final = "many"

@@ -13,7 +13,7 @@ from bench.jobs import single_records
 from bench.processes import ClientProcess, children, cpu_of, fresh_cluster, switches_of, wait_whole
 from bench.report import SMALL_CPU, Cell, Report
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin
 
 TOPIC = "small"

@@ -16,7 +16,7 @@ from typing import Any
 from bench.processes import ClientProcess, cpu_of, fresh_cluster, wait_whole
 from bench.report import Cell, Report
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin
 
 PARTITIONS = 6

@@ -19,7 +19,7 @@ import uvloop
 from bench.processes import cpu_of, fresh_cluster, wait_whole
 from bench.report import Cell, Report, percentile
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Consumer, Producer
 from stele.ids import TopicPartition
 

@@ -28,7 +28,7 @@ from cli.reassignment_log_dirs import Directories
 from cli.reassignment_log_dirs import Status as LogDirStatus
 
 if TYPE_CHECKING:
-    from stele.admin.admin import BrokerDescription, PartitionDescription
+    from stele.admin.descriptions import BrokerDescription, PartitionDescription
     from stele.admin.partitions import PartitionReassignment
     from stele.ids import TopicPartition
     from stele.sync import Admin

@@ -16,7 +16,7 @@ from metadata.config_keys import (
 from metadata.topic_config import TopicConfig
 
 if TYPE_CHECKING:
-    from stele.admin.admin import ConfigResource, PartitionDescription
+    from stele.admin.descriptions import ConfigResource, PartitionDescription
     from stele.sync import Admin
 
 SENDING = TopicConfig.leader_replication_throttled_replicas.key.name
@@ -33,7 +33,7 @@ def changes(
 
     The replicas before a move may lead and send; those that it adds fetch. ``rate`` in bytes/s.
     """
-    from stele.admin.admin import ConfigResource
+    from stele.admin.descriptions import ConfigResource
 
     brokers: set[int] = set()
     sending: dict[str, list[str]] = {}
@@ -69,7 +69,7 @@ def remove(admin: Admin, topics: Collection[str], *, rates: bool) -> list[str]:
 
     Returns the topics that were throttled.
     """
-    from stele.admin.admin import ConfigResource
+    from stele.admin.descriptions import ConfigResource
 
     found: Changes = {}
     for topic in admin.list_topics():
@@ -88,7 +88,7 @@ def remove(admin: Admin, topics: Collection[str], *, rates: bool) -> list[str]:
 def set_log_dirs_rate(admin: Admin, log_dirs: LogDirs, rate: int | None) -> None:
     """What the brokers of these replicas copy between their directories, in bytes/s; None: as much
     as they can."""
-    from stele.admin.admin import ConfigResource
+    from stele.admin.descriptions import ConfigResource
 
     brokers = sorted({broker_id for _, _, broker_id in log_dirs})
     value = None if rate is None else str(rate)

@@ -21,7 +21,7 @@ from cli.output import CommandError, UsageError, did_you_mean, key_values, print
 from stele.ids import encode_uuid
 
 if TYPE_CHECKING:
-    from stele.admin.admin import TopicDescription
+    from stele.admin.descriptions import TopicDescription
     from stele.sync import Admin
 
 app = typer.Typer(
@@ -55,7 +55,7 @@ def create(
     timeout: Timeout = 30.0,
 ) -> None:
     """Create a topic."""
-    from stele.admin.admin import NewTopic
+    from stele.admin.descriptions import NewTopic
     from stele.errors import ApiError, ErrorCode
 
     topic = NewTopic(name, partitions, replication_factor, key_values(config or (), "--config"))
@@ -241,7 +241,7 @@ def alter(
     timeout: Timeout = 30.0,
 ) -> None:
     """Change a topic's configs, or give it more partitions."""
-    from stele.admin.admin import ConfigResource
+    from stele.admin.descriptions import ConfigResource
 
     changes: dict[str, str | None] = {**key_values(config or (), "--config")}
     changes.update(dict.fromkeys(delete_config or ()))
@@ -274,7 +274,7 @@ def configs(
     timeout: Timeout = 30.0,
 ) -> None:
     """Show all configs of a topic, and where each comes from."""
-    from stele.admin.admin import ConfigResource
+    from stele.admin.descriptions import ConfigResource
 
     with connect(bootstrap, timeout) as admin:
         check_topics(admin, [name])

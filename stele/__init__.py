@@ -11,8 +11,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from stele.admin.admin import ConfigResource as ConfigResource
-    from stele.admin.admin import NewTopic as NewTopic
+    from stele.admin.descriptions import ConfigResource as ConfigResource
+    from stele.admin.descriptions import NewTopic as NewTopic
     from stele.consumer.group.listener import RebalanceListener as RebalanceListener
     from stele.errors import ApiError as ApiError
     from stele.errors import CommitFailedError as CommitFailedError
@@ -45,7 +45,7 @@ _HOMES = {
     "Admin": "stele.sync",
     "ApiError": "stele.errors",
     "CommitFailedError": "stele.errors",
-    "ConfigResource": "stele.admin.admin",
+    "ConfigResource": "stele.admin.descriptions",
     "Consumer": "stele.sync",
     "ConsumerRecord": "stele.records",
     "ErrorCode": "stele.errors",
@@ -53,7 +53,7 @@ _HOMES = {
     "FencedInstanceError": "stele.errors",
     "LogTruncationError": "stele.errors",
     "GroupMetadata": "stele.records",
-    "NewTopic": "stele.admin.admin",
+    "NewTopic": "stele.admin.descriptions",
     "OffsetAndMetadata": "stele.records",
     "OffsetAndTimestamp": "stele.records",
     "PreparedTransaction": "stele.producer.transactions",

@@ -7,7 +7,7 @@ from typing import Final
 
 from chaos.drills.history import Partition, QuorumState
 from chaos.drills.recorder import Recorder
-from stele.admin.admin import PartitionDescription
+from stele.admin.descriptions import PartitionDescription
 from stele.aio import Admin
 from stele.errors import SteleError
 

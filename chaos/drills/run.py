@@ -22,7 +22,7 @@ from chaos.drills.recorder import Recorder
 from chaos.drills.stage import Stage
 from chaos.drills.verdict import Verdict, judge
 from chaos.drills.workload import Reader, Writer, read_back
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin
 from stele.errors import SteleError
 from stele.real import RealClock

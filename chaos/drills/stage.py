@@ -18,7 +18,7 @@ from chaos.drills.member import MemberProcess
 from chaos.drills.recorder import Recorder
 from chaos.drills.workload import Writer, probe
 from chaos.drills.zombie import WaitingRequests
-from stele.admin.admin import TopicDescription
+from stele.admin.descriptions import TopicDescription
 from stele.aio import Admin
 from stele.errors import SteleError
 from stele.world import Clock

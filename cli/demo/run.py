@@ -22,7 +22,7 @@ from cli.demo.readback import Proof, read_back
 from cli.demo.report import Report, SparkFigures, print_report
 from cli.demo.sender import OrderSender
 from cli.orders import OrderLine, generate_orders, read_orders
-from stele.admin.admin import NewTopic, TopicDescription
+from stele.admin.descriptions import NewTopic, TopicDescription
 from stele.aio import Admin, Consumer, Producer
 from stele.errors import SteleError
 from stele.real import RealClock

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from stele.admin.descriptions import (
+    ClusterDescription,
+    ConfigEntry,
+    ConfigResource,
+    CreatedTopic,
+    NewTopic,
+    TopicDescription,
+    broker_description,
+    config_entry,
+    known_node,
+    new_topic_message,
+    resource_message,
+    topic_description,
+)
 from stele.admin.features import (
     UPGRADE,
     FeatureAdmin,
@@ -33,141 +46,38 @@ from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import admin_pb2
 
-TOPIC_RESOURCE = 2
-BROKER_RESOURCE = 4
-GROUP_RESOURCE = 32
-
 Answer = TypeVar("Answer")
 Place = TypeVar("Place", bound=tuple[str, int])
 """A topic and the number of a partition, also as a TopicPartition."""
 
 
-@dataclass(frozen=True, slots=True)
-class NewTopic:
-    """A topic to create. -1 means the cluster's default. ``assignments``: partition → replicas."""
-
-    name: str
-    partitions: int = -1
-    replication_factor: int = -1
-    configs: Mapping[str, str] = field(default_factory=dict)
-    assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class CreatedTopic:
-    name: str
-    topic_id: bytes
-    partitions: int
-    replication_factor: int
-    already_done: bool = False  # an earlier attempt of this request did it
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionDescription:
-    partition: int
-    leader: int | None  # None while it has no leader
-    leader_epoch: int
-    partition_epoch: int
-    replicas: tuple[int, ...]  # the first is the preferred leader
-    isr: tuple[int, ...]
-    elr: tuple[int, ...]
-    unclean_elections: int
-    adding_replicas: tuple[int, ...] = ()  # empty unless it is being reassigned
-    removing_replicas: tuple[int, ...] = ()
-
-    @property
-    def is_under_replicated(self) -> bool:
-        """Whether replicas are missing in the ISR. Replicas that are only being added do not
-        count."""
-        return len(self.isr) < len(self.replicas) - len(self.adding_replicas)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicDescription:
-    name: str
-    topic_id: bytes
-    partitions: tuple[PartitionDescription, ...]
-    configs: Mapping[str, str]  # the values that are set on the topic itself
-
-    @property
-    def replication_factor(self) -> int:
-        """The number of replicas without those that are only being added."""
-        counts = (len(each.replicas) - len(each.adding_replicas) for each in self.partitions)
-        return max(counts, default=0)
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerDescription:
-    broker_id: int
-    host: str
-    port: int
-    grpc_host: str
-    grpc_port: int
-    rack: str
-    fenced: bool
-    in_controlled_shutdown: bool
-    broker_epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterDescription:
-    cluster_id: str
-    controller_id: int | None  # the active controller; None while there is none
-    brokers: tuple[BrokerDescription, ...]
-    metadata_offset: int  # what the broker that answered has applied
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigResource:
-    """A resource that has configs: a topic, a consumer group, a broker, or all brokers (a broker
-    without a name)."""
-
-    type: int
-    name: str
-
-    @classmethod
-    def topic(cls, name: str) -> ConfigResource:
-        return cls(TOPIC_RESOURCE, name)
-
-    @classmethod
-    def group(cls, group_id: str) -> ConfigResource:
-        return cls(GROUP_RESOURCE, group_id)
-
-    @classmethod
-    def broker(cls, broker_id: int | None = None) -> ConfigResource:
-        return cls(BROKER_RESOURCE, "" if broker_id is None else str(broker_id))
-
-    def __str__(self) -> str:
-        if self.type == TOPIC_RESOURCE:
-            return f"topic {self.name}"
-        if self.type == GROUP_RESOURCE:
-            return f"group {self.name}"
-        return f"broker {self.name}" if self.name else "all brokers"
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigEntry:
-    name: str
-    value: str
-    source: str
-    type: str
-    documentation: str
-    read_only: bool
-
-
 class Admin(TransactionAdmin):
-    """Administrates a cluster.
+    """Administrates a cluster over asyncio.
 
-    Every call is repeated while it fails for a passing reason (there is no active controller, a
-    broker is gone), for at most ``default_api_timeout_ms``. ``on_wait`` is told the reason. Raises
-    ApiError if the cluster refuses a request, BulkError if it refuses some of several items, and
-    UnreachableError.
+    >>> async with Admin("127.0.0.1:9092") as admin:
+    ...     await admin.create_topics([NewTopic("orders", 6, 3)])
+    ...     for topic in await admin.list_topics():
+    ...         print(topic.name, len(topic.partitions))
 
-    A change takes effect at most once, because all its attempts carry one request id.
-    OutcomeUnknownError means that it may have taken effect, or may still do so. The same call with
-    the error's ``request_id`` finds out. Descriptions are linearizable: they show every change that
-    was confirmed to anybody before. With ``linearizable=False`` they show what one broker knows,
-    which includes at least all changes that this client has made.
+    **Repetitions.** A call is repeated while it fails for a passing reason (no active controller, a
+    broker that is gone), for at most ``default_api_timeout_ms``. Meanwhile ``on_wait`` gets the
+    reason.
+
+    **Errors.** ApiError: the cluster refuses the request; its ``code`` is Kafka's. BulkError: it
+    refuses some of several items; ``failed`` has the error of each, ``succeeded`` the results of
+    the others. UnreachableError: no broker answers.
+
+    **Changes** take effect at most once, because all attempts of a call carry one request id.
+    OutcomeUnknownError means that a change may have taken effect, or may still do so. The same call
+    with ``request_id=error.request_id`` finds out. A change returns when it is committed. With
+    ``validate_only=True`` a call checks everything and changes nothing.
+
+    **Descriptions** are linearizable: they show every change that was confirmed to anybody before.
+    With ``linearizable=False`` they show what one broker knows, which includes every change that
+    this client has made.
+
+    A partition is a pair ``(topic, number)``, also as a TopicPartition. Options and their defaults:
+    :class:`stele.config.ClientConfig`.
     """
 
     def __init__(
@@ -177,6 +87,12 @@ class Admin(TransactionAdmin):
         world: ClientWorld | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
+        """``bootstrap_servers``: ``host:port`` of one or more brokers, with commas between them.
+        The other brokers are found by asking these.
+
+        ``options`` are the fields of :class:`stele.config.ClientConfig`. Raises ConfigError for an
+        unknown or invalid option.
+        """
         self._config = ClientConfig.of(bootstrap_servers, options)
         if self._config.plane != "grpc":
             raise ConfigError(
@@ -204,6 +120,7 @@ class Admin(TransactionAdmin):
         await self.close()
 
     async def close(self) -> None:
+        """Release all resources. Idempotent."""
         await self._view.close()
 
     # ------------------------------------------------------------------------- topics
@@ -215,9 +132,16 @@ class Admin(TransactionAdmin):
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> list[CreatedTopic]:
-        """Create topics. Returns once the decision is committed."""
+        """Create topics. Returns them in the order of the call, once the decision is committed.
+
+        Raises BulkError with the error of each refused topic by its name, for example
+        TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION (the name), INVALID_REPLICATION_FACTOR (too
+        few brokers) or INVALID_CONFIG. The others are created all the same.
+
+        >>> await admin.create_topics([NewTopic("orders", 6, 3, {"retention.ms": "86400000"})])
+        """
         request = admin_pb2.CreateTopicsRequest(
-            topics=[_new_topic(topic) for topic in topics], validate_only=validate_only
+            topics=[new_topic_message(topic) for topic in topics], validate_only=validate_only
         )
         response = await self._requests.change(
             "CreateTopics", request, admin_pb2.CreateTopicsResponse.FromString, request_id
@@ -240,6 +164,12 @@ class Admin(TransactionAdmin):
         return all_or_raise(failed, created)
 
     async def delete_topics(self, names: Sequence[str], *, request_id: bytes | None = None) -> None:
+        """Delete topics with all of their records. Returns once the decision is committed; brokers
+        free the disk afterwards.
+
+        Raises BulkError, with UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist. The
+        others are deleted all the same.
+        """
         request = admin_pb2.DeleteTopicsRequest(names=names)
         response = await self._requests.change(
             "DeleteTopics", request, admin_pb2.DeleteTopicsResponse.FromString, request_id
@@ -259,10 +189,15 @@ class Admin(TransactionAdmin):
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> None:
-        """Add partitions to topics. ``counts`` is the number that each topic will have in all.
+        """Add partitions to topics. ``counts``: how many partitions each topic will have in all.
 
-        ``assignments``: the replicas of each new partition, for topics that the cluster should not
-        place. Afterwards keys go to other partitions than before.
+        ``assignments``: by topic the replicas of each new partition. The cluster places the
+        partitions of other topics by itself. Afterwards keys may go to other partitions than
+        before. A topic cannot lose partitions.
+
+        Raises BulkError, for example INVALID_PARTITIONS if a topic has that many already.
+
+        >>> await admin.create_partitions({"orders": 12})
         """
         await self._maintenance.create_partitions(
             counts, assignments or {}, validate_only=validate_only, request_id=request_id
@@ -271,10 +206,13 @@ class Admin(TransactionAdmin):
     async def delete_records(
         self, offsets: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
-        """Delete the records below an offset (-1: all committed ones) of each partition.
+        """Delete the records below an offset in each partition; -1 stands for all committed
+        records.
 
         Returns the start offsets that the logs then have on every replica that may lead. Raises
-        ApiError OFFSET_OUT_OF_RANGE for an offset that is not committed.
+        ApiError OFFSET_OUT_OF_RANGE for an offset above the high watermark.
+
+        >>> await admin.delete_records({("orders", 0): 1500})
         """
         wanted = {TopicPartition(*place): offset for place, offset in offsets.items()}
         found = await RecordDeletion(self._view).offsets(wanted)
@@ -283,10 +221,13 @@ class Admin(TransactionAdmin):
     async def list_offsets(
         self, timestamps_ms: Mapping[Place, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """For each partition the offset of the first record at or after a time in milliseconds.
+        """For each partition the offset of the first record at or after a time, in milliseconds
+        since 1970.
 
-        -1 stands for the end (the high watermark), -2 for the start of the log. The offset is -1 if
-        there is no record since then.
+        -1 instead of a time stands for the end of the log (the high watermark), -2 for its start.
+        The offset is -1 if there is no record since then. Raises ApiError.
+
+        >>> await admin.list_offsets({("orders", 0): -1})
         """
         wanted = {TopicPartition(*place): each for place, each in timestamps_ms.items()}
         return await OffsetLookup(self._view).offsets(wanted)
@@ -294,14 +235,17 @@ class Admin(TransactionAdmin):
     async def describe_topics(
         self, names: Sequence[str], *, linearizable: bool = True
     ) -> list[TopicDescription]:
-        """The named topics, in the order of the names."""
+        """The named topics, in the order of the names.
+
+        Raises BulkError, with UNKNOWN_TOPIC_OR_PARTITION for a topic that does not exist.
+        """
         if not names:
             return []
         by_name = {each.name: each for each in await self._describe_topics(names, linearizable)}
         return [by_name[name] for name in names if name in by_name]
 
     async def list_topics(self, *, linearizable: bool = True) -> list[TopicDescription]:
-        """All topics in order of their names."""
+        """All topics, in the order of their names. Raises ApiError."""
         return sorted(await self._describe_topics((), linearizable), key=lambda topic: topic.name)
 
     async def _describe_topics(
@@ -322,7 +266,7 @@ class Admin(TransactionAdmin):
             if each.error:
                 failed[each.name] = item_error(each.error, f"topic {each.name!r}", each.message)
             else:
-                topics.append(_topic(each))
+                topics.append(topic_description(each))
         return all_or_raise(failed, topics)
 
     async def elect_leaders(
@@ -332,11 +276,14 @@ class Admin(TransactionAdmin):
         unclean: bool = False,
         request_id: bytes | None = None,
     ) -> list[TopicPartition]:
-        """Elect preferred leaders, or (``unclean``) any live replica for partitions without a
-        leader.
+        """Elect the preferred leader of each partition: the first of its replicas.
 
-        Without ``partitions``: for all partitions. Returns those for which a leader was elected,
-        without those that needed no election. An unclean election may lose records.
+        Without ``partitions``: of all partitions. With ``unclean=True`` instead any live replica of
+        each partition without a leader, which may lose records. Returns the partitions for which a
+        leader was elected; a partition that needed no election is left out.
+
+        Raises BulkError, for example PREFERRED_LEADER_NOT_AVAILABLE or
+        ELIGIBLE_LEADERS_NOT_AVAILABLE.
         """
         return await self._partitions.elect_leaders(
             partitions, unclean=unclean, request_id=request_id
@@ -349,10 +296,18 @@ class Admin(TransactionAdmin):
         allow_replication_factor_change: bool = True,
         request_id: bytes | None = None,
     ) -> None:
-        """Move partitions to other brokers (KIP-455). None cancels a move that is under way.
+        """Move partitions to other brokers (KIP-455). ``targets``: the brokers of each partition,
+        the preferred leader first. None cancels a move that is under way.
 
-        Returns once the decision is committed. ``list_partition_reassignments`` shows what is still
-        under way. The same target again changes nothing; another target replaces the first one.
+        Returns once the decision is committed. ``list_partition_reassignments`` shows the moves
+        that are under way. The same target again changes nothing; another target replaces the first
+        one. With ``allow_replication_factor_change=False`` a target with more or fewer replicas is
+        refused.
+
+        Raises BulkError, for example INVALID_REPLICA_ASSIGNMENT (an unknown broker),
+        INVALID_REPLICATION_FACTOR, or NO_REASSIGNMENT_IN_PROGRESS for None.
+
+        >>> await admin.alter_partition_reassignments({("orders", 0): [4, 5, 6]})
         """
         await self._partitions.alter_reassignments(
             targets,
@@ -363,34 +318,45 @@ class Admin(TransactionAdmin):
     async def list_partition_reassignments(
         self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments that are under way, of these partitions or (None) of all."""
+        """The reassignments that are under way, of these partitions or (None) of all. Raises
+        ApiError.
+        """
         return await self._partitions.list_reassignments(partitions)
 
     async def describe_log_dirs(
         self, broker_ids: Sequence[int] = (), partitions: Sequence[tuple[str, int]] = ()
     ) -> list[LogDirDescription]:
-        """The directories by broker and path. Without ``broker_ids``: of all brokers in service.
-        Without ``partitions``: with all their replicas. Those that are being deleted are left out.
+        """The log directories of brokers with the replicas in them, by broker and path.
+
+        Without ``broker_ids``: of all brokers in service. Without ``partitions``: with all
+        replicas. Replicas that are being deleted are left out. Raises ApiError BROKER_NOT_AVAILABLE
+        for a broker that is not in service.
         """
         return await self._log_dirs.describe(broker_ids, partitions)
 
     async def alter_replica_log_dirs(self, wanted: Mapping[ReplicaPlace, str]) -> set[ReplicaPlace]:
-        """Let replicas be in other directories of their brokers. The brokers copy them afterwards:
-        ``describe_log_dirs`` shows the copies. The directory in which a replica is cancels its
-        move.
+        """Move replicas to other log directories of their brokers. ``wanted``: by (topic,
+        partition, broker id) the path of the directory.
 
-        Returns the replicas that their brokers do not have yet. They will be made in the wanted
-        directory, if they come while the broker's process runs.
+        The brokers copy the replicas afterwards, and ``describe_log_dirs`` shows the copies. The
+        directory in which a replica already is cancels its move. Returns the replicas that their
+        brokers do not have yet: they will be made in the wanted directory if they come while the
+        broker's process runs.
+
         Raises BulkError if some were refused: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR (a directory
         of the broker is offline, or lacks room), UNKNOWN_TOPIC_OR_PARTITION. If a broker does not
         answer, others may have begun; the same call may be repeated.
+
+        >>> await admin.alter_replica_log_dirs({("orders", 0, 1): "/disks/2"})
         """
         return await self._log_dirs.alter(wanted)
 
     # ------------------------------------------------------------------------ cluster
 
     async def describe_cluster(self, *, linearizable: bool = True) -> ClusterDescription:
-        """All registered brokers, including fenced ones."""
+        """The cluster id, the active controller and all registered brokers, including fenced ones.
+        Raises ApiError.
+        """
         response = await self._requests.ask(
             "DescribeCluster",
             admin_pb2.DescribeClusterRequest(
@@ -398,10 +364,10 @@ class Admin(TransactionAdmin):
             ),
             admin_pb2.DescribeClusterResponse.FromString,
         )
-        brokers = tuple(_broker(each) for each in response.brokers)
+        brokers = tuple(broker_description(each) for each in response.brokers)
         return ClusterDescription(
             response.cluster_id,
-            _known(response.controller_id),
+            known_node(response.controller_id),
             tuple(sorted(brokers, key=lambda broker: broker.broker_id)),
             response.metadata_offset,
         )
@@ -410,21 +376,30 @@ class Admin(TransactionAdmin):
         """Forget a broker that is gone for good. It must be fenced, and it must not be the only one
         with every record of some partition.
 
-        Partitions stay assigned to it until they are reassigned.
+        Partitions stay assigned to it until they are reassigned. Raises ApiError, for example
+        BROKER_ID_NOT_REGISTERED.
         """
         await self._maintenance.unregister_broker(broker_id, request_id=request_id)
 
     async def describe_quorum(self) -> QuorumDescription:
-        """The controllers (voters) and brokers (observers) of the metadata log."""
+        """The controllers (voters) and brokers (observers) of the metadata log, with the end offset
+        of each. Raises ApiError.
+        """
         return await self._quorum.describe()
 
     async def read_metadata_log(self) -> MetadataLog:
-        """Every decision about the cluster that is still known, from one broker's replica. It works
-        also while there is no active controller."""
+        """Every decision about the cluster that is still known, from one broker's replica of the
+        metadata log.
+
+        It works also while there is no active controller. Raises ApiError.
+        """
         return await read_metadata_log(self._requests.ask)
 
     async def transfer_leadership(self, voter_id: int) -> int:
-        """Make that controller the active one. Returns the epoch in which it leads."""
+        """Make this controller the active one. Returns the epoch in which it leads.
+
+        Raises ApiError, for example if it is no voter or does not catch up in time.
+        """
         return await self._quorum.transfer_leadership(voter_id)
 
     async def add_voter(
@@ -432,19 +407,28 @@ class Admin(TransactionAdmin):
     ) -> None:
         """Make a running controller a voter, at ``endpoint`` (host:port), once it has caught up.
 
-        ``directory_id``: the id of its metadata directory. ``cluster_id``: refuse if the cluster
-        has another id.
+        ``directory_id``: the id of its metadata directory, as ``describe_quorum`` shows it.
+        ``cluster_id``: refuse if the cluster has another id.
+
+        Raises ApiError: DUPLICATE_VOTER, INCONSISTENT_CLUSTER_ID, REQUEST_TIMED_OUT (it did not
+        catch up).
         """
         await self._quorum.add_voter(voter_id, directory_id, endpoint, cluster_id)
 
     async def remove_voter(self, voter_id: int, directory_id: str, *, cluster_id: str = "") -> None:
-        """Remove a controller from the voters. It may be down, and it may be the leader."""
+        """Remove a controller from the voters. It may be down, and it may be the leader.
+
+        Arguments as of ``add_voter``. Raises ApiError, with VOTER_NOT_FOUND if there is no such
+        voter.
+        """
         await self._quorum.remove_voter(voter_id, directory_id, cluster_id)
 
     # ----------------------------------------------------------------------- features
 
     async def describe_features(self, *, linearizable: bool = True) -> list[FeatureDescription]:
-        """Every feature, with its finalized level and the levels that nodes support."""
+        """Every feature, with its finalized level and the levels that nodes support. Raises
+        ApiError.
+        """
         return await self._features.describe(linearizable=linearizable)
 
     async def update_features(
@@ -457,7 +441,12 @@ class Admin(TransactionAdmin):
     ) -> list[UpdatedFeature]:
         """Finalize levels of features, all of them or none. Level 0 disables a feature.
 
-        ``SAFE_DOWNGRADE`` is refused if it would lose something. ``UNSAFE_DOWNGRADE`` is not.
+        ``upgrade_type``: ``UPGRADE`` only raises levels. ``SAFE_DOWNGRADE`` is refused if it would
+        lose metadata. ``UNSAFE_DOWNGRADE`` is not.
+
+        Raises BulkError INVALID_UPDATE_VERSION, with the reason in its message.
+
+        >>> await admin.update_features({"metadata.version": 4})
         """
         return await self._features.update(
             dict(levels), upgrade_type, validate_only=validate_only, request_id=request_id
@@ -468,26 +457,40 @@ class Admin(TransactionAdmin):
     async def list_groups(
         self, *, states: Sequence[str] = (), types: Sequence[str] = ()
     ) -> list[GroupListing]:
-        """All groups in order of their ids. A filter that is empty matches all; case is ignored."""
+        """All groups, in the order of their ids.
+
+        ``states`` and ``types`` select groups (``Stable``, ``Empty``, …; ``classic``,
+        ``consumer``). An empty filter matches all, and case is ignored. Raises ApiError.
+        """
         return await self._groups.list_groups(states, types)
 
     async def describe_groups(self, groups: Sequence[str]) -> list[GroupDescription]:
-        """In the order of the ids. A group that does not exist has the state ``Dead``."""
+        """Groups with their members, in the order of the ids. A group that does not exist has the
+        state ``Dead``.
+
+        Raises BulkError.
+        """
         return await self._groups.describe(groups)
 
     async def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete groups and their offsets. Raises BulkError."""
+        """Delete groups and the offsets that they have committed.
+
+        Raises BulkError: NON_EMPTY_GROUP for a group with members, GROUP_ID_NOT_FOUND.
+        """
         await self._groups.delete(groups)
 
     async def list_group_offsets(self, group: str) -> dict[TopicPartition, CommittedOffset]:
-        """Everything that the group has committed, in order of the partitions."""
+        """Every offset that the group has committed, in the order of the partitions. Raises
+        ApiError.
+        """
         return await self._groups.list_offsets(group)
 
     async def group_lags(self, groups: Sequence[GroupDescription]) -> dict[str, list[PartitionLag]]:
-        """By group, all partitions that it has committed or that its members read.
+        """By group all partitions that it has committed or that its members read, with the lag of
+        each.
 
-        ``groups``: as ``describe_groups`` gives them. The ends of the logs are asked for last, so a
-        lag is never too small, and negative only if records were lost.
+        ``groups``: as ``describe_groups`` returns them. The ends of the logs are asked for last. So
+        a lag is never too small, and negative only if records were lost. Raises ApiError.
         """
         led = {
             TopicPartition(topic.name, each.partition)
@@ -498,16 +501,18 @@ class Admin(TransactionAdmin):
         return await find_lags(groups, self._groups, OffsetLookup(self._view), led)
 
     async def alter_group_offsets(self, group: str, offsets: Mapping[Place, int]) -> None:
-        """Commit offsets for a group without members, which is created if there is none.
+        """Commit offsets for a group without members. The group is created if it does not exist.
 
         Raises BulkError UNKNOWN_MEMBER_ID if the group has members.
+
+        >>> await admin.alter_group_offsets("billing", {("orders", 0): 0})
         """
         names = {TopicPartition(*place): offset for place, offset in offsets.items()}
         await self._groups.alter_offsets(group, names)
 
     async def delete_group_offsets(self, group: str, partitions: Sequence[tuple[str, int]]) -> None:
-        """Forget what a group has committed for partitions of topics to which no member is
-        subscribed.
+        """Forget what a group has committed for partitions. No member may be subscribed to their
+        topics.
 
         Raises ApiError GROUP_ID_NOT_FOUND, and NON_EMPTY_GROUP if the members are no consumers.
         Raises BulkError GROUP_SUBSCRIBED_TO_TOPIC.
@@ -523,10 +528,16 @@ class Admin(TransactionAdmin):
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> None:
-        """Set configs. None restores the default. Other configs stay as they are."""
+        """Set configs of resources. None restores the default. Other configs stay as they are.
+
+        Raises BulkError with the error of each refused resource, for example INVALID_CONFIG.
+        Nothing of a refused resource changes.
+
+        >>> await admin.alter_configs({ConfigResource.topic("orders"): {"retention.ms": "60000"}})
+        """
         request = admin_pb2.AlterConfigsRequest(validate_only=validate_only)
         for resource, values in changes.items():
-            entry = request.resources.add(resource=_resource(resource))
+            entry = request.resources.add(resource=resource_message(resource))
             for name, value in values.items():
                 entry.changes.add(name=name, value=value)
         response = await self._requests.change(
@@ -542,10 +553,14 @@ class Admin(TransactionAdmin):
     async def describe_configs(
         self, resources: Sequence[ConfigResource], *, linearizable: bool = True
     ) -> dict[ConfigResource, list[ConfigEntry]]:
+        """Every config of the resources, with its effective value and where that comes from.
+
+        Raises BulkError, for example UNKNOWN_TOPIC_OR_PARTITION.
+        """
         response = await self._requests.ask(
             "DescribeConfigs",
             admin_pb2.DescribeConfigsRequest(
-                resources=[_resource(each) for each in resources],
+                resources=[resource_message(each) for each in resources],
                 min_metadata_offset=self._requests.changed_at,
                 linearizable=linearizable,
             ),
@@ -558,67 +573,6 @@ class Admin(TransactionAdmin):
             if each.error:
                 failed[str(resource)] = item_error(each.error, str(resource), each.message)
             else:
-                found[resource] = [_config_entry(entry) for entry in each.entries]
+                found[resource] = [config_entry(entry) for entry in each.entries]
         all_or_raise(failed, list(found.values()))
         return found
-
-
-def _known(node_id: int) -> int | None:
-    return node_id if node_id >= 0 else None
-
-
-def _resource(resource: ConfigResource) -> admin_pb2.ConfigResource:
-    return admin_pb2.ConfigResource(type=resource.type, name=resource.name)
-
-
-def _new_topic(topic: NewTopic) -> admin_pb2.NewTopic:
-    message = admin_pb2.NewTopic(
-        name=topic.name,
-        partitions=-1 if topic.assignments else topic.partitions,
-        replication_factor=-1 if topic.assignments else topic.replication_factor,
-        configs=dict(topic.configs),
-    )
-    for partition in sorted(topic.assignments):
-        message.assignments.add(partition=partition, replicas=topic.assignments[partition])
-    return message
-
-
-def _topic(topic: admin_pb2.DescribeTopicsResponse.Topic) -> TopicDescription:
-    partitions = [
-        PartitionDescription(
-            each.partition,
-            _known(each.leader),
-            each.leader_epoch,
-            each.partition_epoch,
-            tuple(each.replicas),
-            tuple(each.isr),
-            tuple(each.elr),
-            each.unclean_elections,
-            tuple(each.adding_replicas),
-            tuple(each.removing_replicas),
-        )
-        for each in topic.partitions
-    ]
-    partitions.sort(key=lambda partition: partition.partition)
-    configs = dict(sorted(topic.configs.items()))
-    return TopicDescription(topic.name, topic.topic_id, tuple(partitions), configs)
-
-
-def _broker(broker: admin_pb2.BrokerDescription) -> BrokerDescription:
-    return BrokerDescription(
-        broker.broker_id,
-        broker.host,
-        broker.port,
-        broker.grpc_host,
-        broker.grpc_port,
-        broker.rack,
-        broker.fenced,
-        broker.in_controlled_shutdown,
-        broker.broker_epoch,
-    )
-
-
-def _config_entry(entry: admin_pb2.ConfigEntry) -> ConfigEntry:
-    return ConfigEntry(
-        entry.name, entry.value, entry.source, entry.type, entry.documentation, entry.read_only
-    )

@@ -40,6 +40,8 @@ class FeatureDescription:
 
 @dataclass(frozen=True, slots=True)
 class UpdatedFeature:
+    """A feature whose level was changed, or with ``validate_only`` would be."""
+
     name: str
     level_before: int
     level: int

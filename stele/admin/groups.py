@@ -29,6 +29,8 @@ EMPTY: Final = "Empty"
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
+    """A group: its id, state and type."""
+
     group_id: str
     protocol_type: str  # "consumer" for consumers; empty if no member has ever joined
     state: str  # Kafka's name: Empty, PreparingRebalance, CompletingRebalance, Stable, …
@@ -37,6 +39,8 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
+    """A member of a group and the partitions that are assigned to it."""
+
     member_id: str
     group_instance_id: str | None  # None: a dynamic member
     client_id: str
@@ -50,6 +54,8 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
+    """A group, with its coordinator and its members."""
+
     group_id: str
     state: str  # DEAD: there is no such group
     protocol_type: str
@@ -62,6 +68,8 @@ class GroupDescription:
 
 
 class CommittedOffset(NamedTuple):
+    """An offset that a group has committed for a partition."""
+
     offset: int  # of the next record to be read
     leader_epoch: int | None  # of the last record that was read; None: not known
     metadata: str

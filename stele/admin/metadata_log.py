@@ -33,6 +33,10 @@ class LoggedSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class MetadataLog:
+    """What a broker's replica of the metadata log contains: a snapshot of the past, and the
+    decisions since.
+    """
+
     snapshot: LoggedSnapshot | None  # None: the decisions begin with the first one ever
     decisions: tuple[LoggedDecision, ...]
 

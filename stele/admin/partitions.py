@@ -22,6 +22,7 @@ class PartitionReassignment:
 
     @property
     def target_replicas(self) -> tuple[int, ...]:
+        """The brokers that the partition will be on, the preferred leader first."""
         return tuple(each for each in self.replicas if each not in self.removing_replicas)
 
 

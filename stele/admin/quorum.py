@@ -37,6 +37,8 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
+    """The quorum of the metadata log: its leader (the active controller), voters and observers."""
+
     leader_id: int | None
     epoch: int
     high_watermark: int
@@ -44,6 +46,7 @@ class QuorumDescription:
     observers: tuple[ReplicaDescription, ...]
 
     def voter(self, node_id: int) -> ReplicaDescription | None:
+        """The voter with this node id, or None."""
         return next((each for each in self.voters if each.replica_id == node_id), None)
 
 

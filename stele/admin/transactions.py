@@ -29,6 +29,8 @@ _FENCING_TIMEOUT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
+    """A transactional id, its producer and the state of its transaction."""
+
     transactional_id: str
     producer_id: int
     state: str  # Kafka's name: Empty, Ongoing, PrepareCommit, CompleteCommit, …
@@ -36,6 +38,8 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
+    """A transactional id and its transaction, as the coordinator knows them."""
+
     transactional_id: str
     coordinator_id: int
     state: str
@@ -81,10 +85,10 @@ class TransactionAdmin:
         producer_ids: Sequence[int] = (),
         min_duration_ms: int = 0,
     ) -> list[TransactionListing]:
-        """All transactional ids in their order. A filter that is empty matches all;
-        ``min_duration_ms`` selects transactions that have been open for longer.
+        """All transactional ids, in their order.
 
-        Raises ApiError INVALID_REQUEST for a state that does not exist.
+        A filter that is empty matches all. ``min_duration_ms`` selects transactions that have been
+        open for longer. Raises ApiError INVALID_REQUEST for a state that does not exist.
         """
         request = pb.ListTransactionsRequest(
             states=states, producer_ids=producer_ids, min_duration_ms=min_duration_ms
@@ -111,7 +115,9 @@ class TransactionAdmin:
     async def describe_transactions(
         self, transactional_ids: Iterable[str]
     ) -> list[TransactionDescription]:
-        """In the order of the ids. Raises BulkError with TRANSACTIONAL_ID_NOT_FOUND."""
+        """Transactional ids with their transactions, in the order of the call. Raises BulkError
+        with TRANSACTIONAL_ID_NOT_FOUND.
+        """
         found, failed = await self._describe(transactional_ids)
         return all_or_raise(failed, list(found.values()))
 
@@ -134,8 +140,11 @@ class TransactionAdmin:
         return found, failed
 
     async def fence_producer(self, transactional_id: str) -> None:
-        """Take the transactional id over: its producer is fenced, and the transaction that it has
-        open, even a prepared one, is aborted."""
+        """Take the transactional id over. Its producer is fenced, and its open transaction, even a
+        prepared one, is aborted.
+
+        Raises ApiError.
+        """
         await self._coordinators.ask(
             transactional_id,
             "InitTransactions",
@@ -149,8 +158,8 @@ class TransactionAdmin:
         """Have the coordinators forget ids that nobody will use again, now instead of after
         ``transactional.id.expiration.ms``. Waits for the end of transactions that are decided.
 
-        Raises BulkError: INVALID_TXN_STATE for an id with an open transaction,
-        UNSUPPORTED_VERSION from brokers that are older.
+        Raises BulkError: INVALID_TXN_STATE for an id with an open transaction, UNSUPPORTED_VERSION
+        from brokers that are older.
         """
         answers = await self._coordinators.ask_each(
             transactional_ids,
@@ -167,7 +176,9 @@ class TransactionAdmin:
     async def describe_producers(
         self, partitions: Iterable[tuple[str, int]]
     ) -> dict[TopicPartition, list[ProducerDescription]]:
-        """Whom the leaders of the partitions know. Raises BulkError."""
+        """The idempotent and transactional producers that the leader of each partition knows.
+        Raises BulkError.
+        """
         wanted = list(dict.fromkeys(TopicPartition(*each) for each in partitions))
         found: dict[TopicPartition, list[ProducerDescription]] = {}
         failed: dict[str, ApiError] = {}
@@ -205,9 +216,12 @@ class TransactionAdmin:
         *,
         longest_transaction_ms: int = LONGEST_TRANSACTION_MS,
     ) -> list[HangingTransaction]:
-        """Transactions in these partitions of which no coordinator knows, so that nobody would ever
-        end them. A transaction whose last record is younger than ``longest_transaction_ms`` is not
-        one of them: its coordinator may not have heard of it yet."""
+        """Transactions in these partitions that no coordinator knows, so that none would ever end
+        them.
+
+        A transaction whose last record is younger than ``longest_transaction_ms`` is not one of
+        them: its coordinator may not know the partition yet. Raises ApiError, BulkError.
+        """
         oldest_ms = self._view.world.clock.time_ms() - longest_transaction_ms
         suspects = [
             HangingTransaction(name, producer)
@@ -240,8 +254,12 @@ class TransactionAdmin:
         producer_epoch: int,
         coordinator_epoch: int,
     ) -> None:
-        """Abort a transaction in one partition, as ``find_hanging_transactions`` tells it. A
-        transaction that a coordinator still knows would be torn apart by this."""
+        """Abort a transaction in one partition. The arguments come from
+        ``find_hanging_transactions``.
+
+        Use it for nothing else: a transaction that a coordinator still knows would be aborted in
+        this partition and perhaps committed in others. Raises ApiError.
+        """
         name = TopicPartition(*partition)
         request = pb.AbortHangingTransactionRequest(
             topic=name.topic,

@@ -16,7 +16,7 @@ from stele.spark.options import SourceOptions
 
 if TYPE_CHECKING:
     from stele import Admin, Consumer
-    from stele.admin.admin import TopicDescription
+    from stele.admin.descriptions import TopicDescription
 
 log = logging.getLogger(__name__)
 

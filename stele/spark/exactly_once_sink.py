@@ -59,7 +59,7 @@ from stele.spark.writing import write
 
 if TYPE_CHECKING:
     from stele import Admin, Producer
-    from stele.admin.admin import TopicDescription
+    from stele.admin.descriptions import TopicDescription
 
 __all__ = [
     "Attempt", "ExactlyOnce", "ExactlyOnceStreamWriter", "ExactlyOnceWriter",

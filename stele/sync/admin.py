@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
 from stele import aio
-from stele.admin.admin import (
+from stele.admin.admin import Place
+from stele.admin.descriptions import (
     ClusterDescription,
     ConfigEntry,
     ConfigResource,
     CreatedTopic,
     NewTopic,
-    Place,
     TopicDescription,
 )
 from stele.admin.features import UPGRADE, FeatureDescription, UpdatedFeature, UpgradeType

@@ -14,7 +14,7 @@ import pytest
 from chaos.process_cluster import ProcessCluster
 from chaos.sim.cluster.client import SimClient
 from runtime.real.world import RealWorld
-from stele.admin.admin import ConfigResource, NewTopic
+from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.aio import Admin
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka

@@ -13,7 +13,7 @@ import pytest
 
 from chaos.process_cluster import ProcessCluster
 from chaos.sim.cluster.client import SimClient
-from stele.admin.admin import PartitionDescription
+from stele.admin.descriptions import PartitionDescription
 from stele.aio import Admin
 from stele.errors import ApiError, ErrorCode
 from tests.support.acceptance import client_of, running

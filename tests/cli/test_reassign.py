@@ -14,7 +14,7 @@ from cli.output import CommandError
 from cli.reassign import _check_factor, _spread
 from cli.reassignment_file import Assignments, LogDirs, document, read_plan, read_topics
 from cli.reassignment_log_dirs import Directories, Status
-from stele.admin.admin import BrokerDescription, ConfigResource, PartitionDescription
+from stele.admin.descriptions import BrokerDescription, ConfigResource, PartitionDescription
 from stele.admin.log_dirs import LogDirDescription, LogDirReplica
 from stele.ids import TopicPartition
 

@@ -9,7 +9,7 @@ from types import TracebackType
 import pytest
 
 from cli import main, transactions
-from stele.admin.admin import PartitionDescription, TopicDescription
+from stele.admin.descriptions import PartitionDescription, TopicDescription
 from stele.admin.transactions import (
     HangingTransaction,
     ProducerDescription,

@@ -25,7 +25,7 @@ from chaos.process_cluster import ProcessCluster
 from node.format import format_directory
 from runtime.real.world import RealWorld
 from stele import Admin
-from stele.admin.admin import ConfigResource as OurResource
+from stele.admin.descriptions import ConfigResource as OurResource
 from stele.errors import BulkError
 
 pytestmark = pytest.mark.processes

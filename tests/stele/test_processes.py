@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaos.process_cluster import ProcessCluster
-from stele.admin.admin import ConfigResource, NewTopic
+from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.aio import Admin, Consumer, Producer
 from stele.records import ConsumerRecord
 

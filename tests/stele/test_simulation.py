@@ -10,7 +10,7 @@ import pytest
 
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
 from chaos.sim.laws.judged import JudgedCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from runtime.authorization.authorizer import Authorizer
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
 from stele.records import ConsumerRecord

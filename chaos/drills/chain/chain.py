@@ -15,7 +15,7 @@ from chaos.drills.child import Child
 from chaos.drills.history import Chained, Hop
 from chaos.drills.recorder import Recorder
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC, coordinating_partition
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin
 from stele.errors import SteleError
 

@@ -24,7 +24,7 @@ from chaos.sim.laws.register import Register
 from chaos.sim.laws.scene import Report, Scene
 from metadata.configs import ConfigResource as ImageResource
 from metadata.image import EMPTY, MetadataImage
-from stele.admin.admin import PartitionDescription, TopicDescription
+from stele.admin.descriptions import PartitionDescription, TopicDescription
 
 ABSENT, THERE, GONE = "absent", "there", "gone"
 UNSET = "unset"

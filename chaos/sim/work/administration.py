@@ -9,7 +9,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, Change, MetadataHistory
-from stele.admin.admin import Admin, ConfigResource, NewTopic
+from stele.admin.admin import Admin
+from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.errors import OutcomeUnknownError, SteleError
 from stele.topic_names import LENGTH_MAX
 

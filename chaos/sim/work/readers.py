@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from chaos.sim.cluster.cluster import CONTROLLER_PORT, GRPC_PORT, SimCluster
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, MetadataHistory, Question
 from metadata.effective import DYNAMIC_TOPIC
-from stele.admin.admin import TOPIC_RESOURCE, Admin, ConfigEntry, ConfigResource, _topic
+from stele.admin.admin import Admin
+from stele.admin.descriptions import (
+    TOPIC_RESOURCE,
+    ConfigEntry,
+    ConfigResource,
+    topic_description,
+)
 from stele.errors import ErrorCode, SteleError
 from stele.wire.v1 import admin_pb2 as pb
 from stele.world import Channel, RpcError
@@ -86,7 +92,7 @@ class Reader:
             f"{_ADMIN}DescribeTopics", request.SerializeToString(), timeout_s=_PATIENCE_S
         )
         answer = pb.DescribeTopicsResponse.FromString(data)
-        self.history.topics_read(question, [_topic(each) for each in answer.topics])
+        self.history.topics_read(question, [topic_description(each) for each in answer.topics])
 
     async def _ask_cluster(self, channel: Channel, question: Question) -> None:
         request = pb.DescribeClusterRequest(linearizable=True)

@@ -13,7 +13,7 @@ import pytest
 
 from chaos.sim.cluster.cluster import GRPC_PORT, KAFKA_PORT, SimCluster
 from chaos.sim.laws.judged import JudgedCluster
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
 from stele.wire.v1 import log_pb2 as pb

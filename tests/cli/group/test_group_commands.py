@@ -13,8 +13,8 @@ import pytest
 from cli import main
 from cli.group import commands, reset
 from cli.group.assignment import assignment_text
-from stele.admin.admin import PartitionDescription, TopicDescription
 from stele.admin.coordinators import Coordinator
+from stele.admin.descriptions import PartitionDescription, TopicDescription
 from stele.admin.group_lag import PartitionLag, lags
 from stele.admin.groups import (
     DEAD,

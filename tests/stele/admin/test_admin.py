@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from stele.admin.admin import NewTopic
+from stele.admin.descriptions import NewTopic
 from stele.errors import (
     ApiError,
     BulkError,

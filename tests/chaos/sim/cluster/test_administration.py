@@ -13,7 +13,7 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.rpc_server import RpcServer
 from node.node import SUPPORTED_FEATURES
-from stele.admin.admin import ConfigResource, NewTopic
+from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.admin.features import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,

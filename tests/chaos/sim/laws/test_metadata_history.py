@@ -10,7 +10,7 @@ import pytest
 
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, MetadataHistory
 from metadata.image import MetadataImage
-from stele.admin.admin import PartitionDescription, TopicDescription
+from stele.admin.descriptions import PartitionDescription, TopicDescription
 
 TOPIC = "topic"
 
