@@ -9,7 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from broker.api import (
     add_offsets_to_txn,
@@ -82,6 +82,7 @@ logger = logging.getLogger(__name__)
 async def _api_versions(
     context: BrokerContext, request_context: RequestContext, request: Any
 ) -> Struct:
+    request_context.connection.software_name = request.client_software_name
     return api_versions.respond(SERVED, request_context, request, context.image())
 
 
@@ -286,7 +287,10 @@ class KafkaApis:
     ) -> Struct:
         """The answer to a request whose handler raised: the client's connection lives."""
         if isinstance(error, ApiError):
-            return served.refuse(request_context, message, error.code)
+            refused: Any = served.refuse(request_context, message, error.code)
+            if served.explains and request_context.is_ours:
+                refused.error_message = error.message or None
+            return cast(Struct, refused)
         name = served.api.key.name
         logger.error(
             "%s v%d from %s (client %r) failed",

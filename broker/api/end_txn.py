@@ -42,4 +42,4 @@ def refuse(
     return EndTxnResponse(error_code=error)
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle)
+SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

@@ -13,6 +13,7 @@ from broker.replication.types import Cancel
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
 from runtime.kafka.connection import KafkaServerProtocol
+from stele.cluster.kafka_connection import SOFTWARE_NAME
 from stele.errors import ErrorCode
 from stele.wire.kafka import Api, Struct
 
@@ -32,6 +33,11 @@ class RequestContext:
     caller: Caller
     topic_views: TopicViews
     connection: KafkaServerProtocol  # its fetch session belongs to it
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the client knows the fields that Kafka lacks. Others are not sent them."""
+        return self.connection.software_name == SOFTWARE_NAME
 
     def close(self, reason: str) -> None:
         """Close the connection: the client must notice an error that no answer can carry."""
@@ -59,6 +65,8 @@ class Served:
     handle_async: AsyncHandler | None = None
     advertised_from: int | None = None  # where that is less than what can be decoded
     max_version: int | None = None  # where that is less than what can be decoded
+    explains: bool = False
+    """Whether the response has a field of ours, ``error_message``, for why its handler failed."""
 
     @property
     def versions(self) -> tuple[int, int]:

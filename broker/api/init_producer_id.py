@@ -65,4 +65,4 @@ def refuse(
     return InitProducerIdResponse(error_code=error, producer_epoch=-1)
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle)
+SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

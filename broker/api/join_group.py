@@ -72,4 +72,4 @@ def refuse(
     return _response(request_context, JoinAnswer(error, request.member_id))
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle)
+SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

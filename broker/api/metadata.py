@@ -5,7 +5,8 @@ versions 10 and 11, which have the field, ids and null names are refused, as in 
 
 Deviations: a topic that is made by asking for it is waited for, two seconds at most, before
 LEADER_NOT_AVAILABLE is answered, and 64 of them are made at the most; in version 0 partitions with
-absent replicas are told like all others.
+absent replicas are told like all others. Our own clients get a tagged field of ours,
+``metadata_offset``.
 """
 
 from __future__ import annotations
@@ -70,6 +71,7 @@ async def handle(
         cluster_id=context.cluster_id,
         controller_id=any_live_broker(context),
         cluster_authorized_operations=operations,
+        metadata_offset=found.image.offset if request_context.is_ours else -1,
     )
 
 

@@ -52,7 +52,14 @@ async def handle(
         for part in topic.partitions
     )
     errors = await group_offsets.commit(context, request_context.caller, commit, offsets)
-    return _response(request, iter(errors))
+    response = _response(request, iter(errors))
+    if request_context.is_ours and ErrorCode.OFFSET_METADATA_TOO_LARGE in errors:
+        for topic, answer in zip(request.topics, response.topics, strict=True):
+            for asked, told in zip(topic.partitions, answer.partitions, strict=True):
+                told.error_message = group_offsets.why_refused(
+                    context, asked.committed_metadata or "", ErrorCode(told.error_code)
+                )
+    return response
 
 
 def _response(request: OffsetCommitRequest, errors: Iterator[ErrorCode]) -> OffsetCommitResponse:
@@ -77,4 +84,4 @@ def refuse(
     return _response(request, iter(lambda: error, None))
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle)
+SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

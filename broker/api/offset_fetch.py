@@ -62,7 +62,12 @@ async def handle(
                 member_epoch=group.member_epoch,
             )
         except ApiError as error:
-            answered.append(OffsetFetchResponseGroup(group.group_id, error_code=error.code))
+            told_why = error.message or None if request_context.is_ours else None
+            answered.append(
+                OffsetFetchResponseGroup(
+                    group.group_id, error_code=error.code, error_message=told_why
+                )
+            )
         else:
             answered.append(OffsetFetchResponseGroup(group.group_id, _topics(told)))
     return OffsetFetchResponse(groups=answered)

@@ -8,7 +8,7 @@ of an older version adds them itself, before it sends the batches.
 
 Deviations: attributes of a record, and names of headers that are not UTF-8, are refused, for not
 every client can read them. An answer names at most 100 rejected records of a batch, and 1000 of all
-batches.
+batches. Our own clients are told who acknowledges: the leader and its epoch, as ``current_leader``.
 """
 
 from __future__ import annotations
@@ -104,9 +104,12 @@ def _response(
 def _partition_response(
     request_context: RequestContext, index: int, result: ProduceResult
 ) -> PartitionProduceResponse:
-    hint = None
-    if result.error in _HINTED and result.leader.leader_id >= 0:
-        hint = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
+    leader = None
+    is_told = result.error in _HINTED or (
+        result.error is ErrorCode.NONE and request_context.is_ours
+    )
+    if is_told and result.leader.leader_id >= 0:
+        leader = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
     return PartitionProduceResponse(
         index=index,
         error_code=_error(request_context, result.error),
@@ -117,7 +120,7 @@ def _partition_response(
             BatchIndexAndErrorMessage(each.number, each.reason) for each in result.record_errors
         ],
         error_message=result.message or None,
-        current_leader=hint,
+        current_leader=leader,
     )
 
 

@@ -41,4 +41,4 @@ def refuse(
     return SyncGroupResponse(error_code=error, assignment=b"")
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle)
+SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

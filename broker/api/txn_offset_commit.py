@@ -2,7 +2,10 @@
 
 From version 3 on the request says which member commits, and members of other generations are fenced
 (KIP-447). From version 5 on the broker adds the group to the transaction (KIP-890). Before that the
-producer has done so by AddOffsetsToTxn. Deviations: none known.
+producer has done so by AddOffsetsToTxn.
+
+Deviations: a topic may be named by its id in a tagged field of ours. Then the offset is never
+committed for another topic of that name.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from broker.coordinator.group.types import OffsetCommitRequest, OffsetToCommit
 from broker.coordinator.step import Producer, Transaction
 from broker.service import group_offsets
 from broker.service.context import BrokerContext
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ErrorCode
 from stele.wire.kafka.messages import txn_offset_commit as messages
 from stele.wire.kafka.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -38,17 +41,6 @@ async def handle(
         group_instance_id=request.group_instance_id,
         offsets=(),
     )
-    offsets = (
-        OffsetToCommit(
-            topic.name,
-            each.partition_index,
-            each.committed_offset,
-            each.committed_leader_epoch,
-            each.committed_metadata or "",
-        )
-        for topic in request.topics
-        for each in topic.partitions
-    )
     transaction = Transaction(
         request.transactional_id,
         Producer(request.producer_id, request.producer_epoch),
@@ -56,13 +48,29 @@ async def handle(
     )
     if not request.group_id:
         return refuse(request_context, request, ErrorCode.INVALID_GROUP_ID)
-    try:
-        errors = await group_offsets.commit(
-            context, request_context.caller, commit, offsets, transaction
+    offsets = (
+        OffsetToCommit(
+            topic.name,
+            each.partition_index,
+            each.committed_offset,
+            each.committed_leader_epoch,
+            each.committed_metadata or "",
+            topic.topic_id,
         )
-    except ApiError as error:
-        return refuse(request_context, request, error.code)
-    return _response(request, (_known(each, request_context.version) for each in errors))
+        for topic in request.topics
+        for each in topic.partitions
+    )
+    errors = await group_offsets.commit(
+        context, request_context.caller, commit, offsets, transaction
+    )
+    response = _response(request, (_known(each, request_context.version) for each in errors))
+    if request_context.is_ours and ErrorCode.OFFSET_METADATA_TOO_LARGE in errors:
+        for topic, answer in zip(request.topics, response.topics, strict=True):
+            for asked, told in zip(topic.partitions, answer.partitions, strict=True):
+                told.error_message = group_offsets.why_refused(
+                    context, asked.committed_metadata or "", ErrorCode(told.error_code)
+                )
+    return response
 
 
 def _known(error: ErrorCode, version: int) -> ErrorCode:
@@ -98,4 +106,4 @@ def refuse(
     return _response(request, iter(lambda: told, None))
 
 
-SERVED = Served(messages.API, refuse, handle_async=handle)
+SERVED = Served(messages.API, refuse, handle_async=handle, explains=True)

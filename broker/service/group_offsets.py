@@ -19,6 +19,7 @@ from broker.coordinator.group.types import (
     OffsetToDelete,
     TopicToFetch,
 )
+from broker.coordinator.layout import utf16_units
 from broker.coordinator.step import STEP_BYTES, Transaction
 from broker.service.context import BrokerContext
 from broker.service.groups import ask
@@ -140,6 +141,14 @@ def _committable(topics: Topics, offset: OffsetToCommit) -> OffsetToCommit | Err
     if not 0 <= offset.partition < len(topic.partitions):
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     return offset._replace(topic=topic.name, topic_id=topic.topic_id)
+
+
+def why_refused(context: BrokerContext, metadata: str, error: ErrorCode) -> str | None:
+    """More than the error of a commit says of an offset with this metadata, if there is more."""
+    if error is not ErrorCode.OFFSET_METADATA_TOO_LARGE:
+        return None
+    units, limit = utf16_units(metadata), context.config.offset_metadata_max_bytes
+    return f"the metadata has {units} UTF-16 units, and offset.metadata.max.bytes is {limit}"
 
 
 # -------------------------------------------------------------------------------- fetch

@@ -122,6 +122,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.listener_name: Final = listener_name
         self.peer = "?"
         self.address = "?"  # the peer's, without its port
+        self.software_name = ""  # the client's, as its last ApiVersions says (KIP-511)
         self.requests = 0  # taken so far
         self.bytes_in = 0
         self.bytes_out = 0

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
@@ -83,8 +83,6 @@ def call(method: str, request: Message, parse: Callable[[bytes], Answer]) -> Que
 
 class GrpcPlane:
     """Leaders are asked over bidirectional streams, on which answers may overtake each other."""
-
-    names_acknowledging_leader: ClassVar = True
 
     def __init__(self, connector: Connector, client_id: str) -> None:
         self._connector = connector

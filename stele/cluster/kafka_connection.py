@@ -22,6 +22,11 @@ logger = logging.getLogger(__name__)
 
 DEFAULT_MAX_RESPONSE_BYTES = 128 * 1024 * 1024
 SOFTWARE_NAME = "stele"
+"""The software of our clients, as they name it in ApiVersions. Stele's brokers send the fields that
+Kafka lacks to such clients only."""
+
+STELES_FEATURE = "stele.metadata.version"
+"""A feature that only Stele's clusters have."""
 
 Request = TypeVar("Request", bound=kafka.Struct)
 Response = TypeVar("Response", bound=kafka.Struct)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from stele.addresses import address_text
@@ -64,11 +64,9 @@ class KafkaLink:
                 connection.close()
             raise
 
-    async def level_of(self, feature: str, *, timeout_s: float) -> int:
-        """The level of a feature that the cluster has finalized; 0 if it has none. Raises
-        RpcError."""
-        connection = await self._connected(self._lanes[0], timeout_s)
-        return connection.finalized_features.get(feature, 0)
+    async def features(self, *, timeout_s: float) -> Mapping[str, int]:
+        """The levels of the features that the cluster has finalized. Raises RpcError."""
+        return (await self._connected(self._lanes[0], timeout_s)).finalized_features
 
     async def open(self) -> KafkaConnection:
         """Another connection, which belongs to the caller. Raises RpcError."""

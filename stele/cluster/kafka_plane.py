@@ -1,14 +1,14 @@
-"""The cluster over Kafka's protocol, with nothing but what Kafka's own clients use.
+"""The cluster over Kafka's protocol.
 
-It lacks two things that gRPC tells. There is no offset of the cluster's metadata, so the view
-believes that a topic was made anew when two answers say so (``ClusterView``). And an
-acknowledgement does not name the leader and its epoch.
+Stele's brokers tell our clients two things that Kafka's do not. Metadata has its offset in the
+cluster's metadata. Without it the view believes that a topic was made anew when two answers say so
+(``ClusterView``). And an acknowledgement names the leader and its epoch (``ProduceAnswer``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.cluster.kafka_link import KafkaLink, link_of, question
@@ -62,8 +62,6 @@ _SEVERAL_KEYS: Final = 4
 
 class KafkaPlane:
     """Produce has one connection to a broker, on which requests are pipelined, Fetch a few."""
-
-    names_acknowledging_leader: ClassVar = False
 
     def __init__(self, connector: Connector, client_id: str, open_s: float) -> None:
         self._connector = connector
@@ -302,6 +300,7 @@ def _cluster_news(told: metadata.MetadataResponse) -> ClusterNews:
         told.controller_id,
         {each.node_id: BrokerAddress(each.host, each.port) for each in told.brokers},
         [_topic_news(each) for each in told.topics],
+        told.metadata_offset,
     )
 
 

@@ -19,7 +19,7 @@ import asyncio
 import enum
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -156,7 +156,9 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceAnswer:
-    """The answer for one batch. ``leader`` is who acknowledges, or a hint after a refusal."""
+    """The answer for one batch. ``leader`` is who acknowledges, or a hint after a refusal. An
+    acknowledgement need not name it. Then a producer may go back to a leader of an earlier epoch,
+    which lacks what was acknowledged."""
 
     topic: str  # empty if it is named by id
     topic_id: bytes
@@ -244,10 +246,6 @@ class LeaderStream(Protocol[RequestT_contra, PartT]):
 class Plane(Protocol):
     """One protocol, with all that producer and consumer ask in it but for coordinators, who are
     asked by ``stele.consumer.group`` and ``stele.producer``."""
-
-    names_acknowledging_leader: ClassVar[bool]
-    """Whether an acknowledgement names the leader and its epoch. Otherwise a producer may go back
-    to a leader of an earlier epoch, which lacks what was acknowledged."""
 
     def link(self, address: BrokerAddress) -> Link: ...
 

@@ -152,6 +152,7 @@ class PartitionQueue:
     __slots__ = (
         "batch_size",
         "gaps",
+        "is_leader_told",
         "lane",
         "last_identity",
         "partition",
@@ -172,6 +173,9 @@ class PartitionQueue:
         self.batch_size = batch_size  # lowered when the broker finds a batch too large
         self.partition = partition
         self.gaps = 0  # how often brokers missed earlier batches since the last acknowledgement
+        # Whether the last acknowledgement named the leader and its epoch. Then the view knows of no
+        # earlier leader, which would miss batches.
+        self.is_leader_told = False
         self.lane = lane
         self.retry = retry
         self.waiting: deque[PendingBatch] = deque()  # only the last one may take more records

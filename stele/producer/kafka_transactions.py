@@ -1,7 +1,9 @@
 """The coordinators of a transactional producer over Kafka's protocol.
 
 Partitions and groups join a transaction with their batches and offsets, and each transaction has an
-epoch of its own (KIP-890). So the cluster's ``transaction.version`` must be 2.
+epoch of its own (KIP-890). For that the cluster's ``transaction.version`` must be 2. At a lower
+level Stele's brokers take a partition or group into the transaction all the same, and the epoch
+stays.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from stele.cluster.coordinator import (
     group_coordinator,
     transaction_coordinator,
 )
+from stele.cluster.kafka_connection import STELES_FEATURE
 from stele.cluster.kafka_link import link_of, needs, question
 from stele.cluster.plane import Link, Question, error_code
 from stele.cluster.view import ClusterView
@@ -25,11 +28,16 @@ from stele.producer.idempotence import Identity
 from stele.producer.transactions import Answer, End, Init, PreparedTransaction
 from stele.producer.transactions import Question as Asked
 from stele.records import GroupMetadata, OffsetAndMetadata
+from stele.wire import kafka
 from stele.wire.kafka.messages import end_txn, init_producer_id, txn_offset_commit
+from stele.wire.kafka.messages.end_txn import EndTxnResponse
+from stele.wire.kafka.messages.init_producer_id import InitProducerIdResponse
 
 _NO_PRODUCER: Final = Identity(-1, -1)
 _NEW_EPOCHS: Final = 2  # of transaction.version
 _TELLS_NEW_EPOCH: Final = 5
+_KEEPS_EPOCH: Final = 4
+"""The versions of EndTxn that tell a producer's new epoch, and those that leave it as it is."""
 _ADDS_GROUP: Final = 5
 _TWO_PHASE_COMMIT: Final = 6
 
@@ -68,34 +76,32 @@ class KafkaTransactionCoordinator:
         sent = question(init_producer_id.API, needs(init_producer_id.API, at_least, request))
 
         async def ask(link: Link, timeout_s: float) -> Answer:
-            level = await link_of(link).level_of("transaction.version", timeout_s=timeout_s)
-            if level < _NEW_EPOCHS:
-                raise ApiError(
-                    ErrorCode.UNSUPPORTED_VERSION,
-                    f"the cluster's transaction.version is {level}: transactions over Kafka's "
-                    f"protocol need {_NEW_EPOCHS}",
-                )
+            await _has_new_epochs(link, timeout_s)
             told = await sent.ask(link, timeout_s)
             ongoing = None
             if asked.keep_prepared and told.ongoing_txn_producer_id >= 0:
                 ongoing = PreparedTransaction(
                     told.ongoing_txn_producer_id, told.ongoing_txn_producer_epoch
                 )
-            return _answer(told.error_code, told.producer_id, told.producer_epoch, ongoing)
+            return _answer(told, Identity(told.producer_id, told.producer_epoch), ongoing)
 
         return Question(sent.what, ask)
 
     def _end(self, asked: End) -> Question[Answer]:
+        api = end_txn.API
         request = end_txn.EndTxnRequest(
             self._id, asked.identity.producer_id, asked.identity.producer_epoch, asked.is_commit
         )
-        sent = question(end_txn.API, needs(end_txn.API, _TELLS_NEW_EPOCH, request))
 
         async def ask(link: Link, timeout_s: float) -> Answer:
-            told = await sent.ask(link, timeout_s)
-            return _answer(told.error_code, told.producer_id, told.producer_epoch, None)
+            if await _has_new_epochs(link, timeout_s):
+                sent = question(api, needs(api, _TELLS_NEW_EPOCH, request))
+                told = await sent.ask(link, timeout_s)
+                return _answer(told, Identity(told.producer_id, told.producer_epoch), None)
+            sent = question(api, needs(api, 0, request), at_most=_KEEPS_EPOCH)
+            return _answer(await sent.ask(link, timeout_s), asked.identity, None)
 
-        return Question(sent.what, ask)
+        return Question(api.key.name, ask)
 
     async def commit_offsets(
         self,
@@ -107,9 +113,11 @@ class KafkaTransactionCoordinator:
         if coordinator is None:
             coordinator = group_coordinator(self._view, group.group_id)
             self._groups[group.group_id] = coordinator
-        topics: dict[str, list[txn_offset_commit.TxnOffsetCommitRequestPartition]] = {}
+        topics: dict[
+            tuple[str, bytes], list[txn_offset_commit.TxnOffsetCommitRequestPartition]
+        ] = {}
         for name, each in offsets.items():
-            topics.setdefault(name.topic, []).append(
+            topics.setdefault((name.topic, each.topic_id), []).append(
                 txn_offset_commit.TxnOffsetCommitRequestPartition(
                     name.partition, each.offset, each.leader_epoch, each.metadata
                 )
@@ -123,26 +131,45 @@ class KafkaTransactionCoordinator:
             member_id=group.member_id,
             group_instance_id=group.group_instance_id,
             topics=[
-                txn_offset_commit.TxnOffsetCommitRequestTopic(*each) for each in topics.items()
+                # Kafka's brokers skip the id, and go by the name.
+                txn_offset_commit.TxnOffsetCommitRequestTopic(
+                    name, partitions, topic_id or kafka.ZERO_UUID
+                )
+                for (name, topic_id), partitions in topics.items()
             ],
         )
         api = txn_offset_commit.API
         told = await coordinator.ask(question(api, needs(api, _ADDS_GROUP, request)))
-        found = {
-            TopicPartition(topic.name, each.partition_index): error_code(each.error_code)
-            for topic in told.topics
-            for each in topic.partitions
-        }
-        for code in found.values():
-            coordinator.note(code)
-        failed = [code for code in found.values() if code is not ErrorCode.NONE]
-        return found, explain(failed[0]) if failed else ""
+        found = {}
+        why = told.error_message or ""
+        for topic in told.topics:
+            for part in topic.partitions:
+                code = error_code(part.error_code)
+                coordinator.note(code)
+                found[TopicPartition(topic.name, part.partition_index)] = code
+                why = why or part.error_message or explain(code)
+        return found, why
+
+
+async def _has_new_epochs(link: Link, timeout_s: float) -> bool:
+    """Whether each transaction has an epoch of its own. Raises ApiError UNSUPPORTED_VERSION if not,
+    and the brokers are Kafka's. RpcError."""
+    features = await link_of(link).features(timeout_s=timeout_s)
+    level = features.get("transaction.version", 0)
+    if level < _NEW_EPOCHS and STELES_FEATURE not in features:
+        raise ApiError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"the cluster's transaction.version is {level}: our transactions need {_NEW_EPOCHS}",
+        )
+    return level >= _NEW_EPOCHS
 
 
 def _answer(
-    number: int, producer_id: int, producer_epoch: int, ongoing: PreparedTransaction | None
+    told: InitProducerIdResponse | EndTxnResponse,
+    identity: Identity,
+    ongoing: PreparedTransaction | None,
 ) -> Answer:
-    code = error_code(number)
+    code = error_code(told.error_code)
     if code is not ErrorCode.NONE:
-        return Answer(code, explain(code), None, None)
-    return Answer(code, "", Identity(producer_id, producer_epoch), ongoing)
+        return Answer(code, told.error_message or explain(code), None, None)
+    return Answer(code, "", identity, ongoing)

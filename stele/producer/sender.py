@@ -352,6 +352,7 @@ class Sender:
             # The view may be old. The producer must not go back to a leader of an earlier epoch:
             # that one may lack this batch, and would call the next batch out of order.
             self._requests.take_hint(item, answer)
+            item.queue.is_leader_told = answer.leader.broker_id >= 0
             offset = answer.base_offset if code is ErrorCode.NONE else -1
             self._written(item, offset, answer.log_append_time_ms)
             return
@@ -382,7 +383,7 @@ class Sender:
     def _may_be_deposed(self, item: Item) -> bool:
         """Whether a broker that misses earlier batches may be a leader of an earlier epoch than the
         one that has them. Then the metadata soon tell of the later one."""
-        if self._view.plane.names_acknowledging_leader or not item.entry.sent_as_head:
+        if item.queue.is_leader_told or not item.entry.sent_as_head:
             return False
         item.queue.gaps += 1
         return item.queue.gaps < GAPS_FROM_DEPOSED

@@ -89,7 +89,7 @@ class KafkaCoordinator:
         )
         return JoinAnswer(
             self._noted(answer.error_code),
-            "",
+            answer.error_message or "",
             answer.member_id,
             answer.generation_id,
             answer.protocol_name or "",
@@ -120,7 +120,9 @@ class KafkaCoordinator:
             rebalance_s(self._config),
             waits=True,
         )
-        return SyncAnswer(self._noted(answer.error_code), "", bytes(answer.assignment))
+        return SyncAnswer(
+            self._noted(answer.error_code), answer.error_message or "", bytes(answer.assignment)
+        )
 
     async def heartbeat(self, standing: Standing) -> ErrorCode:
         answer = await self._ask(
@@ -235,6 +237,7 @@ class KafkaCoordinator:
             CommittedOffset(
                 TopicPartition(topic.name or names[topic.topic_id], told.partition_index),
                 self._noted(told.error_code),
+                message=told.error_message or answer.error_message or "",
             )
             for topic in answer.topics
             for told in topic.partitions
@@ -281,7 +284,8 @@ class KafkaCoordinator:
         code = self._noted(told.error_code)
         if code is not ErrorCode.NONE:
             what = "the request for committed offsets was refused"
-            raise ApiError(code, f"group {self._group_id}: {what}: {explain(code)}")
+            reason = told.error_message or explain(code)
+            raise ApiError(code, f"group {self._group_id}: {what}: {reason}")
         names = {topic_ids.get(topic, b""): topic for topic in by_topic}
         return [
             CommittedOffset(

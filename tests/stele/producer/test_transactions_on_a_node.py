@@ -19,7 +19,6 @@ from stele.errors import (
 )
 from stele.producer.transactions import PreparedTransaction
 from tests.support.consumer_groups import Clients, on_a_node, read, until
-from tests.support.stele import Plane
 
 pytestmark = pytest.mark.usefixtures("either_plane")
 
@@ -296,17 +295,13 @@ def test_administration() -> None:
 
 
 def test_levels_of_transaction_version() -> None:
-    """The gRPC plane works with an old level, which keeps the epoch. Kafka's refuses it."""
+    """At an old level the epoch stays from one transaction to the next."""
 
     async def scenario(clients: Clients) -> None:
         await clients.create()
         async with clients.admin() as admin:
             await admin.update_features({"transaction.version": 0}, SAFE_DOWNGRADE)
         async with transactional(clients) as producer:
-            if Plane.now == "kafka":
-                with pytest.raises(TransactionFatalError, match="version is 0"):
-                    await producer.begin_transaction()
-                return
             for number in range(3):
                 async with producer.transaction():
                     await send(producer, *[b"%d" % number] * PARTITIONS)
@@ -319,11 +314,7 @@ def test_levels_of_transaction_version() -> None:
 
 
 def test_offsets_of_a_topic_that_was_made_anew_abort_the_transaction() -> None:
-    """Kafka's protocol names topics here, and cannot tell them apart."""
-
     async def scenario(clients: Clients) -> None:
-        if Plane.now == "kafka":
-            return
         await clients.create(partitions=1)
         await clients.fill(3, partitions=1)
         async with clients.consumer(enable_auto_commit=False) as consumer:

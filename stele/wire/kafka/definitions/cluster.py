@@ -56,6 +56,7 @@ response
     topic_authorized_operations int32 @8+ =-2147483648
   cluster_authorized_operations int32 @8-10 =-2147483648
   error_code int16 @13+
+  metadata_offset int64 @9+ =-1 #10000
 
 api 10 FindCoordinator 0-6 flexible 3+
 request

@@ -24,6 +24,8 @@ response
     partitions [OffsetCommitResponsePartition]
       partition_index int32
       error_code int16
+      error_message string? @8+ #10000
+  error_message string? @8+ #10000
 
 api 28 TxnOffsetCommit 0-5 flexible 3+
 request
@@ -41,6 +43,7 @@ request
       committed_offset int64
       committed_leader_epoch int32 @2+ =-1
       committed_metadata string?
+    topic_id uuid @3+ #10000
 response
   throttle_time_ms int32
   topics [TxnOffsetCommitResponseTopic]
@@ -48,6 +51,8 @@ response
     partitions [TxnOffsetCommitResponsePartition]
       partition_index int32
       error_code int16
+      error_message string? @3+ #10000
+  error_message string? @3+ #10000
 
 api 9 OffsetFetch 1-10 flexible 6+
 request
@@ -87,6 +92,7 @@ response
         metadata string?
         error_code int16
     error_code int16
+    error_message string? @8+ #10000
 
 api 11 JoinGroup 0-9 flexible 6+
 request
@@ -113,6 +119,7 @@ response
     member_id string
     group_instance_id string? @5+
     metadata bytes
+  error_message string? @6+ #10000
 
 api 12 Heartbeat 0-4 flexible 4+
 request
@@ -157,6 +164,7 @@ response
   protocol_type string? @5+
   protocol_name string? @5+
   assignment bytes
+  error_message string? @4+ #10000
 
 api 15 DescribeGroups 0-6 flexible 5+
 request

@@ -16,6 +16,7 @@ response
   producer_epoch int16
   ongoing_txn_producer_id int64 @6+ =-1
   ongoing_txn_producer_epoch int16 @6+ =-1
+  error_message string? @2+ #10000
 
 api 24 AddPartitionsToTxn 0-5 flexible 3+
 request
@@ -70,6 +71,7 @@ response
   error_code int16
   producer_id int64 @5+ =-1
   producer_epoch int16 @5+ =-1
+  error_message string? @3+ #10000
 
 api 27 WriteTxnMarkers 1-2 flexible 1+
 request

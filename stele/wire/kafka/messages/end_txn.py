@@ -24,7 +24,7 @@ class EndTxnRequest(Struct):
 
 
 class EndTxnResponse(Struct):
-    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch")
+    __slots__ = ("throttle_time_ms", "error_code", "producer_id", "producer_epoch", "error_message")
 
     def __init__(
         self,
@@ -32,11 +32,13 @@ class EndTxnResponse(Struct):
         error_code: int = 0,
         producer_id: int = -1,
         producer_epoch: int = -1,
+        error_message: str | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+        self.error_message = error_message
 
 
 API: Final = Api(

@@ -42,6 +42,7 @@ class InitProducerIdResponse(Struct):
         "producer_epoch",
         "ongoing_txn_producer_id",
         "ongoing_txn_producer_epoch",
+        "error_message",
     )
 
     def __init__(
@@ -52,6 +53,7 @@ class InitProducerIdResponse(Struct):
         producer_epoch: int = 0,
         ongoing_txn_producer_id: int = -1,
         ongoing_txn_producer_epoch: int = -1,
+        error_message: str | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -59,6 +61,7 @@ class InitProducerIdResponse(Struct):
         self.producer_epoch = producer_epoch
         self.ongoing_txn_producer_id = ongoing_txn_producer_id
         self.ongoing_txn_producer_epoch = ongoing_txn_producer_epoch
+        self.error_message = error_message
 
 
 API: Final = Api(

@@ -73,6 +73,7 @@ class JoinGroupResponse(Struct):
         "skip_assignment",
         "member_id",
         "members",
+        "error_message",
     )
 
     def __init__(
@@ -86,6 +87,7 @@ class JoinGroupResponse(Struct):
         skip_assignment: bool = False,
         member_id: str = "",
         members: list[JoinGroupResponseMember] | None = None,
+        error_message: str | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
@@ -96,6 +98,7 @@ class JoinGroupResponse(Struct):
         self.skip_assignment = skip_assignment
         self.member_id = member_id
         self.members: list[JoinGroupResponseMember] = [] if members is None else members
+        self.error_message = error_message
 
 
 API: Final = Api(

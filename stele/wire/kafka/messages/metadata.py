@@ -118,6 +118,7 @@ class MetadataResponse(Struct):
         "topics",
         "cluster_authorized_operations",
         "error_code",
+        "metadata_offset",
     )
 
     def __init__(
@@ -129,6 +130,7 @@ class MetadataResponse(Struct):
         topics: list[MetadataResponseTopic] | None = None,
         cluster_authorized_operations: int = -2147483648,
         error_code: int = 0,
+        metadata_offset: int = -1,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.brokers: list[MetadataResponseBroker] = [] if brokers is None else brokers
@@ -137,6 +139,7 @@ class MetadataResponse(Struct):
         self.topics: list[MetadataResponseTopic] = [] if topics is None else topics
         self.cluster_authorized_operations = cluster_authorized_operations
         self.error_code = error_code
+        self.metadata_offset = metadata_offset
 
 
 API: Final = Api(

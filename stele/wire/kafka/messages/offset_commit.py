@@ -72,11 +72,17 @@ class OffsetCommitRequest(Struct):
 
 
 class OffsetCommitResponsePartition(Struct):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = ("partition_index", "error_code", "error_message")
 
-    def __init__(self, partition_index: int = 0, error_code: int = 0) -> None:
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
+        self.error_message = error_message
 
 
 class OffsetCommitResponseTopic(Struct):
@@ -96,15 +102,17 @@ class OffsetCommitResponseTopic(Struct):
 
 
 class OffsetCommitResponse(Struct):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = ("throttle_time_ms", "topics", "error_message")
 
     def __init__(
         self,
         throttle_time_ms: int = 0,
         topics: list[OffsetCommitResponseTopic] | None = None,
+        error_message: str | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics: list[OffsetCommitResponseTopic] = [] if topics is None else topics
+        self.error_message = error_message
 
 
 API: Final = Api(

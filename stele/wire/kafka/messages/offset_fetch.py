@@ -140,17 +140,19 @@ class OffsetFetchResponseTopics(Struct):
 
 
 class OffsetFetchResponseGroup(Struct):
-    __slots__ = ("group_id", "topics", "error_code")
+    __slots__ = ("group_id", "topics", "error_code", "error_message")
 
     def __init__(
         self,
         group_id: str = "",
         topics: list[OffsetFetchResponseTopics] | None = None,
         error_code: int = 0,
+        error_message: str | None = None,
     ) -> None:
         self.group_id = group_id
         self.topics: list[OffsetFetchResponseTopics] = [] if topics is None else topics
         self.error_code = error_code
+        self.error_message = error_message
 
 
 class OffsetFetchResponse(Struct):

@@ -48,7 +48,14 @@ class SyncGroupRequest(Struct):
 
 
 class SyncGroupResponse(Struct):
-    __slots__ = ("throttle_time_ms", "error_code", "protocol_type", "protocol_name", "assignment")
+    __slots__ = (
+        "throttle_time_ms",
+        "error_code",
+        "protocol_type",
+        "protocol_name",
+        "assignment",
+        "error_message",
+    )
 
     def __init__(
         self,
@@ -57,12 +64,14 @@ class SyncGroupResponse(Struct):
         protocol_type: str | None = None,
         protocol_name: str | None = None,
         assignment: bytes = b"",
+        error_message: str | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.error_code = error_code
         self.protocol_type = protocol_type
         self.protocol_name = protocol_name
         self.assignment = assignment
+        self.error_message = error_message
 
 
 API: Final = Api(

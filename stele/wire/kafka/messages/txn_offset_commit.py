@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stele.wire.kafka.api import Api, ApiKey, Struct
+from stele.wire.kafka.api import ZERO_UUID, Api, ApiKey, Struct
 
 
 class TxnOffsetCommitRequestPartition(Struct):
@@ -29,17 +29,19 @@ class TxnOffsetCommitRequestPartition(Struct):
 
 
 class TxnOffsetCommitRequestTopic(Struct):
-    __slots__ = ("name", "partitions")
+    __slots__ = ("name", "partitions", "topic_id")
 
     def __init__(
         self,
         name: str = "",
         partitions: list[TxnOffsetCommitRequestPartition] | None = None,
+        topic_id: bytes = ZERO_UUID,
     ) -> None:
         self.name = name
         self.partitions: list[TxnOffsetCommitRequestPartition] = (
             [] if partitions is None else partitions
         )
+        self.topic_id = topic_id
 
 
 class TxnOffsetCommitRequest(Struct):
@@ -76,11 +78,17 @@ class TxnOffsetCommitRequest(Struct):
 
 
 class TxnOffsetCommitResponsePartition(Struct):
-    __slots__ = ("partition_index", "error_code")
+    __slots__ = ("partition_index", "error_code", "error_message")
 
-    def __init__(self, partition_index: int = 0, error_code: int = 0) -> None:
+    def __init__(
+        self,
+        partition_index: int = 0,
+        error_code: int = 0,
+        error_message: str | None = None,
+    ) -> None:
         self.partition_index = partition_index
         self.error_code = error_code
+        self.error_message = error_message
 
 
 class TxnOffsetCommitResponseTopic(Struct):
@@ -98,15 +106,17 @@ class TxnOffsetCommitResponseTopic(Struct):
 
 
 class TxnOffsetCommitResponse(Struct):
-    __slots__ = ("throttle_time_ms", "topics")
+    __slots__ = ("throttle_time_ms", "topics", "error_message")
 
     def __init__(
         self,
         throttle_time_ms: int = 0,
         topics: list[TxnOffsetCommitResponseTopic] | None = None,
+        error_message: str | None = None,
     ) -> None:
         self.throttle_time_ms = throttle_time_ms
         self.topics: list[TxnOffsetCommitResponseTopic] = [] if topics is None else topics
+        self.error_message = error_message
 
 
 API: Final = Api(
