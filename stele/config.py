@@ -118,6 +118,8 @@ class ClientConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
+    """The options of ``Producer``: those of all clients, and these."""
+
     acks: Acks = "all"
     linger_ms: float = 5
     """How long a batch that is not full waits for more records."""
@@ -178,10 +180,12 @@ class ProducerConfig(ClientConfig):
 
     @property
     def acks_number(self) -> int:
+        """``acks`` as the protocol has it: -1 means all in-sync replicas."""
         return -1 if self.acks == "all" else int(self.acks)
 
     @property
     def idempotent(self) -> bool:
+        """Whether the producer is idempotent."""
         if self.enable_idempotence is None:
             return self.acks_number == -1
         return self.enable_idempotence
@@ -189,6 +193,8 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
+    """The options of ``Consumer``: those of all clients, and these."""
+
     auto_offset_reset: OffsetReset = "latest"
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
@@ -268,6 +274,7 @@ class ConsumerConfig(ClientConfig):
 
     @property
     def reads_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out."""
         return self.isolation_level == "read_committed"
 
     @property
@@ -279,6 +286,8 @@ class ConsumerConfig(ClientConfig):
 
 
 class ClientOptions(TypedDict, total=False):
+    """Keyword arguments of every client. :class:`ClientConfig` has their meanings and defaults."""
+
     client_id: str
     plane: PlaneName
     request_timeout_ms: int

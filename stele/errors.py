@@ -10,7 +10,9 @@ import enum
 
 
 class ErrorCode(enum.IntEnum):
-    """A protocol error code. ``UNKNOWN_SERVER_ERROR`` always means a bug or a broken disk."""
+    """An error code of Kafka's protocol. ``UNKNOWN_SERVER_ERROR`` always means a bug or a broken
+    disk.
+    """
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -182,7 +184,13 @@ class SteleError(Exception):
 
 
 class ApiError(SteleError):
-    """A request was refused. ``code`` is the protocol's reason, ``str()`` gives it in words."""
+    """The cluster refused a request. ``code`` is Kafka's reason, ``message`` says it in words.
+
+    >>> try:
+    ...     consumer.commit()
+    ... except ApiError as error:
+    ...     print(error.code.name, error.message, error.code.retriable)
+    """
 
     def __init__(self, code: ErrorCode, message: str = "") -> None:
         super().__init__(f"{code.name}: {message}" if message else code.name)
@@ -191,9 +199,9 @@ class ApiError(SteleError):
 
 
 class OutcomeUnknownError(ApiError):
-    """It is unknown whether a change took effect, or still will.
+    """It is not known whether a change took effect, or still will.
 
-    The same request with the same id, ``request_id``, finds out: it takes effect at most once.
+    The same call with ``request_id=error.request_id`` finds out: it takes effect at most once.
     """
 
     def __init__(self, message: str, request_id: bytes = b"", cause: str = "") -> None:
@@ -213,24 +221,29 @@ class OutcomeUnknownError(ApiError):
 
 
 class ConfigError(SteleError):
-    """An option has an invalid value. The text names the option, the value and what is allowed."""
+    """An option or an argument has an invalid value. The text names it, its value and what is
+    allowed.
+    """
 
 
 class ClosedError(SteleError):
-    """The producer, consumer or admin was closed, or had failed, before the call."""
+    """The producer, consumer or admin client was closed, or had failed, before or during the call."""
 
 
 class WakeupError(SteleError):
-    """Another thread, or a signal handler, has called ``wakeup`` of the consumer."""
+    """Another thread, or a signal handler, has called the consumer's ``wakeup``."""
 
 
 class UnreachableError(SteleError):
-    """No broker could be reached in time. The text names those that were tried and the last
-    cause."""
+    """No broker could be reached in time. The text names the brokers that were tried and the last
+    cause.
+    """
 
 
 class BufferFullError(SteleError):
-    """The producer's buffer is full. Wait for deliveries, or use a call that waits itself."""
+    """The producer's buffer is full. Wait for deliveries, use a call that waits itself, or raise
+    ``buffer_memory``.
+    """
 
 
 class DeliveryTimeoutError(ApiError):
@@ -248,8 +261,8 @@ class DeliveryTimeoutError(ApiError):
 class SequenceError(ApiError):
     """The broker's state of an idempotent producer contradicts the producer's own.
 
-    Acknowledged records may be missing, or another instance has fenced this one. Nothing is sent
-    any more.
+    Acknowledged records may be missing, or another instance has fenced this one. The producer sends
+    nothing more: make another one.
     """
 
 
@@ -259,8 +272,9 @@ class TransactionStateError(SteleError):
 
 
 class TransactionAbortableError(ApiError):
-    """The transaction cannot be committed, and must be aborted. After that the producer can begin
-    another one, with the same work. ``producer.transaction()`` has aborted it already."""
+    """The transaction cannot be committed, and must be aborted. ``with producer.transaction()`` has
+    aborted it already. Afterwards the producer can begin another one, with the same work.
+    """
 
 
 class TransactionAbortedError(SteleError):
@@ -268,8 +282,9 @@ class TransactionAbortedError(SteleError):
 
 
 class TransactionFatalError(ApiError):
-    """The producer can do nothing more with its transactional id. What it had not committed is
-    aborted, or will be."""
+    """The producer can do nothing more with its transactional id. Close it. What it had not
+    committed is aborted, or will be.
+    """
 
 
 class ProducerFencedError(TransactionFatalError):
@@ -296,7 +311,9 @@ class TransactionOutcomeUnknownError(OutcomeUnknownError):
 
 
 class OffsetOutOfRangeError(ApiError):
-    """A consumer's position is outside of the log, and ``auto_offset_reset`` is ``none``."""
+    """A consumer's position is outside of the log, and ``auto_offset_reset`` is ``none``. Each poll
+    raises it until a ``seek``.
+    """
 
     def __init__(self, topic: str, partition: int, offset: int, message: str) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -326,14 +343,18 @@ class LogTruncationError(ApiError):
 
 
 class CommitFailedError(ApiError):
-    """Offsets were not committed. The group has gone on without this member, or is about to: other
-    members may own the partitions, and read the records again. Or the topic that was read was
-    deleted (UNKNOWN_TOPIC_ID), and another one has its name."""
+    """Offsets were not committed.
+
+    Either the group has gone on without this member, or is about to: other members may own the
+    partitions, and read the records again. Or the topic that was read was deleted
+    (UNKNOWN_TOPIC_ID), and another one may have its name.
+    """
 
 
 class FencedInstanceError(ApiError):
-    """Another process uses the same ``group_instance_id``. Only the one that came last is a member
-    of the group."""
+    """Another process uses the same ``group_instance_id``. Only the process that came last is a
+    member of the group.
+    """
 
     def __init__(self, instance_id: str) -> None:
         super().__init__(

@@ -11,14 +11,18 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TimestampType(enum.IntEnum):
-    """Whose clock a record's timestamp is: the producer's or the leader's."""
+    """Whose clock gave a record its timestamp: the producer's or the leader's
+    (``message.timestamp.type``).
+    """
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1
 
 
 class ProducerRecord(NamedTuple):
-    """A record for ``send_all``. ``timestamp_ms`` None: the time at which it is accepted."""
+    """A record for ``Producer.send_all``, with the arguments of ``send``. ``timestamp_ms`` None:
+    the time at which it is accepted.
+    """
 
     topic: str
     value: bytes | None
@@ -31,8 +35,9 @@ class ProducerRecord(NamedTuple):
 class RecordMetadata(NamedTuple):
     """Where a record was written.
 
-    ``offset`` is -1 where the broker did not tell it: ``acks=0``, or a repeated batch that the
-    broker recognised as written but too long ago to know its offset.
+    ``offset`` is -1 where the broker did not tell it: with ``acks=0``, or for a repeated batch that
+    the broker recognised as written but too long ago to know its offset. ``timestamp_ms`` is the
+    record's time, in milliseconds since 1970.
     """
 
     topic: str
@@ -42,6 +47,13 @@ class RecordMetadata(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
+    """A record that a consumer returned.
+
+    ``value`` None is a tombstone. ``timestamp_ms`` is in milliseconds since 1970. ``headers`` are
+    pairs of a name and bytes. ``leader_epoch`` is the epoch of the leader that wrote the record:
+    store it with the offset if you store offsets yourself (``Consumer.seek``).
+    """
+
     topic: str
     partition: int
     offset: int
@@ -56,9 +68,10 @@ class ConsumerRecord(NamedTuple):
 class OffsetAndMetadata(NamedTuple):
     """A committed offset: that of the next record to read.
 
-    ``leader_epoch`` is that of the last record that was read; -1 if it is not known. ``topic_id``
-    is the topic that was read: the offset is never committed for another topic of that name. If it
-    is empty, the offset is committed for whichever topic has the name.
+    ``leader_epoch`` is that of the last record that was read; -1 if it is not known. ``metadata``
+    is a text of the application. ``topic_id`` is the topic that was read: the offset is never
+    committed for another topic of that name. If it is empty, the offset is committed for whichever
+    topic has the name.
     """
 
     offset: int
@@ -68,7 +81,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class GroupMetadata(NamedTuple):
-    """As whom a consumer speaks to its group."""
+    """A consumer's identity in its group, for ``Producer.send_group_offsets``."""
 
     group_id: str
     generation_id: int  # -1: it is no member
@@ -77,7 +90,7 @@ class GroupMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """An answer of ``offsets_for_times``: the first record at or after the time asked for."""
+    """The first record at or after a time: its offset, its time and its leader epoch."""
 
     offset: int
     timestamp_ms: int

@@ -1,15 +1,17 @@
-"""The partitions that a consumer reads."""
+"""The partitions that a consumer reads, and the records of them that its polls hand out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.fetcher import Fetcher
-from stele.consumer.positions import PartitionPosition
+from stele.consumer.positions import PartitionPosition, Progress, RawBatch
+from stele.errors import SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
+from stele.records import ConsumerRecord
 
 
 class AssignedPartitions:
@@ -21,6 +23,8 @@ class AssignedPartitions:
         self._view = view
         self._max_age_s = config.metadata_max_age_ms / 1000
         self._has_group = config.group_id is not None
+        self._check_crcs = config.check_crcs
+        self._reads_committed = config.reads_committed
 
     def take(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these as well, with a group from its committed offsets on."""
@@ -57,3 +61,61 @@ class AssignedPartitions:
         now."""
         self.fetcher.announce()
         self.fetcher.wake()
+
+    # ------------------------------------------------------------------------ handing out
+
+    def hand_out(self, limit: int) -> list[ConsumerRecord]:
+        """Fetched records, at most ``limit``. Their positions move behind them."""
+        taken: list[ConsumerRecord] = []
+        served: list[TopicPartition] = []
+        for name, position in self.positions.items():
+            if position.has_buffer and not position.paused:
+                try:
+                    records = position.hand_out(limit - len(taken), check_crcs=self._check_crcs)
+                except UnreadableBatchError as error:
+                    # Raised by the next poll: records of other partitions are not lost.
+                    position.error = error
+                    self.fetcher.announce()
+                    continue
+                taken = taken + records if taken else records
+                served.append(name)
+                if len(taken) >= limit:
+                    break
+        if served:
+            for name in served:  # moved behind the others, with which the next poll begins
+                self.positions[name] = self.positions.pop(name)
+            self.fetcher.wake()
+        return taken
+
+    def hand_out_batches(self, max_bytes: int) -> list[RawBatch] | None:
+        """Fetched batches of one partition, some ``max_bytes``. None: there are none."""
+        for name, position in self.positions.items():
+            if position.has_buffer and not position.paused:
+                taken = position.hand_out_batches(max_bytes)
+                self.positions[name] = self.positions.pop(name)
+                self.fetcher.wake()
+                return taken
+        return None
+
+    def put_back(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Hand out the records from these offsets on again. Partitions that are not assigned any
+        more are passed over."""
+        for name, offset in offsets.items():
+            position = self.positions.get(name)
+            if position is not None:
+                position.return_to(offset)
+        self.fetcher.wake()
+
+    def take_progress(self) -> Iterator[tuple[TopicPartition, Progress]]:
+        """The progress of each partition that has some since the last call."""
+        for name, position in self.positions.items():
+            progress = position.take_progress(is_committed=self._reads_committed)
+            if progress is not None:
+                yield name, progress
+
+    def stopped_by(self) -> SteleError | None:
+        """The error that stops a partition, unless the partition is paused."""
+        for position in self.positions.values():
+            if (error := position.stopped_by) is not None and not position.paused:
+                return error
+        return None

@@ -19,7 +19,7 @@ from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, Progress, RawBatch
-from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode, UnreadableBatchError
+from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 
@@ -31,20 +31,31 @@ Taken = TypeVar("Taken")
 
 
 class Consumer:
-    """Reads records. Use it from one event loop.
+    """Reads records. Use it from one event loop, and close it.
+
+    With partitions that the caller chooses:
 
     >>> async with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
     ...     consumer.assign([("orders", 0)])
     ...     records = await consumer.poll(timeout_ms=1000)
 
-    With a group, whose members share the partitions of topics:
+    As a member of a group, whose members share the partitions of topics:
 
     >>> async with Consumer("127.0.0.1:9092", group_id="billing") as consumer:
     ...     consumer.subscribe(["orders"])
     ...     async for record in consumer:
     ...         handle(record)
 
-    Options and their defaults: :class:`stele.config.ConsumerConfig`.
+    **Positions.** The position of a partition is the offset of the next record to be returned. It
+    begins at the offset that the group has committed, and otherwise where ``auto_offset_reset``
+    says. With a group and ``enable_auto_commit`` the consumer commits what earlier polls returned.
+
+    **Errors.** If a partition cannot be read, each ``poll`` raises the reason until a ``seek``. The
+    other calls raise ConfigError (a wrong argument, or a call that needs a group), ClosedError,
+    ApiError (a broker refuses, or REQUEST_TIMED_OUT) and UnreachableError.
+
+    A partition is a pair ``(topic, number)``, also as a TopicPartition. Options and their defaults:
+    :class:`stele.config.ConsumerConfig`.
     """
 
     def __init__(
@@ -54,6 +65,12 @@ class Consumer:
         world: ClientWorld | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        """``bootstrap_servers``: ``host:port`` of one or more brokers, with commas between them.
+        The other brokers are found by asking these.
+
+        ``options`` are the fields of :class:`stele.config.ConsumerConfig`. Raises ConfigError for
+        an unknown or invalid option.
+        """
         self._config = ConsumerConfig.of(bootstrap_servers, options)
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
@@ -85,7 +102,7 @@ class Consumer:
         await self.close()
 
     async def close(self) -> None:
-        """Commit and leave the group, stop fetching and release all resources.
+        """Commit, leave the group, stop fetching and release all resources.
 
         Any number of tasks may call it: all of them wait for the one end. If the caller is
         cancelled, the consumer is closed all the same. A poll of another task raises ClosedError.
@@ -126,8 +143,15 @@ class Consumer:
         *,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics as a member of the group, or all whose whole name a pattern matches.
-        The next polls join the group. Replaces an earlier subscription and its listener."""
+        """Read these topics as a member of the group, or all topics whose whole name matches a
+        compiled pattern.
+
+        The next polls join the group. A further call replaces the subscription and its listener.
+        Raises ConfigError without a ``group_id`` or after ``assign``.
+
+        >>> consumer.subscribe(["orders", "payments"])
+        >>> consumer.subscribe(re.compile("orders-.*"), listener=RebalanceListener(on_assigned))
+        """
         group = self._needed_group("subscribe")
         if self._positions and not group.is_subscribed:
             raise ConfigError("the consumer has assigned partitions: unsubscribe() first")
@@ -139,7 +163,7 @@ class Consumer:
         group.subscribe(choice, listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, having committed, or forget the assigned partitions."""
+        """Commit and leave the group, or forget the assigned partitions."""
         self._check_open()
         if self._group is not None:
             await self._group.unsubscribe("the consumer has unsubscribed")
@@ -148,21 +172,29 @@ class Consumer:
     # --------------------------------------------------------------------- assignment
 
     def assign(self, partitions: Iterable[PartitionArgument]) -> None:
-        """Read exactly these partitions from now on. Partitions that stay keep their position.
-        Others begin at the offset that the group has committed, if there is a group."""
+        """Read exactly these partitions from now on.
+
+        A partition that stays keeps its position. A new one begins at the offset that the group has
+        committed, if there is a group, and otherwise where ``auto_offset_reset`` says. Raises
+        ConfigError after ``subscribe``.
+        """
         self._check_open()
         if self._group is not None and self._group.is_subscribed:
             raise ConfigError("the group assigns the partitions: unsubscribe() first")
         self._assigned.replace(TopicPartition(*each) for each in partitions)
 
     def assignment(self) -> list[TopicPartition]:
+        """The partitions that the consumer reads now."""
         return list(self._positions)
 
     def seek(self, topic: str, partition: int, offset: int, leader_epoch: int = -1) -> None:
-        """The next record returned is the one at ``offset``, or the first one after it.
+        """Go to an offset: the next record returned is the one at ``offset``, or the first one
+        after it.
 
         ``leader_epoch``: that of the last record that was read before, if the caller stored it with
         the offset. If that record has vanished since, the consumer finds out (KIP-320).
+
+        >>> consumer.seek("orders", 0, record.offset + 1, leader_epoch=record.leader_epoch)
         """
         if offset < 0:
             raise ConfigError(f"offset {offset} must not be negative: use seek_to_end")
@@ -171,30 +203,35 @@ class Consumer:
 
     def seek_to_beginning(self, *partitions: PartitionArgument) -> None:
         """Go to the log start offset as it is when the next record is needed. Without arguments: in
-        all assigned partitions."""
+        all assigned partitions.
+        """
         for name in partitions or self.assignment():
             self._moved(*name).look_up(EARLIEST)
         self._fetcher.wake()
 
     def seek_to_end(self, *partitions: PartitionArgument) -> None:
         """Go to the high watermark as it is when the next record is needed. Without arguments: in
-        all assigned partitions."""
+        all assigned partitions.
+        """
         for name in partitions or self.assignment():
             self._moved(*name).look_up(LATEST)
         self._fetcher.wake()
 
     def pause(self, *partitions: PartitionArgument) -> None:
-        """Return no records of these partitions until ``resume``. What is fetched stays. Without
-        arguments: of all."""
+        """Return no records of these partitions until ``resume``. Records that were fetched are
+        kept. Without arguments: of all assigned partitions.
+        """
         for name in partitions or self.assignment():
             self._position_of(*name).paused = True
 
     def resume(self, *partitions: PartitionArgument) -> None:
+        """Return records of these partitions again. Without arguments: of all assigned partitions."""
         for name in partitions or self.assignment():
             self._position_of(*name).paused = False
         self._fetcher.wake()
 
     def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
         return [name for name, position in self._positions.items() if position.paused]
 
     # ------------------------------------------------------------------------ reading
@@ -202,48 +239,48 @@ class Consumer:
     async def poll(
         self, max_records: int | None = None, timeout_ms: float = 1000
     ) -> ConsumerRecords:
-        """Records of the assigned partitions, at most ``max_records`` (``max_poll_records``).
+        """Records of the assigned partitions, at most ``max_records`` (default:
+        ``max_poll_records``).
 
         Returns as soon as there are any, and an empty list after ``timeout_ms`` without any.
-        Records of a partition are in order. Raises the error that stops a partition, again at each
-        poll until a seek: OffsetOutOfRangeError, LogTruncationError, UnreadableBatchError,
-        ApiError. UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for
-        ``default_api_timeout_ms``, ends when a partition of that name exists again.
+        Records of a partition are in order. The list can become columns: ``to_arrow()``,
+        ``to_pandas()``.
+
+        Raises the error that stops a partition, again at each poll until a seek:
+        OffsetOutOfRangeError, LogTruncationError, UnreadableBatchError, ApiError.
+        UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for ``default_api_timeout_ms``,
+        ends when a partition of that name exists again.
 
         A member of a group joins, gives partitions up and gets others within its polls. Raises
-        FencedInstanceError, ApiError when it cannot be a member.
+        FencedInstanceError or ApiError when it cannot be a member.
         """
         self._check_open()
         limit = max_records or self._config.max_poll_records
         with self._in_poll():
-            polled = await self._polled(lambda: self._hand_out(limit) or None, timeout_ms)
+            polled = await self._polled(lambda: self._assigned.hand_out(limit) or None, timeout_ms)
         return ConsumerRecords(polled)
 
     async def poll_progress(
         self, max_records: int | None = None, timeout_ms: float = 1000
     ) -> tuple[ConsumerRecords, dict[TopicPartition, Progress]]:
-        """As ``poll``, with the progress of the partitions whose position has moved since the last
-        call or seek, or is found to be at the end of the log. It returns without records as soon as
-        there is such a partition: control records and compaction leave offsets without a record."""
+        """As ``poll``, with the progress of partitions.
+
+        A partition is in the second value if its position has moved since the last call or seek, or
+        is found to be at the end of the log. The call returns without records as soon as there is
+        such a partition: control records and compaction leave offsets without a record.
+        """
         self._check_open()
         limit = max_records or self._config.max_poll_records
         moved: dict[TopicPartition, Progress] = {}
 
         def hand_out() -> list[ConsumerRecord] | None:
-            records = self._hand_out(limit)
-            moved.update(self._take_progress())
+            records = self._assigned.hand_out(limit)
+            moved.update(self._assigned.take_progress())
             return records if records or moved else None
 
         with self._in_poll():
             polled = await self._polled(hand_out, timeout_ms)
         return ConsumerRecords(polled), moved
-
-    def _take_progress(self) -> Iterator[tuple[TopicPartition, Progress]]:
-        is_committed = self._config.reads_committed
-        for name, position in self._positions.items():
-            progress = position.take_progress(is_committed=is_committed)
-            if progress is not None:
-                yield name, progress
 
     @contextmanager
     def _in_poll(self) -> Iterator[None]:
@@ -263,16 +300,17 @@ class Consumer:
     async def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
     ) -> list[RawBatch]:
-        """As ``poll``, but whole record batches that are neither checked nor decompressed, some
-        ``max_bytes`` of one partition. The position moves behind them. If there were only batches
-        that hold no records for the consumer, the list is empty at once and the position has moved.
+        """As ``poll``, but whole record batches that are neither checked nor decompressed: some
+        ``max_bytes`` of one partition.
 
-        For readers that make columns of batches, such as ``stele.column_decoder``.
+        The position moves behind them. If there were only batches that hold no records for the
+        consumer, the list is empty at once and the position has moved. For readers that make
+        columns of batches, such as ``stele.column_decoder``. Raises ConfigError with a group.
         """
         self._check_open()
         if self._group is not None:
             raise ConfigError("poll_batches is for assigned partitions without a group")
-        return await self._polled(lambda: self._hand_out_batches(max_bytes), timeout_ms)
+        return await self._polled(lambda: self._assigned.hand_out_batches(max_bytes), timeout_ms)
 
     async def _polled(
         self, hand_out: Callable[[], list[Taken] | None], timeout_ms: float
@@ -307,60 +345,26 @@ class Consumer:
             if records := await self.poll(1, timeout_ms=60_000):
                 return records[0]
 
-    def _hand_out(self, limit: int) -> list[ConsumerRecord]:
-        taken: list[ConsumerRecord] = []
-        served: list[TopicPartition] = []
-        for name, position in self._positions.items():
-            if position.has_buffer and not position.paused:
-                try:
-                    records = position.hand_out(
-                        limit - len(taken), check_crcs=self._config.check_crcs
-                    )
-                except UnreadableBatchError as error:
-                    # Raised by the next poll: records of other partitions are not lost.
-                    position.error = error
-                    self._fetcher.announce()
-                    continue
-                taken = taken + records if taken else records
-                served.append(name)
-                if len(taken) >= limit:
-                    break
-        if served:
-            for name in served:  # moved behind the others, with which the next poll begins
-                self._positions[name] = self._positions.pop(name)
-            self._fetcher.wake()
-        return taken
-
-    def _hand_out_batches(self, max_bytes: int) -> list[RawBatch] | None:
-        for name, position in self._positions.items():
-            if position.has_buffer and not position.paused:
-                taken = position.hand_out_batches(max_bytes)
-                self._positions[name] = self._positions.pop(name)
-                self._fetcher.wake()
-                return taken
-        return None
-
     def put_back(self, offsets: Mapping[PartitionArgument, int]) -> None:
-        """Have polls return the records from these offsets on again. Those that a poll has returned
-        did not reach the application, as if it had never been called. Partitions that are not
-        assigned any more are passed over."""
-        for name, offset in offsets.items():
-            position = self._positions.get(TopicPartition(*name))
-            if position is not None:
-                position.return_to(offset)
-        self._fetcher.wake()
+        """Go back to these offsets, because records that a poll has returned did not reach the
+        application. It is as if the poll had not returned them. Partitions that are not assigned
+        any more are passed over.
+        """
+        self._assigned.put_back({TopicPartition(*name): each for name, each in offsets.items()})
 
     def _raise_error(self) -> None:
         if self._fetcher.failure is not None:
             raise self._fetcher.failure
-        for position in self._positions.values():
-            if (error := position.stopped_by) is not None and not position.paused:
-                raise error
+        if (error := self._assigned.stopped_by()) is not None:
+            raise error
 
     def why(self, *partitions: PartitionArgument) -> dict[TopicPartition, str]:
-        """For each partition one line that says why it gives no records now. Without arguments: of
-        all assigned partitions, and of each subscribed topic of which none is assigned, under the
-        partition -1."""
+        """For each partition one line that says why it gives no records now.
+
+        Examples of reasons: paused, at the end, no known leader, a broker without an answer, a
+        rebalance. Without arguments: of all assigned partitions, and of each subscribed topic
+        without an assigned partition, as partition -1.
+        """
         self._check_open()
         group = self._group
         rebalance = "" if group is None else group.why()
@@ -388,11 +392,15 @@ class Consumer:
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit these offsets for the group, or the positions of all partitions. The offset of a
-        partition is that of the next record to read.
+        """Commit these offsets for the group, or the positions of all partitions.
 
-        Raises CommitFailedError if the group has gone on without this member, ApiError,
-        UnreachableError.
+        The offset of a partition is that of the next record to read. ``timeout_ms`` None means
+        ``default_api_timeout_ms``, here and in the calls below.
+
+        Raises CommitFailedError if the group has gone on without this member or the topic was
+        deleted, ApiError, UnreachableError.
+
+        >>> await consumer.commit({("orders", 0): record.offset + 1})
         """
         group = self._needed_group("commit")
         given = None if offsets is None else _offsets(offsets)
@@ -401,8 +409,9 @@ class Consumer:
     def commit_async(
         self, offsets: Mapping[PartitionArgument, OffsetArgument] | None = None
     ) -> asyncio.Future[None]:
-        """Begin the same, and do not wait. Commits are made in the order in which they were begun.
-        ``close`` does not wait for them."""
+        """Begin a ``commit`` and return its future. Commits are made in the order in which they
+        were begun. ``close`` does not wait for them.
+        """
         group = self._needed_group("commit_async")
         given = None if offsets is None else _offsets(offsets)
         commit = asyncio.ensure_future(group.commit(given))
@@ -412,30 +421,37 @@ class Consumer:
     async def committed(
         self, partitions: Iterable[PartitionArgument], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where that is nothing."""
+        """The offset that the group has committed for each partition. None: it has committed none.
+        Raises ApiError, UnreachableError.
+        """
         group = self._needed_group("committed")
         names = [TopicPartition(*each) for each in partitions]
         return await group.committed(names, self._limit_s(timeout_ms))
 
     @property
     def commits_by_itself(self) -> bool:
-        """Whether it commits offsets in the background (``enable_auto_commit``)."""
+        """Whether the consumer commits offsets in the background: it has a group and
+        ``enable_auto_commit``.
+        """
         return self._config.enable_auto_commit and self._group is not None
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where the application is, in each partition whose position is known: behind the last
-        record that was returned."""
+        """By partition the offset behind the last record that was returned, as a commit takes it.
+        Partitions whose position is not known yet are left out.
+        """
         return self._needed_group("consumed_offsets").consumed()
 
     def seek_to_committed(self, *partitions: PartitionArgument) -> None:
-        """Go back to what the group has committed, to read again what did not count. Without
-        arguments: in all assigned partitions."""
+        """Go back to the offsets that the group has committed, for example after an aborted
+        transaction. Without arguments: in all assigned partitions.
+        """
         self._needed_group("seek_to_committed")
         for name in partitions or self.assignment():
             self._position_of(*name).await_committed()
         self._fetcher.announce()
 
     def group_metadata(self) -> GroupMetadata:
+        """The group and this member of it, for ``Producer.send_group_offsets``."""
         return self._needed_group("group_metadata").metadata()
 
     def _needed_group(self, what: str) -> ConsumerGroup:
@@ -452,7 +468,10 @@ class Consumer:
 
     async def position(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> int:
         """The offset of the next record to be returned. It is looked up if it is not known yet.
-        Raises ApiError REQUEST_TIMED_OUT, and what stops the partition."""
+
+        Raises ApiError REQUEST_TIMED_OUT after ``timeout_ms``, and the error that stops the
+        partition.
+        """
         position = self._position_of(topic, partition)
         deadline = self._world.clock.monotonic() + self._limit_s(timeout_ms)
         self._fetcher.start()
@@ -479,13 +498,18 @@ class Consumer:
     async def beginning_offsets(
         self, partitions: Iterable[PartitionArgument], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
+        """The log start offset of each partition: the offset of the oldest record that may still be
+        there. Raises ApiError, UnreachableError.
+        """
         return await self._offsets_at(partitions, EARLIEST, timeout_ms)
 
     async def end_offsets(
         self, partitions: Iterable[PartitionArgument], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The high watermarks, or with ``read_committed`` the last stable offsets. A consumer at
-        this offset has read everything there is for it."""
+        """The high watermark of each partition, or with ``read_committed`` the last stable offset.
+        A consumer at this offset has read everything there is for it. Raises ApiError,
+        UnreachableError.
+        """
         return await self._offsets_at(partitions, LATEST, timeout_ms)
 
     async def _offsets_at(
@@ -502,8 +526,13 @@ class Consumer:
         *,
         timeout_ms: float | None = None,
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time in milliseconds; None if there is
-        none."""
+        """For each partition the first record at or after a time, in milliseconds since 1970. None
+        if there is no such record.
+
+        Raises ConfigError for a negative time, ApiError, UnreachableError.
+
+        >>> await consumer.offsets_for_times({("orders", 0): 1_767_225_600_000})
+        """
         self._check_open()
         for name, timestamp_ms in timestamps_ms.items():
             if timestamp_ms < 0:
@@ -513,20 +542,24 @@ class Consumer:
         return {name: each if each.offset >= 0 else None for name, each in found.items()}
 
     async def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> list[int]:
-        """The topic's partition numbers. Waits until the topic is known."""
+        """The numbers of the topic's partitions. Waits until the topic is known. Raises ApiError
+        UNKNOWN_TOPIC_OR_PARTITION, UnreachableError.
+        """
         self._check_open()
         view = await self._view.wait_for_topic(topic, self._limit_s(timeout_ms))
         return sorted(view.partitions)
 
     def topic_id(self, topic: str) -> bytes:
-        """The id of the topic that last had this name, as far as this client knows; empty if it
-        knows none. A topic that is made anew has another one."""
+        """The id of the topic that last had this name, as far as this client knows. It is empty if
+        the client knows none. A topic that is deleted and made anew has another id.
+        """
         known = self._view.topic(topic)
         return known.topic_id if known else b""
 
     def read_topic_id(self, topic: str, partition: int) -> bytes:
-        """The id of the topic of the last record that was returned from the partition; empty if
-        there is none, or if the brokers give no ids."""
+        """The id of the topic of the last record that was returned from the partition. It is empty
+        if there is no such record, or if the brokers give no ids.
+        """
         position = self._positions.get(TopicPartition(topic, partition))
         return position.read_id if position else b""
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerRecords(list[ConsumerRecord]):
-    """A list of records that can become columns."""
+    """What a poll returns: a list of ConsumerRecord that can become columns."""
 
     def to_arrow(self) -> pa.Table:
         """The records as a table of Apache Arrow with the columns of Spark's Kafka source: key,

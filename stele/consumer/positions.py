@@ -28,7 +28,7 @@ class FetchedBatch(NamedTuple):
 
 
 class RawBatch(NamedTuple):
-    """A batch of data records as the leader keeps it, for who decodes whole batches.
+    """A batch of data records as the leader keeps it, for readers that decode whole batches.
 
     Records below ``first_offset`` are not wanted: a fetch that begins within a batch gets the whole
     batch.

@@ -6,11 +6,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from types import TracebackType
 from typing import Self, Unpack
 
-from stele.cluster.view import ClusterView, KnownTopic
+from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
 from stele.errors import (
     BufferFullError,
@@ -33,6 +32,7 @@ from stele.producer.arguments import (
 )
 from stele.producer.destinations import Destinations, TopicUnknownError
 from stele.producer.sender import Sender
+from stele.producer.topic_waits import TopicWaits
 from stele.producer.transactional import Transactional
 from stele.producer.transactions import PreparedTransaction, State
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
@@ -45,13 +45,22 @@ _RECORDS_PER_TURN = 1_000
 
 
 class Producer:
-    """Writes records. Use it from one event loop. It starts by itself, but must be closed.
+    """Writes records to topics. Use it from one event loop. It starts by itself, but must be
+    closed.
 
     >>> async with Producer("127.0.0.1:9092") as producer:
     ...     delivery = await producer.send("orders", b"value", key=b"key")
     ...     metadata = await delivery
 
-    With a transactional id all records are written in transactions:
+    **Order and repetition.** The producer is idempotent by default: each record is written once and
+    in order within its partition, however often a batch is sent. After a failure that may pass, a
+    batch is sent again until ``delivery_timeout_ms`` after its records were accepted.
+
+    **Failures.** Each delivery has its own error. ``flush`` and ``close`` raise the first failure
+    since the last ``flush``, so that none is lost silently. At the end of the ``with`` block the
+    producer delivers everything, or, after an exception, nothing more.
+
+    **Transactions.** With a transactional id all records are written in transactions:
 
     >>> async with Producer("127.0.0.1:9092", transactional_id="orders-1") as producer:
     ...     async with producer.transaction():
@@ -68,6 +77,12 @@ class Producer:
         world: ClientWorld | None = None,
         **options: Unpack[ProducerOptions],
     ) -> None:
+        """``bootstrap_servers``: ``host:port`` of one or more brokers, with commas between them.
+        The other brokers are found by asking these.
+
+        ``options`` are the fields of :class:`stele.config.ProducerConfig`. Raises ConfigError for
+        an unknown or invalid option.
+        """
         self._config = ProducerConfig.of(bootstrap_servers, options)
         self._world = world or real_world()
         self._view = ClusterView(self._config, self._world)
@@ -75,7 +90,7 @@ class Producer:
         # Made by the first send, when there is a running event loop.
         self._sender: Sender | None = None
         self._destinations = Destinations(self._config, self._view)
-        self._topic_waits: dict[str, asyncio.Task[KnownTopic]] = {}
+        self._topic_waits = TopicWaits(self._view, self._config.max_block_ms / 1000)
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
         self._fatal: SteleError | None = None
@@ -112,10 +127,19 @@ class Producer:
     ) -> Delivery:
         """Accept a record. The returned future gets its RecordMetadata or its error.
 
-        This waits only while the topic is not known or the buffer is full, for at most
+        ``value`` None is a tombstone: compaction removes the key. ``headers`` are pairs of a name
+        and bytes, or a mapping. ``timestamp_ms``: milliseconds since 1970; None: now. Without
+        ``partition`` a record goes to the partition that its key hashes to, as with Kafka's Java
+        client, and a record without a key to the partition of the current batch.
+
+        The call waits only while the topic is not known or the buffer is full, for at most
         ``max_block_ms``. Then it raises ApiError UNKNOWN_TOPIC_OR_PARTITION, UnreachableError or
-        BufferFullError. Records of a partition are in the order of the calls of ``send`` that did
-        not have to wait.
+        BufferFullError. It raises ApiError INVALID_RECORD, INVALID_TIMESTAMP or MESSAGE_TOO_LARGE
+        for a record that no batch can hold, and ClosedError. Records of a partition are in the
+        order of the calls of ``send`` that did not have to wait.
+
+        >>> delivery = await producer.send("orders", b"value", key=b"invoice-1")
+        >>> print((await delivery).offset)
         """
         future: Delivery = asyncio.get_running_loop().create_future()
         await self.send_into(future, topic, value, key, headers, timestamp_ms, partition)
@@ -131,7 +155,7 @@ class Producer:
         timestamp_ms: int | None,
         partition: int | None,
     ) -> None:
-        """``send`` with a future of the caller's."""
+        """As ``send``, with a future of the caller."""
         self._check_open()
         transaction = self._transaction_number()
         record = new_record(topic, value, key, headers, timestamp_ms, partition)
@@ -146,9 +170,17 @@ class Producer:
         deadline = None
         if self._view.topic(topic) is None:
             deadline = self.block_deadline()
-            await self._wait_for_topic(topic)
+            await self._known(topic)
         if not self._accumulator.has_room(size):
             await self.wait_for_room(size, deadline or self.block_deadline())
+
+    async def _known(self, topic: str) -> None:
+        """Wait until the topic is known. Raises ClosedError if ``abort`` ends the wait."""
+        try:
+            await self._topic_waits.wait(topic)
+        except asyncio.CancelledError:
+            self._check_open()  # ``abort`` has cancelled it, not this caller
+            raise
 
     @property
     def buffer(self) -> Accumulator:
@@ -160,10 +192,12 @@ class Producer:
         return self._world.clock.monotonic() + self._config.max_block_ms / 1000
 
     async def send_all(self, records: Iterable[ProducerRecord]) -> None:
-        """Accept records one after the other, without a future for each: ``flush``, or the commit
+        """Accept records one after the other, without a future for each. ``flush``, or the commit
         of a transaction, tells whether all were delivered.
 
-        Waits and raises as ``send`` does. Records before the one that is refused were accepted.
+        Waits and raises as ``send`` does. The records before a refused one were accepted.
+
+        >>> await producer.send_all(ProducerRecord("orders", line) for line in lines)
         """
         nobody: Delivery = asyncio.get_running_loop().create_future()
         nobody.cancel()  # it is done, so nothing is told to it
@@ -176,11 +210,11 @@ class Producer:
         self, topic: str, records: EncodedRecords, partition: int | None = None
     ) -> None:
         """Accept records that are encoded already (``stele.column_encoder``), as a batch of their
-        own. Without ``partition`` they go where records without keys go. ``flush``, or the commit
-        of a transaction, tells whether they were delivered.
+        own.
 
-        Waits and raises as ``send`` does. Records whose body is no sound one are refused by the
-        broker.
+        Without ``partition`` they go where records without keys go. ``flush``, or the commit of a
+        transaction, tells whether they were delivered. Waits and raises as ``send`` does. The
+        broker refuses records whose bytes cannot be read.
         """
         self._check_open()
         transaction = self._transaction_number()
@@ -204,8 +238,9 @@ class Producer:
         timestamp_ms: int | None = None,
         partition: int | None = None,
     ) -> Delivery:
-        """As ``send``, but without waiting. Raises BufferFullError, or TopicUnknownError for the
-        first record of a topic."""
+        """As ``send``, but never waits. Raises BufferFullError, or TopicUnknownError for the first
+        record of a topic.
+        """
         record = new_record(topic, value, key, headers, timestamp_ms, partition)
         self._accumulator.check_size(record.size, "a record")
         self._accumulator.check_room(record.size)
@@ -232,16 +267,16 @@ class Producer:
 
     async def room(self) -> None:
         """Wait until there is room for any record that may be sent, so that ``send_nowait``
-        succeeds.
-
-        Raises BufferFullError after ``max_block_ms``.
+        succeeds. Raises BufferFullError after ``max_block_ms``.
         """
         size = self._accumulator.largest_record_bytes
         if not self._accumulator.has_room(size):
             await self.wait_for_room(size, self.block_deadline())
 
     async def wait_for_room(self, size: int, deadline: float) -> None:
-        """Others may take it before the caller does. Raises BufferFullError."""
+        """Wait until the buffer has room for ``size`` bytes. Other callers may take it before this
+        one does. Raises BufferFullError at the deadline.
+        """
         try:
             async with asyncio.timeout(max(0.0, deadline - self._world.clock.monotonic())):
                 while not self._accumulator.has_room(size):
@@ -252,24 +287,6 @@ class Producer:
                 f"no room in the buffer within max_block_ms={self._config.max_block_ms}: the "
                 f"brokers take records slower than they come, or not at all{self._first_reason()}"
             ) from None
-
-    async def _wait_for_topic(self, topic: str) -> None:
-        task = self._topic_waits.get(topic)
-        if task is None:
-            wait = self._view.wait_for_topic(topic, self._config.max_block_ms / 1000)
-            task = asyncio.get_running_loop().create_task(wait)
-            self._topic_waits[topic] = task
-            task.add_done_callback(partial(self._topic_wait_ended, topic))
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError:
-            self._check_open()  # ``abort`` has cancelled it, not this caller
-            raise
-
-    def _topic_wait_ended(self, topic: str, wait: asyncio.Task[KnownTopic]) -> None:
-        self._topic_waits.pop(topic, None)
-        if not wait.cancelled():
-            wait.exception()  # all who waited may have been interrupted
 
     def _started(self) -> Sender:
         if self._sender is None:
@@ -304,32 +321,36 @@ class Producer:
         """Take the transactional id over: fence its earlier producer, and abort what that has not
         committed. The first ``begin_transaction`` does it, too.
 
-        Raises TransactionFatalError, UnreachableError, ApiError after ``max_block_ms``.
+        Raises TransactionFatalError, and UnreachableError or ApiError after ``max_block_ms``.
         """
         await self._tx().init()
 
     async def begin_transaction(self) -> None:
-        """Raises TransactionStateError unless the transaction before has ended, and as
-        ``init_transactions`` does."""
+        """Begin a transaction. The records that are sent from now on belong to it.
+
+        Raises TransactionStateError unless the transaction before has ended, and as
+        ``init_transactions`` does.
+        """
         tx = self._tx()
         await tx.begin()
         self._first_failure, self._undelivered = None, 0
 
     async def commit_transaction(self) -> None:
-        """Deliver everything, and commit it. When this returns, the decision is on disk; readers of
-        committed records see it a moment later.
+        """Deliver everything, and commit the transaction. When this returns, the decision is on
+        disk. Readers of committed records see it a moment later.
 
         Raises TransactionAbortableError if it cannot be committed (abort it then),
-        ProducerFencedError and other TransactionFatalErrors, TransactionOutcomeUnknownError if
+        ProducerFencedError and other TransactionFatalErrors, and TransactionOutcomeUnknownError if
         there is no answer within ``max_block_ms``: a further call asks again.
         """
         await self._tx().commit()
 
     async def abort_transaction(self) -> None:
-        """Records that are not delivered yet fail with TransactionAbortedError.
+        """Abort the transaction. Records that are not delivered yet fail with
+        TransactionAbortedError.
 
-        Raises TransactionStateError if there is none, or it may be committed already,
-        TransactionFatalError, UnreachableError (the coordinator aborts it after
+        Raises TransactionStateError if there is none or if it may be committed already,
+        TransactionFatalError, and UnreachableError (the coordinator then aborts it after
         ``transaction_timeout_ms``).
         """
         try:
@@ -339,10 +360,15 @@ class Producer:
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
-        """Begin a transaction. It is committed at the end, and aborted if there is an exception
-        before.
+        """Begin a transaction. It is committed at the end of the block, and aborted after an
+        exception.
 
-        A TransactionAbortableError at the commit means that it was aborted and may be tried again.
+        >>> async with producer.transaction():
+        ...     await producer.send("orders", b"value")
+        ...     await producer.send("payments", b"value")
+
+        A TransactionAbortableError at the commit means that the transaction was aborted and may be
+        tried again.
         """
         await self.begin_transaction()
         try:
@@ -353,8 +379,9 @@ class Producer:
             raise
 
     async def abort_after(self, error: BaseException) -> None:
-        """Abort the transaction in which this happened, unless it is being committed. Raises
-        nothing."""
+        """Abort the transaction in which this error happened, unless it is being committed. Raises
+        nothing.
+        """
         tx = self._tx()
         if tx.machine.question is not None or tx.machine.state not in (
             State.IN_TRANSACTION,
@@ -372,11 +399,16 @@ class Producer:
         consumer: Reader,
         offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None,
     ) -> None:
-        """Have the offsets of what the consumer has returned, or these, committed for its group
-        with the transaction (KIP-447).
+        """Commit a consumer's offsets for its group together with the transaction (KIP-447).
 
-        Raises ConfigError for a consumer that commits by itself, TransactionAbortableError if the
-        group has gone on without it.
+        Without ``offsets``: those behind the last records that its polls have returned. The
+        consumer must not commit by itself (``enable_auto_commit=False``). Raises ConfigError if it
+        does, TransactionAbortableError if the group has gone on without it.
+
+        >>> async with producer.transaction():
+        ...     for record in records:
+        ...         await producer.send("shouting", record.value.upper(), key=record.key)
+        ...     await producer.send_offsets(consumer)
         """
         check_reader(consumer)
         given = consumer.consumed_offsets() if offsets is None else offsets
@@ -385,58 +417,69 @@ class Producer:
     async def send_group_offsets(
         self, group: GroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """The same for a consumer of which only this is known."""
+        """As ``send_offsets``, for a consumer elsewhere: ``group`` is what its ``group_metadata``
+        has returned.
+        """
         await self._tx().send_offsets(group, offsets)
 
     async def prepare_transaction(self) -> PreparedTransaction:
-        """Deliver everything, and promise to send no more (KIP-939). Store the text of what it
-        returns, and then ``commit_transaction``, or ``complete_transaction`` in another process.
+        """Deliver everything, and promise to send no more (KIP-939). Store the text of the result
+        with your decision, and then call ``commit_transaction``, or ``complete_transaction`` in
+        another process.
 
-        Raises as ``commit_transaction``.
+        The option ``transaction_two_phase_commit_enable`` is needed. Raises as
+        ``commit_transaction``.
         """
         return await self._tx().prepare()
 
     async def complete_transaction(self, prepared: PreparedTransaction) -> bool:
-        """The first call of a producer that takes over after a failure: commit this transaction if
-        it is what the transactional id has prepared, and abort anything else that is open. Returns
-        whether there was an open transaction: False if it was ended before.
+        """Commit a prepared transaction: the first call of a producer that takes over after a
+        failure.
 
-        Raises as ``commit_transaction``.
+        The transaction is committed if it is the one that the transactional id has prepared. Any
+        other open transaction is aborted. Returns whether there was an open transaction: False if
+        it was ended before. So the call may be repeated. Raises as ``commit_transaction``.
+
+        >>> await producer.complete_transaction(PreparedTransaction.parse(text))
         """
         return await self._tx().complete(prepared)
 
     async def abort_prepared(self) -> bool:
-        """As ``complete_transaction`` for a transaction that is not to be committed."""
+        """Abort what the transactional id has prepared or left open. Returns and raises as
+        ``complete_transaction``.
+        """
         return await self._tx().complete(None)
 
     def fail_transaction(self, cause: SteleError) -> None:
-        """The open transaction lacks a record, and must not be committed."""
+        """The open transaction lacks a record: it can only be aborted."""
         if self._transactional is not None:
             self._transactional.fail(cause, is_in_doubt=False)
 
     async def deliver(self) -> None:
-        """Wait until everything sent before is delivered or has failed. Raises nothing of these."""
+        """Wait until everything sent before is delivered or has failed. Raises none of these
+        failures.
+        """
         if self._sender is not None:
             self._sender.wake()
             await self._accumulator.flush()
 
     def abandon(self, cause: SteleError) -> bool:
-        """Fail what is not delivered. Whether any of it was sent."""
+        """Fail every record that is not delivered. Returns whether any of them was sent."""
         return self._sender is not None and self._sender.abandon(cause)
 
     # ------------------------------------------------------------------ flush and close
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The topic's partition numbers. Waits for the topic as ``send`` does."""
+        """The numbers of the topic's partitions. Waits for the topic, and raises, as ``send`` does."""
         self._check_open()
         if self._view.topic(topic) is None:
-            await self._wait_for_topic(topic)
+            await self._known(topic)
         view = self._view.topic(topic)
         return sorted(view.partitions) if view else []
 
     @property
     def batch_size(self) -> int:
-        """The option: the bytes of a batch before compression."""
+        """The option: the size of a batch in bytes, before compression."""
         return self._config.batch_size
 
     @property
@@ -449,16 +492,17 @@ class Producer:
         return 0 if self._sender is None else self._sender.in_flight(broker_id)
 
     def why(self) -> dict[TopicPartition, str]:
-        """For each partition whose records are not all delivered, one line that says why nothing
-        moves. A topic that ``send`` waits for has the partition -1."""
+        """For each partition with undelivered records, one line that says why nothing moves.
+
+        Examples of reasons: no known leader, a request without an answer, the next attempt and the
+        last error, ``linger_ms``. A topic that ``send`` waits for is listed as partition -1.
+        """
         now = self._world.clock.monotonic()
         full = ""
         if self._accumulator.is_full:
             used, most = self._accumulator.used_bytes, self._config.buffer_memory
             full = f"; the buffer is full ({used} of buffer_memory={most} bytes), and sends wait"
-        reasons = {
-            TopicPartition(topic, -1): self._why_unknown(topic) for topic in self._topic_waits
-        }
+        reasons = self._topic_waits.why()
         if self._transactional is not None and (waits_for := self._transactional.why()):
             reasons[TopicPartition(f"transaction {self._config.transactional_id}", -1)] = waits_for
         if self._sender is not None:
@@ -466,20 +510,17 @@ class Producer:
                 reasons[name] = self._sender.why(queue, now) + full
         return reasons
 
-    def _why_unknown(self, topic: str) -> str:
-        code = self._view.topic_error(topic)
-        return "the topic is not known yet" + (f" ({code.name})" if code else "")
-
     async def flush(self) -> None:
-        """Wait until everything sent before is delivered or has failed.
-
-        Raises the first failure since the previous flush, once.
+        """Wait until everything sent before is delivered or has failed. Raises the first failure
+        since the previous flush, once.
         """
         await self.deliver()
         self._raise_failures()
 
     async def close(self) -> None:
-        """Deliver everything, then release all resources. Raises as ``flush`` does. Idempotent."""
+        """Deliver everything, then release all resources. An open transaction is aborted. Raises as
+        ``flush`` does. Idempotent.
+        """
         if self._closed:
             return
         try:
@@ -498,19 +539,17 @@ class Producer:
             log.warning("the open transaction is left to its time-out: %s", error)
 
     async def abort(self) -> None:
-        """Release all resources at once. What is not delivered yet fails with ClosedError.
+        """Release all resources at once. Records that are not delivered yet fail with ClosedError.
 
-        Any number of tasks may call it. If the caller is cancelled, it goes on all the same."""
+        Any number of tasks may call it. If the caller is cancelled, it goes on all the same.
+        """
         if self._ending is None:
             self._closed = True
             self._ending = asyncio.get_running_loop().create_task(self._end())
         await asyncio.shield(self._ending)
 
     async def _end(self) -> None:
-        waits = list(self._topic_waits.values())
-        for each in waits:
-            each.cancel()
-        await asyncio.gather(*waits, return_exceptions=True)
+        await self._topic_waits.cancel()
         if self._sender is not None:
             await self._sender.close()
         self._fail_all(ClosedError("the producer was closed before this was acknowledged"))

@@ -36,11 +36,15 @@ class Delivery:
         self._error: BaseException | None = None
 
     def done(self) -> bool:
+        """Whether the record was acknowledged or has failed."""
         return self._metadata is not None or self._error is not None
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait for the acknowledgement. Raises the record's error, or TimeoutError. Raises
-        ClosedError in a process that was forked since the record was sent."""
+        """Wait for the acknowledgement, at most ``timeout_s`` seconds (None: without a limit).
+
+        Raises the record's error, or TimeoutError. Raises ClosedError in a process that was forked
+        since the record was sent.
+        """
         self._wait(timeout_s)
         if self._error is not None:
             raise self._error
@@ -48,14 +52,19 @@ class Delivery:
         return self._metadata
 
     def exception(self, timeout_s: float | None = None) -> BaseException | None:
-        """Wait for the record's error; None if it was acknowledged. Raises TimeoutError."""
+        """Wait for the record's error, at most ``timeout_s`` seconds. None if it was acknowledged.
+        Raises TimeoutError.
+        """
         self._wait(timeout_s)
         return self._error
 
     def add_done_callback(self, function: OnDone) -> None:
-        """Call it with this delivery once done: on a thread that calls only the callbacks of this
-        producer, one after the other. What it raises is logged. It may call any client. ``flush``
-        and ``close`` wait until the callbacks of what they waited for have been called."""
+        """Call a function with this delivery when it is done.
+
+        The functions run on a thread that calls only the callbacks of this producer, one after the
+        other. They may call any client. What they raise is logged. ``flush`` and ``close`` wait
+        until the callbacks of what they waited for have been called.
+        """
         self._enter(partial(self._call_user, function))
 
     def set_result(self, metadata: RecordMetadata) -> None:

@@ -69,18 +69,25 @@ class TopicView(Mapping[bytes, bytes]):
 
     >>> async with TopicView("127.0.0.1:9092", "prices", default_ttl_ms=60_000) as prices:
     ...     print(prices.get(b"EUR"))
+    ...     await prices.put(b"EUR", b"1.08")
 
-    The topic is best a compacted one (``cleanup.policy=compact``). Each view reads all of its
-    partitions, and belongs to no group. A key that is in several partitions has the value that was
-    read last. Records without a key are passed over.
+    It is a ``Mapping`` of bytes to bytes. The topic is best a compacted one
+    (``cleanup.policy=compact``). Each view reads all of its partitions, and belongs to no group. A
+    key that is in several partitions has the value that was read last. Records without a key are
+    passed over.
 
-    A key whose time to live is over is not told any more. The janitor takes it out of memory and
-    calls ``on_eviction``. This changes nothing in the topic: other views decide by their own
-    defaults, and ``retention.ms`` with ``cleanup.policy=compact,delete`` frees the disk. Times are
-    those of the records, so all views with the same default agree as far as their clocks do.
+    **Time to live.** A key lives from the timestamp of its record on for as long as the record's
+    header ``ttl-ms`` says, and otherwise for ``default_ttl_ms``. The view does not show an expired
+    key. The janitor takes it out of memory and calls ``on_eviction``. Expiry changes nothing in the
+    topic: other views decide by their own defaults, and ``retention.ms`` with
+    ``cleanup.policy=compact,delete`` frees the disk. Times are those of the records, so all views
+    with the same default agree as far as their clocks do.
 
-    Callbacks run on the event loop, in the order of the records of a partition. What they raise is
-    logged, and the view goes on.
+    **Callbacks** run on the event loop, in the order of the records of a partition. What they raise
+    is logged, and the view goes on.
+
+    **Errors.** A batch that cannot be read stops the view. From then on every read raises the
+    reason, because the values may be old.
     """
 
     def __init__(
@@ -96,11 +103,20 @@ class TopicView(Mapping[bytes, bytes]):
         world: ClientWorld | None = None,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """``default_ttl_ms`` None: keys live for ever. ``janitor_interval_ms`` 0: there is no
-        janitor, and ``evict_expired`` does its work. With ``isolation_level="read_committed"`` the
-        view shows nothing of open and aborted transactions, and what is written behind the first
-        record of an open one waits for its end, ``put`` too. ``options``:
-        :class:`stele.config.ClientConfig`."""
+        """``default_ttl_ms``: how long a key lives, in milliseconds. None: for ever.
+
+        ``janitor_interval_ms``: how often expired keys are taken out of memory. 0: there is no
+        janitor, and ``evict_expired`` does its work.
+
+        ``on_update(key, earlier value or None, new value)`` is called for each record,
+        ``on_eviction(key, last value, reason)`` for each key that leaves.
+
+        With ``isolation_level="read_committed"`` the view shows nothing of open and aborted
+        transactions. Records behind the first one of an open transaction wait for its end, and so
+        does ``put``.
+
+        ``options`` are the fields of :class:`stele.config.ClientConfig`. Raises ConfigError.
+        """
         if default_ttl_ms is not None and default_ttl_ms <= 0:
             raise ConfigError(f"default_ttl_ms={default_ttl_ms} must be positive, or None")
         if janitor_interval_ms < 0:
@@ -151,9 +167,12 @@ class TopicView(Mapping[bytes, bytes]):
         await self.close()
 
     async def start(self) -> None:
-        """Begin to follow the topic, and return when the view has all that was in the topic at the
-        call. Raises ApiError: the topic is not there, or nothing of it comes within
-        ``default_api_timeout_ms``."""
+        """Begin to follow the topic, and return when the view has everything that was in the topic
+        at the call. The ``with`` block calls it.
+
+        Raises ApiError if the topic is not there, or if nothing of it comes within
+        ``default_api_timeout_ms``.
+        """
         await self._take_partitions()
         self._spawn(self._follow())
         if self._janitor_interval_s:
@@ -187,7 +206,7 @@ class TopicView(Mapping[bytes, bytes]):
         self._tasks.append(asyncio.get_running_loop().create_task(guarded()))
 
     async def close(self) -> None:
-        """Stop following, and forget everything. Idempotent."""
+        """Stop following the topic, and forget everything. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -201,8 +220,9 @@ class TopicView(Mapping[bytes, bytes]):
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether the view has everything that was in the topic when its reading began. False
-        again while a partition is read once more from its start."""
+        """Whether the view has everything that was in the topic when its reading began. It is False
+        again while a partition is read once more from its start.
+        """
         return not self._targets
 
     # ----------------------------------------------------------------------- reading
@@ -225,7 +245,7 @@ class TopicView(Mapping[bytes, bytes]):
         return len(self._entries)
 
     def snapshot(self) -> list[tuple[bytes, bytes]]:
-        """All keys and values at this moment."""
+        """All keys and values at this moment, without expired ones."""
         self._check()
         return list(self._entries.items(self._now_ms()))
 
@@ -234,8 +254,11 @@ class TopicView(Mapping[bytes, bytes]):
     async def put(self, key: bytes, value: bytes, ttl_ms: Ttl = Expiry.DEFAULT) -> RecordMetadata:
         """Write a record to the topic, and return when this view has it, too.
 
-        Raises the producer's errors, and REQUEST_TIMED_OUT if it is written but the view does not
-        read it within ``default_api_timeout_ms``.
+        ``ttl_ms``: how long the key lives, in milliseconds, or ``Expiry.DEFAULT`` or
+        ``Expiry.NONE`` (for ever).
+
+        Raises the producer's errors, and ApiError REQUEST_TIMED_OUT if the record is written but
+        the view does not read it within ``default_api_timeout_ms``.
         """
         if isinstance(ttl_ms, int) and ttl_ms <= 0:
             raise ConfigError(f"ttl_ms={ttl_ms} must be positive, Expiry.DEFAULT or Expiry.NONE")
@@ -245,7 +268,7 @@ class TopicView(Mapping[bytes, bytes]):
         return await self._write(key, value, ((TTL_HEADER, text.encode()),))
 
     async def delete(self, key: bytes) -> RecordMetadata:
-        """Write a tombstone to the topic, and return when this view has it, too."""
+        """Write a tombstone to the topic, and return when this view has it, too. Raises as ``put``."""
         return await self._write(key, None, ())
 
     async def _write(
@@ -389,7 +412,9 @@ class TopicView(Mapping[bytes, bytes]):
             await asyncio.sleep(self._janitor_interval_s if is_done else 0)
 
     def evict_expired(self, limit: int = _EVICTIONS_AT_A_TIME) -> int:
-        """Take up to ``limit`` expired keys out of memory. Returns their number."""
+        """Take up to ``limit`` expired keys out of memory, and call ``on_eviction`` for them.
+        Returns their number.
+        """
         evicted = self._entries.expire(self._now_ms(), limit)
         self._tell_evicted(evicted)
         return len(evicted)
