@@ -42,11 +42,13 @@ class RecordColumns:
         return len(self.values)
 
     def take(self, rows: Array) -> RecordColumns:
+        """These rows, in the order of their numbers in the array."""
         places = pa.array(rows)
         headers = None if self.headers is None else self.headers.take(places)
         return RecordColumns(self.keys.take(places), self.values.take(places), headers)
 
     def slice(self, start: int, end: int) -> RecordColumns:
+        """The rows from ``start`` up to, but not including, ``end``."""
         count = end - start
         headers = None if self.headers is None else self.headers.slice(start, count)
         return RecordColumns(

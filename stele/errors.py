@@ -227,7 +227,7 @@ class ConfigError(SteleError):
 
 
 class ClosedError(SteleError):
-    """The producer, consumer or admin client was closed, or had failed, before or during the call."""
+    """The client was closed, or had failed, before the call or during it."""
 
 
 class WakeupError(SteleError):

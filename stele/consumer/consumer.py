@@ -225,7 +225,7 @@ class Consumer:
             self._position_of(*name).paused = True
 
     def resume(self, *partitions: PartitionArgument) -> None:
-        """Return records of these partitions again. Without arguments: of all assigned partitions."""
+        """Return records of these partitions again. Without arguments: of all partitions."""
         for name in partitions or self.assignment():
             self._position_of(*name).paused = False
         self._fetcher.wake()

@@ -470,7 +470,7 @@ class Producer:
     # ------------------------------------------------------------------ flush and close
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The numbers of the topic's partitions. Waits for the topic, and raises, as ``send`` does."""
+        """The numbers of the topic's partitions. Waits and raises as ``send`` does."""
         self._check_open()
         if self._view.topic(topic) is None:
             await self._known(topic)

@@ -24,19 +24,33 @@ from stele.sync.errand import Errand
 class Consumer(CallsBack):
     """Reads records.
 
+    With partitions that the caller chooses:
+
     >>> with Consumer("127.0.0.1:9092", auto_offset_reset="earliest") as consumer:
     ...     consumer.assign([("orders", 0)])
     ...     for record in consumer.poll(timeout_ms=1000):
     ...         print(record.offset, record.value)
 
-    With a group, whose members share the partitions of topics:
+    As a member of a group, whose members share the partitions of topics:
 
     >>> with Consumer("127.0.0.1:9092", group_id="billing") as consumer:
     ...     consumer.subscribe(["orders"])
     ...     for record in consumer:
     ...         handle(record)
 
-    Options and their defaults: :class:`stele.config.ConsumerConfig`.
+    **Positions.** The position of a partition is the offset of the next record to be returned. It
+    begins at the offset that the group has committed, and otherwise where ``auto_offset_reset``
+    says. With a group and ``enable_auto_commit`` the consumer commits what earlier polls returned.
+
+    **Errors.** If a partition cannot be read, each ``poll`` raises the reason until a ``seek``. The
+    other calls raise ConfigError (a wrong argument, or a call that needs a group), ClosedError,
+    ApiError (a broker refuses, or REQUEST_TIMED_OUT) and UnreachableError.
+
+    **Threads and signals.** One thread at a time uses a consumer. Any thread, and any signal
+    handler, may call ``wakeup`` and ``close``.
+
+    A partition is a pair ``(topic, number)``, also as a TopicPartition. Options and their defaults:
+    :class:`stele.config.ConsumerConfig`.
     """
 
     def __init__(
@@ -46,12 +60,18 @@ class Consumer(CallsBack):
         world: ClientWorld | None = None,
         **options: Unpack[ConsumerOptions],
     ) -> None:
+        """``bootstrap_servers``: ``host:port`` of one or more brokers, with commas between them.
+        The other brokers are found by asking these.
+
+        ``options`` are the fields of :class:`stele.config.ConsumerConfig`. Raises ConfigError for
+        an unknown or invalid option.
+        """
         super().__init__()
         self._consumer = self._do(lambda: aio.Consumer(bootstrap_servers, world=world, **options))
         self._callbacks = Callbacks()
 
     def close(self) -> None:
-        """Commit and leave the group, and release all resources. Idempotent.
+        """Commit, leave the group and release all resources. Idempotent.
 
         Any thread may call it, and a signal handler: a call that is under way raises ClosedError.
         If a signal interrupts it, closing goes on, and another call waits for its end.
@@ -64,8 +84,9 @@ class Consumer(CallsBack):
         self._is_open = False
 
     def wakeup(self) -> None:
-        """Have ``poll``, or the iteration, in which another thread is raise WakeupError. If no
-        thread is in one, the next one raises it. Any thread may call it, and a signal handler."""
+        """Make a ``poll`` or an iteration raise WakeupError: the one that is under way, or else the
+        next one. Any thread may call it, and a signal handler.
+        """
         if self._is_open:
             self._loop.call_soon_threadsafe(self._wake, WakeupError("wakeup() was called"))
 
@@ -77,10 +98,15 @@ class Consumer(CallsBack):
         *,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics as a member of the group, or all whose whole name a pattern matches.
+        """Read these topics as a member of the group, or all topics whose whole name matches a
+        compiled pattern.
 
-        The next polls join the group. The listener's functions are called by the thread that calls
-        ``poll``, ``unsubscribe`` or ``close``, and may commit.
+        The next polls join the group. A further call replaces the subscription and its listener.
+        The listener's functions are called by the thread that calls ``poll``, ``unsubscribe`` or
+        ``close``, and may commit. Raises ConfigError without a ``group_id`` or after ``assign``.
+
+        >>> consumer.subscribe(["orders", "payments"])
+        >>> consumer.subscribe(re.compile("orders-.*"), listener=RebalanceListener(on_assigned))
         """
         self._settle()
         names = topics if isinstance(topics, (str, re.Pattern)) else list(topics)
@@ -88,12 +114,17 @@ class Consumer(CallsBack):
         self._do(lambda: self._consumer.subscribe(names, listener=called))
 
     def unsubscribe(self) -> None:
-        """Leave the group, having committed, or forget the assigned partitions."""
+        """Commit and leave the group, or forget the assigned partitions."""
         self._settle_alone()
         self._call_back(self._consumer.unsubscribe)
 
     def why(self, *partitions: tuple[str, int]) -> dict[TopicPartition, str]:
-        """As ``stele.aio.Consumer.why``."""
+        """For each partition one line that says why it gives no records now.
+
+        Examples of reasons: paused, at the end, no known leader, a broker without an answer, a
+        rebalance. Without arguments: of all assigned partitions, and of each subscribed topic
+        without an assigned partition, as partition -1.
+        """
         return self._do(self._consumer.why, *partitions)
 
     def commit(
@@ -102,11 +133,15 @@ class Consumer(CallsBack):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit these offsets for the group, or the positions of all partitions. The offset of a
-        partition is that of the next record to read.
+        """Commit these offsets for the group, or the positions of all partitions.
 
-        Raises CommitFailedError if the group has gone on without this member, ApiError,
-        UnreachableError.
+        The offset of a partition is that of the next record to read. ``timeout_ms`` None means
+        ``default_api_timeout_ms``, here and in the calls below.
+
+        Raises CommitFailedError if the group has gone on without this member or the topic was
+        deleted, ApiError, UnreachableError.
+
+        >>> consumer.commit({("orders", 0): record.offset + 1})
         """
         self._settle()
         self._run(lambda: self._consumer.commit(offsets, timeout_ms=timeout_ms))
@@ -114,9 +149,10 @@ class Consumer(CallsBack):
     def commit_async(
         self, offsets: Mapping[tuple[str, int], int | OffsetAndMetadata] | None = None
     ) -> Future[None]:
-        """Begin the same, and do not wait. Commits are made in the order in which they were begun.
-        ``close`` does not wait for them. Functions that are added to the future are called by a
-        thread of their own."""
+        """Begin a ``commit`` and return its future. Commits are made in the order in which they
+        were begun. ``close`` does not wait for them. Functions that are added to the future are
+        called by a thread of their own.
+        """
         self._settle()
         outcome: Future[None] = Future()
 
@@ -130,67 +166,103 @@ class Consumer(CallsBack):
     def committed(
         self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group has committed; None where that is nothing."""
+        """The offset that the group has committed for each partition. None: it has committed none.
+        Raises ApiError, UnreachableError."""
         return self._run(lambda: self._consumer.committed(partitions, timeout_ms=timeout_ms))
 
     @property
     def commits_by_itself(self) -> bool:
+        """Whether the consumer commits offsets in the background: it has a group and
+        ``enable_auto_commit``."""
         return self._do(lambda: self._consumer.commits_by_itself)
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """As ``stele.aio.Consumer.consumed_offsets``."""
+        """By partition the offset behind the last record that was returned, as a commit takes it.
+        Partitions whose position is not known yet are left out."""
         self._settle()
         return self._do(self._consumer.consumed_offsets)
 
     def seek_to_committed(self, *partitions: tuple[str, int]) -> None:
-        """As ``stele.aio.Consumer.seek_to_committed``."""
+        """Go back to the offsets that the group has committed, for example after an aborted
+        transaction. Without arguments: in all assigned partitions."""
         self._settle()
         self._do(lambda: self._consumer.seek_to_committed(*partitions))
 
     def group_metadata(self) -> GroupMetadata:
+        """The group and this member of it, for ``Producer.send_group_offsets``."""
         return self._do(self._consumer.group_metadata)
 
     # --------------------------------------------------------------------- assignment
 
     def assign(self, partitions: Iterable[tuple[str, int]]) -> None:
-        """Read exactly these partitions from now on. Partitions that stay keep their position."""
+        """Read exactly these partitions from now on.
+
+        A partition that stays keeps its position. A new one begins at the offset that the group has
+        committed, if there is a group, and otherwise where ``auto_offset_reset`` says. Raises
+        ConfigError after ``subscribe``.
+        """
         names = [TopicPartition(*each) for each in partitions]
         self._settle()
         self._do(self._consumer.assign, names)
 
     def assignment(self) -> list[TopicPartition]:
+        """The partitions that the consumer reads now."""
         return self._do(self._consumer.assignment)
 
     def seek(self, topic: str, partition: int, offset: int, leader_epoch: int = -1) -> None:
-        """The next record returned is the one at ``offset``, or the first one after it.
+        """Go to an offset: the next record returned is the one at ``offset``, or the first one
+        after it.
 
-        ``leader_epoch``: as ``stele.aio.Consumer.seek``.
+        ``leader_epoch``: that of the last record that was read before, if the caller stored it with
+        the offset. If that record has vanished since, the consumer finds out (KIP-320).
+
+        >>> consumer.seek("orders", 0, record.offset + 1, leader_epoch=record.leader_epoch)
         """
         self._settle()
         self._do(self._consumer.seek, topic, partition, offset, leader_epoch)
 
     def seek_to_beginning(self, *partitions: tuple[str, int]) -> None:
+        """Go to the log start offset as it is when the next record is needed. Without arguments: in
+        all assigned partitions."""
         self._settle()
         self._do(self._consumer.seek_to_beginning, *partitions)
 
     def seek_to_end(self, *partitions: tuple[str, int]) -> None:
+        """Go to the high watermark as it is when the next record is needed. Without arguments: in
+        all assigned partitions."""
         self._settle()
         self._do(self._consumer.seek_to_end, *partitions)
 
     def pause(self, *partitions: tuple[str, int]) -> None:
-        """Return no records of these partitions until ``resume``. Without arguments: of all."""
+        """Return no records of these partitions until ``resume``. Records that were fetched are
+        kept. Without arguments: of all assigned partitions."""
         self._settle()
         self._do(self._consumer.pause, *partitions)
 
     def resume(self, *partitions: tuple[str, int]) -> None:
+        """Return records of these partitions again. Without arguments: of all partitions."""
         self._do(self._consumer.resume, *partitions)
 
     def paused(self) -> list[TopicPartition]:
+        """The assigned partitions that are paused."""
         return self._do(self._consumer.paused)
 
     def poll(self, max_records: int | None = None, timeout_ms: float = 1000) -> ConsumerRecords:
-        """Records of the assigned partitions. Empty after ``timeout_ms`` without any. Raises
-        WakeupError, and as ``stele.aio.Consumer.poll``."""
+        """Records of the assigned partitions, at most ``max_records`` (default:
+        ``max_poll_records``).
+
+        Returns as soon as there are any, and an empty list after ``timeout_ms`` without any.
+        Records of a partition are in order. The list can become columns: ``to_arrow()``,
+        ``to_pandas()``.
+
+        Raises the error that stops a partition, again at each poll until a seek:
+        OffsetOutOfRangeError, LogTruncationError, UnreadableBatchError, ApiError.
+        UNKNOWN_TOPIC_OR_PARTITION, for a partition that was missing for ``default_api_timeout_ms``,
+        ends when a partition of that name exists again. Raises WakeupError after ``wakeup``.
+
+        A member of a group joins, gives partitions up and gets others within its polls. Raises
+        FencedInstanceError or ApiError when it cannot be a member.
+        """
         self._settle_alone()
         call, records = self._call_back(lambda: self._consumer.poll(max_records, timeout_ms))
         # Python runs no signal handler between this line and the caller's assignment: it does so
@@ -202,7 +274,14 @@ class Consumer(CallsBack):
     def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
     ) -> list[RawBatch]:
-        """As ``stele.aio.Consumer.poll_batches``. Raises WakeupError, too."""
+        """As ``poll``, but whole record batches that are neither checked nor decompressed: some
+        ``max_bytes`` of one partition.
+
+        The position moves behind them. If there were only batches that hold no records for the
+        consumer, the list is empty at once and the position has moved. For readers that make
+        columns of batches, such as ``stele.column_decoder``. Raises ConfigError with a group, and
+        WakeupError.
+        """
         self._settle_alone()
         call, taken = self._call_back(lambda: self._consumer.poll_batches(max_bytes, timeout_ms))
         call.returned = call.count  # as in ``poll``
@@ -223,13 +302,19 @@ class Consumer(CallsBack):
         return record
 
     def position(self, topic: str, partition: int, *, timeout_ms: float | None = None) -> int:
-        """The offset of the next record to be returned. It is looked up if necessary."""
+        """The offset of the next record to be returned. It is looked up if it is not known yet.
+
+        Raises ApiError REQUEST_TIMED_OUT after ``timeout_ms``, and the error that stops the
+        partition.
+        """
         self._settle()
         return self._run(lambda: self._consumer.position(topic, partition, timeout_ms=timeout_ms))
 
     def beginning_offsets(
         self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
+        """The log start offset of each partition: the offset of the oldest record that may still be
+        there. Raises ApiError, UnreachableError."""
         return self._run(
             lambda: self._consumer.beginning_offsets(partitions, timeout_ms=timeout_ms)
         )
@@ -237,22 +322,33 @@ class Consumer(CallsBack):
     def end_offsets(
         self, partitions: Iterable[tuple[str, int]], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, int]:
-        """The high watermarks. A consumer at this offset has read everything there is."""
+        """The high watermark of each partition, or with ``read_committed`` the last stable offset.
+        A consumer at this offset has read everything there is for it. Raises ApiError,
+        UnreachableError."""
         return self._run(lambda: self._consumer.end_offsets(partitions, timeout_ms=timeout_ms))
 
     def offsets_for_times(
         self, timestamps_ms: Mapping[tuple[str, int], int], *, timeout_ms: float | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """For each partition the first record at or after a time in ms; None if there is none."""
+        """For each partition the first record at or after a time, in milliseconds since 1970. None
+        if there is no such record.
+
+        Raises ConfigError for a negative time, ApiError, UnreachableError.
+
+        >>> consumer.offsets_for_times({("orders", 0): 1_767_225_600_000})
+        """
         return self._run(
             lambda: self._consumer.offsets_for_times(timestamps_ms, timeout_ms=timeout_ms)
         )
 
     def partitions_for(self, topic: str, *, timeout_ms: float | None = None) -> list[int]:
+        """The numbers of the topic's partitions. Waits until the topic is known. Raises ApiError
+        UNKNOWN_TOPIC_OR_PARTITION, UnreachableError."""
         return self._run(lambda: self._consumer.partitions_for(topic, timeout_ms=timeout_ms))
 
     def topic_id(self, topic: str) -> bytes:
-        """As ``stele.aio.Consumer.topic_id``."""
+        """The id of the topic that last had this name, as far as this client knows. It is empty if
+        the client knows none. A topic that is deleted and made anew has another id."""
         return self._do(self._consumer.topic_id, topic)
 
     def _put_back(self, records: Sequence[ConsumerRecord | RawBatch]) -> None:

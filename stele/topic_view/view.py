@@ -268,7 +268,7 @@ class TopicView(Mapping[bytes, bytes]):
         return await self._write(key, value, ((TTL_HEADER, text.encode()),))
 
     async def delete(self, key: bytes) -> RecordMetadata:
-        """Write a tombstone to the topic, and return when this view has it, too. Raises as ``put``."""
+        """Write a tombstone, and return when this view has it, too. Raises as ``put``."""
         return await self._write(key, None, ())
 
     async def _write(
