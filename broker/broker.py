@@ -199,6 +199,16 @@ class Broker:
         return self._lifecycle.lease_valid()
 
     @property
+    def heartbeats_to(self) -> LeaderAndEpoch | None:
+        """As ``BrokerLifecycle.followed``."""
+        return self._lifecycle.followed
+
+    @property
+    def acknowledged_ago_s(self) -> float | None:
+        """As ``BrokerLifecycle.acknowledged_ago_s``."""
+        return self._lifecycle.acknowledged_ago_s
+
+    @property
     def deposed(self) -> bool:
         """As ``BrokerLifecycle.deposed``."""
         return self._lifecycle.deposed()

@@ -104,56 +104,100 @@ class Heartbeats:
     # ---------------------------------------------------------------- streams
 
     async def serve(self, stream: Stream, _: Peer) -> None:
-        """One broker's stream, until either side ends it."""
+        """One broker's stream, until either side ends it.
+
+        Heartbeats are read while an answer waits for the quorum, so that a slow quorum makes no
+        broker look silent. Heartbeats tell a state. So the newest one is answered, and those
+        before it need no answer.
+        """
         number = self._next_number()
         self._streams[number] = stream
+        newest: asyncio.Queue[HeartbeatRequest | None] = asyncio.Queue(maxsize=1)
+        reader = asyncio.get_running_loop().create_task(self._read(stream, number, newest))
         broker_id: int | None = None
+        try:
+            while (request := await newest.get()) is not None:
+                broker_id = request.broker_id
+                await stream.send((await self._answer(request)).SerializeToString())
+                if not self._decisions.active:
+                    break
+            else:
+                await reader  # it raises what broke the stream
+        except RpcError as error:
+            logger.info("heartbeat stream of broker %s broke: %s", broker_id, error)
+        finally:
+            reader.cancel()
+            await asyncio.gather(reader, return_exceptions=True)
+            self._streams.pop(number, None)
+            await stream.close()
+
+    async def _read(
+        self, stream: Stream, number: int, newest: asyncio.Queue[HeartbeatRequest | None]
+    ) -> None:
+        """Put each heartbeat of the stream in the place of the one before it, and None at the
+        stream's end. Raises RpcError if the stream is broken."""
+        broker_id: int | None = None
+
+        def put(request: HeartbeatRequest | None) -> None:
+            if newest.full():
+                newest.get_nowait()
+            newest.put_nowait(request)
+
         try:
             while (payload := await stream.receive()) is not None:
                 request = parse(HeartbeatRequest, payload, bytes_max=QUORUM_BYTES_MAX)
                 if broker_id not in (None, request.broker_id):
                     raise RpcError(RpcCode.INVALID_ARGUMENT, "a stream belongs to one broker")
                 broker_id = request.broker_id
-                await stream.send((await self._answer(request, number)).SerializeToString())
-                if not self._decisions.active:
-                    break
-        except RpcError as error:
-            logger.info("heartbeat stream of broker %s broke: %s", broker_id, error)
+                self._hear(request, number)
+                put(request)
         finally:
-            self._streams.pop(number, None)
             if broker_id is not None:
                 self._liveness.stream_ended(self._clock.monotonic(), broker_id, number)
                 self._wake()
-            await stream.close()
+            put(None)
 
-    async def _answer(self, request: HeartbeatRequest, stream: int) -> HeartbeatResponse:
+    def _hear(self, request: HeartbeatRequest, stream: int) -> None:
+        """Count a heartbeat of the current registration as a sign of life."""
+        registration = self._decisions.newest.broker(request.broker_id)
+        if (
+            self._decisions.active
+            and registration is not None
+            and registration.broker_epoch == request.broker_epoch
+            and registration.incarnation_id == request.incarnation_id
+        ):
+            self._liveness.heartbeat(self._clock.monotonic(), registration, stream)
+            self._wake()
+
+    async def _answer(self, request: HeartbeatRequest) -> HeartbeatResponse:
+        """Answer one heartbeat. An answer without an error begins the broker's lease.
+
+        So a majority must confirm that this controller still led when it had the heartbeat. Another
+        controller may have been elected long ago without this one knowing it. That one gives each
+        broker a session from its own election on, and then fences it. Then a lease from a later
+        heartbeat would outlast the session. For example, the next controller is elected at second 5
+        and fences at second 8, and a heartbeat of second 7 would begin a lease until second 10.
+        """
         response = HeartbeatResponse(sequence=request.sequence, fenced=True)
         try:
-            standing = await self._heartbeat(request, stream)
+            standing = await self._heartbeat(request)
+            confirmed = await self._decisions.linearizable()
         except ApiError as error:
             # The next controller simply makes a lost decision again.
             lost = error.code is ErrorCode.REQUEST_TIMED_OUT
             response.error = ErrorCode.NOT_CONTROLLER if lost else error.code
             response.message = explain(response.error, error.message)
+            response.committed_offset = self._decisions.committed.offset
         else:
             response.fenced = standing.fenced
             response.caught_up = standing.caught_up
             response.may_shut_down = standing.may_shut_down
             response.leads_nothing_at = self._leads_nothing_at(request)
-        response.committed_offset = self._decisions.committed.offset
+            response.committed_offset = confirmed.offset
         response.leader_id = self._leader_id()
         return response
 
-    async def _heartbeat(self, request: HeartbeatRequest, stream: int) -> BrokerStanding:
-        registration = self._decisions.newest.broker(request.broker_id)
-        present = (
-            registration is not None
-            and registration.broker_epoch == request.broker_epoch
-            and registration.incarnation_id == request.incarnation_id
-        )
-        if self._decisions.active and registration is not None and present:
-            self._liveness.heartbeat(self._clock.monotonic(), registration, stream)
-            self._wake()
+    async def _heartbeat(self, request: HeartbeatRequest) -> BrokerStanding:
         before = self._decisions.newest
         standing = self._decide(request)
         after = self._decisions.newest

@@ -184,6 +184,11 @@ class BrokerLifecycle:
         return not self._fenced and self._lease.is_valid
 
     @property
+    def followed(self) -> LeaderAndEpoch | None:
+        """The controller to which the present heartbeat stream goes; None: there is none."""
+        return self._followed
+
+    @property
     def acknowledged_ago_s(self) -> float | None:
         """How long ago the newest acknowledged heartbeat was sent; None: there is none."""
         return self._lease.acknowledged_ago_s

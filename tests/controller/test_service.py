@@ -372,6 +372,51 @@ async def test_a_stale_heartbeat_is_told_so(world: World) -> None:
 
 
 @simulated
+async def test_a_deposed_controller_acknowledges_no_heartbeat(world: World) -> None:
+    """The next controller may have been elected before the heartbeat. It fences the broker a
+    session after that, when a lease from this heartbeat would still hold."""
+    await world.start(1)
+    broker = world.brokers[1]
+    world.controller.quorum.majority.clear()
+    answered = len(broker.answers)
+    await asyncio.sleep(2.0)
+    assert len(broker.answers) == answered, "it does not know yet whether it still leads"
+    world.controller.process.loop.call_soon(world.controller.quorum.resign, 101)
+    world.controller.process.loop.call_soon(world.controller.quorum.majority.set)
+    await asyncio.sleep(0.1)
+    assert all(answer.error == ErrorCode.NOT_CONTROLLER for answer in broker.answers[answered:])
+
+
+@simulated
+async def test_a_heartbeat_is_heard_while_the_one_before_waits_for_the_quorum(world: World) -> None:
+    """A broker that sends heartbeats is alive, however slow the quorum is. Once the quorum answers,
+    the newest heartbeat is answered next, so that a backlog costs no lease."""
+    await world.start(1)
+    broker, quorum = world.brokers[1], world.controller.quorum
+    broker.interval_s = 1e9
+    answers: list[pb.HeartbeatResponse] = []
+
+    async def send_and_receive() -> None:
+        channel = broker.process.world.network.channel(broker.controller, 9093)
+        stream = channel.stream("/stele.v1.Controller/Heartbeat")
+        for sequence in range(20):
+            await stream.send(broker.heartbeat(sequence))
+            await asyncio.sleep(0.5)
+        quorum.majority.set()
+        for _ in range(2):
+            payload = await stream.receive()
+            assert payload is not None
+            answers.append(pb.HeartbeatResponse.FromString(payload))
+        await channel.close()
+
+    quorum.majority.clear()
+    await broker.process.run(send_and_receive())
+    assert [answer.sequence for answer in answers] == [0, 19]
+    assert [answer.error for answer in answers] == [0, 0]
+    assert world.controller.service.metrics.timed_out_brokers == 0
+
+
+@simulated
 async def test_streams_end_with_leadership(world: World) -> None:
     await world.start(1)
     broker = world.brokers[1]

@@ -34,6 +34,8 @@ class FakeQuorum:
         self.held = False
         self.full = False
         self.confirmed: int | None = None  # the read index, if it differs from what is delivered
+        self.majority = asyncio.Event()  # whether a majority answers
+        self.majority.set()
         self.service: ControllerService | None = None
         self.proposed: list[CommittedBatch] = []
         self._next = 0
@@ -56,6 +58,9 @@ class FakeQuorum:
         return self._next
 
     async def confirm_leadership(self, *, epoch: int) -> int:
+        if self.leader != LeaderAndEpoch(self.node_id, epoch):
+            raise NotLeaderError(self.leader)
+        await self.majority.wait()
         if self.leader != LeaderAndEpoch(self.node_id, epoch):
             raise NotLeaderError(self.leader)
         return self.high_watermark if self.confirmed is None else self.confirmed
@@ -204,6 +209,16 @@ class StubBroker:
         assert response.error == 0, response
         self.beat()
 
+    def heartbeat(self, sequence: int) -> bytes:
+        return pb.HeartbeatRequest(
+            broker_id=self.broker_id,
+            broker_epoch=self.epoch,
+            incarnation_id=self.incarnation,
+            metadata_offset=self.metadata_offset,
+            want_shutdown=self.want_shutdown,
+            sequence=sequence,
+        ).SerializeToString()
+
     def beat(self) -> None:
         """Open a stream and send heartbeats over it until it ends."""
         self.process.start(self._beat())
@@ -213,15 +228,7 @@ class StubBroker:
         stream = self.stream = channel.stream("/stele.v1.Controller/Heartbeat")
         try:
             while True:
-                request = pb.HeartbeatRequest(
-                    broker_id=self.broker_id,
-                    broker_epoch=self.epoch,
-                    incarnation_id=self.incarnation,
-                    metadata_offset=self.metadata_offset,
-                    want_shutdown=self.want_shutdown,
-                    sequence=len(self.answers),
-                )
-                await stream.send(request.SerializeToString())
+                await stream.send(self.heartbeat(len(self.answers)))
                 payload = await stream.receive()
                 if payload is None:
                     return

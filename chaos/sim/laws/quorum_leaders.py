@@ -20,6 +20,7 @@ class OneLeaderPerQuorumEpoch(Law):
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
         self._leaders: dict[int, int] = {}  # the one node that ever led, by epoch
+        self._since: dict[int, float] = {}  # when it was first seen to lead, by epoch
         # The highest epoch of each process. (By process: one that dies may have been in an epoch
         # that it had not written to disk yet.)
         self._epochs: dict[str, int] = {}
@@ -38,6 +39,12 @@ class OneLeaderPerQuorumEpoch(Law):
         """None if nobody was seen to lead it."""
         return self._leaders.get(epoch)
 
+    def deposed_at(self, node_id: int) -> float | None:
+        """When another node was first seen to lead an epoch after all epochs that this one led.
+        None if nobody was."""
+        last = max((epoch for epoch, led in self._leaders.items() if led == node_id), default=-1)
+        return min((at for epoch, at in self._since.items() if epoch > last), default=None)
+
     def look(self, cluster: SimCluster, report: Report) -> None:
         for node in self._scene.ran:
             quorum = None if node.node is None else node.node.quorum
@@ -51,6 +58,7 @@ class OneLeaderPerQuorumEpoch(Law):
         role, epoch, _ = status
         if role is Role.LEADER:
             leader = self._leaders.setdefault(epoch, node.id)
+            self._since.setdefault(epoch, self._scene.cluster.simulation.now)
             if leader != node.id:
                 report(f"nodes {leader} and {node.id} both lead the quorum's epoch {epoch}")
         process = node.incarnation

@@ -28,6 +28,7 @@ from chaos.sim.laws.fetched_logs import FetchesTellWhatIsDurable
 from chaos.sim.laws.followed_hints import ObserversAskTheLeader
 from chaos.sim.laws.follower_epochs import FollowersKnowTheEpoch
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
+from chaos.sim.laws.heartbeats import LeadersAcknowledgeHeartbeats
 from chaos.sim.laws.high_watermarks import HighWatermarksOnlyRise
 from chaos.sim.laws.holders import SomeoneHasEverything
 from chaos.sim.laws.idle_partitions import IdlePartitionsAreLeftAlone
@@ -96,6 +97,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     FencedBrokersAcknowledgeNothing,
     BrokersKnowTheirStanding,
     LeasesBeginWithTheMetadata,
+    LeadersAcknowledgeHeartbeats,
     StopsAreAskedFor,
     LeadersAreChosenInOrder,
     ElectionsAreAsAsked,

@@ -206,6 +206,14 @@ CONTROLLER = [
         "    raise ApiError(ErrorCode.NOT_CONTROLLER, 'leadership was lost')",
     ),
     bug(
+        "controller: acknowledge heartbeats without asking whether it still leads",
+        "controller/heartbeats.py",
+        "Heartbeats._answer",
+        "await self._decisions.linearizable()",
+        "self._decisions.committed",
+        "deposed_controller_answers",
+    ),
+    bug(
         "controller: take an ISR proposed under a stale partition epoch",
         "controller/isr.py",
         "_error",
