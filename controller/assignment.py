@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from metadata.directories import aligned
 from metadata.partitions import PartitionState
 
 
@@ -62,6 +63,7 @@ class Assignment:
             isr=staying(state.isr),
             elr=staying(state.elr),
             last_known_elr=staying(state.last_known_elr),
+            directories=aligned(self.replicas, state.replicas, state.directories),
         )
 
 

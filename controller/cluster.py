@@ -3,30 +3,24 @@ KIP-631, KIP-841)."""
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from controller.listeners import check_listeners
+from controller.losses import Losses, warn_of_older
 from controller.machine import Context, ControllerResult, Decision
-from controller.partitions import NOBODY, changes, is_leaderless
+from controller.partitions import NOBODY, changes, is_leaderless, nobody_lost
 from controller.registration_bounds import check_bounds
 from metadata.brokers import BrokerRegistration, Endpoint
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
-from metadata.features import unsupported
+from metadata.features import metadata_version, require, unsupported
 from metadata.partitions import PartitionState
 from stele.addresses import address_text
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId, encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import UnregisterBrokerRequest, UnregisterBrokerResponse
-from stele.wire.v1.controller_pb2 import (
-    HeartbeatRequest,
-    PartitionReference,
-    RegisterBrokerRequest,
-)
-
-logger = logging.getLogger(__name__)
+from stele.wire.v1.controller_pb2 import HeartbeatRequest, RegisterBrokerRequest
 
 _PORT_MAX = 65535
 _NAMED_MAX = 5  # partitions that a refusal names
@@ -73,7 +67,7 @@ def register(
     check_listeners(context, _endpoints(request), request.broker_id, request.inter_broker_listener)
     decision = Decision(context)
     existing = context.image.broker(request.broker_id)
-    lost = _Losses(existing, request)
+    lost = Losses(existing, request)
     if existing is not None and existing.incarnation_id == request.incarnation_id:
         # The same process registers again: it missed the answer, or it found broken replicas.
         _leave(decision, request.broker_id, leaving=NOBODY, lost=lost)
@@ -85,7 +79,7 @@ def register(
             " one another node.id, or stop the other",
         )
     if existing is not None:
-        _warn_of_older(existing, request)
+        warn_of_older(existing, request)
     broker_epoch = decision.next_offset
     decision.add(
         pb.MetadataRecord(
@@ -102,6 +96,9 @@ def register(
             )
         )
     )
+    registered = decision.image.brokers[request.broker_id]
+    if lost.offline_directories:
+        decision.add(_state(replace(registered, offline_directories=lost.offline_directories)))
     _leave(decision, request.broker_id, leaving=frozenset({request.broker_id}), lost=lost)
     return decision.result(broker_epoch)
 
@@ -114,6 +111,9 @@ def _check_registration(context: Context, request: RegisterBrokerRequest) -> Non
             "a registration needs a broker id, an incarnation id and endpoints",
         )
     check_bounds(request)
+    if request.unopened_directories:
+        what = f"broker {request.broker_id} with log directories that cannot be opened"
+        require(context.image, REPLICA_DIRECTORIES, what)
     for endpoint in request.endpoints:
         if not endpoint.listener or not endpoint.host or not 0 < endpoint.port <= _PORT_MAX:
             raise ApiError(
@@ -142,86 +142,8 @@ def _endpoints(request: RegisterBrokerRequest) -> list[Endpoint]:
     return [Endpoint(e.listener, e.host, e.port, e.protocol) for e in request.endpoints]
 
 
-class _Losses:
-    """Which of a broker's replicas lost records, according to its registration.
-
-    A log directory may be gone, or its disk may be in an earlier state. That costs the replicas in
-    it. They are all those of the broker that none of its other directories holds.
-    """
-
-    def __init__(self, existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> None:
-        self._broker = frozenset({request.broker_id})
-        self._reported = _keys(*request.corrupt, *request.unsynced)
-        self._some_directory_is_lost = False
-        self._held: set[PartitionId] = set()
-        if existing is None:
-            return
-        older = _older_directories(existing, request)
-        kept = {*existing.log_directories} & {*request.log_directories} - older
-        if len(kept) < len(existing.log_directories) or _is_older(existing, request):
-            self._some_directory_is_lost = True
-            histories = [each for each in request.directory_histories if each.directory_id in kept]
-            self._held = _keys(*(replica for each in histories for replica in each.replicas))
-
-    def __call__(self, key: PartitionId) -> frozenset[int]:
-        lost = self._some_directory_is_lost and key not in self._held
-        return self._broker if lost or key in self._reported else NOBODY
-
-
-def _keys(*references: PartitionReference) -> set[PartitionId]:
-    return {PartitionId(each.topic_id, each.partition) for each in references}
-
-
-def _older_directories(
-    existing: BrokerRegistration, request: RegisterBrokerRequest
-) -> frozenset[bytes]:
-    """The log directories in a state from before the broker's last registration. They may lack any
-    record that was acknowledged since."""
-    if existing.incarnation_id == request.incarnation_id:
-        return frozenset()  # it registers once more
-    marked = existing.directories_marked
-    return frozenset(
-        each.directory_id
-        for each in request.directory_histories
-        if each.directory_id in existing.log_directories
-        and (
-            _is_other_epoch(existing, each.previous_broker_epoch)
-            or (marked and existing.incarnation_id not in each.incarnation_ids)
-        )
-    )
-
-
-def _is_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> bool:
-    """The same of a broker of a version that says nothing of single directories."""
-    return (
-        not request.directory_histories
-        and existing.incarnation_id != request.incarnation_id
-        and _is_other_epoch(existing, request.previous_broker_epoch)
-    )
-
-
-def _is_other_epoch(existing: BrokerRegistration, told: int) -> bool:
-    """Whether the last clean shutdown on a disk was not that of the last process (KIP-966).
-
-    A process that is killed leaves no epoch, and loses nothing that counts: what was acknowledged
-    is on disk. So no epoch is no news. KIP-966 takes it for a loss.
-    """
-    return told > 0 and told != existing.broker_epoch
-
-
-def _warn_of_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> None:
-    older = _older_directories(existing, request)
-    if older or _is_older(existing, request):
-        logger.error(
-            "broker %d comes back with log directories in a state from before its last registration"
-            " (%s): the replicas in them count as incomplete. Was a disk restored from a snapshot?",
-            request.broker_id,
-            ", ".join(encode_uuid(each) for each in sorted(older)) or "all",
-        )
-
-
 def _leave(
-    decision: Decision, broker_id: int, *, leaving: frozenset[int], lost: _Losses | None = None
+    decision: Decision, broker_id: int, *, leaving: frozenset[int], lost: Losses | None = None
 ) -> None:
     """Change the partitions of a broker that is fenced, shuts down or has lost records.
 
@@ -238,7 +160,8 @@ def _leave(
             decision.context.static,
             concerned,
             leaving=leaving,
-            lossy=lost or (lambda key: NOBODY),
+            lossy=nobody_lost if lost is None else lost.lossy,
+            directories=None if lost is None else lost.directories,
         )
     )
 
@@ -283,6 +206,7 @@ def heartbeat(
     # not know that it has lost what it led before.
     caught_up = request.metadata_offset >= registration.broker_epoch
     decision = Decision(context)
+    registration = _note_offline(decision, registration, request)
     fenced = registration.fenced
     may_shut_down = False
     if request.want_shutdown:
@@ -348,7 +272,7 @@ def unregister(
             context.image,
             context.static,
             lambda state: broker_id in state.isr or broker_id in state.elr,
-            lossy=lambda key: gone,
+            lossy=lambda key, state: gone,
         )
     )
     decision.add(
@@ -376,28 +300,23 @@ def _check_not_the_last(context: Context, broker_id: int) -> None:
         )
 
 
-def _state(
-    registration: BrokerRegistration, *, fenced: bool, in_controlled_shutdown: bool
-) -> pb.MetadataRecord:
+def _state(registration: BrokerRegistration, **changes: bool) -> pb.MetadataRecord:
+    """The record that gives a broker this state, but for the fields in ``changes``."""
+    changed = replace(registration, **changes)  # type: ignore[arg-type]
     return pb.MetadataRecord(
         broker_state=pb.BrokerStateRecord(
-            broker_id=registration.broker_id,
-            broker_epoch=registration.broker_epoch,
-            fenced=fenced,
-            in_controlled_shutdown=in_controlled_shutdown,
-            out_of_room=registration.out_of_room,
+            broker_id=changed.broker_id,
+            broker_epoch=changed.broker_epoch,
+            fenced=changed.fenced,
+            in_controlled_shutdown=changed.in_controlled_shutdown,
+            out_of_room=changed.out_of_room,
+            offline_directories=changed.offline_directories,
         )
     )
 
 
 def _fence(decision: Decision, registration: BrokerRegistration) -> None:
-    decision.add(
-        _state(
-            registration,
-            fenced=True,
-            in_controlled_shutdown=registration.in_controlled_shutdown,
-        )
-    )
+    decision.add(_state(registration, fenced=True))
     _leave(decision, registration.broker_id, leaving=frozenset({registration.broker_id}))
 
 
@@ -411,6 +330,33 @@ def _unfence(decision: Decision, registration: BrokerRegistration) -> None:
     decision.extend(changes(decision.image, decision.context.static, is_leaderless))
 
 
+def _note_offline(
+    decision: Decision, registration: BrokerRegistration, request: HeartbeatRequest
+) -> BrokerRegistration:
+    """Log directories of the broker have failed: its replicas in them leave the ISRs.
+
+    A replica that alone has everything stays in the ISR without leading, as that of a fenced broker
+    does: its disk may be read again. The result is the broker's registration after that.
+    """
+    failed = {*request.offline_directories} & {*registration.log_directories}
+    failed -= {*registration.offline_directories}
+    if not failed or metadata_version(decision.image) < REPLICA_DIRECTORIES:
+        return registration
+    offline = tuple(sorted({*registration.offline_directories, *failed}))
+    changed = replace(registration, offline_directories=offline)
+    decision.add(_state(changed))
+    broker_id = registration.broker_id
+    decision.extend(
+        changes(
+            decision.image,
+            decision.context.static,
+            lambda state: broker_id in state.isr and state.directory_of(broker_id) in failed,
+            leaving=frozenset({broker_id}),
+        )
+    )
+    return changed
+
+
 def _change_room(
     decision: Decision, registration: BrokerRegistration, request: HeartbeatRequest
 ) -> None:
@@ -422,9 +368,7 @@ def _change_room(
     """
     broker_id, changed = registration.broker_id, request.out_of_room != registration.out_of_room
     if changed:
-        told = replace(registration, out_of_room=request.out_of_room)
-        shutting_down = registration.in_controlled_shutdown
-        decision.add(_state(told, fenced=False, in_controlled_shutdown=shutting_down))
+        decision.add(_state(registration, out_of_room=request.out_of_room))
     yields = request.out_of_room and request.yields
     if not (yields or (changed and not request.out_of_room)):
         return

@@ -248,6 +248,7 @@ class Heartbeats:
                 raise
             # This controller's own disk is full. The broker must not lose its session for that.
             asked.out_of_room, asked.yields = registration.out_of_room, False
+            del asked.offline_directories[:]
             return submit(asked)
         if request.yields:
             newest = self._decisions.newest

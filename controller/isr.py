@@ -120,7 +120,8 @@ def _eligibility(
     """Each member must be active, with the broker epoch under which the leader heard it fetch.
 
     A broker that restarted in between may lack records that its earlier process had. A broker whose
-    disk is full must not join: the controller takes such brokers out of ISRs.
+    disk is full must not join: the controller takes such brokers out of ISRs. The same holds for a
+    replica whose log directory is offline.
     """
     for member in members:
         registration = image.broker(member.broker_id)
@@ -129,6 +130,7 @@ def _eligibility(
             or not registration.active
             or registration.broker_epoch != member.broker_epoch
             or not (registration.may_join_isr or member.broker_id in state.isr)
+            or not image.has_online(member.broker_id, state.directory_of(member.broker_id))
         ):
             return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE

@@ -10,6 +10,7 @@ All changes go through ``change``, which keeps the rules of KIP-966:
 - Once the ISR is large enough again, the leader commits records that eligible replicas may lack.
   So they are no longer eligible.
 - A replica that lost records is in neither.
+- A replica whose log directory is offline leads nothing, like that of a fenced broker (KIP-858).
 
 The change that makes a reassignment complete also ends it (KIP-455).
 """
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from controller.assignment import Assignment, may_complete
+from metadata.directories import UNASSIGNED
 from metadata.effective import min_insync_replicas, unclean_election_enabled
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, RECOVERED, RECOVERING, PartitionState
@@ -47,6 +49,8 @@ class Rules:
     min_insync_replicas: int
     unclean_allowed: bool
     has_room: Callable[[int], bool] = lambda broker_id: True  # whether its disks take more records
+    # Whether the broker can use replicas in this log directory.
+    has_online: Callable[[int, bytes], bool] = lambda broker_id, directory_id: True
 
     @classmethod
     def of(cls, image: MetadataImage, topic: str, static: Mapping[str, str]) -> Rules:
@@ -55,6 +59,13 @@ class Rules:
             min_insync_replicas(image, topic),
             unclean_election_enabled(image, topic, static),
             image.has_room,
+            image.has_online,
+        )
+
+    def may_lead(self, state: PartitionState, broker_id: int) -> bool:
+        """Whether the broker is active and its replica is in a directory that is online."""
+        return self.is_active(broker_id) and self.has_online(
+            broker_id, state.directory_of(broker_id)
         )
 
 
@@ -90,6 +101,7 @@ def change(
     election: Election = Election.CLEAN,
     recovery: pb.LeaderRecoveryState | None = None,
     assignment: Assignment | None = None,
+    directories: tuple[bytes, ...] | None = None,
 ) -> pb.MetadataRecord | None:
     """The record that changes a partition, or None if nothing changes.
 
@@ -100,9 +112,12 @@ def change(
     it arrives. ``recovery`` is the new leader recovery state.
     ``assignment`` replaces the replicas. The change that brings the last replica of a target into
     the ISR also completes the reassignment.
+    ``directories`` are the new directories of the replicas, and exclude an ``assignment``.
     """
     present = Assignment.of(state)
     planned = (assignment or present).applied_to(state)
+    if directories is not None:
+        planned = replace(planned, directories=directories)
     wanted = set(planned.isr if isr is None else isr) - lossy
     remaining = tuple(sorted(wanted - leaving)) or tuple(sorted(wanted))
     remaining = _with_room(planned, remaining, rules)
@@ -142,6 +157,9 @@ def change(
     ):
         if before != after:
             getattr(record, name).CopyFrom(pb.PartitionChangeRecord.Nodes(ids=after))
+    if directories is not None and directories != state.directories:
+        told = planned.directories or (UNASSIGNED,) * len(planned.replicas)
+        record.directories.CopyFrom(pb.PartitionChangeRecord.Directories(ids=told))
     return None if record == unchanged else pb.MetadataRecord(partition_change=record)
 
 
@@ -169,7 +187,7 @@ def _choose(
     lossy: frozenset[int] = NOBODY,
 ) -> _Choice:
     def may_lead(replica: int) -> bool:
-        return replica in isr and rules.is_active(replica)
+        return replica in isr and rules.may_lead(state, replica)
 
     able = [replica for replica in state.replicas if may_lead(replica)]
     # If no replica has room, no other leader would be better: leadership stays where it is, and
@@ -183,12 +201,12 @@ def _choose(
         if candidates:
             return _Choice(candidates[0], isr)
     for replica in state.replicas:
-        if replica in eligible and rules.is_active(replica):
+        if replica in eligible and rules.may_lead(state, replica):
             return _Choice(replica, (replica,))
     # A preferred election is about load. It is never unclean, as in Kafka.
     if election is Election.UNCLEAN or (election is Election.CLEAN and rules.unclean_allowed):
         for replica in _unclean_candidates(state, election, lossy):
-            if rules.is_active(replica):
+            if rules.may_lead(state, replica):
                 return _Choice(replica, (replica,), unclean=True)
     return _Choice(NO_LEADER, isr)
 
@@ -202,7 +220,7 @@ def _with_room(state: PartitionState, isr: tuple[int, ...], rules: Rules) -> tup
     """
     roomy = tuple(replica for replica in isr if rules.has_room(replica))
     enough = max(1, min(rules.min_insync_replicas, state.replication_factor))
-    able = [replica for replica in roomy if rules.is_active(replica)]
+    able = [replica for replica in roomy if rules.may_lead(state, replica)]
     return roomy if len(able) >= enough else isr
 
 
@@ -244,13 +262,22 @@ def _eligible(
     return tuple(sorted(elr)), tuple(sorted(last_known))
 
 
+WhoLost = Callable[[PartitionId, PartitionState], frozenset[int]]
+"""The brokers that have lost records of a partition."""
+
+
+def nobody_lost(key: PartitionId, state: PartitionState) -> frozenset[int]:
+    return NOBODY
+
+
 def changes(
     image: MetadataImage,
     static: Mapping[str, str],
     concerned: Callable[[PartitionState], bool],
     *,
     leaving: frozenset[int] = NOBODY,
-    lossy: Callable[[PartitionId], frozenset[int]] = lambda key: NOBODY,
+    lossy: WhoLost = nobody_lost,
+    directories: Callable[[PartitionId, PartitionState], tuple[bytes, ...]] | None = None,
     election: Election = Election.CLEAN,
     topics: Iterable[Topic] | None = None,
 ) -> list[pb.MetadataRecord]:
@@ -264,7 +291,15 @@ def changes(
                 continue
             rules = rules or Rules.of(image, topic.name, static)
             key = PartitionId(topic.topic_id, number)
-            record = change(key, state, rules, leaving=leaving, lossy=lossy(key), election=election)
+            record = change(
+                key,
+                state,
+                rules,
+                leaving=leaving,
+                lossy=lossy(key, state),
+                directories=None if directories is None else directories(key, state),
+                election=election,
+            )
             if record is not None:
                 records.append(record)
     return records

@@ -10,6 +10,7 @@ from typing import Any
 from controller import (
     cluster,
     configs,
+    directories,
     elections,
     features,
     isr,
@@ -259,6 +260,13 @@ class ControllerService:
                     pb.AlterPartitionRequest,
                     pb.AlterPartitionResponse,
                     lambda request, _: decide(lambda ctx: isr.alter_partitions(ctx, request)),
+                ),
+                controller + "AssignReplicasToDirectories": self._unary(
+                    pb.AssignReplicasToDirectoriesRequest,
+                    pb.AssignReplicasToDirectoriesResponse,
+                    lambda request, _: decide(
+                        lambda ctx: directories.assign_replicas(ctx, request)
+                    ),
                 ),
                 controller + "AllocateProducerIds": self._unary(
                     pb.AllocateProducerIdsRequest,

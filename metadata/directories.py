@@ -13,6 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+REPLICA_DIRECTORIES: Final = 5
+"""The level of metadata.version from which on brokers tell the directories of their replicas. What
+an image holds of them counts for nothing below it: brokers do not keep it true then."""
+
 UNASSIGNED: Final = bytes(16)
 """The replica is new, or its broker has not told where it is."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
 from metadata.image import MetadataImage
 from metadata.outcomes import FIRST_LIMITS
@@ -22,8 +23,7 @@ REQUEST_OUTCOMES = 2
 REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
 OUTCOME_TIMES = 4
-REPLICA_DIRECTORIES = 5
-"""The levels of metadata.version that introduced something."""
+"""Levels of metadata.version that introduced something; ``metadata.directories`` has another."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",

@@ -14,10 +14,12 @@ from typing import Final
 from metadata.brokers import BrokerRegistration, Brokers
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureLevels
 from metadata.outcomes import NO_OUTCOMES, Outcomes
 from metadata.partitions import PartitionState
 from metadata.producer_ids import ProducerIds
+from metadata.records import METADATA_VERSION
 from metadata.topics import Topic, Topics
 from stele.ids import TopicPartition
 
@@ -57,7 +59,9 @@ class MetadataImage:
         return registration is None or not registration.out_of_room
 
     def has_online(self, broker_id: int, directory_id: bytes) -> bool:
-        """As ``BrokerRegistration.has_online``; True of a broker that is not registered."""
+        """As ``BrokerRegistration.has_online``; True if nobody keeps account of directories."""
+        if self.features.get(METADATA_VERSION, 1) < REPLICA_DIRECTORIES:
+            return True
         registration = self.broker(broker_id)
         return registration is None or registration.has_online(directory_id)
 

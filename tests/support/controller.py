@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from controller import cluster, isr, reassignment, topics
+from controller import cluster, directories, elections, isr, reassignment, topics
 from controller.configs import bootstrap
 from controller.machine import Context, ControllerResult
 from metadata.delta import replay_values
@@ -201,6 +201,29 @@ class Machine:
         assert bool(answer.error) == bool(answer.message), "every refusal says why"
         return ErrorCode(answer.error)
 
+    def assign(
+        self, broker_id: int, directory_id: bytes, *replicas: pb.PartitionReference, **more: object
+    ) -> dict[tuple[bytes, int], ErrorCode]:
+        """AssignReplicasToDirectories; the refusals, by topic id and partition."""
+        fields: dict[str, object] = {
+            "broker_id": broker_id,
+            "broker_epoch": self.epoch_of(broker_id),
+            "directories": [
+                pb.AssignReplicasToDirectoriesRequest.Directory(
+                    directory_id=directory_id, replicas=replicas
+                )
+            ],
+        }
+        request = pb.AssignReplicasToDirectoriesRequest(**{**fields, **more})  # type: ignore[arg-type]
+        answer = self.do(lambda context: directories.assign_replicas(context, request))
+        assert all(each.message for each in answer.refusals), "every refusal says why"
+        return {(each.topic_id, each.partition): ErrorCode(each.error) for each in answer.refusals}
+
+    def elect_uncleanly(self, topic: str, number: int = 0) -> None:
+        request = admin.ElectLeadersRequest(unclean=True)
+        request.partitions.add(topic=topic, partition=number)
+        self.do(lambda context: elections.elect_leaders(context, request))
+
     def epoch_of(self, broker_id: int) -> int:
         registration = self.image.broker(broker_id)
         return -1 if registration is None else registration.broker_epoch
@@ -234,16 +257,21 @@ def check_image(image: MetadataImage) -> None:
         assert len(set(state.replicas)) == len(state.replicas), where
         assert state.leader == NO_LEADER or state.leader in isr_, where
         if state.leader != NO_LEADER:
-            assert image.is_active(state.leader), where
+            assert may_lead(image, state, state.leader), where
         for member in isr_:
-            # A broker that cannot serve is in an ISR only as its last member, without leading.
-            assert image.is_active(member) or (isr_ == {member} and state.leader == NO_LEADER)
+            # A replica that cannot serve is in an ISR only as its last member, without leading.
+            alone = isr_ == {member} and state.leader == NO_LEADER
+            assert may_lead(image, state, member) or alone, where
         enough = min(min_insync_replicas(image, topic.name), state.replication_factor)
         assert len(isr_) < enough or not elr, where
         if state.leader == NO_LEADER:
-            eligible = [r for r in (*state.isr, *state.elr) if image.is_active(r)]
+            eligible = [r for r in (*state.isr, *state.elr) if may_lead(image, state, r)]
             assert not eligible, f"could have a leader: {where}"
         check_assignment(image, state, where)
+
+
+def may_lead(image: MetadataImage, state: PartitionState, broker_id: int) -> bool:
+    return image.is_active(broker_id) and image.has_online(broker_id, state.directory_of(broker_id))
 
 
 def check_assignment(image: MetadataImage, state: PartitionState, where: str) -> None:
@@ -259,7 +287,7 @@ def check_assignment(image: MetadataImage, state: PartitionState, where: str) ->
     assert set(state.adding_replicas) == target - original, where
     assert set(state.removing_replicas) == original - target, where
     assert target != original, where
-    in_sync = target <= set(state.isr) and any(image.is_active(each) for each in target)
+    in_sync = target <= set(state.isr) and any(may_lead(image, state, each) for each in target)
     recovered = state.leader_recovery_state == RECOVERED
     assert not (in_sync and recovered), f"could be completed: {where}"
 

@@ -1,0 +1,136 @@
+"""Which of a broker's replicas are lost or offline, by its registration (KIP-858, KIP-966).
+
+A registration names the log directories that are open, and what is in each. A directory of the last
+registration that is not among them is gone, unless directories could not be opened: then it may be
+one of those, and is offline. What was in a directory that is gone is lost. What is in one that is
+offline comes back with it.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from controller.partitions import NOBODY
+from metadata.brokers import BrokerRegistration
+from metadata.directories import LOST, is_reserved
+from metadata.partitions import PartitionState
+from stele.ids import PartitionId, encode_uuid
+from stele.wire.v1.controller_pb2 import PartitionReference, RegisterBrokerRequest
+
+logger = logging.getLogger(__name__)
+
+
+class Losses:
+    """What one registration says of the broker's replicas."""
+
+    def __init__(self, existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> None:
+        self._broker_id = request.broker_id
+        self._reported = _keys(*request.corrupt, *request.unsynced)
+        self.offline_directories: tuple[bytes, ...] = ()
+        """Directories of earlier registrations that may be among those that were not opened."""
+        # The directories of earlier registrations that are open, and the replicas with a sound log
+        # in them. None: no directory is missing.
+        self._kept: frozenset[bytes] | None = None
+        self._held: set[PartitionId] = set()
+        self._some_directory_is_gone = False
+        if existing is not None and existing.incarnation_id != request.incarnation_id:
+            self._look_at_directories(existing, request)
+
+    def _look_at_directories(
+        self, existing: BrokerRegistration, request: RegisterBrokerRequest
+    ) -> None:
+        older = _older_directories(existing, request)
+        known = {*existing.log_directories, *existing.offline_directories}
+        kept = known & {*request.log_directories} - older
+        missing = known - {*request.log_directories}
+        if request.unopened_directories:
+            self.offline_directories = tuple(sorted(missing))
+        self._some_directory_is_gone = bool(older) or (
+            bool(missing) and not request.unopened_directories
+        )
+        if len(kept) < len(known) or _is_older(existing, request):
+            self._some_directory_is_gone |= _is_older(existing, request)
+            histories = [each for each in request.directory_histories if each.directory_id in kept]
+            self._kept = frozenset(kept)
+            self._held = _keys(*(replica for each in histories for replica in each.replicas))
+
+    def lossy(self, key: PartitionId, state: PartitionState) -> frozenset[int]:
+        """The broker, if its replica of the partition has lost records."""
+        lost = key in self._reported or (
+            self._some_directory_is_gone
+            and not self._is_kept(key, state)
+            and state.directory_of(self._broker_id) not in (LOST, *self.offline_directories)
+        )
+        return frozenset({self._broker_id}) if lost else NOBODY
+
+    def directories(self, key: PartitionId, state: PartitionState) -> tuple[bytes, ...]:
+        """The directories of the partition's replicas after the registration. A replica that others
+        rely on, and that is in no directory that is open, is in one that is offline."""
+        if (
+            self.offline_directories
+            and self._broker_id in (*state.isr, *state.elr)
+            and not self._is_kept(key, state)
+            and state.directory_of(self._broker_id) not in self.offline_directories
+        ):
+            return state.directories_with(self._broker_id, LOST)
+        return state.directories
+
+    def _is_kept(self, key: PartitionId, state: PartitionState) -> bool:
+        """Whether the replica is in a directory that is open, as before.
+
+        The log must be there, and nothing must say that a newer one is elsewhere: a replica that
+        was moved may have left an older log behind.
+        """
+        if self._kept is None:
+            return True
+        told = state.directory_of(self._broker_id)
+        return key in self._held and (is_reserved(told) or told in self._kept)
+
+
+def _keys(*references: PartitionReference) -> set[PartitionId]:
+    return {PartitionId(each.topic_id, each.partition) for each in references}
+
+
+def _older_directories(
+    existing: BrokerRegistration, request: RegisterBrokerRequest
+) -> frozenset[bytes]:
+    """The log directories in a state from before the broker's last registration. They may lack any
+    record that was acknowledged since."""
+    marked = existing.directories_marked
+    return frozenset(
+        each.directory_id
+        for each in request.directory_histories
+        if each.directory_id in existing.log_directories
+        and (
+            _is_other_epoch(existing, each.previous_broker_epoch)
+            or (marked and existing.incarnation_id not in each.incarnation_ids)
+        )
+    )
+
+
+def _is_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> bool:
+    """The same of a broker of a version that says nothing of single directories."""
+    return not request.directory_histories and _is_other_epoch(
+        existing, request.previous_broker_epoch
+    )
+
+
+def _is_other_epoch(existing: BrokerRegistration, told: int) -> bool:
+    """Whether the last clean shutdown on a disk was not that of the last process (KIP-966).
+
+    A process that is killed leaves no epoch, and loses nothing that counts: what was acknowledged
+    is on disk. So no epoch is no news. KIP-966 takes it for a loss.
+    """
+    return told > 0 and told != existing.broker_epoch
+
+
+def warn_of_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> None:
+    """Say in the log that directories are from before the last registration."""
+    older = _older_directories(existing, request)
+    if older or _is_older(existing, request):
+        logger.error(
+            "broker %d comes back with log directories in a state from before its last registration"
+            " (%s): the replicas in them count as incomplete. Was a disk restored from a snapshot?",
+            request.broker_id,
+            ", ".join(encode_uuid(each) for each in sorted(older)) or "all",
+        )
