@@ -1,6 +1,10 @@
 """DescribeProducers (61), version 0: the producers that a replica of this broker knows (KIP-664).
 
 Deviations: the time of the last append is that of this replica's clock, as in its snapshots.
+
+A request with a field of ours, ``producer_id``, asks the leader of one partition for one producer.
+Brokers ask so on behalf of publishers (``broker.gateway.leaders``). The answer has the batches that
+the leader remembers and the high watermark. It needs the permission to WRITE, as the batches did.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from stele.wire.kafka.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     PartitionResponse,
+    ProducerBatch,
     ProducerState,
     TopicResponse,
 )
@@ -26,6 +31,8 @@ from storage.turns import SLICE_STEPS, Slices
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
+    if request.producer_id >= 0:
+        return _one_producer(context, request_context, request)
     topics = producers.topics(context, request_context.caller)
     slices = Slices(SLICE_STEPS)
     told = []
@@ -52,6 +59,34 @@ def _partition(
     except ApiError as error:
         return PartitionResponse(number, error_by_name(error.code))
     return PartitionResponse(number, active_producers=[_state(each) for each in known])
+
+
+def _one_producer(
+    context: BrokerContext, request_context: RequestContext, request: DescribeProducersRequest
+) -> DescribeProducersResponse:
+    if [len(topic.partition_indexes) for topic in request.topics] != [1]:
+        return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
+    topic = request.topics[0]
+    number = topic.partition_indexes[0]
+    topics = producers.writable_topics(context, request_context.caller)
+    found = topics.partition(topic.name, topic.topic_id, number)
+    if isinstance(found, ErrorCode):
+        return refuse(request_context, request, found)
+    try:
+        known = producers.producer_of(
+            context, found, request.producer_id, request.current_leader_epoch
+        )
+    except ApiError as error:
+        return refuse(request_context, request, error.code)
+    described = PartitionResponse(number, high_watermark=known.high_watermark)
+    if known.entry is not None:
+        state = _state(known.entry)
+        state.batches = [
+            ProducerBatch(batch.base_sequence, batch.last_sequence, batch.base_offset)
+            for batch in known.entry.batches
+        ]
+        described.active_producers.append(state)
+    return DescribeProducersResponse(topics=[TopicResponse(topic.name, [described])])
 
 
 def _state(entry: ProducerEntry) -> ProducerState:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from broker.gateway.leader_calls import LeaderCalls
+from broker.gateway.leaders import PartitionLeaders
 from broker.gateway.producers import Producers
 from broker.gateway.publishers import Publisher
 from broker.gateway.publishing import Outlet as PublishOutlet
@@ -18,7 +18,6 @@ from broker.gateway.subscribing import Subscription
 from broker.service.context import BrokerContext
 from broker.service.producers import new_producer_id
 from broker.service.topics import Topics
-from metadata.brokers import GRPC, PLAINTEXT
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 from stele.addresses import address_text
@@ -44,7 +43,7 @@ class Gateway:
         self.subscriptions = Streams("Subscribe", SUBSCRIBE_STREAMS_MAX)
         self._world = world
         self._producers = Producers(world, self._bootstrap_servers)
-        self._calls = LeaderCalls(world, self._bootstrap_servers)
+        self._leaders = PartitionLeaders(context, world.connector)
 
     def publication(self, caller: Caller, outlet: PublishOutlet) -> Publication:
         """A stream of records to write, which the caller is to run in ``publications``. Raises
@@ -72,7 +71,7 @@ class Gateway:
         return count, await in_slices(lambda key: partition_of(key, count), keys)
 
     def _publisher(self, publisher_id: int, compression: CompressionName) -> Publisher:
-        return Publisher(publisher_id, Compression.of(compression), self._calls, self._world)
+        return Publisher(publisher_id, Compression.of(compression), self._leaders, self._world)
 
     def subscription(self, caller: Caller, outlet: SubscribeOutlet) -> Subscription:
         """A stream of records to read, which the caller is to run in ``subscriptions``. Raises
@@ -91,7 +90,7 @@ class Gateway:
             self.publications.close(_PATIENCE_S), self.subscriptions.close(_PATIENCE_S)
         )
         await self._producers.close()
-        await self._calls.close()
+        await self._leaders.close()
 
     def _require_metadata(self) -> None:
         """A broker that has just started would say that every topic is gone."""
@@ -103,22 +102,16 @@ class Gateway:
             )
 
     def _bootstrap_servers(self) -> str:
-        """The Kafka addresses of all brokers, this one first, on the listener for brokers or on
-        another one that has gRPC addresses, too."""
+        """The Kafka addresses of all brokers for each other, this one's first."""
         context = self.context
-        names = [context.config.inter_broker_listener_name]
-        own = context.image().broker(context.broker_id)
-        if own is not None:
-            names += [each.listener for each in own.endpoints]
-        for name in names:
-            found = [
-                (registration.broker_id != context.broker_id, address_text(kafka.host, kafka.port))
-                for registration in context.image().sorted_brokers()
-                if (kafka := registration.endpoint(name, PLAINTEXT)) is not None
-                and registration.endpoint(name, GRPC) is not None
-            ]
-            if found:
-                return ",".join(address for _, address in sorted(found))
+        found = [
+            (registration.broker_id != context.broker_id, address_text(kafka.host, kafka.port))
+            for registration in context.image().sorted_brokers()
+            if (kafka := registration.endpoint(context.config.inter_broker_listener_name))
+        ]
+        if found:
+            return ",".join(address for _, address in sorted(found))
         raise stream_error(
-            ErrorCode.LISTENER_NOT_FOUND, "no listener has both a Kafka and a gRPC address"
+            ErrorCode.LISTENER_NOT_FOUND,
+            f"no broker has an address on {context.config.inter_broker_listener_name!r}",
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Unpack
 
@@ -25,8 +25,8 @@ LINGER_MS: Final = 2
 TRANSACTIONAL_MAX: Final = 100
 TRANSACTIONAL_BUFFER_BYTES: Final = 8 * 1024 * 1024
 TRANSACTION_TIMEOUT_MS: Final = 60_000
-_ABORT_S: Final = 5.0
-"""How long the end of a stream waits for the abort of its transaction."""
+_END_S: Final = 5.0
+"""How long the end of a stream waits for the end of its transaction."""
 
 
 class Way(NamedTuple):
@@ -91,10 +91,10 @@ class Producers:
         self._transactional += 1
         return producer
 
-    def end_transactional(self, producer: Producer) -> None:
-        """Abort what is open."""
+    def end_transactional(self, producer: Producer, close: Callable[[], Awaitable[None]]) -> None:
+        """``close`` ends what is open. It has some seconds for it."""
         self._transactional -= 1
-        self._spawn(_abort_and_close(producer))
+        self._spawn(_end_and_close(producer, close))
 
     async def close(self) -> None:
         for shared in self._shared.values():
@@ -105,6 +105,7 @@ class Producers:
     def _made(self, way: Way, **options: Unpack[ProducerOptions]) -> Producer:
         common = ProducerOptions(
             client_id="stele-gateway",
+            plane="kafka",
             acks=way.acks,
             compression=way.compression,
             batch_size=BATCH_BYTES,
@@ -127,10 +128,10 @@ class Producers:
         task.add_done_callback(lambda done: self._closing.pop(done, None))
 
 
-async def _abort_and_close(producer: Producer) -> None:
+async def _end_and_close(producer: Producer, close: Callable[[], Awaitable[None]]) -> None:
     """Without an answer of the coordinator, the transaction ends by its time-out."""
     try:
-        async with asyncio.timeout(_ABORT_S):
-            await producer.close()
+        async with asyncio.timeout(_END_S):
+            await close()
     except TimeoutError:
         await producer.abort()

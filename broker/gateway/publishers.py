@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from broker.gateway.leader_calls import FAILURES, LeaderCalls
+from broker.gateway.leaders import PartitionLeaders, TopicDeletedError
+from broker.gateway.peers import UnansweredError
 from broker.gateway.publisher_lane import (
     Ask,
-    KnownBatch,
     PublisherLane,
     Refused,
     Resolved,
@@ -19,15 +19,13 @@ from broker.gateway.publisher_lane import (
 )
 from broker.gateway.refusals import Refusal
 from stele.backoff import Backoff
-from stele.cluster.plane import UnsentError
 from stele.config import ClientWorld
 from stele.errors import ApiError, ErrorCode
-from stele.ids import TopicPartition
+from stele.ids import PartitionId
 from stele.producer.sender import REFUSED_BEFORE_APPEND
 from stele.records import RecordMetadata
 from stele.wire.batch import BatchBuilder, Header, record_size_bound
 from stele.wire.compression import Compression
-from stele.wire.v1.data_pb2 import DescribeProducerResponse
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +36,7 @@ TIMEOUT_S: Final = 30.0
 """How long a record may wait for its acknowledgement."""
 _PAUSES_MS: Final = (20, 500)
 """The shortest and the longest pause before the leader is asked again."""
+_DELETED: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
 
 
 class Receipt(Protocol):
@@ -68,15 +67,19 @@ class Publisher:
     """The publisher of one stream."""
 
     def __init__(
-        self, publisher_id: int, compression: Compression, calls: LeaderCalls, world: ClientWorld
+        self,
+        publisher_id: int,
+        compression: Compression,
+        leaders: PartitionLeaders,
+        world: ClientWorld,
     ) -> None:
         self._id = publisher_id
         self._compression = compression
-        self._calls = calls
+        self._leaders = leaders
         self._world = world
-        self._lanes: dict[TopicPartition, _Lane] = {}
+        self._lanes: dict[PartitionId, _Lane] = {}
 
-    def send(self, name: TopicPartition, sequence: int, record: Numbered) -> None:
+    def send(self, name: PartitionId, sequence: int, record: Numbered) -> None:
         """Write a record, which has this number among the publisher's in the partition."""
         found = self._lanes.get(name)
         if found is None:
@@ -84,7 +87,6 @@ class Publisher:
                 message = f"a stream's publisher writes to at most {LANES_MAX} partitions"
                 record.receipt.refuse(Refusal(ErrorCode.POLICY_VIOLATION, message))
                 return
-            self._calls.want(name.topic)
             found = self._lanes[name] = _Lane(PublisherLane(BATCH_BYTES))
         deadline_s = self._world.clock.monotonic() + TIMEOUT_S
         size = record_size_bound(record.key, record.value, record.headers)
@@ -99,12 +101,10 @@ class Publisher:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        for name in self._lanes:
-            self._calls.unwant(name.topic)
 
     # ------------------------------------------------------------------------ driving
 
-    async def _drive(self, name: TopicPartition, driven: _Lane) -> None:
+    async def _drive(self, name: PartitionId, driven: _Lane) -> None:
         lane = driven.lane
         backoff = Backoff(*_PAUSES_MS, self._world.rng)
         try:
@@ -128,43 +128,44 @@ class Publisher:
         finally:
             driven.task = None
 
-    async def _ask(self, name: TopicPartition, lane: PublisherLane[Numbered]) -> bool:
+    async def _ask(self, name: PartitionId, lane: PublisherLane[Numbered]) -> bool:
         """Ask the leader. Returns whether the lane can go on at once."""
         try:
-            answer = await self._calls.describe(name, self._id)
+            known = await self._leaders.describe(name, self._id)
         except ApiError as error:
             if not error.code.retriable:
                 self._tell(name, lane.fail_all(error.code, error.message))
             return False
-        except FAILURES:
+        except TopicDeletedError:
+            self._tell(name, lane.fail_all(*_DELETED))
+            return True
+        except UnansweredError:
             return False
-        if answer.producer_epoch > 0:
+        if known.epoch > 0:
             message = f"publisher {self._id} was fenced: its id was used by a producer of Kafka's"
             self._tell(name, lane.fail_all(ErrorCode.INVALID_PRODUCER_EPOCH, message))
             return True
-        return lane.known(_batches(answer), answer.high_watermark)
+        return lane.known(known.batches, known.high_watermark)
 
     async def _send(
-        self, name: TopicPartition, lane: PublisherLane[Numbered], action: Send[Numbered]
+        self, name: PartitionId, lane: PublisherLane[Numbered], action: Send[Numbered]
     ) -> bool:
         """Send a batch. Returns whether the lane can go on at once."""
         try:
-            answer = await self._calls.produce(name, self._batch(action))
+            written = await self._leaders.produce(name, self._batch(action))
         except ApiError as error:
             return self._refused(name, lane, error)
-        except UnsentError:
-            lane.not_acknowledged(maybe_written=False)
+        except TopicDeletedError:
+            self._tell(name, lane.fail_all(*_DELETED))
+            return True
+        except UnansweredError as error:
+            lane.not_acknowledged(maybe_written=error.maybe_taken)
             return False
-        except FAILURES:
-            lane.not_acknowledged(maybe_written=True)
-            return False
-        resolved = lane.acknowledged(answer.base_offset)
-        self._tell(name, resolved, answer.log_append_time_ms)
+        resolved = lane.acknowledged(written.base_offset)
+        self._tell(name, resolved, written.log_append_time_ms)
         return True
 
-    def _refused(
-        self, name: TopicPartition, lane: PublisherLane[Numbered], error: ApiError
-    ) -> bool:
+    def _refused(self, name: PartitionId, lane: PublisherLane[Numbered], error: ApiError) -> bool:
         code = error.code
         if code in REFUSED_BEFORE_APPEND and not code.retriable:
             self._tell(name, lane.rejected(code, error.message))
@@ -176,22 +177,20 @@ class Publisher:
         lane.not_acknowledged(maybe_written=code not in REFUSED_BEFORE_APPEND)
         return False
 
-    def _batch(self, action: Send[Numbered]) -> bytes:
+    def _batch(self, action: Send[Numbered]) -> bytearray:
         builder = BatchBuilder()
         for key, value, headers, timestamp_ms, _ in action.records:
             builder.append(key, value, timestamp_ms=timestamp_ms, headers=headers)
-        return bytes(
-            builder.build(
-                self._compression,
-                producer_id=self._id,
-                producer_epoch=0,
-                base_sequence=action.base_sequence,
-            )
+        return builder.build(
+            self._compression,
+            producer_id=self._id,
+            producer_epoch=0,
+            base_sequence=action.base_sequence,
         )
 
     @staticmethod
     def _tell(
-        name: TopicPartition,
+        name: PartitionId,
         resolved: Sequence[Resolved[Numbered]],
         log_append_time_ms: int = -1,
     ) -> None:
@@ -206,12 +205,6 @@ class Publisher:
                 timestamp_ms = log_append_time_ms
             offset = -1 if outcome.offset is None else outcome.offset
             record.receipt.stored(
-                RecordMetadata(*name, offset, timestamp_ms), is_duplicate=outcome.is_duplicate
+                RecordMetadata("", name.partition, offset, timestamp_ms),
+                is_duplicate=outcome.is_duplicate,
             )
-
-
-def _batches(answer: DescribeProducerResponse) -> list[KnownBatch]:
-    return [
-        KnownBatch(batch.base_sequence, batch.last_sequence, batch.base_offset)
-        for batch in answer.batches
-    ]

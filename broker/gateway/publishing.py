@@ -21,7 +21,7 @@ from runtime.authorization.caller import Caller
 from stele.aio import Producer
 from stele.config import CompressionName
 from stele.errors import ClosedError, ErrorCode, SteleError
-from stele.ids import TopicPartition
+from stele.ids import PartitionId
 from stele.records import RecordMetadata
 from stele.wire.batch import Header
 from stele.world import RpcError
@@ -141,7 +141,7 @@ class Publication:
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
             if self._transactions is not None and self._producer is not None:
-                self._producers.end_transactional(self._producer)
+                self._producers.end_transactional(self._producer, self._transactions.close)
             elif self._producer is not None:
                 self._producers.give_back(self._way, self._producer)
             if self._publisher is not None:
@@ -233,7 +233,7 @@ class Publication:
 
     async def _send(self, record: ToPublish, receipt: _Receipt) -> None:
         if self._publisher is not None:
-            self._send_numbered(self._publisher, record, receipt)
+            await self._send_numbered(self._publisher, record, receipt)
             return
         producer = self._producer
         if producer is None or producer.has_failed:
@@ -246,14 +246,18 @@ class Publication:
             # It failed while this record waited for room.
             await self._send_by(self._another_producer(), record, receipt)
 
-    def _send_numbered(self, publisher: Publisher, record: ToPublish, receipt: _Receipt) -> None:
+    async def _send_numbered(
+        self, publisher: Publisher, record: ToPublish, receipt: _Receipt
+    ) -> None:
+        found = await self._checks.topic(record.topic)
+        assert not isinstance(found, Refusal)
         assert record.partition is not None  # `_refusal` has looked
         assert record.sequence is not None
         timestamp_ms = record.timestamp_ms
         if timestamp_ms is None:
             timestamp_ms = self._clock.time_ms()
         publisher.send(
-            TopicPartition(record.topic, record.partition),
+            PartitionId(found.topic.topic_id, record.partition),
             record.sequence,
             Numbered(record.key, record.value, record.headers, timestamp_ms, receipt),
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from broker.gateway.refusals import Refusal, refusal_of
 from stele.aio import Producer
 from stele.errors import SteleError, TransactionOutcomeUnknownError
+
+logger = logging.getLogger(__name__)
 
 
 class EndOfTransaction(NamedTuple):
@@ -32,6 +35,7 @@ class StreamTransactions:
         self._is_open = False
         # Why the present transaction lacks a record: it can only be aborted.
         self._lacks: Refusal | None = None
+        self._is_committing = False
 
     async def send(self, send: Callable[[Producer], Awaitable[None]]) -> Refusal | None:
         """Send a record as part of the transaction. The refusal if it was not taken."""
@@ -57,14 +61,28 @@ class StreamTransactions:
         was_open, self._is_open = self._is_open, False
         try:
             if was_open and is_commit and lacks is None:
+                self._is_committing = True
                 await self._producer.commit_transaction()
+                self._is_committing = False
             elif was_open:
                 await self._producer.abort_transaction()
         except TransactionOutcomeUnknownError as error:
             return TransactionEnded(False, Refusal(error.code, error.message, maybe_written=True))
         except SteleError as error:
+            self._is_committing = False
             await self._producer.abort_after(error)
             return TransactionEnded(False, refusal_of(error, accepted=False))
         if is_commit and lacks is not None:
             return TransactionEnded(False, lacks)
         return TransactionEnded(is_commit)
+
+    async def close(self) -> None:
+        """The stream has ended. A commit that was cut off may have reached the coordinator or not.
+        So it is asked for again: nothing else would end the transaction before its time-out. Any
+        other open transaction is aborted."""
+        if self._is_committing:
+            try:
+                await self._producer.commit_transaction()
+            except SteleError as error:
+                logger.warning("a commit that a stream had asked for failed: %s", error)
+        await self._producer.close()

@@ -124,6 +124,38 @@ def test_producers() -> None:
     run_virtual(main())
 
 
+def test_one_producer_of_a_leader_is_told_with_its_batches() -> None:
+    async def main() -> None:
+        edges = Edges()
+        edges.add_topic("a", [[1], [2]])
+        batches = (AppendedBatch(0, 4, 10, 14, 1000), AppendedBatch(5, 5, 20, 20, 1001))
+        edges.replicas.producers[PartitionId(topic_id("a"), 0)] = [
+            ProducerEntry(7, 0, batches, last_append_ms=1001),
+            ProducerEntry(8, 0, (), last_append_ms=1000),
+        ]
+
+        async def one(producer_id: int, *numbers: int) -> list[producers.PartitionResponse]:
+            topic = producers.TopicRequest("", list(numbers), topic_id=topic_id("a"))
+            request = producers.DescribeProducersRequest([topic], producer_id)
+            (told,) = (await edges.client().call(producers.API, 0, request)).topics
+            return told.partitions
+
+        (known,) = await one(7, 0)
+        assert known.high_watermark >= 0
+        (state,) = known.active_producers
+        told = [
+            (each.base_sequence, each.last_sequence, each.base_offset) for each in state.batches
+        ]
+        assert told == [(0, 4, 10), (5, 5, 20)]
+        (unknown,) = await one(9, 0)
+        assert (unknown.error_code, unknown.active_producers) == (ErrorCode.NONE, [])
+        assert unknown.high_watermark >= 0
+        assert [each.error_code for each in await one(7, 1)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert [each.error_code for each in await one(7, 0, 1)] == [ErrorCode.INVALID_REQUEST] * 2
+
+    run_virtual(main())
+
+
 def _metadata_log(*partitions: int, topic: str = "__cluster_metadata") -> quorum.TopicRequest:
     return quorum.TopicRequest(topic, [quorum.PartitionRequest(each) for each in partitions])
 

@@ -149,6 +149,9 @@ request
   topics [TopicRequest]
     name string
     partition_indexes [int32]
+    topic_id uuid #10000
+  producer_id int64 =-1 #10000
+  current_leader_epoch int32 =-1 #10001
 response
   throttle_time_ms int32
   topics [TopicResponse]
@@ -164,6 +167,11 @@ response
         last_timestamp int64 =-1
         coordinator_epoch int32
         current_txn_start_offset int64 =-1
+        batches [ProducerBatch] #10000
+          base_sequence int32
+          last_sequence int32
+          base_offset int64
+      high_watermark int64 =-1 #10000
 
 api 64 UnregisterBroker 0-0 flexible 0+
 request
