@@ -20,7 +20,7 @@ async def handle(
     heartbeat = types.HeartbeatRequest(
         request.group_id, request.generation_id, request.member_id, request.group_instance_id
     )
-    error = await groups.heartbeat(context, request_context.caller, heartbeat)
+    error = await groups.as_member(context, request_context.caller, heartbeat)
     return HeartbeatResponse(error_code=error)
 
 

@@ -46,7 +46,7 @@ async def handle(
         requires_known_member_id=version >= _KNOWN_MEMBER_ID_FROM,
         supports_skipping_assignment=version >= _SKIP_ASSIGNMENT_FROM,
     )
-    answer = await groups.join(context, caller, join)
+    answer = await groups.as_member(context, caller, join)
     return _response(request_context, answer)
 
 

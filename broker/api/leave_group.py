@@ -31,7 +31,7 @@ async def handle(
             for each in request.members
         )
     leave = LeaveRequest(request.group_id, members)
-    answer = await groups.leave(context, request_context.caller, leave)
+    answer = await groups.as_member(context, request_context.caller, leave)
     if request_context.version < _SEVERAL_FROM:
         (error,) = answer.members if answer.error is ErrorCode.NONE else (answer.error,)
         return LeaveGroupResponse(error_code=error)

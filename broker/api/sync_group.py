@@ -26,7 +26,7 @@ async def handle(
         protocol=request.protocol_name,
         assignments={each.member_id: bytes(each.assignment) for each in request.assignments},
     )
-    answer = await groups.sync(context, request_context.caller, sync)
+    answer = await groups.as_member(context, request_context.caller, sync)
     return SyncGroupResponse(
         error_code=answer.error,
         protocol_type=answer.protocol_type,

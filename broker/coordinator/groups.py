@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.machine import GroupMachine
-from broker.coordinator.group.types import DeletedTopic, GroupState, GroupType
+from broker.coordinator.group.types import DeletedTopic, GroupState, GroupType, TopicsDeleted
 from broker.coordinator.group_metadata import GroupMetadata
 from broker.coordinator.runtime import CoordinatorRuntime, Host
 from metadata.delta import MetadataDelta
@@ -53,9 +53,9 @@ class GroupCoordinators(CoordinatorRuntime[GroupMachine]):
         for them in the newest image by itself."""
         self._metadata.apply(image)
         super().apply(delta, image)
-        deleted = [DeletedTopic(each.name, each.topic_id) for each in delta.deleted_topics]
+        deleted = tuple(DeletedTopic(each.name, each.topic_id) for each in delta.deleted_topics)
         if deleted:
-            self.inform(lambda machine, now: machine.topics_deleted(deleted, now))
+            self.inform(TopicsDeleted(deleted))
 
     def groups_by_state(self) -> dict[str, float]:
         """How many groups this broker coordinates in each state, by the state's name."""

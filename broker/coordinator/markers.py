@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from broker.coordinator.node_requests import NodeBatches, Nodes
-from broker.coordinator.transaction.types import MarkersDue, TransactionRef
+from broker.coordinator.transaction.types import MarkersDue, MarkersWritten, TransactionRef
 from broker.coordinator.transactions import TransactionCoordinators
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.types import Marker
@@ -204,9 +204,7 @@ class MarkerSender:
     def _tell(
         self, number: int, epoch: int, ref: TransactionRef, partitions: list[TopicPartition]
     ) -> None:
-        self._coordinators.inform_one(
-            number, epoch, lambda machine, now: machine.markers_written(*ref, partitions, now)
-        )
+        self._coordinators.inform_one(number, epoch, MarkersWritten(ref, tuple(partitions)))
 
     def _rest(self, item: _Item) -> None:
         self._later.append(item)

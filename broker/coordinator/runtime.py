@@ -12,11 +12,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from broker.coordinator.errors import coordinator_error
 from broker.coordinator.shard import Log, Shard, ShardState
-from broker.coordinator.step import Machine, Now, Step, Transaction, Waiter
+from broker.coordinator.step import Machine, Request, Transaction, Waiter
 from broker.replication.deadlines import DeadlineWheel
 from broker.replication.hosted import Loaded
 from metadata.delta import MetadataDelta
@@ -217,23 +217,19 @@ class CoordinatorRuntime(Generic[M]):
 
     # ------------------------------------------------------------------ requests
 
-    def submit(self, number: int, event: Callable[[M, Now], Step], waiter: Waiter) -> None:
-        """Have the coordinator of a partition decide an event. It is refused with NOT_COORDINATOR
+    def submit(self, number: int, request: Request[Any], waiter: Waiter) -> None:
+        """Have the coordinator of a partition decide a request. It is refused with NOT_COORDINATOR
         if this broker does not lead the partition, COORDINATOR_LOAD_IN_PROGRESS while it loads."""
         hosted = self._shards.get(number)
         if hosted is None:
             waiter.refuse(ErrorCode.NOT_COORDINATOR)
         else:
-            hosted.shard.submit(event, waiter)
+            hosted.shard.submit(request, waiter)
 
     def submit_in_transaction(
-        self,
-        number: int,
-        transaction: Transaction,
-        event: Callable[[M, Now], Step],
-        waiter: Waiter,
+        self, number: int, transaction: Transaction, request: Request[Any], waiter: Waiter
     ) -> None:
-        """As ``submit``, for an event whose records are part of a transaction. Unless the log has
+        """As ``submit``, for a request whose records are part of a transaction. Unless the log has
         records of it, the transaction coordinator is asked first, and its refusal is the answer."""
         hosted = self._shards.get(number)
         if hosted is None:
@@ -248,22 +244,22 @@ class CoordinatorRuntime(Generic[M]):
             if error is not ErrorCode.NONE:
                 waiter.refuse(coordinator_error(error))
             else:
-                hosted.shard.submit(event, waiter)
+                hosted.shard.submit(request, waiter)
 
         transactional_id, producer, adds = transaction
         hosted.log.begin_transaction(transactional_id, *producer, adds=adds, done=done)
 
-    def inform(self, event: Callable[[M, Now], None]) -> None:
-        """Have every coordinator that is loaded take note of something (``Shard.inform``)."""
+    def inform(self, news: object) -> None:
+        """Have every coordinator that is loaded take note of news (``Machine.note``)."""
         for _, hosted in sorted(self._shards.items()):
-            hosted.shard.inform(event)
+            hosted.shard.inform(news)
 
-    def inform_one(self, number: int, leader_epoch: int, event: Callable[[M, Now], None]) -> None:
-        """Have the coordinator of a partition take note of something. Without effect if it is not
+    def inform_one(self, number: int, leader_epoch: int, news: object) -> None:
+        """Have the coordinator of a partition take note of news. Without effect if it is not
         the one of this leader epoch."""
         hosted = self._shards.get(number)
         if hosted is not None and hosted.log.leader_epoch == leader_epoch:
-            hosted.shard.inform(event)
+            hosted.shard.inform(news)
 
     def is_active(self, number: int, leader_epoch: int) -> bool:
         """Whether the coordinator of a partition in this leader epoch is here, and loaded."""

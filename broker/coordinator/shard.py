@@ -23,7 +23,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.coordinator.errors import coordinator_error
-from broker.coordinator.step import KeyValue, Machine, Now, Producer, Reply, Step, Waiter
+from broker.coordinator.step import (
+    KeyValue,
+    Machine,
+    Now,
+    Producer,
+    Reply,
+    Request,
+    Step,
+    Waiter,
+)
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.hosted import Loaded
 from broker.replication.replica import OnMarker, ProduceToken
@@ -86,7 +95,7 @@ class ShardState(enum.Enum):
 class _Asked(NamedTuple):
     """One request that is not decided yet."""
 
-    event: Callable[[Any, Now], Step]
+    request: Request[Any]
     waiter: Waiter
 
 
@@ -274,23 +283,23 @@ class Shard(Generic[M]):
             case ShardState.ACTIVE:
                 return ErrorCode.NONE
 
-    def submit(self, event: Callable[[M, Now], Step], waiter: Waiter) -> None:
-        """Have an event decided in the next turn of the loop, behind those that came before."""
+    def submit(self, request: Request[Any], waiter: Waiter) -> None:
+        """Have a request decided in the next turn of the loop, behind those that came before."""
         refusal = self.request_refusal
         if refusal is not ErrorCode.NONE:
             _refuse(waiter, refusal)
             return
-        self._asked.append(_Asked(event, waiter))
+        self._asked.append(_Asked(request, waiter))
         self._schedule()
 
-    def inform(self, event: Callable[[M, Now], None]) -> None:
+    def inform(self, news: object) -> None:
         """Have the machine take note of something, whether the log takes records or not. It makes
         no records of it now, but may have a deadline for that. Without effect while the machine is
         not loaded: ``loaded`` looks at everything."""
         if self.state is not ShardState.ACTIVE or not self._is_begun:
             return
         try:
-            event(self.machine, self._now())
+            self.machine.note(news, self._now())
         except Exception as error:  # it may have missed what it had to know
             self._break(error)
         else:
@@ -347,25 +356,25 @@ class Shard(Generic[M]):
         """Decide what was asked, up to a bound: the rest comes in the next turn."""
         decided = 0
         try:
-            for event, waiter in self._asked[:_STEPS_A_TURN]:
-                step = self._asked_step(event, now)
+            for asked in self._asked[:_STEPS_A_TURN]:
+                step = self._asked_step(asked, now)
                 error = ErrorCode.UNKNOWN_SERVER_ERROR
                 if step is not None:
                     draft, error = self._take(step, draft, now)
                 decided += 1
                 if error is not ErrorCode.NONE:
-                    _refuse(waiter, coordinator_error(error))
+                    _refuse(asked.waiter, coordinator_error(error))
                 if draft.end_offset >= turn_end:
                     break
         finally:
             del self._asked[:decided]  # who is being decided when that fails is refused with others
         return draft
 
-    def _asked_step(self, event: Callable[[M, Now], Step], now: Now) -> Step | None:
+    def _asked_step(self, asked: _Asked, now: Now) -> Step | None:
         """What follows from a request that fits into a batch; None: the machine fails at it. It has
         made no records then, so it says what its log says."""
         try:
-            step = event(self.machine, now)
+            step = self.machine.take(asked.request, asked.waiter, now)
             while step.instead is not None and not self._fits(step):
                 step = step.instead()
         except Exception:

@@ -10,15 +10,23 @@ records may change what no record keeps: who waits, when a session ends.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from stele.errors import ErrorCode
+
+A = TypeVar("A")
 
 STEP_BYTES: Final = 16 * 1024
 """Work that can be divided makes about so many bytes of records in one step, which takes some
 milliseconds and fits into every batch."""
+
+
+class Request(Generic[A]):
+    """What a coordinator is asked, as a value; ``A`` is what its machine answers."""
+
+    __slots__ = ()
 
 
 class Waiter(Protocol):
@@ -104,14 +112,26 @@ class Step:
     coordinator has not confirmed one, the log refuses them."""
 
 
+def told(waiter: Waiter, answer: object, after: int = -1) -> Step:
+    """A step that only answers."""
+    return Step(replies=[Reply(waiter, answer, after)])
+
+
 class Machine(Protocol):
     """What a partition of an internal topic hosts. Pure: no clock, no IO, no randomness of its own.
 
     Life: ``replay`` for every record of the log (``replay_pending`` and ``end_transaction`` for
-    those of transactions), ``loaded``, then events in any order; at the end ``unloaded``. The
-    events of a kind of coordinator are methods of its own, which take a waiter and the time and
-    return a ``Step``; the runtime knows only these.
+    those of transactions), ``loaded``, then events in any order; at the end ``unloaded``.
     """
+
+    def take(self, request: Any, waiter: Waiter, now: Now) -> Step:
+        """Decide a ``Request``. Its type says which decision it asks for."""
+        ...
+
+    def note(self, news: Any, now: Now) -> None:
+        """Take note of something that has happened elsewhere. News makes no records now, but may
+        set a deadline for that."""
+        ...
 
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:
         """Make the change that a record says. Offsets rise; some are left out by compaction.
@@ -165,3 +185,10 @@ class Machine(Protocol):
     def unloaded(self) -> list[Waiter]:
         """The partition is led here no more: everybody who still waits."""
         ...
+
+
+Decide = Callable[[Any, Waiter, Now], Step]
+"""What decides the requests of one type."""
+
+Decisions = Mapping[type[Request[Any]], Decide]
+"""What decides requests, by their type."""

@@ -139,10 +139,7 @@ class Verification:
             verify_only=not group.add,
             client_version=_CLIENT_VERSION,
         )
-        waiter = _Waiter(group.questions, self._settle)
-        self._coordinators.submit(
-            number, lambda machine, now: machine.add_partitions(request, waiter, now), waiter
-        )
+        self._coordinators.submit(number, request, _Waiter(group.questions, self._settle))
 
     async def _send(self, broker_id: int, questions: list[_Question]) -> list[_Question]:
         """Ask the coordinators on another broker, about each transactional id once."""

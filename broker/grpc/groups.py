@@ -111,7 +111,7 @@ class GroupsService:
             client_host=f"/{caller.address}",
             reason=request.reason,
         )
-        answer = await groups.join(self._context, caller, join)
+        answer = await groups.as_member(self._context, caller, join)
         return pb.JoinGroupResponse(
             error=answer.error,
             message=explain(answer.error),
@@ -140,7 +140,7 @@ class GroupsService:
             protocol=request.protocol or None,
             assignments={each.member_id: each.assignment for each in request.assignments},
         )
-        answer = await groups.sync(self._context, caller, sync)
+        answer = await groups.as_member(self._context, caller, sync)
         return pb.SyncGroupResponse(
             error=answer.error, message=explain(answer.error), assignment=answer.assignment
         )
@@ -151,7 +151,7 @@ class GroupsService:
         heartbeat = types.HeartbeatRequest(
             request.group, request.generation, request.member_id, instance_of(request)
         )
-        error = await groups.heartbeat(self._context, caller, heartbeat)
+        error = await groups.as_member(self._context, caller, heartbeat)
         return pb.GroupHeartbeatResponse(error=error, message=explain(error))
 
     async def _leave(self, caller: Caller, request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
@@ -160,7 +160,7 @@ class GroupsService:
             for each in request.members
         )
         leave = types.LeaveRequest(request.group, tuple(leaving))
-        answer = await groups.leave(self._context, caller, leave)
+        answer = await groups.as_member(self._context, caller, leave)
         return pb.LeaveGroupResponse(
             error=answer.error, message=explain(answer.error), members=answer.members
         )

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
+from broker.coordinator.runtime import CoordinatorRuntime
+from broker.coordinator.step import Machine, Request, Transaction
 from broker.service.context import BrokerContext
 from broker.service.internal_topics import (
     check_transactions,
@@ -15,7 +17,7 @@ from broker.service.internal_topics import (
 )
 from metadata.brokers import BrokerRegistration, Endpoint
 from metadata.image import MetadataImage
-from metadata.internal_topics import coordinating_partition
+from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC, coordinating_partition
 from metadata.partitions import NO_LEADER
 from metadata.topics import Topic
 from runtime.authorization.authorizer import (
@@ -30,8 +32,11 @@ from runtime.config.node import NodeConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 
+A = TypeVar("A")
+M = TypeVar("M", bound=Machine)
 
-class Answer:
+
+class _Awaited:
     """A waiter that a handler awaits."""
 
     def __init__(self) -> None:
@@ -46,17 +51,50 @@ class Answer:
             self.future.set_exception(ApiError(error))
 
 
+async def ask_coordinator(
+    coordinators: CoordinatorRuntime[M],
+    number: int,
+    request: Request[A],
+    transaction: Transaction | None = None,
+) -> A:
+    """What the coordinator of a partition answers to a request, whose records may be part of a
+    transaction.
+
+    Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE; with a
+    transaction also what ``TransactionVerifier`` says.
+    """
+    awaited = _Awaited()
+    if transaction is None:
+        coordinators.submit(number, request, awaited)
+    else:
+        coordinators.submit_in_transaction(number, transaction, request, awaited)
+    answer: A = await awaited.future
+    return answer
+
+
 class Kind(NamedTuple):
     """What coordinators there are."""
 
+    topic_name: str
     topic: Callable[[NodeConfig, MetadataImage], pb.NewTopic]
     resource: Callable[[str], Resource]  # what is coordinated, for the authorizer
     check: Callable[[MetadataImage], None]
     """Raises ApiError if the topic must not be made yet."""
 
 
-GROUPS: Final = Kind(group_topic, group_resource, lambda image: None)
-TRANSACTIONS: Final = Kind(transaction_topic, transactional_id_resource, check_transactions)
+GROUPS: Final = Kind(GROUP_TOPIC, group_topic, group_resource, lambda image: None)
+TRANSACTIONS: Final = Kind(
+    TRANSACTION_TOPIC, transaction_topic, transactional_id_resource, check_transactions
+)
+
+
+def coordinated_by(context: BrokerContext, kind: Kind, key: str) -> int:
+    """The partition whose leader coordinates a group or a transactional id. Raises ApiError
+    NOT_COORDINATOR: there is no such partition yet."""
+    topic = context.image().topic(kind.topic_name)
+    if topic is None:
+        raise ApiError(ErrorCode.NOT_COORDINATOR)
+    return coordinating_partition(key, len(topic.partitions))
 
 
 class Coordinators:

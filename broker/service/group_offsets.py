@@ -9,11 +9,8 @@ from typing import Final, NamedTuple, TypeVar
 
 from broker.coordinator.group.types import (
     FetchedOffset,
-    OffsetCommitAnswer,
     OffsetCommitRequest,
-    OffsetDeleteAnswer,
     OffsetDeleteRequest,
-    OffsetFetchAnswer,
     OffsetFetchRequest,
     OffsetToCommit,
     OffsetToDelete,
@@ -106,14 +103,7 @@ async def _commit(
     async def one(part: tuple[OffsetToCommit, ...]) -> Sequence[ErrorCode] | ApiError:
         commits = replace(request, offsets=part)
         try:
-            answer: OffsetCommitAnswer = await ask(
-                context,
-                caller,
-                Operation.READ,
-                request.group_id,
-                lambda machine, waiter, now: machine.commit_offsets(commits, waiter, now),
-                transaction,
-            )
+            answer = await ask(context, caller, Operation.READ, commits, transaction)
         except ApiError as refused:
             return refused
         return answer.errors
@@ -176,13 +166,7 @@ async def fetch(
         member_id,
         member_epoch,
     )
-    answer: OffsetFetchAnswer = await ask(
-        context,
-        caller,
-        Operation.DESCRIBE,
-        group_id,
-        lambda machine, waiter, now: machine.fetch_offsets(request, waiter, now),
-    )
+    answer = await ask(context, caller, Operation.DESCRIBE, request)
     if answer.error is not ErrorCode.NONE:
         raise ApiError(answer.error)
     if asked is None or found is None:
@@ -259,13 +243,7 @@ async def delete(
 async def _delete(
     context: BrokerContext, caller: Caller, request: OffsetDeleteRequest
 ) -> tuple[ErrorCode, ...]:
-    answer: OffsetDeleteAnswer = await ask(
-        context,
-        caller,
-        Operation.DELETE,
-        request.group_id,
-        lambda machine, waiter, now: machine.delete_offsets(request, waiter, now),
-    )
+    answer = await ask(context, caller, Operation.DELETE, request)
     if answer.error is not ErrorCode.NONE:
         raise ApiError(answer.error)
     return answer.errors

@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypeVar
 
 from broker.coordinator.group.consumer.types import (
     ConsumerDescribeAnswer,
+    ConsumerDescribeRequest,
     ConsumerHeartbeatAnswer,
     ConsumerHeartbeatRequest,
+    ResolveRequest,
 )
-from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
-    DeleteAnswer,
+    DeleteRequest,
     DescribeAnswer,
-    HeartbeatRequest,
-    JoinAnswer,
-    JoinRequest,
-    LeaveAnswer,
-    LeaveRequest,
+    DescribeRequest,
+    GroupRequest,
     ListedGroup,
     ListRequest,
-    SyncAnswer,
-    SyncRequest,
 )
-from broker.coordinator.step import Now, Step, Transaction, Waiter
+from broker.coordinator.step import Transaction
 from broker.service import group_regexes
 from broker.service.context import BrokerContext
-from broker.service.coordinators import Answer
+from broker.service.coordinators import GROUPS, ask_coordinator, coordinated_by
 from metadata.features import GROUP_VERSION, finalized_level
-from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,
@@ -43,97 +38,38 @@ from runtime.authorization.authorizer import (
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 
-_CONSUMER_PROTOCOL_LEVEL: Final = 1
+A = TypeVar("A")
 
-Event = Callable[[GroupMachine, Waiter, Now], Step]
-"""What a coordinator is asked: a method of its machine, with the request."""
+_CONSUMER_PROTOCOL_LEVEL: Final = 1
 
 
 async def ask(
     context: BrokerContext,
     caller: Caller,
     operation: Operation,
-    group_id: str,
-    event: Event,
+    request: GroupRequest[A],
     transaction: Transaction | None = None,
-) -> Any:
-    """What the group's coordinator, if it is here, answers to an event, whose records may be part
+) -> A:
+    """What the group's coordinator, if it is here, answers to a request, whose records may be part
     of a transaction.
 
     Raises ApiError GROUP_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE; with a transaction also what ``TransactionVerifier`` says.
     """
-    why = refusal(context.authorizer, caller, operation, group_resource(group_id))
+    why = refusal(context.authorizer, caller, operation, group_resource(request.group_id))
     if why is not None:
         raise why
-    topic = context.image().topic(GROUP_TOPIC)
-    if topic is None:
-        raise ApiError(ErrorCode.NOT_COORDINATOR)
-    number = coordinating_partition(group_id, len(topic.partitions))
-    return await _ask(context, number, event, transaction)
-
-
-async def _ask(
-    context: BrokerContext, number: int, event: Event, transaction: Transaction | None = None
-) -> Any:
-    answer = Answer()
-
-    def decide(machine: GroupMachine, now: Now) -> Step:
-        return event(machine, answer, now)
-
-    if transaction is None:
-        context.groups.submit(number, decide, answer)
-    else:
-        context.groups.submit_in_transaction(number, transaction, decide, answer)
-    return await answer.future
+    number = coordinated_by(context, GROUPS, request.group_id)
+    return await ask_coordinator(context.groups, number, request, transaction)
 
 
 # ------------------------------------------------------------------------------- membership
 # All of these raise ApiError as ``ask`` does. Other errors are in the answer.
 
 
-async def join(context: BrokerContext, caller: Caller, request: JoinRequest) -> JoinAnswer:
-    answer: JoinAnswer = await ask(
-        context,
-        caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.join(request, waiter, now),
-    )
-    return answer
-
-
-async def sync(context: BrokerContext, caller: Caller, request: SyncRequest) -> SyncAnswer:
-    answer: SyncAnswer = await ask(
-        context,
-        caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.sync(request, waiter, now),
-    )
-    return answer
-
-
-async def heartbeat(context: BrokerContext, caller: Caller, request: HeartbeatRequest) -> ErrorCode:
-    answer: ErrorCode = await ask(
-        context,
-        caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.heartbeat(request, waiter, now),
-    )
-    return answer
-
-
-async def leave(context: BrokerContext, caller: Caller, request: LeaveRequest) -> LeaveAnswer:
-    answer: LeaveAnswer = await ask(
-        context,
-        caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.leave(request, waiter, now),
-    )
-    return answer
+async def as_member(context: BrokerContext, caller: Caller, request: GroupRequest[A]) -> A:
+    """JoinGroup, SyncGroup, Heartbeat and LeaveGroup."""
+    return await ask(context, caller, Operation.READ, request)
 
 
 async def consumer_heartbeat(
@@ -149,26 +85,13 @@ async def consumer_heartbeat(
     if request.regex:
         resolved = await group_regexes.resolve(context, caller, request.regex)
         request = replace(request, resolved_regex=resolved)
-    answer: ConsumerHeartbeatAnswer = await ask(
-        context,
-        caller,
-        Operation.READ,
-        request.group_id,
-        lambda machine, waiter, now: machine.consumer_heartbeat(request, waiter, now),
-    )
+    answer = await ask(context, caller, Operation.READ, request)
     stale = answer.stale_regex
     if stale is not None:
         # Topics were created or deleted since. The next heartbeat gets what follows from it.
         newest = await group_regexes.resolve(context, caller, stale)
-        await ask(
-            context,
-            caller,
-            Operation.READ,
-            request.group_id,
-            lambda machine, waiter, now: machine.resolve_regex(
-                request.group_id, stale, newest, waiter, now
-            ),
-        )
+        resolved_anew = ResolveRequest(request.group_id, stale, newest)
+        await ask(context, caller, Operation.READ, resolved_anew)
     return answer
 
 
@@ -192,16 +115,9 @@ async def describe(
 
     async def one(group_id: str) -> DescribeAnswer | ApiError:
         try:
-            answer: DescribeAnswer = await ask(
-                context,
-                caller,
-                Operation.DESCRIBE,
-                group_id,
-                lambda machine, waiter, now: machine.describe(group_id, waiter, now),
-            )
+            return await ask(context, caller, Operation.DESCRIBE, DescribeRequest(group_id))
         except ApiError as refused:
             return refused
-        return answer
 
     return list(await asyncio.gather(*map(one, group_ids)))
 
@@ -216,13 +132,8 @@ async def describe_consumers(
     async def one(group_id: str) -> ConsumerDescribeAnswer | ApiError:
         try:
             _check_version(context)
-            answer: ConsumerDescribeAnswer = await ask(
-                context,
-                caller,
-                Operation.DESCRIBE,
-                group_id,
-                lambda machine, waiter, now: machine.describe_consumers(group_id, waiter, now),
-            )
+            request = ConsumerDescribeRequest(group_id)
+            answer = await ask(context, caller, Operation.DESCRIBE, request)
         except ApiError as refused:
             return refused
         if answer.error is not ErrorCode.NONE:
@@ -260,13 +171,7 @@ async def _delete(context: BrokerContext, caller: Caller, group_id: str) -> Erro
     ends early, a repeated request deletes the rest."""
     is_begun = False
     while True:
-        answer: DeleteAnswer = await ask(
-            context,
-            caller,
-            Operation.DELETE,
-            group_id,
-            lambda machine, waiter, now: machine.delete(group_id, waiter, now),
-        )
+        answer = await ask(context, caller, Operation.DELETE, DeleteRequest(group_id))
         if is_begun and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
             return ErrorCode.NONE  # somebody else has deleted the rest
         if answer.is_over:
@@ -284,9 +189,8 @@ async def list_groups(
     sees_all = context.authorizer.allows(caller, Operation.DESCRIBE, CLUSTER)
     found: list[ListedGroup] = []
     for number in context.groups.partitions:
-        found += await _ask(
-            context, number, lambda machine, waiter, now: machine.list(request, waiter, now)
-        )
+        groups = await ask_coordinator(context.groups, number, request)
+        found += groups
     return sorted(
         group
         for group in found

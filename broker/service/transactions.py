@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from broker.coordinator.step import Now, Step, Waiter
-from broker.coordinator.transaction.machine import TransactionMachine
+from broker.coordinator.step import Request
 from broker.coordinator.transaction.types import (
     NEEDS_PRODUCER_ID,
     STATES_BY_LABEL,
-    AddPartitionsAnswer,
     AddPartitionsRequest,
+    CompletionRequest,
     DescribedTransaction,
+    DescribeRequest,
     EndAnswer,
     EndRequest,
+    ForgetRequest,
     InitAnswer,
     InitRequest,
     ListAnswer,
@@ -26,11 +27,11 @@ from broker.coordinator.transaction.types import (
 )
 from broker.replication.types import Marker
 from broker.service.context import BrokerContext
-from broker.service.coordinators import Answer
+from broker.service.coordinators import TRANSACTIONS, ask_coordinator, coordinated_by
 from broker.service.group_regexes import matching_names
 from broker.service.internal_topics import group_topic, made
 from broker.service.topics import Topics
-from metadata.internal_topics import TRANSACTION_TOPIC, coordinating_partition
+from metadata.internal_topics import coordinating_partition
 from metadata.topics import Topic
 from runtime.authorization.authorizer import (
     CLUSTER,
@@ -53,26 +54,16 @@ PATIENCE_S: Final = 0.1
 with CONCURRENT_TRANSACTIONS. The markers take one replication. A client that is refused pauses for
 longer than that: librdkafka for 20 ms or more, each time."""
 
-Event = Callable[[TransactionMachine, Waiter, Now], Step]
-"""What a coordinator is asked: a method of its machine, with the request."""
+A = TypeVar("A")
 
 
-async def _ask(context: BrokerContext, transactional_id: str, event: Event) -> Any:
-    """What the coordinator of the transactional id, if it is here, answers to an event.
+async def _ask(context: BrokerContext, transactional_id: str, request: Request[A]) -> A:
+    """What the coordinator of the transactional id, if it is here, answers to a request.
 
     Raises ApiError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE.
     """
-    topic = context.image().topic(TRANSACTION_TOPIC)
-    if topic is None:
-        raise ApiError(ErrorCode.NOT_COORDINATOR)
-    number = coordinating_partition(transactional_id, len(topic.partitions))
-    return await _ask_one(context, number, event)
-
-
-async def _ask_one(context: BrokerContext, number: int, event: Event) -> Any:
-    answer = Answer()
-    context.transactions.submit(number, lambda machine, now: event(machine, answer, now), answer)
-    return await answer.future
+    number = coordinated_by(context, TRANSACTIONS, transactional_id)
+    return await ask_coordinator(context.transactions, number, request)
 
 
 def check(
@@ -104,13 +95,8 @@ async def init_producer_id(
         check(context, caller, request.transactional_id, Operation.TWO_PHASE_COMMIT)
     asked = request
     while True:
-        answer = await _ask(
-            context,
-            request.transactional_id,
-            lambda machine, waiter, now: machine.init_producer_id(asked, waiter, now),  # noqa: B023
-        )
+        answer = await _ask(context, request.transactional_id, asked)
         if answer is not NEEDS_PRODUCER_ID:
-            assert isinstance(answer, InitAnswer)
             return answer
         asked = replace(request, fresh_producer_id=await context.producer_ids.take())
 
@@ -143,12 +129,7 @@ def _addable(topics: Topics, partition: TopicPartition) -> ErrorCode:
 
 
 async def _add(context: BrokerContext, request: AddPartitionsRequest) -> tuple[ErrorCode, ...]:
-    answer: AddPartitionsAnswer = await _ask(
-        context,
-        request.ref.transactional_id,
-        lambda machine, waiter, now: machine.add_partitions(request, waiter, now),
-    )
-    return answer.by_partition
+    return (await _ask(context, request.ref.transactional_id, request)).by_partition
 
 
 async def add_offsets(
@@ -177,11 +158,7 @@ async def _add_patiently(
     transactional_id = request.ref.transactional_id
     try:
         async with asyncio.timeout(PATIENCE_S):
-            await _ask(
-                context,
-                transactional_id,
-                lambda machine, waiter, now: machine.when_complete(transactional_id, waiter, now),
-            )
+            await _ask(context, transactional_id, CompletionRequest(transactional_id))
     except TimeoutError:
         return errors
     return await _add(context, request)
@@ -193,13 +170,8 @@ async def end(context: BrokerContext, caller: Caller, request: EndRequest) -> En
     check(context, caller, request.ref.transactional_id)
     asked = request
     while True:
-        answer = await _ask(
-            context,
-            request.ref.transactional_id,
-            lambda machine, waiter, now: machine.end(asked, waiter, now),  # noqa: B023
-        )
+        answer = await _ask(context, request.ref.transactional_id, asked)
         if answer is not NEEDS_PRODUCER_ID:
-            assert isinstance(answer, EndAnswer)
             return answer
         asked = replace(request, fresh_producer_id=await context.producer_ids.take())
 
@@ -274,11 +246,7 @@ async def describe(
     async def one(transactional_id: str) -> DescribedTransaction:
         try:
             check(context, caller, transactional_id, Operation.DESCRIBE)
-            answer: DescribedTransaction = await _ask(
-                context,
-                transactional_id,
-                lambda machine, waiter, now: machine.describe(transactional_id, waiter, now),
-            )
+            answer = await _ask(context, transactional_id, DescribeRequest(transactional_id))
         except ApiError as refused:
             return DescribedTransaction(refused.code, transactional_id)
         allows = context.authorizer.allows
@@ -303,14 +271,9 @@ async def forget(
     async def one(transactional_id: str) -> ErrorCode:
         try:
             check(context, caller, transactional_id)
-            answer: ErrorCode = await _ask(
-                context,
-                transactional_id,
-                lambda machine, waiter, now: machine.forget(transactional_id, waiter, now),
-            )
+            return await _ask(context, transactional_id, ForgetRequest(transactional_id))
         except ApiError as refused:
             return refused.code
-        return answer
 
     found: list[ErrorCode] = []
     for start in range(0, len(transactional_ids), _DESCRIBED_AT_ONCE):
@@ -329,12 +292,7 @@ async def list_transactions(
     """
     found: list[ListedTransaction] = []
     for number in context.transactions.partitions:
-        answer: ListAnswer = await _ask_one(
-            context,
-            number,
-            lambda machine, waiter, now: machine.list_transactions(request, waiter, now),
-        )
-        found += answer.transactions
+        found += (await ask_coordinator(context.transactions, number, request)).transactions
 
     def may_see(each: ListedTransaction) -> bool:
         resource = transactional_id_resource(each.transactional_id)

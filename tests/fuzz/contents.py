@@ -7,7 +7,7 @@ import struct
 import time
 from typing import Final
 
-from broker.coordinator.group.subscription import subscribed_topics
+from broker.coordinator.group.classic.subscription import subscribed_topics
 from stele.wire import batch as wire
 from stele.wire.batch_errors import BatchError
 from stele.wire.compression import Compression

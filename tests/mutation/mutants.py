@@ -72,7 +72,7 @@ ROOMS = (
     Room("membership", ("broker/membership/*.py",), ("tests/broker/membership",)),
     Room(
         "groups",
-        ("broker/coordinator/group/*.py", "broker/coordinator/group/consumer/*.py"),
+        tuple(f"broker/coordinator/group/{kind}*.py" for kind in ("", "classic/", "consumer/")),
         ("tests/broker/coordinator/group",),
     ),
     Room(

@@ -9,6 +9,7 @@ from typing import Any
 from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group.consumer.types import (
     ConsumerDescribeAnswer,
+    ConsumerDescribeRequest,
     ConsumerHeartbeatAnswer,
     ConsumerHeartbeatRequest,
     ConsumerSettings,
@@ -98,9 +99,7 @@ class ConsumerBench(GroupBench):
 
     def ask_beat(self, member_id: str, epoch: int, **options: Any) -> Heard:
         request = ConsumerHeartbeatRequest("g", member_id, epoch, client_id="c", **options)
-        return self.ask(
-            lambda machine, waiter, now: machine.consumer_heartbeat(request, waiter, now)
-        )
+        return self.ask(request)
 
     def beat(self, member_id: str, epoch: int, **options: Any) -> ConsumerHeartbeatAnswer:
         return told(self.ask_beat(member_id, epoch, **options), ConsumerHeartbeatAnswer)
@@ -124,7 +123,7 @@ class ConsumerBench(GroupBench):
         """Whether a member could commit each of the partitions, asked of the newest state."""
         offsets = tuple(OffsetToCommit("t", n, 0, topic_id=each) for each, n in partitions)
         request = OffsetCommitRequest("g", epoch, member_id, None, offsets, **options)
-        (reply,) = self.machine.commit_offsets(request, Heard(), self.now).replies
+        (reply,) = self.machine.take(request, Heard(), self.now).replies
         assert isinstance(reply.answer, OffsetCommitAnswer)
         return list(reply.answer.errors)
 
@@ -137,7 +136,7 @@ class ConsumerBench(GroupBench):
         )
 
     def described_consumers(self) -> ConsumerDescribeAnswer:
-        heard = self.ask(lambda machine, waiter, now: machine.describe_consumers("g", waiter, now))
+        heard = self.ask(ConsumerDescribeRequest("g"))
         return told(heard, ConsumerDescribeAnswer)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from broker.coordinator.step import KeyValue, Now, Producer, Reply, Step, Waiter
+from broker.coordinator.step import KeyValue, Now, Producer, Reply, Request, Step, Waiter
 from broker.replication.hosted import Loaded
 from broker.replication.replica import OnMarker, ProduceToken
 from stele.errors import ErrorCode
@@ -25,6 +26,13 @@ class Heard:
 
     def refuse(self, error: ErrorCode) -> None:
         self.told.append(error)
+
+
+@dataclass(frozen=True)
+class Event(Request[Any]):
+    """A request to ``Sums``: what it makes of it."""
+
+    decide: Callable[[Any, Now], Any]
 
 
 class Sums:
@@ -87,6 +95,13 @@ class Sums:
         return kept
 
     # ------------------------------------------------------------------ events
+
+    def take(self, request: Event, waiter: Waiter, now: Now) -> Step:
+        step: Step = request.decide(self, now)
+        return step
+
+    def note(self, news: Event, now: Now) -> None:
+        news.decide(self, now)
 
     def add(self, key: bytes, number: int, waiter: Waiter, *, size: int = 0) -> Step:
         total = self.sums.get(key, 0) + number

@@ -13,7 +13,9 @@ from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import (
     DeleteAnswer,
     DeletedTopic,
+    DeleteRequest,
     DescribeAnswer,
+    DescribeRequest,
     FetchedOffset,
     HeartbeatRequest,
     JoinAnswer,
@@ -33,9 +35,10 @@ from broker.coordinator.group.types import (
     OffsetToDelete,
     SyncAnswer,
     SyncRequest,
+    TopicsDeleted,
     TopicToFetch,
 )
-from broker.coordinator.step import KeyValue, Now, Producer, Reply, Step, Waiter
+from broker.coordinator.step import KeyValue, Now, Producer, Reply, Request, Step, Waiter
 from stele.errors import ErrorCode
 from tests.support.coordinators import Heard
 
@@ -209,16 +212,16 @@ class GroupBench:
         if self.commits_at_once:
             self.commit()
 
-    def ask(self, event: Callable[[GroupMachine, Waiter, Now], Step]) -> Heard:
+    def ask(self, request: Request[Any]) -> Heard:
         heard = Heard()
-        self.take(event(self.machine, heard, self.now), heard)
+        self.take(self.machine.take(request, heard, self.now), heard)
         return heard
 
     # ------------------------------------------------------------------ members
 
     def join(self, group_id: str = "g", member_id: str = "", **options: Any) -> Heard:
         request = join_request(group_id, member_id, **options)
-        return self.ask(lambda machine, waiter, now: machine.join(request, waiter, now))
+        return self.ask(request)
 
     def joined(self, group_id: str = "g", **options: Any) -> tuple[str, Heard]:
         """Join in the two steps of a new member; its id, and what waits for the generation."""
@@ -240,13 +243,13 @@ class GroupBench:
         request = SyncRequest(
             group_id, generation, member_id, instance, protocol_type, protocol, assignments or {}
         )
-        return self.ask(lambda machine, waiter, now: machine.sync(request, waiter, now))
+        return self.ask(request)
 
     def ask_heartbeat(
         self, member_id: str, generation: int, *, group_id: str = "g", instance: str | None = None
     ) -> Heard:
         request = HeartbeatRequest(group_id, generation, member_id, instance)
-        return self.ask(lambda machine, waiter, now: machine.heartbeat(request, waiter, now))
+        return self.ask(request)
 
     def heartbeat(self, member_id: str, generation: int, **options: Any) -> ErrorCode:
         return told(self.ask_heartbeat(member_id, generation, **options), ErrorCode)
@@ -256,7 +259,7 @@ class GroupBench:
             LeavingMember(each, None, "done") if isinstance(each, str) else each for each in members
         )
         request = LeaveRequest(group_id, leaving)
-        return self.ask(lambda machine, waiter, now: machine.leave(request, waiter, now))
+        return self.ask(request)
 
     def left(self, *members: LeavingMember | str, group_id: str = "g") -> tuple[ErrorCode, ...]:
         answer = told(self.leave(*members, group_id=group_id), LeaveAnswer)
@@ -264,7 +267,7 @@ class GroupBench:
         return answer.members
 
     def described(self, group_id: str = "g") -> DescribeAnswer:
-        heard = self.ask(lambda machine, waiter, now: machine.describe(group_id, waiter, now))
+        heard = self.ask(DescribeRequest(group_id))
         return told(heard, DescribeAnswer)
 
     # ------------------------------------------------------------------ offsets
@@ -292,7 +295,7 @@ class GroupBench:
             knows_not_found,
             producer,
         )
-        return self.ask(lambda machine, waiter, now: machine.commit_offsets(request, waiter, now))
+        return self.ask(request)
 
     def commit_offset(
         self, offset: int, *, topic: str = "t", partition: int = 0, **options: Any
@@ -305,7 +308,7 @@ class GroupBench:
         self, *topics: TopicToFetch, group_id: str = "g", require_stable: bool = False
     ) -> Heard:
         request = OffsetFetchRequest(group_id, topics or None, require_stable)
-        return self.ask(lambda machine, waiter, now: machine.fetch_offsets(request, waiter, now))
+        return self.ask(request)
 
     def offsets(self, *topics: TopicToFetch, **options: Any) -> tuple[FetchedOffset, ...]:
         """All of the group's, unless topics are named."""
@@ -317,13 +320,13 @@ class GroupBench:
 
     def ask_deletion(self, *offsets: OffsetToDelete, group_id: str = "g") -> Heard:
         request = OffsetDeleteRequest(group_id, offsets)
-        return self.ask(lambda machine, waiter, now: machine.delete_offsets(request, waiter, now))
+        return self.ask(request)
 
     def delete_offsets(self, *offsets: OffsetToDelete) -> OffsetDeleteAnswer:
         return told(self.ask_deletion(*offsets), OffsetDeleteAnswer)
 
     def delete_topics(self, *topics: DeletedTopic) -> None:
-        self.machine.topics_deleted(topics, self.now)
+        self.machine.note(TopicsDeleted(topics), self.now)
         self.pass_time(0)
 
     def delete(self, group_id: str = "g") -> ErrorCode:
@@ -334,11 +337,11 @@ class GroupBench:
                 return answer.error
 
     def ask_deletion_of_group(self, group_id: str = "g") -> Heard:
-        return self.ask(lambda machine, waiter, now: machine.delete(group_id, waiter, now))
+        return self.ask(DeleteRequest(group_id))
 
     def listed(self, states: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> list[str]:
         request = ListRequest(states, types)
-        heard = self.ask(lambda machine, waiter, now: machine.list(request, waiter, now))
+        heard = self.ask(request)
         return [each.group_id for each in told(heard, tuple)]
 
     # ------------------------------------------------------------------ settled groups

@@ -10,7 +10,7 @@ from broker.coordinator.shard import Shard
 from broker.coordinator.step import KeyValue, Now, Reply, Step
 from broker.replication.deadlines import DeadlineWheel
 from stele.wire.batch import Record
-from tests.support.coordinators import Heard, HeldLog, Sums
+from tests.support.coordinators import Event, Heard, HeldLog, Sums
 from tests.support.timing import LoopClock, run_virtual
 
 TIMEOUT_MS = 5000
@@ -40,12 +40,14 @@ class ShardBench:
 
     def add(self, key: bytes, number: int = 1, **kwargs: Any) -> Heard:
         heard = Heard()
-        self.shard.submit(lambda machine, now: machine.add(key, number, heard, **kwargs), heard)
+        self.shard.submit(
+            Event(lambda machine, now: machine.add(key, number, heard, **kwargs)), heard
+        )
         return heard
 
     def get(self, key: bytes) -> Heard:
         heard = Heard()
-        self.shard.submit(lambda machine, now: machine.get(key, heard), heard)
+        self.shard.submit(Event(lambda machine, now: machine.get(key, heard)), heard)
         return heard
 
     def add_many(self, key: bytes, count: int) -> Heard:
@@ -54,12 +56,12 @@ class ShardBench:
         def event(machine: Sums, now: Now) -> Step:
             return Step([KeyValue(key, b"1")] * count, [Reply(heard, count)])
 
-        self.shard.submit(event, heard)
+        self.shard.submit(Event(event), heard)
         return heard
 
     def keep(self) -> Heard:
         heard = Heard()
-        self.shard.submit(lambda machine, now: machine.keep(heard), heard)
+        self.shard.submit(Event(lambda machine, now: machine.keep(heard)), heard)
         return heard
 
 

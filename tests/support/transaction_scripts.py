@@ -132,7 +132,7 @@ class Script:
         request = EndRequest(self._ref(pair), commit, 2 if bench.version == 2 else 0)
 
         def ask(request: EndRequest) -> Heard:
-            return bench.ask(lambda machine, *rest: machine.end(request, *rest))
+            return bench.ask(request)
 
         heard = ask(request)
         if heard.told == [NEEDS_PRODUCER_ID]:

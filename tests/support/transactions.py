@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
+from broker.coordinator.step import KeyValue, Now, Reply, Request, Step, Waiter
 from broker.coordinator.transaction.config import TransactionConfig
 from broker.coordinator.transaction.counters import TransactionCounters
 from broker.coordinator.transaction.machine import TransactionMachine
@@ -16,6 +16,7 @@ from broker.coordinator.transaction.types import (
     AddPartitionsAnswer,
     AddPartitionsRequest,
     DescribedTransaction,
+    DescribeRequest,
     EndAnswer,
     EndRequest,
     InitAnswer,
@@ -23,6 +24,7 @@ from broker.coordinator.transaction.types import (
     ListAnswer,
     ListRequest,
     MarkersDue,
+    MarkersWritten,
     TransactionRef,
 )
 from stele.errors import ErrorCode
@@ -117,7 +119,7 @@ class TransactionBench:
         due, self.due = self.due, []
         for each in due:
             done = set(each.partitions if only is None else only)
-            self.machine.markers_written(*each.ref, done, self.now)
+            self.mark(each.ref, done)
             left = tuple(partition for partition in each.partitions if partition not in done)
             if left:
                 self.due.append(each._replace(partitions=left))
@@ -151,21 +153,25 @@ class TransactionBench:
 
     # ------------------------------------------------------------------ requests
 
-    def ask(self, event: Event) -> Heard:
+    def mark(self, ref: TransactionRef, partitions: Iterable[TopicPartition]) -> None:
+        """Tell the machine that these partitions have their markers."""
+        self.machine.note(MarkersWritten(ref, tuple(partitions)), self.now)
+
+    def ask(self, request: Request[Any]) -> Heard:
         heard = Heard()
-        self.take(event(self.machine, heard, self.now), heard)
+        self.take(self.machine.take(request, heard, self.now), heard)
         return heard
 
-    def told(self, event: Event) -> Any:
-        (answer,) = self.ask(event).told
+    def told(self, request: Request[Any]) -> Any:
+        (answer,) = self.ask(request).told
         return answer
 
     def init(self, name: str = "t", **fields: Any) -> InitAnswer:
         request = InitRequest(name, **({"transaction_timeout_ms": TIMEOUT_MS} | fields))
-        answer = self.told(lambda machine, *rest: machine.init_producer_id(request, *rest))
+        answer = self.told(request)
         if answer is NEEDS_PRODUCER_ID:
             request = replace(request, fresh_producer_id=self.new_producer_id())
-            answer = self.told(lambda machine, *rest: machine.init_producer_id(request, *rest))
+            answer = self.told(request)
         assert isinstance(answer, InitAnswer)
         return answer
 
@@ -178,28 +184,28 @@ class TransactionBench:
     def add(self, ref: TransactionRef, *names: str, **fields: Any) -> AddPartitionsAnswer:
         fields = {"client_version": self.version if self.version == 2 else 0} | fields
         request = AddPartitionsRequest(ref, partitions(*names), **fields)
-        answer = self.told(lambda machine, *rest: machine.add_partitions(request, *rest))
+        answer = self.told(request)
         assert isinstance(answer, AddPartitionsAnswer)
         return answer
 
     def end(self, ref: TransactionRef, *, commit: bool = True, **fields: Any) -> EndAnswer:
         fields = {"client_version": self.version if self.version == 2 else 0} | fields
         request = EndRequest(ref, commit, **fields)
-        answer = self.told(lambda machine, *rest: machine.end(request, *rest))
+        answer = self.told(request)
         if answer is NEEDS_PRODUCER_ID:
             request = replace(request, fresh_producer_id=self.new_producer_id())
-            answer = self.told(lambda machine, *rest: machine.end(request, *rest))
+            answer = self.told(request)
         assert isinstance(answer, EndAnswer)
         return answer
 
     def describe(self, name: str = "t") -> DescribedTransaction:
-        answer = self.told(lambda machine, *rest: machine.describe(name, *rest))
+        answer = self.told(DescribeRequest(name))
         assert isinstance(answer, DescribedTransaction)
         return answer
 
     def list(self, **fields: Any) -> ListAnswer:
         request = ListRequest(**fields)
-        answer = self.told(lambda machine, *rest: machine.list_transactions(request, *rest))
+        answer = self.told(request)
         assert isinstance(answer, ListAnswer)
         return answer
 

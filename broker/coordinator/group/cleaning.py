@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final
 
-from broker.coordinator.group.any_group import AnyGroup
+from broker.coordinator.group.group import Group
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import (
     CommittedOffset,
@@ -105,7 +105,7 @@ class Expiry:
     def begin(self, group_ids: Iterable[str]) -> None:
         self._sweep.begin(group_ids)
 
-    def go_on(self, step: Step, groups: Callable[[str], AnyGroup | None], now_ms: int) -> None:
+    def go_on(self, step: Step, groups: Callable[[str], Group | None], now_ms: int) -> None:
         def find(group_id: str, topic: str) -> Iterator[KeyValue]:
             group = groups(group_id)
             if group is None or not _may_expire(group, topic):
@@ -125,7 +125,7 @@ class Expiry:
 
         self._sweep.go_on(step, find, find_at_end)
 
-    def _is_expired(self, group: AnyGroup, committed: CommittedOffset, now_ms: int) -> bool:
+    def _is_expired(self, group: Group, committed: CommittedOffset, now_ms: int) -> bool:
         if committed.expire_time_ms >= 0:
             return now_ms >= committed.expire_time_ms
         used_ms = committed.commit_time_ms
@@ -134,7 +134,7 @@ class Expiry:
         return now_ms - used_ms >= self._retention_ms
 
 
-def _may_expire(group: AnyGroup, topic: str) -> bool:
+def _may_expire(group: Group, topic: str) -> bool:
     if group.is_subscribed_to(topic):
         return False
     # Otherwise the topics that the members use are not known.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from broker.coordinator.group.any_group import AnyGroup
-from broker.coordinator.group.classic import ClassicGroup
 from broker.coordinator.group.cleaning import TopicIds, is_gone
+from broker.coordinator.group.group import Group
 from broker.coordinator.group.notes import Committer, NotedRecord
 from broker.coordinator.group.offsets import OffsetStore
 from broker.coordinator.group.records import CommittedOffset, OffsetKey, offset_record
+from broker.coordinator.group.registry import GroupRegistry
 from broker.coordinator.group.types import (
     FetchedOffset,
     OffsetCommitAnswer,
@@ -23,7 +23,7 @@ from broker.coordinator.group.types import (
     TopicToFetch,
 )
 from broker.coordinator.layout import STRING_BYTES_MAX, is_too_long, utf16_units
-from broker.coordinator.step import Now, Reply, Step, Waiter
+from broker.coordinator.step import Decisions, Now, Reply, Step, Waiter, told
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 
@@ -46,8 +46,43 @@ class CommitLimits(NamedTuple):
         return ErrorCode.NONE
 
 
+class OffsetRequests:
+    """What is asked of the offsets of groups of any kind."""
+
+    def __init__(self, groups: GroupRegistry, offsets: OffsetStore, limits: CommitLimits) -> None:
+        self._groups = groups
+        self._offsets = offsets
+        self._limits = limits
+
+    @property
+    def decisions(self) -> Decisions:
+        return {
+            OffsetCommitRequest: self._commit,
+            OffsetFetchRequest: self._fetch,
+            OffsetDeleteRequest: self._delete,
+        }
+
+    def _commit(self, request: OffsetCommitRequest, waiter: Waiter, now: Now) -> Step:
+        if self._groups.is_being_deleted(request.group_id, now):
+            error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            return told(waiter, OffsetCommitAnswer((error,) * len(request.offsets)))
+        return commit(self._groups.get(request.group_id), request, waiter, now, self._limits)
+
+    def _fetch(self, request: OffsetFetchRequest, waiter: Waiter, now: Now) -> Step:
+        return fetch(self._groups.get(request.group_id), self._offsets, request, waiter)
+
+    def _delete(self, request: OffsetDeleteRequest, waiter: Waiter, now: Now) -> Step:
+        if not request.group_id:
+            return told(waiter, OffsetDeleteAnswer(ErrorCode.INVALID_GROUP_ID))
+        group = self._groups.get(request.group_id)
+        if group is None:
+            answer = OffsetDeleteAnswer(ErrorCode.GROUP_ID_NOT_FOUND)
+            return self._groups.not_found(waiter, answer)
+        return delete(group, self._offsets, request, waiter)
+
+
 def commit(
-    group: AnyGroup | None,
+    group: Group | None,
     request: OffsetCommitRequest,
     waiter: Waiter,
     now: Now,
@@ -64,21 +99,22 @@ def commit(
             continue
         key = OffsetKey(request.group_id, TopicPartition(each.topic, each.partition))
         step.records.append(offset_record(key, _committed(each, request.retention_ms, now)))
-    if isinstance(group, ClassicGroup) and request.producer is None and not any(refusals):
-        _note_committer(group, request.member_id, now, step)
+    keeper = group if group is not None and group.commits_keep_sessions else None
+    if keeper is not None and request.producer is None and not any(refusals):
+        _note_committer(keeper, request.member_id, now, step)
     after = -1 if group is None else group.recorded_end  # refusals say what its records say
     step.replies.append(Reply(waiter, OffsetCommitAnswer(tuple(codes)), after))
     return step
 
 
-def _note_committer(group: ClassicGroup, member_id: str, now: Now, step: Step) -> None:
+def _note_committer(group: Group, member_id: str, now: Now, step: Step) -> None:
     if step.records:
         step.records[0] = NotedRecord.of(step.records[0], Committer(member_id))
     else:
-        group.has_committed(member_id, now)
+        group.take_note(Committer(member_id), now)
 
 
-def _refusals(group: AnyGroup | None, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
+def _refusals(group: Group | None, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
     """One for each offset; NONE: it may be committed."""
     if group is not None:
         return group.commit_errors(request)
@@ -105,7 +141,7 @@ def _committed(each: OffsetToCommit, retention_ms: int | None, now: Now) -> Comm
 
 
 def fetch(
-    group: AnyGroup | None, offsets: OffsetStore, request: OffsetFetchRequest, waiter: Waiter
+    group: Group | None, offsets: OffsetStore, request: OffsetFetchRequest, waiter: Waiter
 ) -> Step:
     """Tell the committed offsets at once, or the newest ones when they are committed."""
     if group is not None:
@@ -163,7 +199,7 @@ def _fetched(partition: TopicPartition, committed: CommittedOffset) -> FetchedOf
 
 
 def delete(
-    group: AnyGroup, offsets: OffsetStore, request: OffsetDeleteRequest, waiter: Waiter
+    group: Group, offsets: OffsetStore, request: OffsetDeleteRequest, waiter: Waiter
 ) -> Step:
     """Delete offsets that no member uses (KIP-496)."""
     after = max(group.recorded_end, offsets.end(group.group_id))

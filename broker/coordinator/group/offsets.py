@@ -209,6 +209,10 @@ class OffsetStore:
         """Whether the group has offsets, or open transactions have some for it."""
         return bool(self.topics(group_id))
 
+    def has_trace(self, group_id: str) -> bool:
+        """Whether the log has records of the group's offsets, be it tombstones."""
+        return self.end(group_id) != -1 or self.has_any(group_id)
+
     def partitions(self, group_id: str) -> Iterator[TopicPartition]:
         """Those with an offset, pending or not, each once."""
         for topic in self.topics(group_id):

@@ -9,11 +9,13 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
-from broker.coordinator.step import Producer
+from broker.coordinator.step import Producer, Request
 from stele.errors import ErrorCode
 from stele.wire.kafka.primitives import ZERO_UUID
+
+A = TypeVar("A")
 
 UNKNOWN_MEMBER: Final = ""
 """The member id of a client that has not got one yet."""
@@ -42,6 +44,13 @@ class GroupType(enum.Enum):
     CONSUMER = "consumer"
 
 
+@dataclass(frozen=True, slots=True)
+class GroupRequest(Request[A]):
+    """What the coordinator of one group is asked."""
+
+    group_id: str
+
+
 # ------------------------------------------------------------------------------- membership
 
 
@@ -53,8 +62,7 @@ class MemberProtocol(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRequest:
-    group_id: str
+class JoinRequest(GroupRequest["JoinAnswer"]):
     session_timeout_ms: int
     rebalance_timeout_ms: int
     member_id: str
@@ -91,8 +99,7 @@ class JoinAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncRequest:
-    group_id: str
+class SyncRequest(GroupRequest["SyncAnswer"]):
     generation: int
     member_id: str
     group_instance_id: str | None
@@ -110,10 +117,7 @@ class SyncAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatRequest:
-    """The answer is an ErrorCode."""
-
-    group_id: str
+class HeartbeatRequest(GroupRequest[ErrorCode]):
     generation: int
     member_id: str
     group_instance_id: str | None
@@ -128,8 +132,7 @@ class LeavingMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveRequest:
-    group_id: str
+class LeaveRequest(GroupRequest["LeaveAnswer"]):
     members: tuple[LeavingMember, ...]
 
 
@@ -153,6 +156,11 @@ class DescribedMember(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeRequest(GroupRequest["DescribeAnswer"]):
+    """What a group is to DescribeGroups, which only knows the classic protocol."""
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeAnswer:
     group_id: str
     state: GroupState
@@ -162,11 +170,18 @@ class DescribeAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class ListRequest:
-    """An empty filter matches all groups. Filters ignore case."""
+class ListRequest(Request[tuple["ListedGroup", ...]]):
+    """All groups of a partition. It is answered at once, without waiting for commits. An empty
+    filter matches all groups. Filters ignore case."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRequest(GroupRequest["DeleteAnswer"]):
+    """Each request deletes as many offsets as fit into a step. The last one deletes the group,
+    too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +211,7 @@ class OffsetToCommit(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetCommitRequest:
-    group_id: str
+class OffsetCommitRequest(GroupRequest["OffsetCommitAnswer"]):
     generation: int
     member_id: str
     group_instance_id: str | None
@@ -229,8 +243,7 @@ class TopicToFetch(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetFetchRequest:
-    group_id: str
+class OffsetFetchRequest(GroupRequest["OffsetFetchAnswer"]):
     topics: tuple[TopicToFetch, ...] | None  # None: all that the group has committed
     require_stable: bool = False
     """Wait for uncommitted commits instead of telling the offsets before them, and tell no offset
@@ -264,14 +277,19 @@ class DeletedTopic(NamedTuple):
     topic_id: bytes
 
 
+class TopicsDeleted(NamedTuple):
+    """News: the offsets of these topics have to be removed."""
+
+    topics: tuple[DeletedTopic, ...]
+
+
 class OffsetToDelete(NamedTuple):
     topic: str
     partition: int
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetDeleteRequest:
-    group_id: str
+class OffsetDeleteRequest(GroupRequest["OffsetDeleteAnswer"]):
     offsets: tuple[OffsetToDelete, ...]
 
 

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final
 
 from broker.coordinator.deadlines import Deadline, DeadlineHeap
-from broker.coordinator.step import STEP_BYTES, KeyValue, Now, Reply, Step, Waiter
+from broker.coordinator.step import (
+    STEP_BYTES,
+    Decide,
+    KeyValue,
+    Now,
+    Reply,
+    Request,
+    Step,
+    Waiter,
+    told,
+)
 from broker.coordinator.transaction.adding import add
 from broker.coordinator.transaction.config import TransactionConfig
 from broker.coordinator.transaction.counters import TransactionCounters
@@ -28,14 +38,18 @@ from broker.coordinator.transaction.types import (
     NO_TIMEOUT_MS,
     STATES_BY_LABEL,
     AddPartitionsRequest,
+    CompletionRequest,
     DescribedTransaction,
+    DescribeRequest,
     EndRequest,
+    ForgetRequest,
     InitAnswer,
     InitRequest,
     ListAnswer,
     ListedTransaction,
     ListRequest,
     MarkersDue,
+    MarkersWritten,
     TransactionRef,
     TransactionState,
 )
@@ -106,6 +120,30 @@ class TransactionMachine:
         # Those that the sweep for expired ones has still to look at, in steps, and when it begins.
         self._sweep: list[str] = []
         self._sweep_ms: float | None = None
+        self._decisions: dict[type[Request[Any]], Decide] = {
+            InitRequest: self._init_producer_id,
+            AddPartitionsRequest: self._add_partitions,
+            CompletionRequest: self._when_complete,
+            EndRequest: self._end_transaction,
+            DescribeRequest: self._describe,
+            ForgetRequest: self._forget,
+            ListRequest: self._list,
+        }
+
+    def take(self, request: Request[Any], waiter: Waiter, now: Now) -> Step:
+        return self._decisions[type(request)](request, waiter, now)
+
+    def note(self, news: MarkersWritten, now: Now) -> None:
+        """With its last marker a transaction is complete, which the next ``tick`` records."""
+        (transactional_id, *producer), partitions = news
+        entry = self._entries.get(transactional_id)
+        if entry is None or not entry.unmarked:
+            return
+        if [entry.value.producer_id, entry.value.producer_epoch] != producer:
+            return
+        entry.unmarked.difference_update(partitions)
+        if not entry.unmarked:
+            entry.set(now.monotonic_ms)
 
     # ------------------------------------------------------------------------- life
 
@@ -268,40 +306,34 @@ class TransactionMachine:
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.value
 
-    def init_producer_id(self, request: InitRequest, waiter: Waiter, now: Now) -> Step:
-        """Answers an InitAnswer or NEEDS_PRODUCER_ID."""
+    def _init_producer_id(self, request: InitRequest, waiter: Waiter, now: Now) -> Step:
         error = check(request, self._config)
         if error is not ErrorCode.NONE:
-            return _say(waiter, InitAnswer(error))
+            return told(waiter, InitAnswer(error))
         transactional_id = request.transactional_id
         value, version = self.value_of(transactional_id), self._transaction_version()
         decision = initialize(value, request, version, now.time_ms)
         return self._decided(transactional_id, decision, waiter, now)
 
-    def add_partitions(self, request: AddPartitionsRequest, waiter: Waiter, now: Now) -> Step:
-        """Answers an AddPartitionsAnswer."""
+    def _add_partitions(self, request: AddPartitionsRequest, waiter: Waiter, now: Now) -> Step:
         transactional_id = request.ref.transactional_id
         decision = add(self.value_of(transactional_id), request, now.time_ms)
         return self._decided(transactional_id, decision, waiter, now)
 
-    def when_complete(self, transactional_id: str, waiter: Waiter, now: Now) -> Step:
-        """Answers None when no transaction of the transactional id has an outcome without having
-        all of its markers, or at once if too many wait for that already.
-
-        Those that have given up waiting stay until then: markers for a partition without a leader
-        may take hours, and a client asks again and again.
-        """
+    def _when_complete(self, request: CompletionRequest, waiter: Waiter, now: Now) -> Step:
+        """Those that have given up waiting stay until then: markers for a partition without a
+        leader may take hours, and a client asks again and again."""
+        transactional_id = request.transactional_id
         value = self.value_of(transactional_id)
         if value is None or not value.state.is_prepared:
-            return _say(waiter, None)
+            return told(waiter, None)
         patient = self._patient.setdefault(transactional_id, [])
         if len(patient) == MAX_PATIENT:
-            return _say(waiter, None)
+            return told(waiter, None)
         patient.append(waiter)
         return Step()
 
-    def end(self, request: EndRequest, waiter: Waiter, now: Now) -> Step:
-        """Answers an EndAnswer or NEEDS_PRODUCER_ID."""
+    def _end_transaction(self, request: EndRequest, waiter: Waiter, now: Now) -> Step:
         transactional_id = request.ref.transactional_id
         decision = end(self.value_of(transactional_id), request, now.time_ms)
         return self._decided(transactional_id, decision, waiter, now)
@@ -311,7 +343,7 @@ class TransactionMachine:
         if value is None:
             says_nothing = decision.answer is NEEDS_PRODUCER_ID
             after = -1 if says_nothing else self._end(transactional_id)
-            return _say(waiter, decision.answer, after)
+            return told(waiter, decision.answer, after)
         records = [transaction_record(transactional_id, value, version)]
         if value.state.is_prepared and not value.partitions:
             # No marker has to be written, so the transaction is complete.
@@ -335,35 +367,16 @@ class TransactionMachine:
         due, self._due = self._due, {}
         return [_markers(entry) for entry in due.values()]
 
-    def markers_written(
-        self,
-        transactional_id: str,
-        producer_id: int,
-        producer_epoch: int,
-        partitions: Iterable[TopicPartition],
-        now: Now,
-    ) -> None:
-        """Take note that these partitions have the marker of this producer id and epoch. With the
-        last one the transaction is complete, which the next ``tick`` records."""
-        entry = self._entries.get(transactional_id)
-        if entry is None or not entry.unmarked:
-            return
-        if (entry.value.producer_id, entry.value.producer_epoch) != (producer_id, producer_epoch):
-            return
-        entry.unmarked.difference_update(partitions)
-        if not entry.unmarked:
-            entry.set(now.monotonic_ms)
-
     # ------------------------------------------------------------------------- administration
 
-    def describe(self, transactional_id: str, waiter: Waiter, now: Now) -> Step:
-        """Answers a DescribedTransaction."""
+    def _describe(self, request: DescribeRequest, waiter: Waiter, now: Now) -> Step:
+        transactional_id = request.transactional_id
         if not transactional_id:
-            return _say(waiter, DescribedTransaction(ErrorCode.INVALID_REQUEST, transactional_id))
+            return told(waiter, DescribedTransaction(ErrorCode.INVALID_REQUEST, transactional_id))
         entry = self._entries.get(transactional_id)
         if entry is None:
             error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
-            return _say(waiter, DescribedTransaction(error, transactional_id), self._removed_end)
+            return told(waiter, DescribedTransaction(error, transactional_id), self._removed_end)
         value = entry.value
         answer = DescribedTransaction(
             ErrorCode.NONE,
@@ -375,22 +388,21 @@ class TransactionMachine:
             value.producer_epoch,
             tuple(value.partitions),
         )
-        return _say(waiter, answer, entry.end)
+        return told(waiter, answer, entry.end)
 
-    def forget(self, transactional_id: str, waiter: Waiter, now: Now) -> Step:
-        """Forget an id that is in no transaction. Answers an ErrorCode."""
+    def _forget(self, request: ForgetRequest, waiter: Waiter, now: Now) -> Step:
+        transactional_id = request.transactional_id
         entry = self._entries.get(transactional_id)
         if entry is None:
-            return _say(waiter, ErrorCode.NONE, self._removed_end)
+            return told(waiter, ErrorCode.NONE, self._removed_end)
         if entry.value.state in _UNUSED:
             tombstone = transaction_tombstone(transactional_id)
             return Step([tombstone], [Reply(waiter, ErrorCode.NONE)])
         is_ending = entry.value.state.is_prepared
         error = ErrorCode.CONCURRENT_TRANSACTIONS if is_ending else ErrorCode.INVALID_TXN_STATE
-        return _say(waiter, error, entry.end)
+        return told(waiter, error, entry.end)
 
-    def list_transactions(self, request: ListRequest, waiter: Waiter, now: Now) -> Step:
-        """Answers a ListAnswer at once, without waiting for commits."""
+    def _list(self, request: ListRequest, waiter: Waiter, now: Now) -> Step:
         states = {STATES_BY_LABEL[name] for name in request.states if name in STATES_BY_LABEL}
         unknown = tuple(name for name in request.states if name not in STATES_BY_LABEL)
 
@@ -408,7 +420,7 @@ class TransactionMachine:
             for each in self._entries.values()
             if passes(each)
         )
-        return _say(waiter, ListAnswer(listed, unknown))
+        return told(waiter, ListAnswer(listed, unknown))
 
     def transactions_by_state(self) -> Counter[TransactionState]:
         return Counter(each.value.state for each in self._entries.values())
@@ -426,10 +438,6 @@ _UNUSED: Final = (
 def _has_passed(entry: _Entry, now: Now) -> bool:
     """Whether the transaction has been open for its whole time."""
     return entry.at_ms is not None and entry.at_ms <= now.monotonic_ms
-
-
-def _say(waiter: Waiter, answer: object, after: int = -1) -> Step:
-    return Step(replies=[Reply(waiter, answer, after)])
 
 
 def _markers(entry: _Entry) -> MarkersDue:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from broker.coordinator.step import Request
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 
@@ -62,7 +63,7 @@ class TransactionRef(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class InitRequest:
+class InitRequest(Request["InitAnswer | NeedsProducerId"]):
     """A producer begins, or goes on after an error with a higher epoch (KIP-360)."""
 
     transactional_id: str
@@ -107,7 +108,7 @@ NEEDS_PRODUCER_ID: Final = NeedsProducerId.NEEDS_PRODUCER_ID
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitionsRequest:
+class AddPartitionsRequest(Request["AddPartitionsAnswer"]):
     ref: TransactionRef
     partitions: tuple[TopicPartition, ...]
     verify_only: bool = False
@@ -129,12 +130,20 @@ class AddPartitionsAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class EndRequest:
+class EndRequest(Request["EndAnswer | NeedsProducerId"]):
     ref: TransactionRef
     commit: bool
     client_version: int = 0
     """2: the client takes a new epoch with every transaction (EndTxn v5 and later), else 0."""
     fresh_producer_id: int = NO_PRODUCER_ID
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest(Request[None]):
+    """Answered when no transaction of the transactional id has an outcome without having all of its
+    markers, or at once if too many wait for that already."""
+
+    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +170,26 @@ class MarkersDue(NamedTuple):
     transaction_version: int
 
 
+class MarkersWritten(NamedTuple):
+    """News: these partitions have the marker of this producer id and epoch."""
+
+    ref: TransactionRef
+    partitions: tuple[TopicPartition, ...]
+
+
 # ------------------------------------------------------------------------------- administration
+
+
+@dataclass(frozen=True, slots=True)
+class DescribeRequest(Request["DescribedTransaction"]):
+    transactional_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRequest(Request[ErrorCode]):
+    """Forget a transactional id that is in no transaction."""
+
+    transactional_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +207,9 @@ class DescribedTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class ListRequest:
-    """An empty filter passes all transactional ids."""
+class ListRequest(Request["ListAnswer"]):
+    """Answered at once, without waiting for commits. An empty filter passes all transactional
+    ids."""
 
     states: tuple[str, ...] = ()  # Kafka's names
     producer_ids: tuple[int, ...] = ()

@@ -10,6 +10,7 @@ from broker.coordinator.transaction.machine import TransactionMachine
 from broker.coordinator.transaction.records import RecordedTransaction
 from broker.coordinator.transaction.types import (
     DescribedTransaction,
+    DescribeRequest,
     ListAnswer,
     ListedTransaction,
     ListRequest,
@@ -101,7 +102,7 @@ def values_of(machine: TransactionMachine) -> list[RecordedTransaction]:
 
 
 def _listed(machine: TransactionMachine) -> tuple[ListedTransaction, ...]:
-    (reply,) = machine.list_transactions(ListRequest(), _Asker(), _START).replies
+    (reply,) = machine.take(ListRequest(), _Asker(), _START).replies
     assert isinstance(reply.answer, ListAnswer)
     return reply.answer.transactions
 
@@ -110,7 +111,7 @@ def _described(machine: TransactionMachine) -> set[tuple[str, int, int, str, str
     """Transactional id, producer id and epoch, state and partitions of each transactional id."""
     found = set()
     for listed in _listed(machine):
-        (reply,) = machine.describe(listed.transactional_id, _Asker(), _START).replies
+        (reply,) = machine.take(DescribeRequest(listed.transactional_id), _Asker(), _START).replies
         told = reply.answer
         assert isinstance(told, DescribedTransaction)
         partitions = ",".join(f"{topic}-{number}" for topic, number in sorted(told.partitions))

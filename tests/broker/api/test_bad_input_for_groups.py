@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
+from broker.coordinator.group.classic.joining import NEW_MEMBER_JOIN_TIMEOUT_MS
 from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC
 from stele.errors import ErrorCode

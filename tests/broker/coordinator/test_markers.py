@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from broker.coordinator.markers import RETRY_MS
+from broker.coordinator.step import Request
 from broker.coordinator.transaction.types import AddPartitionsRequest, EndRequest, InitRequest
 from broker.coordinator.transaction.types import TransactionRef as Ref
 from broker.coordinator.transaction.types import TransactionState as State
@@ -64,11 +65,9 @@ class Bench:
     def error(self, name: str, number: int) -> ErrorCode:
         return self.errors.get(TopicPartition(name, number), ErrorCode.NONE)
 
-    async def ask(self, event: Callable[..., Any], request: Any) -> Any:
+    async def ask(self, request: Request[Any]) -> Any:
         heard = Heard()
-        self.edges.transactions.submit(
-            0, lambda machine, now: event(machine)(request, heard, now), heard
-        )
+        self.edges.transactions.submit(0, request, heard)
         await until(lambda: bool(heard.told))
         assert heard.told[0].error is ErrorCode.NONE, heard.told
         return heard.told[0]
@@ -83,13 +82,11 @@ class Bench:
         """End a transaction of these partitions; its producer."""
         await until(lambda: bool(self.edges.transactions.active))
         init = InitRequest(transactional_id, 60_000, fresh_producer_id=number_of)
-        began = await self.ask(lambda machine: machine.init_producer_id, init)
+        began = await self.ask(init)
         ref = Ref(transactional_id, began.producer_id, began.producer_epoch)
         partitions = tuple(TopicPartition(topic, each) for each in numbers)
-        await self.ask(
-            lambda machine: machine.add_partitions, AddPartitionsRequest(ref, partitions)
-        )
-        await self.ask(lambda machine: machine.end, EndRequest(ref, commit=True, client_version=2))
+        await self.ask(AddPartitionsRequest(ref, partitions))
+        await self.ask(EndRequest(ref, commit=True, client_version=2))
         return ref
 
     @property

@@ -11,7 +11,7 @@ from broker.coordinator.runtime import CoordinatorRuntime
 from broker.replication import metadata
 from stele.errors import ApiError, ErrorCode
 from tests.support.batches import make_batch
-from tests.support.coordinators import Heard, Sums
+from tests.support.coordinators import Event, Heard, Sums
 from tests.support.replica_cluster import TOPIC, Node, ReplicaCluster
 from tests.support.timing import until
 
@@ -49,7 +49,7 @@ class Coordinators:
                     machine.get(key, heard) if number is None else machine.add(key, number, heard)
                 )
 
-            self.runtimes[broker_id].submit(0, event, heard)
+            self.runtimes[broker_id].submit(0, Event(event), heard)
             await until(lambda: bool(heard.told), "the coordinator is silent")
             return heard.told
 
@@ -295,7 +295,7 @@ def test_stopping_refuses_who_waits() -> None:
 
         async def inside() -> list[Any]:
             heard = Heard()
-            runtime.submit(0, lambda machine, now: machine.keep(heard), heard)
+            runtime.submit(0, Event(lambda machine, now: machine.keep(heard)), heard)
             await asyncio.sleep(0.1)
             assert heard.told == []
             await runtime.stop()

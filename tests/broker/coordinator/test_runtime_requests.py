@@ -15,7 +15,7 @@ from broker.coordinator.step import Now, Producer, Step, Transaction
 from broker.replication.hosted import Loaded
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
-from tests.support.coordinators import Heard, HeldLog, Sums
+from tests.support.coordinators import Event, Heard, HeldLog, Sums
 from tests.support.timing import LoopClock, run_virtual
 
 TOPIC_ID, OTHER_ID = b"t" * 16, b"o" * 16
@@ -74,7 +74,7 @@ class Hosting:
         def event(machine: Sums, now: Now) -> Step:
             return machine.add(b"a", 1, heard)
 
-        self.runtime.submit(number, event, heard)
+        self.runtime.submit(number, Event(event), heard)
         return heard
 
     def put(self, number: int) -> Heard:
@@ -84,7 +84,7 @@ class Hosting:
             return machine.put(b"a", 7, heard, Producer(1, 0))
 
         transaction = Transaction("t", Producer(1, 0), adds=True)
-        self.runtime.submit_in_transaction(number, transaction, event, heard)
+        self.runtime.submit_in_transaction(number, transaction, Event(event), heard)
         return heard
 
 
@@ -130,7 +130,7 @@ def test_only_the_coordinator_of_an_epoch_is_informed_and_active() -> None:
         asked_of = [(0, 5), (1, 4), (1, 5), (1, 6)]
         for each in asked_of:
             runtime.inform_one(
-                *each, functools.partial(lambda asked, *_: informed.append(asked), each)
+                *each, Event(functools.partial(lambda asked, *_: informed.append(asked), each))
             )
         assert informed == [(1, 5)]
         assert [runtime.is_active(*each) for each in asked_of] == [False, False, True, False]

@@ -14,7 +14,7 @@ from broker.replication.deadlines import Deadline
 from broker.replication.hosted import Loaded
 from stele.errors import ErrorCode
 from stele.wire.batch import HEADER_SIZE, BatchBuilder, record_size_bound
-from tests.support.coordinators import Heard, HeldLog, Sums
+from tests.support.coordinators import Event, Heard, HeldLog, Sums
 from tests.support.shards import TIMEOUT_MS, ShardBench, active, record, run, turn
 
 
@@ -464,7 +464,7 @@ def test_a_request_that_the_machine_fails_at_is_refused_alone() -> None:
     async def scenario() -> None:
         bench = await active()
         before, failing = bench.add(b"a"), Heard()
-        bench.shard.submit(raising, failing)
+        bench.shard.submit(Event(raising), failing)
         behind = bench.add(b"a")
         await turn()
         bench.log.commit()
@@ -486,7 +486,7 @@ def test_a_step_in_the_place_of_one_that_is_too_large_may_fail_alone() -> None:
             step.instead = lambda: raising(machine, now)
             return step
 
-        bench.shard.submit(too_large, failing)
+        bench.shard.submit(Event(too_large), failing)
         behind = bench.get(b"a")
         await turn()
         assert bench.broken == 0
@@ -507,7 +507,7 @@ def test_a_step_leaves_room_for_what_it_begins(spare: int) -> None:
             step.headroom = bench.log.max_batch_bytes - size - spare
             return step
 
-        bench.shard.submit(add, heard)
+        bench.shard.submit(Event(add), heard)
         await turn()
         bench.log.commit()
         assert heard.told == ([1] if spare == 0 else [ErrorCode.UNKNOWN_SERVER_ERROR])
@@ -521,7 +521,7 @@ def test_a_note_that_the_machine_fails_at_has_it_loaded_anew() -> None:
 
     async def scenario() -> None:
         bench = await active()
-        bench.shard.inform(raising)
+        bench.shard.inform(Event(raising))
         assert bench.broken == 1
 
     run(scenario())
@@ -549,7 +549,7 @@ def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
                 raise ConnectionError
 
         gone = Gone()
-        bench.shard.submit(lambda machine, now: machine.get(b"a", gone), gone)
+        bench.shard.submit(Event(lambda machine, now: machine.get(b"a", gone)), gone)
         heard = bench.get(b"a")
         await turn()
         assert heard.told == [None]
@@ -562,9 +562,9 @@ def test_what_it_must_know_it_is_told_without_a_lease() -> None:
     async def scenario() -> None:
         bench = ShardBench()
         informed: list[int] = []
-        bench.shard.inform(lambda machine, now: informed.append(1))
+        bench.shard.inform(Event(lambda machine, now: informed.append(1)))
         bench.shard.activate()
-        bench.shard.inform(lambda machine, now: informed.append(2))
+        bench.shard.inform(Event(lambda machine, now: informed.append(2)))
         await turn()
         bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -573,14 +573,14 @@ def test_what_it_must_know_it_is_told_without_a_lease() -> None:
             machine.due = [(now.monotonic_ms, b"a")]
 
         bench.machine = bench.shard.machine = TickingSums()
-        bench.shard.inform(note)
+        bench.shard.inform(Event(note))
         await turn()
         assert informed == [3]
         bench.log.refusal = ErrorCode.NONE
         await asyncio.sleep(RETRY_MS / 1000 + 0.02)
         assert bench.machine.sums[b"a"] == 1
         bench.shard.unload()
-        bench.shard.inform(note)
+        bench.shard.inform(Event(note))
         assert informed == [3]
 
     run(scenario())

@@ -9,7 +9,7 @@ from broker.coordinator.step import Now, Producer, Step
 from broker.replication.hosted import Loaded
 from stele.errors import ErrorCode
 from stele.wire.control_records import EndMarker
-from tests.support.coordinators import Heard, Sums
+from tests.support.coordinators import Event, Heard, Sums
 from tests.support.shards import ShardBench, active, record, run, turn
 
 COMMIT = EndMarker(commit=True, coordinator_epoch=0)
@@ -22,7 +22,7 @@ def put(bench: ShardBench, key: bytes, number: int, producer: Producer) -> Heard
     def event(machine: Sums, now: Now) -> Step:
         return machine.put(key, number, heard, producer)
 
-    bench.shard.submit(event, heard)
+    bench.shard.submit(Event(event), heard)
     return heard
 
 
@@ -179,7 +179,7 @@ def test_a_step_that_no_batch_holds_is_replaced_by_its_other_one() -> None:
             step.instead = lambda: machine.add(b"b", 2, other)
             return step
 
-        bench.shard.submit(event, heard)
+        bench.shard.submit(Event(event), heard)
         await turn()
         bench.log.commit()
         assert (heard.told, other.told) == ([], [2])

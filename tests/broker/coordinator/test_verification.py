@@ -90,9 +90,7 @@ class Bench:
         await until(lambda: bool(self.edges.transactions.active))
         heard = Heard()
         request = InitRequest(ID, 60_000, fresh_producer_id=7)
-        self.edges.transactions.submit(
-            0, lambda machine, now: machine.init_producer_id(request, heard, now), heard
-        )
+        self.edges.transactions.submit(0, request, heard)
         await until(lambda: bool(heard.told))
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from broker.coordinator.group.consumer.draft import Draft
-from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
 from broker.coordinator.group.consumer.migration import (
     assignment_bytes,
     by_id,
@@ -34,6 +33,7 @@ from broker.coordinator.group.consumer.records import (
     MemberMetadata,
     MemberState,
 )
+from broker.coordinator.group.consumer.state import ConsumerGroupState, ConsumerMember
 from broker.coordinator.group.types import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
@@ -57,7 +57,7 @@ from stele.errors import ApiError, ErrorCode
 class ClassicJoin:
     """One JoinGroup request to a group that has members. Its records are added to the step."""
 
-    group: ConsumerGroup
+    group: ConsumerGroupState
     request: JoinRequest
     now: Now
     step: Step
@@ -144,7 +144,9 @@ class ClassicJoin:
 # ------------------------------------------------------------------------------- staying
 
 
-def sync(group: ConsumerGroup, request: SyncRequest, waiter: Waiter, now: Now, step: Step) -> None:
+def sync(
+    group: ConsumerGroupState, request: SyncRequest, waiter: Waiter, now: Now, step: Step
+) -> None:
     """Tell a member what it is assigned."""
     try:
         answer = _synced(group, request, now)
@@ -153,7 +155,7 @@ def sync(group: ConsumerGroup, request: SyncRequest, waiter: Waiter, now: Now, s
     step.replies.append(Reply(waiter, answer, group.recorded_end))
 
 
-def _synced(group: ConsumerGroup, request: SyncRequest, now: Now) -> SyncAnswer:
+def _synced(group: ConsumerGroupState, request: SyncRequest, now: Now) -> SyncAnswer:
     member = _classic_member(group, request.member_id, request.group_instance_id)
     _check_generation(member, request.generation)
     assert member.metadata.classic is not None
@@ -173,7 +175,7 @@ def _synced(group: ConsumerGroup, request: SyncRequest, now: Now) -> SyncAnswer:
 
 
 def heartbeat(
-    group: ConsumerGroup, request: HeartbeatRequest, waiter: Waiter, now: Now, step: Step
+    group: ConsumerGroupState, request: HeartbeatRequest, waiter: Waiter, now: Now, step: Step
 ) -> None:
     """Tell a member whether it has to join again. Its heartbeat also notices changed topics, since
     no member leads that would look for them."""
@@ -200,14 +202,14 @@ def heartbeat(
     step.replies.append(Reply(waiter, error, group.recorded_end))
 
 
-def _has_to_join(group: ConsumerGroup, member: ConsumerMember, now: Now) -> bool:
+def _has_to_join(group: ConsumerGroupState, member: ConsumerMember, now: Now) -> bool:
     current = member.current
     if _is_behind(group, member, now) or _is_revoking(member):
         return True
     return current.state is MemberState.UNRELEASED_PARTITIONS and not group.waits(member)
 
 
-def _is_behind(group: ConsumerGroup, member: ConsumerMember, now: Now) -> bool:
+def _is_behind(group: ConsumerGroupState, member: ConsumerMember, now: Now) -> bool:
     """Whether there is a target assignment of a later epoch, or its JoinGroup makes it."""
     epoch = group.assignment_epoch if group.assignment_wait_ms(now) else group.epoch
     return member.current.member_epoch < epoch
@@ -221,7 +223,7 @@ def _is_revoking(member: ConsumerMember) -> bool:
 
 
 def leave(
-    group: ConsumerGroup, request: LeaveRequest, waiter: Waiter, now: Now, step: Step
+    group: ConsumerGroupState, request: LeaveRequest, waiter: Waiter, now: Now, step: Step
 ) -> None:
     draft = Draft(group)
     errors = []
@@ -240,7 +242,7 @@ def leave(
     step.replies.append(Reply(waiter, answer, group.recorded_end))
 
 
-def _leaving(group: ConsumerGroup, draft: Draft, asked: LeavingMember) -> str:
+def _leaving(group: ConsumerGroupState, draft: Draft, asked: LeavingMember) -> str:
     """An administrator may name a member by its instance id alone."""
     member_id = asked.member_id
     if member_id == UNKNOWN_MEMBER and asked.group_instance_id is not None:
@@ -256,7 +258,7 @@ def _leaving(group: ConsumerGroup, draft: Draft, asked: LeavingMember) -> str:
 
 
 def _classic_member(
-    group: ConsumerGroup, member_id: str, group_instance_id: str | None
+    group: ConsumerGroupState, member_id: str, group_instance_id: str | None
 ) -> ConsumerMember:
     """Raises ApiError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
     if group_instance_id is not None:

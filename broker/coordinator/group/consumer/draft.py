@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
-from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.rebalancing import (
     metadata_hash,
     names_of,
@@ -31,6 +30,7 @@ from broker.coordinator.group.consumer.records import (
     target_record,
     tombstone,
 )
+from broker.coordinator.group.consumer.state import ConsumerGroupState
 from broker.coordinator.step import KeyValue, Now
 
 
@@ -49,7 +49,7 @@ class Draft:
     what the group has is copied before the first change of it, and not for each event.
     """
 
-    def __init__(self, group: ConsumerGroup) -> None:
+    def __init__(self, group: ConsumerGroupState) -> None:
         self.records: list[KeyValue] = []
         self.epoch = group.epoch
         self.assignment_epoch = group.assignment_epoch

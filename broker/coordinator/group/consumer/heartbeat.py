@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS
 from broker.coordinator.group.consumer.draft import Draft
-from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
 from broker.coordinator.group.consumer.migration import downgraded, may_be_downgraded
 from broker.coordinator.group.consumer.progress import (
     Known,
@@ -25,6 +24,7 @@ from broker.coordinator.group.consumer.records import (
     ResolvedRegex,
     current_record,
 )
+from broker.coordinator.group.consumer.state import ConsumerGroupState, ConsumerMember
 from broker.coordinator.group.consumer.types import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
@@ -85,7 +85,7 @@ def _mistakes(request: ConsumerHeartbeatRequest) -> Iterable[str]:
 class ConsumerHeartbeat:
     """One heartbeat, which was checked. Its records are added to the step."""
 
-    group: ConsumerGroup
+    group: ConsumerGroupState
     request: ConsumerHeartbeatRequest
     now: Now
     step: Step
@@ -233,7 +233,7 @@ class ConsumerHeartbeat:
         )
 
 
-def remove(group: ConsumerGroup, member_id: str, now: Now, step: Step) -> None:
+def remove(group: ConsumerGroupState, member_id: str, now: Now, step: Step) -> None:
     """Remove a member. A later heartbeat of another one makes the new assignment. If all others
     use the classic protocol, the group does so, too."""
     draft = Draft(group)
@@ -246,7 +246,7 @@ def remove(group: ConsumerGroup, member_id: str, now: Now, step: Step) -> None:
     step.records += draft.records
 
 
-def _removed_only(group: ConsumerGroup, draft: Draft, replies: list[Reply]) -> Step:
+def _removed_only(group: ConsumerGroupState, draft: Draft, replies: list[Reply]) -> Step:
     """The group goes on with the consumer protocol, which serves its members, too: no record can
     hold what they have told in the classic one."""
     logger.warning(
@@ -258,7 +258,7 @@ def _removed_only(group: ConsumerGroup, draft: Draft, replies: list[Reply]) -> S
     return Step(draft.records, replies)
 
 
-def resolve(group: ConsumerGroup, regex: str, resolved: ResolvedRegex, step: Step) -> None:
+def resolve(group: ConsumerGroupState, regex: str, resolved: ResolvedRegex, step: Step) -> None:
     """Note which topics a regular expression stands for by now."""
     draft = Draft(group)
     draft.set_regex(regex, resolved)

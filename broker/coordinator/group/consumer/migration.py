@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from broker.coordinator.assignors.spec import NO_PARTITIONS, Partitions
-from broker.coordinator.group.classic import ClassicGroup
+from broker.coordinator.group.classic.generations import Generations
+from broker.coordinator.group.classic.member import Member
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.draft import Draft
-from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.records import (
     ClassicMember,
     CurrentAssignment,
@@ -29,7 +29,7 @@ from broker.coordinator.group.consumer.records import (
     target_record,
     tombstone,
 )
-from broker.coordinator.group.member import Member
+from broker.coordinator.group.consumer.state import ConsumerGroupState
 from broker.coordinator.group.records import RecordedGroup, RecordedMember, group_record
 from broker.coordinator.group.types import CONSUMER_PROTOCOL
 from broker.coordinator.group.voting import elect_protocol
@@ -102,7 +102,7 @@ def assignment_bytes(partitions: Partitions, topics: Topics, subscription: bytes
 # ------------------------------------------------------------------------------- to the consumer's
 
 
-def upgraded(group: ClassicGroup, config: GroupConfig, topics: Topics) -> list[KeyValue]:
+def upgraded(group: Generations, config: GroupConfig, topics: Topics) -> list[KeyValue]:
     """The records that make a group of the consumer protocol of one of the classic protocol. Its
     members have what the last assignment gave them, and are members of the classic protocol.
 
@@ -121,7 +121,7 @@ def upgraded(group: ClassicGroup, config: GroupConfig, topics: Topics) -> list[K
     return records
 
 
-def _why_not_upgraded(group: ClassicGroup, config: GroupConfig) -> str | None:
+def _why_not_upgraded(group: Generations, config: GroupConfig) -> str | None:
     if not config.may_upgrade:
         return f"group.consumer.migration.policy is {config.group_consumer_migration_policy}"
     if not group.has_consumers:
@@ -131,7 +131,7 @@ def _why_not_upgraded(group: ClassicGroup, config: GroupConfig) -> str | None:
     return None
 
 
-def _upgraded(group: ClassicGroup, topics: Topics) -> Iterator[KeyValue]:
+def _upgraded(group: Generations, topics: Topics) -> Iterator[KeyValue]:
     """Raises ConsumerProtocolError: what consumers say to each other cannot be read."""
     group_id, epoch = group.group_id, group.generation
     metadata, owned = {}, {}
@@ -198,19 +198,19 @@ def _owned(member: Member, topics: Topics, taken: set[tuple[bytes, int]]) -> Par
 # ------------------------------------------------------------------------------- to the classic one
 
 
-def downgraded(group: ConsumerGroup, draft: Draft, now: Now) -> list[KeyValue]:
+def downgraded(group: ConsumerGroupState, draft: Draft, now: Now) -> list[KeyValue]:
     """The records that make a group of the classic protocol of one whose members all use it in the
     ``draft``. They rebalance at once, since none of them leads."""
     logger.info("group %s goes on with the classic protocol", group.group_id)
     return list(_downgraded(group, draft, now))
 
 
-def may_be_downgraded(group: ConsumerGroup, size: int) -> bool:
+def may_be_downgraded(group: ConsumerGroupState, size: int) -> bool:
     """Whether the group may have the classic protocol, with so many members."""
     return group.config.may_downgrade and size <= group.config.group_max_size
 
 
-def _downgraded(group: ConsumerGroup, draft: Draft, now: Now) -> Iterator[KeyValue]:
+def _downgraded(group: ConsumerGroupState, draft: Draft, now: Now) -> Iterator[KeyValue]:
     group_id = group.group_id
     for member_id in group.members:
         for kind in (Kind.CURRENT, Kind.TARGET, Kind.MEMBER):
@@ -231,7 +231,7 @@ def _downgraded(group: ConsumerGroup, draft: Draft, now: Now) -> Iterator[KeyVal
 
 
 def _recorded(
-    group: ConsumerGroup,
+    group: ConsumerGroupState,
     member_id: str,
     metadata: MemberMetadata,
     classic: ClassicMember,

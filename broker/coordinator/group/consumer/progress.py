@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group.consumer.draft import Draft
-from broker.coordinator.group.consumer.group import ConsumerGroup, ConsumerMember
 from broker.coordinator.group.consumer.reconciliation import reconcile
 from broker.coordinator.group.consumer.records import (
     CurrentAssignment,
@@ -14,6 +13,7 @@ from broker.coordinator.group.consumer.records import (
     ResolvedRegex,
     current_record,
 )
+from broker.coordinator.group.consumer.state import ConsumerGroupState, ConsumerMember
 from broker.coordinator.group.consumer.types import JOIN_EPOCH
 from broker.coordinator.step import Now
 from stele.errors import ApiError, ErrorCode
@@ -35,7 +35,7 @@ def taking_over(former: ConsumerMember, member_id: str) -> Known:
     return Known(member_id, former.metadata, current, former.member_id)
 
 
-def check_room(group: ConsumerGroup) -> None:
+def check_room(group: ConsumerGroupState) -> None:
     """Raises ApiError GROUP_MAX_SIZE_REACHED: no other member may join."""
     most = group.config.group_consumer_max_size
     if len(group.members) >= most:
@@ -61,7 +61,7 @@ class Progress:
 
     def __init__(
         self,
-        group: ConsumerGroup,
+        group: ConsumerGroupState,
         known: Known,
         metadata: MemberMetadata,
         owned: Partitions | None,

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group.consumer.records import ResolvedRegex
-from broker.coordinator.group.types import GroupState
+from broker.coordinator.group.types import GroupRequest, GroupState
 from metadata.topics import Topics
 from stele.errors import ErrorCode
 
@@ -24,10 +24,9 @@ STATIC_LEAVE_EPOCH: Final = -2
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerHeartbeatRequest:
+class ConsumerHeartbeatRequest(GroupRequest["ConsumerHeartbeatAnswer"]):
     """None: as in the heartbeat before."""
 
-    group_id: str
     member_id: str
     member_epoch: int
     instance_id: str | None = None
@@ -59,6 +58,14 @@ class ConsumerHeartbeatAnswer:
     """The regular expression of the member, if it has to be resolved again."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResolveRequest(GroupRequest[None]):
+    """Have a group know which topics a regular expression of its members stands for by now."""
+
+    regex: str
+    resolved: ResolvedRegex
+
+
 class DescribedConsumer(NamedTuple):
     member_id: str
     instance_id: str | None
@@ -71,6 +78,11 @@ class DescribedConsumer(NamedTuple):
     assigned: Partitions
     target: Partitions
     is_classic: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerDescribeRequest(GroupRequest["ConsumerDescribeAnswer"]):
+    """A group of the consumer protocol, in full."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from chaos.sim.work.load import LoadKind
 _ROOM: Final = "broker/coordinator/group/consumer"
 _DRAFT: Final = f"{_ROOM}/draft.py"
 _GROUP: Final = f"{_ROOM}/group.py"
+_STATE: Final = f"{_ROOM}/state.py"
 _HEARTBEAT: Final = f"{_ROOM}/heartbeat.py"
 _RECONCILIATION: Final = f"{_ROOM}/reconciliation.py"
 
@@ -62,16 +63,16 @@ CONSUMERS = [
     ),
     _bug(
         "consumers: never free what a member has revoked",
-        _GROUP,
-        "ConsumerGroup._own",
+        _STATE,
+        "ConsumerGroupState._own",
         "owners.get(number) == member.member_id",
         "False",
         "kill",
     ),
     _bug(
         "consumers: forget what members have to revoke",
-        _GROUP,
-        "ConsumerGroup._own",
+        _STATE,
+        "ConsumerGroupState._own",
         "for partitions in (current.assigned, current.revoking):\n"
         "    for topic_id, numbers in partitions.items():\n"
         "        owners = self._owners.setdefault(topic_id, {})\n"
@@ -86,8 +87,8 @@ CONSUMERS = [
     ),
     _bug(
         "consumers: forget who owns what with the coordinator",
-        _GROUP,
-        "ConsumerGroup._set_current",
+        _STATE,
+        "ConsumerGroupState._set_current",
         "self._own(member, current)",
         "if self.is_loaded:\n"
         "    self._own(member, current)\n"
@@ -113,10 +114,10 @@ CONSUMERS = [
     ),
     _bug(
         "consumers: keep a member whose session is over",
-        "broker/coordinator/group/machine.py",
-        "GroupMachine._pass_in_group",
-        "remove(group, timer.member_id, now, step)",
-        "group.restart_session(timer.member_id, now)",
+        _GROUP,
+        "ConsumerGroup.deadline_passed",
+        "remove(self, timer.member_id, now, step)",
+        "self.restart_session(timer.member_id, now)",
         "kill",
     ),
     _bug(

@@ -9,7 +9,8 @@ from chaos.sim.work.load import LoadKind
 
 _SHARD: Final = "broker/coordinator/shard.py"
 _HOSTED: Final = "broker/replication/hosted.py"
-_CLASSIC: Final = "broker/coordinator/group/classic.py"
+_CLASSIC: Final = "broker/coordinator/group/classic/group.py"
+_GENERATIONS: Final = "broker/coordinator/group/classic/generations.py"
 _COMMITTING: Final = "broker/coordinator/group/committing.py"
 _OFFSETS: Final = "broker/coordinator/group/offsets.py"
 _MACHINE: Final = "broker/coordinator/group/machine.py"
@@ -58,8 +59,8 @@ GROUPS = [
     ),
     _bug(
         "group: rebalance within a generation",
-        _CLASSIC,
-        "ClassicGroup._begin_generation",
+        _GENERATIONS,
+        "Generations._begin_generation",
         "self.generation += 1",
         "",
     ),
@@ -79,15 +80,15 @@ GROUPS = [
     ),
     _bug(
         "group: forget the generation with the coordinator",
-        _CLASSIC,
-        "ClassicGroup.replay",
+        _GENERATIONS,
+        "Generations.replay",
         "self.generation = value.generation",
         "self.generation = max(self.generation, 1)",
     ),
     _bug(
         "group: forget assignments with the coordinator",
-        _CLASSIC,
-        "ClassicGroup._replayed",
+        _GENERATIONS,
+        "Generations._replayed",
         "member.assignment = recorded.assignment",
         "member.assignment = b''",
     ),
@@ -103,7 +104,7 @@ GROUPS = [
     _bug(
         "offsets: keep what was removed",
         _MACHINE,
-        "GroupMachine.replay",
+        "GroupMachine._replay_offset",
         "self._offsets.replay(offset, key, value)",
         "value is None or self._offsets.replay(offset, key, value)",
     ),
@@ -116,8 +117,8 @@ GROUPS = [
     ),
     _bug(
         "offsets: delete a group and leave its offsets",
-        _MACHINE,
-        "GroupMachine.delete",
+        "broker/coordinator/group/administration.py",
+        "AdministrationRequests._delete",
         "chain(offsets, ends)",
         "chain(ends)",
     ),

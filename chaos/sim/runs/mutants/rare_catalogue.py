@@ -30,8 +30,8 @@ RARE: Final = [
     ),
     _bug(
         "groups: let an instance id lead to who has exchanged it for another",
-        "broker/coordinator/group/consumer/group.py",
-        "ConsumerGroup._set_metadata",
+        "broker/coordinator/group/consumer/state.py",
+        "ConsumerGroupState._set_metadata",
         "self._drop_instance(member)",
         "",
     ),

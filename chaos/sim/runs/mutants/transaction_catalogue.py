@@ -139,7 +139,7 @@ COORDINATORS = [
     _bug(
         "transactions: be complete at the first marker",
         _MACHINE,
-        "TransactionMachine.markers_written",
+        "TransactionMachine.note",
         "if not entry.unmarked:\n    entry.set(now.monotonic_ms)",
         "entry.set(now.monotonic_ms)",
         "kill",

@@ -11,10 +11,14 @@ from typing import Any
 
 import pytest
 
-from broker.coordinator.group import machine
-from broker.coordinator.group.classic import REASON_MAX
-from broker.coordinator.group.machine import IDS_MAX, PROTOCOL_BYTES_MAX, PROTOCOLS_MAX
-from broker.coordinator.group.subscription import TOPICS_MAX, TOPICS_READ_MAX, subscribed_topics
+from broker.coordinator.group.classic import requests
+from broker.coordinator.group.classic.generations import REASON_MAX
+from broker.coordinator.group.classic.requests import IDS_MAX, PROTOCOL_BYTES_MAX, PROTOCOLS_MAX
+from broker.coordinator.group.classic.subscription import (
+    TOPICS_MAX,
+    TOPICS_READ_MAX,
+    subscribed_topics,
+)
 from broker.coordinator.group.types import (
     JoinAnswer,
     LeavingMember,
@@ -180,7 +184,7 @@ def with_an_offset_whose_end_is_not_committed(bench: GroupBench) -> None:
 def test_a_group_outlives_an_id_that_is_forgotten(
     monkeypatch: pytest.MonkeyPatch, prepare: Callable[[GroupBench], None]
 ) -> None:
-    monkeypatch.setattr(machine, "IDS_MAX", 1)
+    monkeypatch.setattr(requests, "IDS_MAX", 1)
     bench = GroupBench()
     prepare(bench)
     member_id = told(bench.join(), JoinAnswer).member_id
@@ -192,7 +196,7 @@ def test_a_group_outlives_an_id_that_is_forgotten(
 
 
 def test_an_id_of_a_group_that_was_deleted_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine, "IDS_MAX", 1)
+    monkeypatch.setattr(requests, "IDS_MAX", 1)
     bench = GroupBench()
     bench.commit_offset(5)
     bench.join()
@@ -206,7 +210,7 @@ def test_a_group_that_goes_with_a_forgotten_id_waits_for_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its first rebalance had begun, with a member that has left."""
-    monkeypatch.setattr(machine, "IDS_MAX", 1)
+    monkeypatch.setattr(requests, "IDS_MAX", 1)
     bench = GroupBench()
     member_id, _ = bench.joined()
     bench.left(member_id)
@@ -236,7 +240,7 @@ def test_the_log_tells_reasons_and_names_only_up_to_a_bound(
     ids = bench.stable(20)
     request = join_request(known_id=False)
     wordy = dataclasses.replace(request, reason="x" * 30_000)
-    bench.ask(lambda machine, waiter, now: machine.join(wordy, waiter, now))
+    bench.ask(wordy)
     bench.leave(*(LeavingMember(each, None, "y" * 30_000) for each in ids))
     longest = max(len(each.getMessage()) for each in caplog.records)
     assert longest < 6 * (REASON_MAX + 100)

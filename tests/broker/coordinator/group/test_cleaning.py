@@ -16,6 +16,7 @@ from broker.coordinator.group.types import (
     GroupState,
     JoinAnswer,
     OffsetToCommit,
+    TopicsDeleted,
 )
 from broker.coordinator.step import STEP_BYTES, KeyValue, Now, Step
 from stele.errors import ErrorCode
@@ -314,10 +315,10 @@ class TestDeletedTopics:
         bench = GroupBench()
         for topic in "tu":
             bench.ask_commit(OffsetToCommit(topic, 0, 5, topic_id=TOPIC_ID))
-        bench.machine.topics_deleted([DeletedTopic("t", TOPIC_ID)], bench.now)
+        bench.machine.note(TopicsDeleted((DeletedTopic("t", TOPIC_ID),)), bench.now)
         for topic in meanwhile:
             bench.take(bench.machine.tick(bench.now))
-            bench.machine.topics_deleted([DeletedTopic(topic, TOPIC_ID)], bench.now)
+            bench.machine.note(TopicsDeleted((DeletedTopic(topic, TOPIC_ID),)), bench.now)
         assert "u" in [each.topic for each in bench.offsets()]
         assert len(bench.offsets()) == (1 if len(meanwhile) > 2 else 2)
         bench.pass_time(0)

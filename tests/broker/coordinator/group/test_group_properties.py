@@ -14,7 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.records import OffsetKey, decode_key, decode_offset, group_record
 from broker.coordinator.group.types import (
+    DeleteRequest,
     DescribeAnswer,
+    DescribeRequest,
     GroupState,
     JoinAnswer,
     LeavingMember,
@@ -307,8 +309,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule()
     def delete_group(self) -> None:
-        machine = self.bench.machine
-        self.keep(self.bench.ask(lambda _, waiter, now: machine.delete("g", waiter, now)))
+        self.keep(self.bench.ask(DeleteRequest("g")))
 
     @rule(refused=st.booleans())
     def change_disk(self, refused: bool) -> None:
@@ -391,7 +392,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def described(self, machine: GroupMachine) -> Iterator[DescribeAnswer]:
         """As it is, told or not."""
-        (reply,) = machine.describe("g", Heard(), self.bench.now).replies
+        (reply,) = machine.take(DescribeRequest("g"), Heard(), self.bench.now).replies
         assert isinstance(reply.answer, DescribeAnswer)
         yield reply.answer
 

@@ -45,14 +45,14 @@ async def _life() -> None:
     shard = host(log)
     joined, synced, committed = Heard(), Heard(), Heard()
     join = join_request(instance="i")
-    shard.submit(lambda machine, now: machine.join(join, joined, now), joined)
+    shard.submit(join, joined)
     await until(lambda: bool(joined.told))  # after the first rebalance's delay
     member_id = told(joined, JoinAnswer).member_id
     sync = SyncRequest("g", 1, member_id, "i", "consumer", "range", {member_id: b"all"})
-    shard.submit(lambda machine, now: machine.sync(sync, synced, now), synced)
+    shard.submit(sync, synced)
     offsets = (OffsetToCommit("t", 0, 5),)
     commit = OffsetCommitRequest("g", 1, member_id, "i", offsets)
-    shard.submit(lambda machine, now: machine.commit_offsets(commit, committed, now), committed)
+    shard.submit(commit, committed)
     await until(lambda: len(log.batches) == 1)
     assert [len(each) for each in log.batches] == [2]
     assert (synced.told, committed.told) == ([], [])
@@ -62,17 +62,17 @@ async def _life() -> None:
 
     waiting = Heard()
     other = join_request(known_id=False)
-    shard.submit(lambda machine, now: machine.join(other, waiting, now), waiting)
+    shard.submit(other, waiting)
     fetched = Heard()
     fetch = OffsetFetchRequest("g", None)
-    shard.submit(lambda machine, now: machine.fetch_offsets(fetch, fetched, now), fetched)
+    shard.submit(fetch, fetched)
     await until(lambda: bool(fetched.told))
     shard.unload()
     assert waiting.told == [ErrorCode.NOT_COORDINATOR]
 
     shard = host(log)
     again = Heard()
-    shard.submit(lambda machine, now: machine.fetch_offsets(fetch, again, now), again)
+    shard.submit(fetch, again)
     await until(lambda: bool(again.told))
     assert told(again, OffsetFetchAnswer) == told(fetched, OffsetFetchAnswer)
     assert [each.offset for each in told(again, OffsetFetchAnswer).offsets] == [5]

@@ -17,7 +17,6 @@ from broker.coordinator.group.types import (
 )
 from broker.coordinator.step import Now
 from stele.errors import ErrorCode
-from tests.support.coordinators import Heard
 from tests.support.groups import (
     OTHER_RANGE,
     RANGE,
@@ -264,8 +263,7 @@ def test_the_log_tells_why_a_member_joins(caplog: pytest.LogCaptureFixture) -> N
     for reason, expected in (("a deploy", "(a deploy)"), ("", "(it gives no reason)")):
         request = dataclasses.replace(join_request(known_id=False), reason=reason)
         bench = GroupBench()
-        waiter = Heard()
-        bench.take(bench.machine.join(request, waiter, bench.now), waiter)
+        bench.ask(request)
         assert expected in caplog.text
 
 

@@ -8,10 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from broker.coordinator.group.consumer.records import Kind, ResolvedRegex, tombstone
+from broker.coordinator.group.consumer.types import ConsumerDescribeRequest, ResolveRequest
 from broker.coordinator.group.counters import GroupCounters
-from broker.coordinator.group.machine import DELETION_MS
+from broker.coordinator.group.registry import DELETION_MS
 from broker.coordinator.group.types import (
     DeleteAnswer,
+    DescribeRequest,
     GroupState,
     GroupType,
     JoinAnswer,
@@ -112,7 +114,7 @@ def settles_at(bench: GroupBench, ask: Callable[[], Heard]) -> int:
 
 
 def describing(bench: GroupBench) -> Callable[[], Heard]:
-    return lambda: bench.ask(lambda machine, waiter, now: machine.describe("g", waiter, now))
+    return lambda: bench.ask(DescribeRequest("g"))
 
 
 def test_answers_about_a_group_wait_for_its_last_record() -> None:
@@ -150,9 +152,7 @@ def test_answers_about_consumers_wait_for_their_last_record() -> None:
     made = ConsumerBench()
     made.commits_at_once = False
     made.ask_join("a")
-    describe = functools.partial(
-        made.ask, lambda machine, waiter, now: machine.describe_consumers("g", waiter, now)
-    )
+    describe = functools.partial(made.ask, ConsumerDescribeRequest("g"))
     assert len(made.log) > 3
     assert settles_at(made, describe) == 0
     made.ask_beat("a", -1)
@@ -184,14 +184,7 @@ def test_a_regular_expression_is_resolved_for_consumers_that_use_it_only() -> No
     resolved = ResolvedRegex(("t",), 0, 0)
     for bench, group_id in ((classic, "g"), (classic, "nothing"), (consumers, "g")):
         before = len(bench.log)
-        heard = bench.ask(
-            functools.partial(
-                lambda group_id, machine, waiter, now: machine.resolve_regex(
-                    group_id, "t", resolved, waiter, now
-                ),
-                group_id,
-            )
-        )
+        heard = bench.ask(ResolveRequest(group_id, "t", resolved))
         assert heard.told == [None]
         assert len(bench.log) == before
 
@@ -252,7 +245,7 @@ def test_lists() -> None:
     bench.stable(group_id="a")
     bench.commit_offset(1, group_id="b")
     bench.joined("c")
-    heard = bench.ask(lambda machine, waiter, now: machine.list(ListRequest(), waiter, now))
+    heard = bench.ask(ListRequest())
     assert heard.told == [
         (
             ListedGroup("a", "consumer", GroupState.STABLE, GroupType.CLASSIC),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.coordinator.group.subscription import (
+from broker.coordinator.group.classic.subscription import (
     TOPICS_READ_MAX,
     all_subscribed_topics,
     subscribed_topics,

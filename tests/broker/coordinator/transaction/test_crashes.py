@@ -81,10 +81,10 @@ class Commit:
     def ask(self) -> None:
         if self.is_replaced:
             begin = InitRequest("t", TIMEOUT_MS)
-            self.bench.ask(lambda machine, *rest: machine.init_producer_id(begin, *rest))
+            self.bench.ask(begin)
             return
         request = EndRequest(self.client, True, 2 if self.bench.version == 2 else 0)
-        self.heard = self.bench.ask(lambda machine, *rest: machine.end(request, *rest))
+        self.heard = self.bench.ask(request)
 
     def do_commit(self) -> None:
         self.bench.commits_at_once = True

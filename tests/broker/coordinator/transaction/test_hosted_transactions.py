@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broker.coordinator.shard import Shard
-from broker.coordinator.step import Now
+from broker.coordinator.step import Request
 from broker.coordinator.transaction.config import TransactionConfig
 from broker.coordinator.transaction.machine import TransactionMachine
 from broker.coordinator.transaction.types import (
     AddPartitionsRequest,
+    DescribeRequest,
     EndRequest,
     InitRequest,
+    MarkersWritten,
     TransactionRef,
 )
 from broker.replication.deadlines import DeadlineWheel
@@ -53,13 +54,13 @@ class Hosted:
     def _on_due(self) -> None:
         self.calls += 1
 
-    def submit(self, event: Callable[[TransactionMachine, Heard, Now], Any]) -> Heard:
+    def submit(self, request: Request[Any]) -> Heard:
         heard = Heard()
-        self.shard.submit(lambda machine, now: event(machine, heard, now), heard)
+        self.shard.submit(request, heard)
         return heard
 
-    async def ask(self, event: Callable[[TransactionMachine, Heard, Now], Any]) -> Any:
-        heard = self.submit(event)
+    async def ask(self, request: Request[Any]) -> Any:
+        heard = self.submit(request)
         batches = len(self.log.batches)
         await until(lambda: len(self.log.batches) > batches)
         self.log.commit()
@@ -69,20 +70,20 @@ class Hosted:
 
     async def begin(self, timeout_ms: int = 60_000) -> None:
         init = InitRequest("t", timeout_ms, fresh_producer_id=7)
-        await self.ask(lambda machine, *rest: machine.init_producer_id(init, *rest))
+        await self.ask(init)
         add = AddPartitionsRequest(REF, A0, client_version=2)
-        await self.ask(lambda machine, *rest: machine.add_partitions(add, *rest))
+        await self.ask(add)
 
     def end(self) -> Heard:
         end = EndRequest(REF, commit=True, client_version=2)
-        return self.submit(lambda machine, *rest: machine.end(end, *rest))
+        return self.submit(end)
 
     def state(self) -> str:
         value = self.shard.machine.value_of("t")
         return "" if value is None else value.state.label
 
     def mark(self) -> None:
-        self.shard.inform(lambda machine, now: machine.markers_written(*MARKED, A0, now))
+        self.shard.inform(MarkersWritten(MARKED, A0))
 
 
 async def _commit() -> None:
@@ -139,7 +140,7 @@ async def _refused_end() -> None:
     log.commit()
     log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
     hosted.mark()
-    other = hosted.submit(lambda machine, *rest: machine.describe("t", *rest))
+    other = hosted.submit(DescribeRequest("t"))
     await until(lambda: bool(other.told))
     assert hosted.state() == "PrepareCommit"
     log.no_writes = ErrorCode.NONE
@@ -176,7 +177,7 @@ async def _as_many_as_can_end(timeout: bool) -> None:
     while True:
         count += 1
         add = AddPartitionsRequest(REF, partitions(f"b{count:010}"), client_version=2)
-        heard = hosted.submit(lambda machine, *rest, add=add: machine.add_partitions(add, *rest))
+        heard = hosted.submit(add)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         log.commit()
@@ -204,11 +205,11 @@ async def _put_off() -> None:
     await hosted.begin()
     names = [f"b{number}" for number in range(500)]
     add = AddPartitionsRequest(REF, partitions(*names), client_version=2)
-    await hosted.ask(lambda machine, *rest: machine.add_partitions(add, *rest))
+    await hosted.ask(add)
     init = InitRequest("u", 60_000, fresh_producer_id=8)
-    await hosted.ask(lambda machine, *rest: machine.init_producer_id(init, *rest))
+    await hosted.ask(init)
     other = AddPartitionsRequest(TransactionRef("u", 8, 0), A0, client_version=2)
-    await hosted.ask(lambda machine, *rest: machine.add_partitions(other, *rest))
+    await hosted.ask(other)
     log.max_batch_bytes = 1000
     await asyncio.sleep(61)
     value = hosted.shard.machine.value_of("u")

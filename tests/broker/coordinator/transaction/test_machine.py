@@ -20,8 +20,11 @@ from broker.coordinator.transaction.types import (
     NEEDS_PRODUCER_ID,
     NO_TIMEOUT_MS,
     AddPartitionsRequest,
+    CompletionRequest,
     DescribedTransaction,
+    DescribeRequest,
     EndRequest,
+    ForgetRequest,
     InitRequest,
     TransactionRef,
     TransactionState,
@@ -192,13 +195,13 @@ def test_an_answer_waits_for_what_it_rests_on() -> None:
     ref = bench.producer()
     bench.commits_at_once = False
     request = AddPartitionsRequest(ref, partitions("a0"), client_version=2)
-    added = bench.ask(lambda machine, *rest: machine.add_partitions(request, *rest))
-    again = bench.ask(lambda machine, *rest: machine.add_partitions(request, *rest))
+    added = bench.ask(request)
+    again = bench.ask(request)
     asking = replace(request, verify_only=True)
-    asked = bench.ask(lambda machine, *rest: machine.add_partitions(asking, *rest))
-    described = bench.ask(lambda machine, *rest: machine.describe("t", *rest))
+    asked = bench.ask(asking)
+    described = bench.ask(DescribeRequest("t"))
     wrong = AddPartitionsRequest(ref._replace(producer_epoch=7), partitions("a0"))
-    refused = bench.ask(lambda machine, *rest: machine.add_partitions(wrong, *rest))
+    refused = bench.ask(wrong)
     for heard in (added, again, asked, described, refused):
         assert heard.told == []
     bench.commit()
@@ -218,7 +221,7 @@ def test_a_transaction_has_as_many_partitions_as_a_record_can_hold(
     added = [TopicPartition(topic, number) for number in range(count)]
     added.append(TopicPartition("t" * (rest + more), 0))
     request = AddPartitionsRequest(ref, tuple(added), client_version=2)
-    answer = bench.ask(lambda machine, *rest: machine.add_partitions(request, *rest)).told[0]
+    answer = bench.ask(request).told[0]
     assert answer.error is error
 
 
@@ -227,10 +230,10 @@ def test_who_waits_for_the_end_of_a_transaction_hears_of_it_with_the_last_marker
     ref = bench.producer()
 
     def ask() -> Heard:
-        return bench.ask(lambda machine, *rest: machine.when_complete("t", *rest))
+        return bench.ask(CompletionRequest("t"))
 
     assert ask().told == [None]
-    nobody = bench.ask(lambda machine, *rest: machine.when_complete("nobody", *rest))
+    nobody = bench.ask(CompletionRequest("nobody"))
     assert nobody.told == [None]
     bench.add(ref, "a0", "a1")
     assert ask().told == [None], "a transaction that is open may go on"
@@ -251,10 +254,7 @@ def test_no_more_wait_for_markers_than_a_client_needs() -> None:
     bench.add(ref, "a0")
     bench.writes_markers = False
     bench.end(ref)
-    waiting = [
-        bench.ask(lambda machine, *rest: machine.when_complete("t", *rest))
-        for _ in range(MAX_PATIENT + 2)
-    ]
+    waiting = [bench.ask(CompletionRequest("t")) for _ in range(MAX_PATIENT + 2)]
     assert [each.told for each in waiting] == [[]] * MAX_PATIENT + [[None]] * 2
     bench.write_markers()
     assert [each.told for each in waiting] == [[None]] * (MAX_PATIENT + 2)
@@ -266,7 +266,7 @@ def test_who_waits_for_the_end_is_refused_when_the_coordinator_moves() -> None:
     bench.add(ref, "a0")
     bench.writes_markers = False
     bench.end(ref)
-    waiting = bench.ask(lambda machine, *rest: machine.when_complete("t", *rest))
+    waiting = bench.ask(CompletionRequest("t"))
     bench.reload()
     assert waiting.told == [ErrorCode.NOT_COORDINATOR]
     bench.write_markers()
@@ -282,7 +282,7 @@ def test_what_needs_a_producer_id_is_asked_for_at_once() -> None:
         transaction_record("t", RecordedTransaction(5, 32_766, 9, _COMPLETE, NO_PARTITIONS, 0), 2)
     )
     request = InitRequest("t", 5_000)
-    heard = bench.ask(lambda machine, *rest: machine.init_producer_id(request, *rest))
+    heard = bench.ask(request)
     assert heard.told == [NEEDS_PRODUCER_ID]
 
 
@@ -291,7 +291,7 @@ def test_a_removed_id_is_told_of_when_that_is_committed() -> None:
     bench.producer()
     bench.commits_at_once = False
     bench.append(transaction_tombstone("t"))
-    heard = bench.ask(lambda machine, *rest: machine.describe("t", *rest))
+    heard = bench.ask(DescribeRequest("t"))
     assert heard.told == []
     bench.commit()
     assert heard.told[0].error is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
@@ -308,8 +308,8 @@ def test_markers_are_asked_for_once_the_decision_is_committed() -> None:
         bench.add(ref, "a0")
     bench.commits_at_once = False
     request = EndRequest(refs[0], True, 2)
-    bench.ask(lambda machine, *rest: machine.end(request, *rest))
-    bench.ask(lambda machine, *rest: machine.end(replace(request, ref=refs[1]), *rest))
+    bench.ask(request)
+    bench.ask(replace(request, ref=refs[1]))
     assert (bench.due, bench.calls) == ([], 0)
     bench.commit(len(bench.log) - 2)
     assert (bench.due, bench.calls) == ([], 0)
@@ -343,24 +343,24 @@ def test_markers_that_nobody_asked_for_mean_nothing() -> None:
     ref = bench.producer()
     bench.add(ref, "a0")
     written = partitions("a0")
-    bench.machine.markers_written(*ref, written, bench.now)  # it is open
+    bench.mark(ref, written)  # it is open
     bench.commits_at_once = False
     request = EndRequest(ref, True, 2)
-    bench.ask(lambda machine, *rest: machine.end(request, *rest))
+    bench.ask(request)
     decided = after(ref, epochs=1)
-    bench.machine.markers_written(*decided, written, bench.now)  # the decision is not committed
+    bench.mark(decided, written)  # the decision is not committed
     bench.commits_at_once = True
     bench.commit()
-    bench.machine.markers_written(*ref, written, bench.now)  # another epoch
-    bench.machine.markers_written("t", 7, decided.producer_epoch, written, bench.now)
-    bench.machine.markers_written("u", *decided[1:], written, bench.now)
+    bench.mark(ref, written)  # another epoch
+    bench.mark(TransactionRef("t", 7, decided.producer_epoch), written)
+    bench.mark(TransactionRef("u", *decided[1:]), written)
     bench.pass_time(0)
     assert bench.state().startswith("PrepareCommit")
-    bench.machine.markers_written(*decided, written, bench.now)
+    bench.mark(decided, written)
     bench.pass_time(0)
     assert bench.state() == "CompleteCommit 0:1"
     records = len(bench.log)
-    bench.machine.markers_written(*decided, written, bench.now)
+    bench.mark(decided, written)
     bench.pass_time(0)
     assert len(bench.log) == records
 
@@ -482,7 +482,7 @@ def test_an_id_is_forgotten_at_once_if_it_is_in_no_transaction() -> None:
     bench.writes_markers = False
 
     def forget() -> ErrorCode:
-        answer = bench.told(lambda machine, *rest: machine.forget("t", *rest))
+        answer = bench.told(ForgetRequest("t"))
         assert isinstance(answer, ErrorCode)
         return answer
 
@@ -638,7 +638,7 @@ def test_listing_does_not_wait_for_commits() -> None:
     bench = TransactionBench()
     bench.commits_at_once = False
     request = InitRequest("t", TIMEOUT_MS, fresh_producer_id=5)
-    bench.ask(lambda machine, *rest: machine.init_producer_id(request, *rest))
+    bench.ask(request)
     assert len(bench.list().transactions) == 1
 
 

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from broker.coordinator.step import Request
 from broker.coordinator.transaction.partitions import NO_PARTITIONS
 from broker.coordinator.transaction.records import RecordedTransaction, transaction_record
 from broker.coordinator.transaction.types import (
@@ -19,6 +20,7 @@ from broker.coordinator.transaction.types import (
     AddPartitionsRequest,
     EndAnswer,
     EndRequest,
+    ForgetRequest,
     InitAnswer,
     InitRequest,
     TransactionRef,
@@ -28,7 +30,7 @@ from stele.errors import ErrorCode
 from tests.support.coordinators import Heard
 from tests.support.strict_steps import inspect
 from tests.support.transaction_twin import Pair, Twin
-from tests.support.transactions import START_MS, Event, TransactionBench, partitions
+from tests.support.transactions import START_MS, TransactionBench, partitions
 
 PARTITIONS = partitions("a0", "a1", "b0")
 TIMEOUT_MS = 5_000
@@ -38,10 +40,10 @@ some = st.sets(st.sampled_from(PARTITIONS)).map(sorted)
 class StrictBench(TransactionBench):
     """Looks at every step: one with records must have changed nothing."""
 
-    def ask(self, event: Event) -> Heard:
+    def ask(self, request: Request[Any]) -> Heard:
         before = inspect(vars(self.machine))
         heard = Heard()
-        step = event(self.machine, heard, self.now)
+        step = self.machine.take(request, heard, self.now)
         if step.records:
             assert inspect(vars(self.machine)) == before
         self.take(step, heard)
@@ -68,13 +70,13 @@ class Lives(RuleBasedStateMachine):
         while len(self.history) <= len(self.bench.log):
             self.history.append(copy.deepcopy(self.twin))
 
-    def ask(self, event: Any, request: Any) -> Heard:
+    def ask(self, request: Any) -> Heard:
         """Ask, and again if that takes a fresh producer id."""
-        heard = self.bench.ask(lambda machine, *rest: event(machine, request, *rest))
+        heard = self.bench.ask(request)
         if heard.told != [NEEDS_PRODUCER_ID]:
             return heard
         request = replace(request, fresh_producer_id=self.fresh)
-        return self.bench.ask(lambda machine, *rest: event(machine, request, *rest))
+        return self.bench.ask(request)
 
     def expect(self, heard: Heard, answer: Any) -> None:
         self.heard.append((heard, answer))
@@ -123,7 +125,7 @@ class Lives(RuleBasedStateMachine):
             keep_prepared=keeps,
         )  # fmt: skip
         fresh = self.fresh
-        heard = self.ask(type(self.bench.machine).init_producer_id, request)
+        heard = self.ask(request)
         (error, pair), kept = self.twin.init(
             expected, keeps=keeps, timeout_ms=None if two else TIMEOUT_MS, fresh=fresh
         )
@@ -133,7 +135,7 @@ class Lives(RuleBasedStateMachine):
     def add(self, data: st.DataObject, names: Any, verifies: bool, version: int) -> None:
         ref = self.ref(data)
         request = AddPartitionsRequest(ref, tuple(names), verifies, version)
-        heard = self.ask(type(self.bench.machine).add_partitions, request)
+        heard = self.ask(request)
         told = self.twin.add(ref[1:], names, self.bench.now.time_ms, verifies=verifies)
         if isinstance(told, ErrorCode):
             self.expect(heard, AddPartitionsAnswer(told, (told,) * len(names)))
@@ -144,13 +146,13 @@ class Lives(RuleBasedStateMachine):
     def end(self, data: st.DataObject, commits: bool, version: int) -> None:
         ref = self.ref(data)
         fresh = self.fresh
-        heard = self.ask(type(self.bench.machine).end, EndRequest(ref, commits, version))
+        heard = self.ask(EndRequest(ref, commits, version))
         error, pair = self.twin.end(ref[1:], commits=commits, version=version, fresh=fresh)
         self.expect(heard, EndAnswer(error, *(pair or (-1, -1))))
 
     @rule()
     def forget(self) -> None:
-        heard = self.bench.ask(lambda machine, *rest: machine.forget("t", *rest))
+        heard = self.bench.ask(ForgetRequest("t"))
         self.expect(heard, self.twin.forget())
 
     @rule(data=st.data())
@@ -182,8 +184,8 @@ class Lives(RuleBasedStateMachine):
         told = self.twin.told_pair
         pair = self.pair(data)
         if pair != told:
-            self.bench.machine.markers_written("t", *pair, PARTITIONS, self.bench.now)
-        self.bench.machine.markers_written("u", *pair, PARTITIONS, self.bench.now)
+            self.bench.mark(TransactionRef("t", *pair), PARTITIONS)
+        self.bench.mark(TransactionRef("u", *pair), PARTITIONS)
 
     @rule(ms=st.sampled_from([1, 2_500, TIMEOUT_MS]))
     def pass_time(self, ms: int) -> None:

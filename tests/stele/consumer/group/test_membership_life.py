@@ -61,7 +61,7 @@ class _Member:
         if arrives:
             protocols = [MemberProtocol(*each) for each in request.protocols]
             join = join_request("g", request.standing.member_id, protocols=protocols)
-            self._heard = self._bench.ask(lambda machine, w, now: machine.join(join, w, now))
+            self._heard = self._bench.ask(join)
 
     def _sync(self, request: SyncRequest, arrives: bool) -> None:
         self._asked, self._heard, self._is_lost = request, Heard(), not arrives

@@ -10,7 +10,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.coordinator.group.consumer.types import ConsumerHeartbeatAnswer
+from broker.coordinator.group.consumer.types import ConsumerDescribeRequest, ConsumerHeartbeatAnswer
 from stele.consumer.group.membership import Share, State
 from stele.consumer.group.reconciling import Heartbeat, HeartbeatAnswer, ReconcilingMembership
 from stele.errors import ErrorCode
@@ -134,9 +134,7 @@ class _Life:
         self.check()
 
     def check(self) -> None:
-        state = self._bench.ask(
-            lambda machine, waiter, now: machine.describe_consumers("g", waiter, now)
-        ).told[0]
+        state = self._bench.ask(ConsumerDescribeRequest("g")).told[0]
         known = {each.member_id: each for each in state.members}
         owners: dict[PartitionId, str] = {}
         for member in self._alive:

@@ -86,7 +86,7 @@ def test_a_group_needs_a_name(group_id: str) -> None:
     request = ConsumerHeartbeatRequest(
         group_id, "a", 0, client_id="c", owned={}, topic_names=("t",), rebalance_timeout_ms=1
     )
-    heard = made.ask(lambda machine, waiter, now: machine.consumer_heartbeat(request, waiter, now))
+    heard = made.ask(request)
     assert [each.error for each in heard.told] == [ErrorCode.INVALID_GROUP_ID]
 
 
@@ -303,7 +303,7 @@ def test_who_fetches_offsets_as_a_member_has_to_be_one(
     made = bench()
     made.consumer_join("a")
     request = OffsetFetchRequest("g", None, False, member_id, epoch)
-    heard = made.ask(lambda machine, waiter, now: machine.fetch_offsets(request, waiter, now))
+    heard = made.ask(request)
     assert told(heard, OffsetFetchAnswer).error is error
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.coordinator.group.consumer.records import Kind, tombstone
-from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer
+from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer, ConsumerDescribeRequest
 from broker.coordinator.group.machine import GroupMachine
 from broker.coordinator.group.types import GroupState
 from stele.errors import ErrorCode
@@ -151,7 +151,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
 
     def described(self, machine: GroupMachine) -> ConsumerDescribeAnswer:
         """As it is, told or not."""
-        (reply,) = machine.describe_consumers("g", Heard(), self.bench.now).replies
+        (reply,) = machine.take(ConsumerDescribeRequest("g"), Heard(), self.bench.now).replies
         assert isinstance(reply.answer, ConsumerDescribeAnswer)
         return reply.answer
 

@@ -19,7 +19,7 @@ from broker.coordinator.group.consumer.records import (
     member_record,
     tombstone,
 )
-from broker.coordinator.group.consumer.types import ConsumerHeartbeatAnswer
+from broker.coordinator.group.consumer.types import ConsumerHeartbeatAnswer, ResolveRequest
 from broker.coordinator.group.deadlines import Deadlines
 from broker.coordinator.group.records import decode_key, group_record
 from broker.coordinator.group.types import (
@@ -275,7 +275,7 @@ def test_fetches_of_members_need_their_epoch() -> None:
 
     def error(member_id: str | None, epoch: int) -> ErrorCode:
         request = OffsetFetchRequest("g", None, False, member_id, epoch)
-        heard = made.ask(lambda machine, waiter, now: machine.fetch_offsets(request, waiter, now))
+        heard = made.ask(request)
         return told(heard, OffsetFetchAnswer).error
 
     assert error(None, -1) is ErrorCode.NONE
@@ -494,7 +494,7 @@ def test_a_regular_expression_stands_for_topics() -> None:
     stale = made.beat("a", joined.member_epoch)
     assert stale.stale_regex == "t.*"
     now = resolved("t", "tt", version=made.cluster.names_version)
-    made.ask(lambda machine, waiter, at: machine.resolve_regex("g", "t.*", now, waiter, at))
+    made.ask(ResolveRequest("g", "t.*", now))
     told_now = made.beat("a", joined.member_epoch)
     assert pairs(told_now.assigned or {}) == made.cluster.pairs_of({"t", "tt"})
     assert told_now.stale_regex is None
@@ -506,7 +506,7 @@ def test_a_regular_expression_that_stands_for_the_same_topics_writes_nothing() -
     made.cluster.put("u", 1)
     size = len(made.log)
     now = resolved("t", version=made.cluster.names_version)
-    made.ask(lambda machine, waiter, at: machine.resolve_regex("g", "t", now, waiter, at))
+    made.ask(ResolveRequest("g", "t", now))
     assert made.beat("a", joined.member_epoch).stale_regex is None
     assert len(made.log) == size
 
@@ -520,7 +520,7 @@ def test_a_regular_expression_is_forgotten_with_its_last_member() -> None:
     made.beat("b", -1)
     made.beat("c", -1)
     assert made.consumer_join("d", topic_names=(), regex="t").stale_regex == "t"
-    made.ask(lambda machine, waiter, at: machine.resolve_regex("g", "x", resolved(), waiter, at))
+    made.ask(ResolveRequest("g", "x", resolved()))
     assert made.consumer_join("d", "t", regex="").stale_regex is None
 
 

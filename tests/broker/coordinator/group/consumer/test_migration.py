@@ -611,7 +611,7 @@ def test_a_request_to_join_again_needs_no_known_id() -> None:
     consumer = Consumer(made, "old")
     act_all(consumer)
     request = join_request(known_id=False)
-    heard = made.ask(lambda machine, waiter, now: machine.join(request, waiter, now))
+    heard = made.ask(request)
     assert told(heard, JoinAnswer).error is ErrorCode.NONE
 
 

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer
+from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer, ConsumerDescribeRequest
 from broker.coordinator.group.machine import GroupMachine
-from broker.coordinator.group.types import DescribeAnswer, GroupState
+from broker.coordinator.group.types import DescribeAnswer, DescribeRequest, GroupState
 from stele.errors import ErrorCode
 from tests.support.classic_clients import ClassicClient, act_all
 from tests.support.consumer_protocol import Cluster, Consumer, ConsumerBench, Pairs, pairs
@@ -133,8 +133,8 @@ class MixedGroupLife(RuleBasedStateMachine):
 
     def described(self, machine: GroupMachine) -> tuple[ConsumerDescribeAnswer, DescribeAnswer]:
         """As it is, told or not."""
-        (consumers,) = machine.describe_consumers("g", Heard(), self.bench.now).replies
-        (classic,) = machine.describe("g", Heard(), self.bench.now).replies
+        (consumers,) = machine.take(ConsumerDescribeRequest("g"), Heard(), self.bench.now).replies
+        (classic,) = machine.take(DescribeRequest("g"), Heard(), self.bench.now).replies
         return consumers.answer, classic.answer
 
     @invariant()

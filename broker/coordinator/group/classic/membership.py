@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from broker.coordinator.group.member import Member
+from broker.coordinator.group.classic.member import Member
 from stele.errors import ErrorCode
 
 

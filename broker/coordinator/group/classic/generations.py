@@ -1,4 +1,4 @@
-"""A group of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
+"""The members of a group of the classic protocol, and their generations.
 
 The members of a generation join it together, while the group prepares a rebalance. One of them, the
 leader, then assigns partitions to all of them. The group is stable until a member joins or leaves.
@@ -14,32 +14,23 @@ next coordinator then answers ILLEGAL_GENERATION or UNKNOWN_MEMBER_ID, and the m
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+from broker.coordinator.group.classic.member import Member
+from broker.coordinator.group.classic.membership import Membership
+from broker.coordinator.group.classic.subscription import all_subscribed_topics
 from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
-from broker.coordinator.group.member import Member
-from broker.coordinator.group.membership import Membership
 from broker.coordinator.group.records import RecordedGroup, RecordedMember, group_record
-from broker.coordinator.group.subscription import all_subscribed_topics
 from broker.coordinator.group.types import (
     CONSUMER_PROTOCOL,
     UNKNOWN_MEMBER,
-    DescribeAnswer,
     GroupState,
-    GroupType,
-    HeartbeatRequest,
     JoinAnswer,
     JoinedMember,
-    LeaveAnswer,
-    LeaveRequest,
-    LeavingMember,
-    ListedGroup,
     MemberProtocol,
-    OffsetCommitRequest,
     SyncAnswer,
-    SyncRequest,
 )
 from broker.coordinator.group.voting import elect_protocol
 from broker.coordinator.step import KeyValue, Now, Reply, Step, Waiter
@@ -50,14 +41,11 @@ logger = logging.getLogger(__name__)
 REASON_MAX: Final = 255
 """Characters of a client's reason that the log tells. Kafka's clients send no more (KIP-800)."""
 
-_LEAVING_TOLD: Final = 5
-"""Members that the log names when many leave at once."""
 
+class Generations:
+    """The state of one group, and the way from one generation to the next.
 
-class ClassicGroup:
-    """One group. Its events add records and replies to a step.
-
-    If an event adds a record, only the replay of the record changes the group.
+    What leads to a record adds it to a step, and only the replay of the record changes the group.
     """
 
     def __init__(self, group_id: str, config: GroupConfig, deadlines: Deadlines) -> None:
@@ -119,19 +107,6 @@ class ClassicGroup:
         if self.subscribed_topics is None:
             return self.has_consumers
         return topic in self.subscribed_topics
-
-    def described(self) -> DescribeAnswer:
-        protocol = self.protocol if self.state is GroupState.STABLE else None
-        return DescribeAnswer(
-            self.group_id,
-            self.state,
-            self.protocol_type,
-            protocol or "",
-            tuple(each.described(protocol) for each in self.members),
-        )
-
-    def listed(self) -> ListedGroup:
-        return ListedGroup(self.group_id, self.protocol_type, self.state, GroupType.CLASSIC)
 
     def interrupt(self, step: Step) -> None:
         """Have everybody who waits join again: the step's records put another group in the place
@@ -281,183 +256,6 @@ class ClassicGroup:
             logger.warning("group %s: the topics of %s", self.group_id, error)
             return None
 
-    # ------------------------------------------------------------------------- assigning
-
-    def sync(self, request: SyncRequest, waiter: Waiter, now: Now, step: Step) -> None:
-        error = self._sync_error(request)
-        if error is not ErrorCode.NONE:
-            self.say(step, waiter, SyncAnswer(error))
-            return
-        member = self.members[request.member_id]
-        if self.state is GroupState.STABLE:
-            self._has_synced(member)
-            self.say(step, waiter, self._assigned(member.assignment))
-        elif self.leader == member.member_id:
-            self._assign(request.assignments, waiter, now, step)
-        else:
-            replaced = SyncAnswer(ErrorCode.REBALANCE_IN_PROGRESS)
-            self.tell(member.sync_waiter, replaced, step)
-            member.sync_waiter = waiter
-            self._has_synced(member)
-
-    def _sync_error(self, request: SyncRequest) -> ErrorCode:
-        error = self.members.check(request.member_id, request.group_instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if request.generation != self.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        if _differ(request.protocol_type, self.protocol_type) or _differ(
-            request.protocol, self.protocol
-        ):
-            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-        if self.state is GroupState.PREPARING_REBALANCE:
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
-
-    def _assign(
-        self, assignments: Mapping[str, bytes], waiter: Waiter, now: Now, step: Step
-    ) -> None:
-        """Record the leader's assignment, and tell it to the members that wait for it."""
-        record = self.record(self.members, self.leader, self.generation, now, assignments)
-        step.records.append(record)
-        step.instead = lambda: self._assignment_refused(waiter, now)
-        for member in self.members:
-            told = waiter if member.member_id == self.leader else member.sync_waiter
-            if told is not None:
-                assignment = assignments.get(member.member_id, b"")
-                step.replies.append(Reply(told, self._assigned(assignment)))
-
-    def _assignment_refused(self, waiter: Waiter, now: Now) -> Step:
-        """No record can hold what the leader has assigned. It and all who wait for it are told, and
-        join again, as in Kafka."""
-        step = Step()
-        error = SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
-        self.say(step, waiter, error)
-        for member in self.members:
-            self.tell(member.sync_waiter, error, step)
-            member.sync_waiter = None
-            member.restart_session(now.monotonic_ms)
-        self._prepare_rebalance("no record can hold the assignment", now, step)
-        return step
-
-    def _assigned(self, assignment: bytes) -> SyncAnswer:
-        return SyncAnswer(ErrorCode.NONE, self.protocol_type, self.protocol, assignment)
-
-    def _has_synced(self, member: Member) -> None:
-        self._unsynced.discard(member.member_id)
-        if not self._unsynced:
-            self._sync_timer.cancel()
-
-    def sync_time_is_over(self, now: Now, step: Step) -> None:
-        """Members that have not fetched their assignments in time are removed."""
-        late = [each for each in self.members if each.member_id in self._unsynced]
-        self._remove(late, "members have not fetched their assignments in time", now, step)
-
-    # ------------------------------------------------------------------------- staying
-
-    def heartbeat(self, request: HeartbeatRequest, waiter: Waiter, now: Now, step: Step) -> None:
-        error = self.members.check(request.member_id, request.group_instance_id)
-        if error is ErrorCode.NONE:
-            if request.generation != self.generation:
-                error = ErrorCode.ILLEGAL_GENERATION
-            else:
-                self.members[request.member_id].restart_session(now.monotonic_ms)
-                if self.state is GroupState.PREPARING_REBALANCE:
-                    error = ErrorCode.REBALANCE_IN_PROGRESS
-        self.say(step, waiter, error)
-
-    def has_committed(self, member_id: str, now: Now) -> None:
-        """As in Kafka, a commit keeps the session of a member as a heartbeat does."""
-        member = self.members.get(member_id)
-        if member is not None:
-            member.restart_session(now.monotonic_ms)
-
-    def session_is_over(self, member_id: str, now: Now, step: Step) -> None:
-        """A member has not sent a heartbeat in time, or has not joined with the id that it got."""
-        if member_id in self.pending:
-            self.forget_pending(member_id)
-            self.maybe_complete_join(now, step)
-            return
-        member = self.members[member_id]
-        if member.is_alive:
-            member.session.cancel()
-        else:
-            self._remove([member], f"the session of {member_id} is over", now, step)
-
-    def commit_errors(self, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
-        """Whether a client may commit each of the offsets. If it is no member, it may while there
-        are none. In a transaction, members are fenced only if they say who they are (KIP-447)."""
-        return (self._commit_error(request),) * len(request.offsets)
-
-    def _commit_error(self, request: OffsetCommitRequest) -> ErrorCode:
-        member_id, group_instance_id = request.member_id, request.group_instance_id
-        generation = request.generation
-        if generation < 0 and self.is_empty:
-            return ErrorCode.NONE
-        is_transactional = request.producer is not None
-        if request.names_nobody:
-            return ErrorCode.NONE if is_transactional else ErrorCode.UNKNOWN_MEMBER_ID
-        error = self.members.check(member_id, group_instance_id)
-        if error is not ErrorCode.NONE:
-            return error
-        if generation != self.generation:
-            return ErrorCode.ILLEGAL_GENERATION
-        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
-            # The member has no partitions in this generation yet.
-            return ErrorCode.REBALANCE_IN_PROGRESS
-        return ErrorCode.NONE
-
-    def fetch_error(self, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Everybody may know the offsets."""
-        return ErrorCode.NONE
-
-    # ------------------------------------------------------------------------- leaving
-
-    def leave(self, request: LeaveRequest, waiter: Waiter, now: Now, step: Step) -> None:
-        errors = []
-        leaving: dict[str, Member] = {}
-        for each in request.members:
-            error, member = self._find_leaving(each, leaving)
-            errors.append(error)
-            if member is not None:
-                leaving[member.member_id] = member
-        self.say(step, waiter, LeaveAnswer(ErrorCode.NONE, tuple(errors)))
-        if leaving:
-            reasons = ", ".join(
-                f"{each.member_id or each.group_instance_id} ({each.reason[:REASON_MAX]})"
-                for each in request.members[:_LEAVING_TOLD]
-            )
-            self._remove(list(leaving.values()), f"leaving: {reasons}", now, step)
-        if not step.records:  # else only the replay changes the group; pending ids time out
-            for each in request.members:
-                self.forget_pending(each.member_id)
-            self.maybe_complete_join(now, step)
-
-    def _find_leaving(
-        self, asked: LeavingMember, leaving: Mapping[str, Member]
-    ) -> tuple[ErrorCode, Member | None]:
-        """The error for one of the request's members, and the member, if it is not pending."""
-        if asked.member_id in self.pending:
-            return ErrorCode.NONE, None
-        if asked.member_id == UNKNOWN_MEMBER:
-            member = self.members.of_instance(asked.group_instance_id)
-            error = ErrorCode.NONE if member is not None else ErrorCode.UNKNOWN_MEMBER_ID
-        else:
-            error = self.members.check(asked.member_id, asked.group_instance_id)
-            member = self.members.get(asked.member_id) if error is ErrorCode.NONE else None
-        if member is not None and member.member_id in leaving:
-            return ErrorCode.UNKNOWN_MEMBER_ID, None
-        return error, member
-
-    def _remove(self, leaving: Sequence[Member], reason: str, now: Now, step: Step) -> None:
-        if len(leaving) == len(self.members) and not self._is_first_rebalance:
-            self._become_empty(now, step)
-            return
-        for member in leaving:
-            self._dismiss(member, step)
-            self.forget(member)
-        self.rebalance_or_complete(reason, now, step)
-
     def _dismiss(self, member: Member, step: Step) -> None:
         """Answer the waiting requests of a member that is removed."""
         error = ErrorCode.UNKNOWN_MEMBER_ID
@@ -590,8 +388,3 @@ class ClassicGroup:
             timer.cancel()
         for member in self.members:
             member.session.cancel()
-
-
-def _differ(asked: str | None, actual: str | None) -> bool:
-    """Older clients do not send what is asked."""
-    return asked is not None and actual is not None and asked != actual

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from broker.coordinator.group.classic import REASON_MAX, ClassicGroup
-from broker.coordinator.group.member import Member
+from broker.coordinator.group.classic.generations import REASON_MAX, Generations
+from broker.coordinator.group.classic.member import Member
 from broker.coordinator.group.notes import NotedRecord, Successor
 from broker.coordinator.group.types import (
     UNKNOWN_MEMBER,
@@ -29,7 +29,7 @@ time. Otherwise members whose clients are gone would accumulate during a long re
 class Joining:
     """One JoinGroup request. Its records and replies are added to the step."""
 
-    group: ClassicGroup
+    group: Generations
     request: JoinRequest
     waiter: Waiter
     now: Now
