@@ -310,34 +310,34 @@ class Broker:
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             alter_partition=self._controller.alter_partition,
             lease_valid=self._lease_valid,
+            deposed=self._deposed,
             directory_failed=self._directory_failed,
             corruption_found=self._corruption_found,
             answer_share=self._kafka.memory.answer_share,
             rooms=self._rooms,
         )
         self._lifecycle = self._make_lifecycle()
-        self._replicas.set_deposed(self._lifecycle.deposed)
         self._rooms.on_change = self._lifecycle.room_changed
-        self._metrics.read_replicas(lambda: self._replicas.counters)
+        self._metrics.read_replicas(self._replicas.measures.counters)
+        self._metrics.read_fetches(lambda: self._replicas.fetch.waiting)
         self._metrics.read_directories(self._directories, self._rooms)
         self._metrics.read_cleaner(self._replicas.cleaner, self._directories)
         self._metrics.read_moves(self._replicas.moves)
         self._publisher.subscribe(self._replicas)
-        self._groups = GroupCoordinators(config, self._replicas, clock=world.clock, rng=world.rng)
+        hosting = self._replicas.hosting
+        self._groups = GroupCoordinators(config, hosting, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)
         self._assemble_transactions()
         self._metrics.read_groups(self._groups)
-        self._metrics.read_partitions(self._replicas, config.metrics_offsets_max)
+        self._metrics.read_partitions(self._replicas.measures, config.metrics_offsets_max)
         self._metrics.read_lags(
-            self._groups, self._replicas.high_watermarks, config.metrics_offsets_max
+            self._groups, self._replicas.measures.high_watermarks, config.metrics_offsets_max
         )
         self._context = BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
             clock=world.clock,
-            image=VisibleImage(
-                config.node_id, lambda: self._publisher.image, self._lifecycle.deposed
-            ),
+            image=VisibleImage(config.node_id, lambda: self._publisher.image, self._deposed),
             wait_until=self._publisher.wait_until,
             replicas=self._replicas,
             sessions=FetchSessions(world.rng),
@@ -368,11 +368,11 @@ class Broker:
             return self._publisher.image
 
         self._transactions = TransactionCoordinators(
-            config, self._replicas, clock=world.clock, image=image
+            config, self._replicas.hosting, clock=world.clock, image=image
         )
         self._markers = MarkerSender(
             self._transactions,
-            self._replicas,
+            self._replicas.markers,
             self._node_connections("markers"),
             broker_id=config.node_id,
             image=image,
@@ -385,7 +385,7 @@ class Broker:
             image=image,
             clock=world.clock,
         )
-        self._replicas.set_verifier(self._verification)
+        self._replicas.produce.transactional.verifier = self._verification
         self._metrics.read_transactions(self._transactions, self._markers)
         self._publisher.subscribe(self._transactions)
         self._publisher.subscribe(self._markers)
@@ -433,9 +433,9 @@ class Broker:
             registration_timeout_ms=config.initial_broker_registration_timeout_ms,
             endpoints=self._endpoints,
             metadata_offset=lambda: self._publisher.offset,
-            corrupt=self._replicas.corrupt_replicas,
-            unsynced=self._replicas.unsynced_replicas,
-            held=self._replicas.held_replicas,
+            corrupt=self._replicas.reports.corrupt,
+            unsynced=self._replicas.reports.unsynced,
+            held=self._replicas.reports.held,
             room=lambda: self._rooms.room,
             on_failure=self._on_fatal,
         )
@@ -480,9 +480,12 @@ class Broker:
     def _lease_valid(self) -> bool:
         return self._lifecycle.lease_valid()
 
+    def _deposed(self) -> bool:
+        return self._lifecycle.deposed()
+
     def _directory_failed(self, path: str) -> None:
         """Others take over what was in it. If no directory is left, this broker is of no use."""
-        if self._replicas.has_online_directory:
+        if self._replicas.reports.has_online_directory:
             logger.error(
                 "broker %d: the log directory %s failed; other brokers take its replicas over, and "
                 "those that no other broker has are refused until this one is started again: "

@@ -10,8 +10,9 @@ from broker.coordinator.markers import MarkerSender
 from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
-from broker.replication.manager import ReplicaCounters, ReplicaManager
+from broker.replication.measures import ReplicaMeasures
 from broker.replication.moves import DirectoryMoves
+from broker.replication.replicas import ReplicaCounters
 from runtime.kafka.connection import Queue
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from stele.ids import TopicPartition
@@ -140,16 +141,10 @@ class BrokerMetrics:
         )
         self._meters: dict[str, RequestMeter] = {}
         self.produce_waiting = 0
-        self.fetch_waiting = 0
         registry.gauge(
             "stele_produce_purgatory_size",
             "Produce requests that wait for replication or disk (PurgatorySize).",
             lambda: self.produce_waiting,
-        )
-        registry.gauge(
-            "stele_fetch_purgatory_size",
-            "Fetch requests that wait for records (PurgatorySize).",
-            lambda: self.fetch_waiting,
         )
 
     def of_requests(self, api: str) -> RequestMeter:
@@ -180,14 +175,22 @@ class BrokerMetrics:
         for field, help_text in _PRESENT:
             self._registry.gauge(_NAMES.get(field, f"stele_{field}"), help_text, reader(field))
 
-    def read_partitions(self, replicas: ReplicaManager, samples_max: int) -> None:
+    def read_fetches(self, waiting: Callable[[], int]) -> None:
+        """Declare how many fetches wait."""
+        self._registry.gauge(
+            "stele_fetch_purgatory_size",
+            "Fetch requests that wait for records (PurgatorySize).",
+            waiting,
+        )
+
+    def read_partitions(self, measures: ReplicaMeasures, samples_max: int) -> None:
         """Declare what topics move and partitions hold; each metric has ``samples_max`` samples at
         most."""
 
         def by_topic(field: str) -> Callable[[], dict[str, float]]:
             return lambda: {
                 topic: float(getattr(traffic, field))
-                for topic, traffic in islice(replicas.traffic(), samples_max)
+                for topic, traffic in islice(measures.traffic(), samples_max)
             }
 
         for field, name, help_text in _BY_TOPIC:
@@ -198,7 +201,7 @@ class BrokerMetrics:
             ("topic", "partition"),
             lambda: (
                 ((name.topic, str(name.partition)), float(size))
-                for name, size in islice(replicas.log_sizes(), samples_max)
+                for name, size in islice(measures.log_sizes(), samples_max)
             ),
         )
         self._registry.samples(
@@ -207,13 +210,13 @@ class BrokerMetrics:
             ("topic", "partition", "replica"),
             lambda: (
                 ((name.topic, str(name.partition), str(broker_id)), float(lag))
-                for name, broker_id, lag in islice(replicas.replica_lags(), samples_max)
+                for name, broker_id, lag in islice(measures.replica_lags(), samples_max)
             ),
         )
         self._registry.gauge(
             "stele_replica_max_lag",
             "The most that any follower of a led partition lacks (MaxLag).",
-            lambda: float(max((lag for _, _, lag in replicas.replica_lags()), default=0)),
+            lambda: float(max((lag for _, _, lag in measures.replica_lags()), default=0)),
         )
 
     def read_directories(self, directories: Sequence[LogDirectory], rooms: Rooms) -> None:

@@ -11,11 +11,9 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 
 from broker.api.handler import Reply, RequestContext, Served
-from broker.replication.fetch_query import FetchQuery
 from broker.replication.types import Cancel, FetchEntry, FetchResult, LeaderHint
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
-from broker.service.fetch_topics import FetchTopics
 from broker.service.nearby import nearby_brokers
 from broker.service.session_fetch import SessionFetch
 from broker.service.topics import NO_TOPIC_ID
@@ -46,36 +44,15 @@ _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 def handle(
     context: BrokerContext, request_context: RequestContext, request: FetchRequest, reply: Reply
 ) -> Cancel | None:
-    state = request.replica_state
-    query = FetchQuery(
-        entries=[],
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        replica_id=request.replica_id if state is None else state.replica_id,
-        replica_epoch=-1 if state is None else state.replica_epoch,
-        read_committed=request.isolation_level == READ_COMMITTED,
-        any_replica=request_context.version >= _ANY_REPLICA_FROM,
-        nearby=nearby_brokers(context, request_context.caller, request.rack_id),
-    )
-    fetch = SessionFetch(
-        context,
-        request_context.caller,
-        query,
-        _Translation(context, request_context, request, reply),
-        owner=request_context.connection,
-        session_id=request.session_id,
-        session_epoch=request.session_epoch,
-        by_id=request_context.version >= _TOPIC_IDS_FROM,
-    )
+    fetch = KafkaFetch(context, request_context, request, reply)
     fetch.start()
     return fetch.cancel
 
 
-class _Translation:
-    """One request as values, and the values that answer it as a response."""
+class KafkaFetch(SessionFetch):
+    """One request, from its message to its response."""
 
-    __slots__ = ("_context", "_reply", "_request", "_request_context")
+    __slots__ = ("_reply", "_request", "_request_context")
 
     def __init__(
         self,
@@ -84,18 +61,31 @@ class _Translation:
         request: FetchRequest,
         reply: Reply,
     ) -> None:
-        self._context = context
+        state = request.replica_state
+        super().__init__(
+            context,
+            request_context.caller,
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            replica_id=request.replica_id if state is None else state.replica_id,
+            replica_epoch=-1 if state is None else state.replica_epoch,
+            read_committed=request.isolation_level == READ_COMMITTED,
+            any_replica=request_context.version >= _ANY_REPLICA_FROM,
+            nearby=nearby_brokers(context, request_context.caller, request.rack_id),
+            owner=request_context.connection,
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            by_id=request_context.version >= _TOPIC_IDS_FROM,
+        )
         self._request_context = request_context
         self._request = request
         self._reply = reply
 
     def decode(
-        self,
-        topics: FetchTopics,
-        entries: dict[PartitionId, FetchEntry],
-        forgotten: list[PartitionId],
+        self, entries: dict[PartitionId, FetchEntry], forgotten: list[PartitionId]
     ) -> Generator[None, None, None]:
-        count = 0
+        topics, count = self.topics, 0
         for topic in self._request.topics:
             key = topics.key(topic.topic, topic.topic_id)
             for partition in topic.partitions:
@@ -112,10 +102,8 @@ class _Translation:
                 if not len(forgotten) % SLICE_STEPS:
                     yield
 
-    def answer(
-        self, topics: FetchTopics, session_id: int, results: list[FetchResult]
-    ) -> Generator[None, None, None]:
-        read_committed = self._request.isolation_level == READ_COMMITTED
+    def encode(self, session_id: int, results: list[FetchResult]) -> Generator[None, None, None]:
+        topics = self.topics
         hints: list[LeaderHint] = []
         responses: list[FetchableTopicResponse] = []
         last: bytes | None = None
@@ -131,7 +119,7 @@ class _Translation:
                     )
                 )
             error = topics.error(result.error)
-            responses[-1].partitions.append(_partition(result, error, read_committed))
+            responses[-1].partitions.append(_partition(result, error, self.read_committed))
             if not count % SLICE_STEPS:
                 yield
         self._reply(

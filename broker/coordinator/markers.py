@@ -37,11 +37,9 @@ _MARKERS_A_TURN: Final = 200
 
 
 class MarkerWriter(Protocol):
-    """``broker.replication.manager.ReplicaManager``."""
+    """``broker.replication.markers.MarkerRequests``."""
 
-    def write_markers(
-        self, markers: Sequence[Marker], done: Callable[[list[ErrorCode]], None]
-    ) -> None:
+    def write(self, markers: Sequence[Marker], done: Callable[[list[ErrorCode]], None]) -> None:
         """``done`` gets an error for each, in order, when all of them are committed or refused."""
         ...
 
@@ -144,7 +142,7 @@ class MarkerSender:
             items.append(item)
             markers.append(_marker(item, PartitionId(topic.topic_id, item.partition.partition)))
         if markers:
-            self._writer.write_markers(markers, lambda errors: self._settle(items, errors))
+            self._writer.write(markers, lambda errors: self._settle(items, errors))
         if self._here:
             self._schedule()
 

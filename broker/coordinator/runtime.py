@@ -56,7 +56,7 @@ class HostedLog(Log, Protocol):
 
 
 class Host(Protocol):
-    """``broker.replication.manager.ReplicaManager``."""
+    """``broker.replication.hosted.Hosting``."""
 
     def host(self, partition: PartitionId) -> HostedLog | None:
         """The partition, if this broker leads it and can work with its log."""

@@ -13,7 +13,7 @@ from typing import Any
 from broker.grpc.conversation import Conversation
 from broker.grpc.messages import unary
 from broker.replication.deletion import Deletion, DeletionResult
-from broker.replication.fetch_query import FetchQuery
+from broker.replication.fetch_waiting import WaitingFetch
 from broker.replication.types import (
     MAX_TIMESTAMP,
     Cancel,
@@ -28,7 +28,6 @@ from broker.replication.types import (
 from broker.service import offsets, records
 from broker.service.cluster import active_controller, endpoints
 from broker.service.context import BrokerContext
-from broker.service.fetch import Fetch
 from broker.service.fetch_topics import readable_topics
 from broker.service.metadata import MissingTopic, all_topics, find_topics
 from broker.service.nearby import nearby_brokers
@@ -119,25 +118,13 @@ class DataService:
         request = parse(pb.FetchRequest, payload)
         topics = readable_topics(self._context, caller)
         items = [_fetch_item(topics, partition) for partition in request.partitions]
-        query = FetchQuery(
-            entries=[],
-            max_wait_ms=request.max_wait_ms,
-            min_bytes=request.min_bytes,
-            max_bytes=request.max_bytes,
-            read_committed=request.isolation_level == READ_COMMITTED,
-            any_replica=bool(request.rack),
-            nearby=nearby_brokers(self._context, caller, request.rack),
-        )
+        nearby = nearby_brokers(self._context, caller, request.rack)
         timing = _Timing(self._context, "Data.Fetch")
-
-        def done(results: list[FetchResult]) -> None:
-            timing.answered()
-            reply(_fetch_response(request, results).SerializeToString())
-
-        fetch = Fetch(self._context, items, query, done)
-        fetch.run()
+        fetch = _DataFetch(request, reply, timing, nearby)
+        fetch.ask(items)
+        self._context.replicas.fetch.begin(fetch)
         timing.returned()
-        return fetch.cancel
+        return partial(self._context.replicas.fetch.withdraw, fetch)
 
     # ------------------------------------------------------------------ unary calls
 
@@ -356,6 +343,35 @@ def _error(
     asked: pb.ProduceRequest.Partition | pb.FetchRequest.Partition, error: ErrorCode
 ) -> ErrorCode:
     return error if asked.topic_id else error_by_name(error)
+
+
+class _DataFetch(WaitingFetch):
+    """One request of the stream Fetch, from its message to its response."""
+
+    __slots__ = ("_reply", "_request", "_timing")
+
+    def __init__(
+        self,
+        request: pb.FetchRequest,
+        reply: Callable[[bytes], None],
+        timing: _Timing,
+        nearby: frozenset[int],
+    ) -> None:
+        super().__init__(
+            max_wait_ms=request.max_wait_ms,
+            min_bytes=request.min_bytes,
+            max_bytes=request.max_bytes,
+            read_committed=request.isolation_level == READ_COMMITTED,
+            any_replica=bool(request.rack),
+            nearby=nearby,
+        )
+        self._request = request
+        self._reply = reply
+        self._timing = timing
+
+    def answer(self, results: list[FetchResult]) -> None:
+        self._timing.answered()
+        self._reply(_fetch_response(self._request, results).SerializeToString())
 
 
 def _fetch_item(topics: Topics, partition: pb.FetchRequest.Partition) -> FetchEntry | FetchResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -58,11 +58,14 @@ class ReplicaDescriptions:
         directories: Sequence[LogDirectory],
         moves: DirectoryMoves,
         disk: Disk,
+        lease_valid: Callable[[], bool],
     ) -> None:
+        """``lease_valid``: a leader without it may have a successor that knows more."""
         self._replicas = replicas
         self._directories = directories
         self._moves = moves
         self._disk = disk
+        self._lease_valid = lease_valid
 
     async def directories(
         self, wanted: Collection[tuple[str, int]] | None
@@ -118,8 +121,11 @@ class ReplicaDescriptions:
     def producer(
         self, partition: PartitionId, producer_id: int, current_leader_epoch: int
     ) -> LedProducer:
-        """One producer, as the leader here knows it. Raises ApiError as ``producers``, and for
-        another leader epoch than the one that is asked for (-1: any)."""
+        """One producer, as the leader here knows it. Raises ApiError as ``producers``, for another
+        leader epoch than the one that is asked for (-1: any), and NOT_LEADER_OR_FOLLOWER without a
+        lease."""
+        if not self._lease_valid():
+            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         replica = self._online(partition)
         error = replica.machine.fence(current_leader_epoch)
         if error is not ErrorCode.NONE:

@@ -14,14 +14,13 @@ from collections.abc import Callable
 
 from broker.replication.cold_reads import ColdReads
 from broker.replication.deadlines import DeadlineWheel
-from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_reader import FetchReader, Reading
 from broker.replication.fetch_turns import ConsumerTurns
-from broker.replication.fetch_waiting import Done, WaitingFetch
+from broker.replication.fetch_waiting import WaitingFetch
 from broker.replication.leader_throttle import LeaderThrottle
 from broker.replication.replica import ReportCorrupt
 from broker.replication.replicas import Replicas
-from broker.replication.types import Cancel, FetchEntry
+from broker.replication.types import FetchEntry
 
 
 class FetchRequests:
@@ -35,11 +34,14 @@ class FetchRequests:
         answer_share: Callable[[], int],
         throttle: LeaderThrottle,
         lease_valid: Callable[[], bool],
+        consumer_max_bytes: int,
     ) -> None:
-        """``answer_share`` and ``lease_valid``: as for ``FetchReader``."""
+        """``answer_share`` and ``lease_valid``: as for ``FetchReader``. ``consumer_max_bytes``: no
+        answer to a consumer holds more, apart from its first batch (``fetch.max.bytes``)."""
         self._throttle = throttle
         self._replicas = replicas
         self._deadlines = deadlines
+        self._consumer_max_bytes = consumer_max_bytes
         self._reader = FetchReader(replicas, on_corrupt, answer_share, throttle, lease_valid)
         self._turns = ConsumerTurns(self._look)
         self._cold = ColdReads(on_corrupt, self._look_in_turn)
@@ -49,37 +51,52 @@ class FetchRequests:
         # Of those, the one of each follower without a session.
         self._of_follower: dict[int, WaitingFetch] = {}
 
-    def fetch(self, query: FetchQuery, done: Done) -> Cancel:
-        waiting = WaitingFetch(query, done)
+    @property
+    def waiting(self) -> int:
+        """The number of fetches that wait for their answers."""
+        return len(self._waiting)
+
+    def begin(self, waiting: WaitingFetch) -> None:
+        """Read for it from local replicas, and answer it once: now, or when there is enough, when
+        its time is over, or when there is an error.
+
+        A follower without a session has one fetch at a time: a newer one has the one before
+        answered at once.
+        """
+        if waiting.is_refused:
+            waiting.take([])
+            return
+        waiting.is_open = True
+        if not waiting.is_follower:
+            waiting.max_bytes = min(waiting.max_bytes, self._consumer_max_bytes)
+        waiting.min_bytes = min(waiting.min_bytes, waiting.max_bytes)  # never more than may come
         if waiting.is_follower:
             # A follower sends another behind a waiting one when it has something new to say. In a
             # session it was answered before what is new was taken up.
-            before = self._of_follower.get(query.replica_id)
-            if before is not None and query.session is None:
+            before = self._of_follower.get(waiting.replica_id)
+            if before is not None and waiting.session is None:
                 self._answer_now(before)
-            self._begin(waiting)
+            self._look_first(waiting)
         elif self._turns.is_open:
-            self._begin(waiting)
+            self._look_first(waiting)
         else:
             self._waiting[waiting] = None
             self._turns.queue(waiting)
-        return lambda: self._leave(waiting)
 
-    def _begin(self, waiting: WaitingFetch) -> None:
-        """The first look: answer, or wait."""
-        query = waiting.query
+    def _look_first(self, waiting: WaitingFetch) -> None:
+        """Answer, or let it wait."""
         waiting.has_begun = True
         is_enough = True
-        if not waiting.is_follower and query.max_wait_ms > 0 and waiting.min_bytes > 1:
-            waiting.stirred = {entry.id: entry for entry in query.entries}
+        if not waiting.is_follower and waiting.max_wait_ms > 0 and waiting.min_bytes > 1:
+            waiting.stirred = {entry.id: entry for entry in waiting.entries}
             is_enough = self._count(waiting)
         if is_enough and self._finish(waiting, self._read(waiting, counts=waiting.is_follower)):
             return
         self._waiting[waiting] = None
-        if waiting.is_follower and query.session is None:
-            self._of_follower[query.replica_id] = waiting
+        if waiting.is_follower and waiting.session is None:
+            self._of_follower[waiting.replica_id] = waiting
         waiting.deadline = self._deadlines.add(
-            query.max_wait_ms, lambda: self._deadline_passed(waiting)
+            waiting.max_wait_ms, functools.partial(self._deadline_passed, waiting)
         )
         self._park(waiting)
 
@@ -94,14 +111,14 @@ class FetchRequests:
             self._turns.queue(waiting)
 
     def _look(self, waiting: WaitingFetch) -> None:
-        if waiting.done is None:
+        if not waiting.is_open:
             return
         if waiting.is_expired:
             self._answer_now(waiting)
         elif waiting.has_begun:
             self._retry(waiting)
         else:
-            self._begin(waiting)
+            self._look_first(waiting)
 
     def stop(self) -> None:
         """Answer every waiting fetch with the records there are."""
@@ -112,7 +129,7 @@ class FetchRequests:
     # --------------------------------------------------------------------------- waiting
 
     def _park(self, waiting: WaitingFetch) -> None:
-        session = waiting.query.session
+        session = waiting.session
         if session is not None:
             session.wake = functools.partial(self._wake, waiting)
             session.answer_waiting = functools.partial(self._answer_now, waiting)
@@ -120,7 +137,7 @@ class FetchRequests:
                 self._wake(waiting)
             return
         is_follower = waiting.is_follower
-        for entry in waiting.query.entries:
+        for entry in waiting.entries:
             replica = self._replicas.by_id.get(entry.id)
             if replica is not None:
                 parked = replica.followers if is_follower else replica.consumers
@@ -174,17 +191,18 @@ class FetchRequests:
 
     def _answer_now(self, waiting: WaitingFetch) -> None:
         """Answer with whatever is there; what is still being warmed comes with the next fetch."""
-        if waiting.done is not None:
+        if waiting.is_open:
             self._answer(waiting, self._read(waiting))
 
-    def _leave(self, waiting: WaitingFetch) -> None:
-        waiting.done = None
+    def withdraw(self, waiting: WaitingFetch) -> None:
+        """Nobody waits for the answer any more: it is not given. Harmless after the answer."""
+        waiting.is_open = False
         if waiting not in self._waiting:
-            return  # it was answered at the first look, or has left
+            return  # it is answered at its first look, or has left
         del self._waiting[waiting]
-        if self._of_follower.get(waiting.query.replica_id) is waiting:
-            del self._of_follower[waiting.query.replica_id]
-        session = waiting.query.session
+        if self._of_follower.get(waiting.replica_id) is waiting:
+            del self._of_follower[waiting.replica_id]
+        session = waiting.session
         if session is not None:
             session.wake = session.answer_waiting = None
         for replica in waiting.parked:
@@ -206,15 +224,14 @@ class FetchRequests:
 
     def _finish(self, waiting: WaitingFetch, reading: Reading) -> bool:
         """Answer if there is enough or reason to; else it goes on waiting."""
-        query = waiting.query
         if not reading.urgent and reading.read_bytes < waiting.min_bytes:
             if reading.cold is not None and not reading.read_bytes:
                 waiting.is_due = not waiting.is_follower
                 self._cold.warm(waiting, *reading.cold)
                 return False
-            if query.max_wait_ms > 0 and not waiting.is_due:
-                if query.session is not None:
-                    query.session.parked(reading.results)
+            if waiting.max_wait_ms > 0 and not waiting.is_due:
+                if waiting.session is not None:
+                    waiting.session.parked(reading.results)
                 return False
         self._answer(waiting, reading)
         return True
@@ -230,10 +247,9 @@ class FetchRequests:
                     replica.traffic.bytes_out += size_bytes
 
     def _answer(self, waiting: WaitingFetch, reading: Reading) -> None:
-        done = waiting.done
-        if done is None:
+        if not waiting.is_open:
             return
-        self._leave(waiting)
+        self.withdraw(waiting)
         counters = self._replicas.counters
         if reading.read_bytes:
             self._count_by_topic(reading, to_follower=waiting.is_follower)
@@ -243,4 +259,4 @@ class FetchRequests:
                 self._throttle.sent(reading.throttled_bytes)
         else:
             counters.bytes_out += reading.read_bytes
-        done(reading.results)
+        waiting.take(reading.results)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from broker.partition.effects import BrokerStatus
 from broker.partition.machine import PartitionMachine
-from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSession
 from broker.replication.fetch_waiting import WaitingFetch
 from broker.replication.leader_throttle import LeaderThrottle, is_held_back
@@ -29,9 +28,26 @@ _CONSUMER = BrokerStatus()
 class Reading:
     """One pass over the entries of a fetch."""
 
-    __slots__ = ("cold", "left_bytes", "read_bytes", "results", "throttled_bytes", "urgent")
+    __slots__ = (
+        "cold",
+        "fetch",
+        "left_bytes",
+        "now_ms",
+        "read_bytes",
+        "results",
+        "status",
+        "throttled_bytes",
+        "urgent",
+    )
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(
+        self, fetch: WaitingFetch, max_bytes: int, status: BrokerStatus, now_ms: float | None
+    ) -> None:
+        """``status``: what the metadata say of the reader. ``now_ms``: of a follower's fetch that
+        has just come, whose positions acknowledge. None for any other pass."""
+        self.fetch = fetch
+        self.status = status
+        self.now_ms = now_ms
         self.results: list[FetchResult] = []
         self.left_bytes = max_bytes
         self.read_bytes = 0
@@ -67,17 +83,17 @@ class FetchReader:
         self._answer_share = answer_share
         self._throttle = throttle
 
-    def available_bytes(self, waiting: WaitingFetch, entry: FetchEntry) -> int | None:
+    def available_bytes(self, fetch: WaitingFetch, entry: FetchEntry) -> int | None:
         """The bytes that a partition has for the reader; None if a read has to tell."""
         replica = self._replicas.by_id.get(entry.id)
         if replica is None:
             return None
-        if self._refusal(replica, entry, waiting, _CONSUMER) is not ErrorCode.NONE:
+        if self._refusal(replica, entry, fetch, _CONSUMER) is not ErrorCode.NONE:
             return None
         log = replica.log
         try:
             machine = replica.machine
-            nearby = waiting.query.nearby
+            nearby = fetch.nearby
             if nearby and machine.preferred_replica(entry.fetch_offset, nearby) >= 0:
                 return None
             if (
@@ -86,55 +102,45 @@ class FetchReader:
                 and _divergence(log, entry) is not None
             ):
                 return None
-            limit = machine.readable_end(
-                entry.fetch_offset, read_committed=waiting.query.read_committed
-            )
+            limit = machine.readable_end(entry.fetch_offset, read_committed=fetch.read_committed)
             return log.readable_bytes(entry.fetch_offset, limit)
         except (ApiError, CorruptLogError):
             return None  # and reading meets it again
 
     def _refusal(
-        self, replica: Replica, entry: FetchEntry, waiting: WaitingFetch, status: BrokerStatus
+        self, replica: Replica, entry: FetchEntry, fetch: WaitingFetch, status: BrokerStatus
     ) -> ErrorCode:
-        machine, query = replica.machine, waiting.query
-        if query.replica_id >= 0:
+        machine = replica.machine
+        if fetch.is_follower:
             error = machine.check_follower(
-                query.replica_id, query.replica_epoch, entry.current_leader_epoch, status
+                fetch.replica_id, fetch.replica_epoch, entry.current_leader_epoch, status
             )
         else:
-            error = machine.fence(entry.current_leader_epoch, any_replica=query.any_replica)
+            error = machine.fence(entry.current_leader_epoch, any_replica=fetch.any_replica)
         if error is ErrorCode.NONE and self._replicas.deposed():
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is ErrorCode.NONE and (
-            replica.state is not ReplicaState.ONLINE or entry.id in waiting.unread
+            replica.state is not ReplicaState.ONLINE or entry.id in fetch.unread
         ):
             return ErrorCode.KAFKA_STORAGE_ERROR
         return error
 
-    def read(self, waiting: WaitingFetch, *, counts: bool = False) -> Reading:
+    def read(self, fetch: WaitingFetch, *, counts: bool = False) -> Reading:
         """``counts``: a follower's fetch has just come, and its positions acknowledge."""
-        query, session = waiting.query, waiting.query.session
-        if waiting.is_follower:
-            reading = Reading(query.max_bytes)
-            status = self._replicas.status(query.replica_id)
-        else:
-            reading = Reading(min(query.max_bytes, self._answer_share()))
-            status = _CONSUMER
+        session = fetch.session
         now_ms = self._replicas.now_ms() if counts else None
+        if fetch.is_follower:
+            status = self._replicas.status(fetch.replica_id)
+            reading = Reading(fetch, fetch.max_bytes, status, now_ms)
+        else:
+            max_bytes = min(fetch.max_bytes, self._answer_share())
+            reading = Reading(fetch, max_bytes, _CONSUMER, now_ms)
         results = reading.results
-        if session is not None and counts:
-            session.begin_look(query.replica_epoch, status)
-        now = self._replicas.now_ms
-        for entry in query.entries if session is None else session.to_look_at(now):
-            results.append(self._read_entry(waiting, entry, status, reading, now_ms))
-        if session is not None:
-            while session.held and reading.cold is None and self._has_quota(reading):
-                entry = session.next_held()
-                results.append(self._read_entry(waiting, entry, status, reading, now_ms))
-            if session.held:
-                self._throttle.await_quota(session)
-            if now_ms is not None:
-                session.end_look(now_ms)
+        if session is None:
+            for entry in fetch.entries:
+                results.append(self._read_entry(reading, entry))
+        else:
+            self._read_session(session, reading)
         for result in results:
             if result.error is not ErrorCode.NONE or result.diverging is not None:
                 reading.urgent = True
@@ -143,54 +149,47 @@ class FetchReader:
             reading.urgent = reading.urgent or session.has_new_high_watermark(results)
         return reading
 
+    def _read_session(self, session: FetchSession, reading: Reading) -> None:
+        """What has changed in the session, and then what waits for quota, as far as that goes."""
+        results, now_ms = reading.results, reading.now_ms
+        if now_ms is not None:
+            session.begin_look(reading.fetch.replica_epoch, reading.status)
+        for entry in session.to_look_at(self._replicas.now_ms):
+            results.append(self._read_entry(reading, entry))
+        while session.held and reading.cold is None and self._has_quota(reading):
+            results.append(self._read_entry(reading, session.next_held()))
+        if session.held:
+            self._throttle.await_quota(session)
+        if now_ms is not None:
+            session.end_look(now_ms)
+
     def _has_quota(self, reading: Reading) -> bool:
         """Whether this answer may hold more of throttled replicas."""
         return reading.left_bytes > 0 and (
             self._throttle.available_bytes() > reading.throttled_bytes
         )
 
-    def _read_entry(
-        self,
-        waiting: WaitingFetch,
-        entry: FetchEntry,
-        status: BrokerStatus,
-        reading: Reading,
-        now_ms: float | None,
-    ) -> FetchResult:
-        query = waiting.query
+    def _read_entry(self, reading: Reading, entry: FetchEntry) -> FetchResult:
+        fetch = reading.fetch
         replica = self._replicas.by_id.get(entry.id)
         if replica is None:
             error = self._replicas.refusal(entry.id)
             return FetchResult(entry.id, error, leader=self._replicas.hint(entry.id))
-        session = query.session
+        session = fetch.session
         if session is not None:
             session.watch(replica)
-        error = self._refusal(replica, entry, waiting, status)
+        error = self._refusal(replica, entry, fetch, reading.status)
         if error is not ErrorCode.NONE:
             if session is not None:
-                replica.machine.left(query.replica_id, session.attendance)
+                replica.machine.left(fetch.replica_id, session.attendance)
             return FetchResult(entry.id, error, leader=replica.leader_hint)
         machine, log = replica.machine, replica.log
-        is_follower = query.replica_id >= 0
         result = FetchResult(entry.id, ErrorCode.NONE, log_start_offset=machine.start_offset)
         try:
             if entry.last_fetched_epoch >= 0 and machine.knows_history(entry.fetch_offset):
                 result.diverging = _divergence(log, entry)
             if result.diverging is None:
-                limit = machine.readable_end(
-                    entry.fetch_offset,
-                    is_follower=is_follower,
-                    read_committed=query.read_committed,
-                )
-                if is_follower:
-                    _check_history(machine, log, entry, query)
-                    _check_tombstones(machine, log, entry, query, result)
-                if now_ms is not None:
-                    self._acknowledge(replica, entry, query, status, now_ms)
-                if query.nearby:
-                    self._name_nearer(machine, entry, query, result, reading)
-                if result.preferred_replica < 0:
-                    self._read_below(limit, waiting, replica, entry, result, reading)
+                self._read_agreed(reading, replica, entry, result)
         except ApiError as refused:
             result.error = refused.code
         except CorruptLogError as corrupt:
@@ -202,54 +201,61 @@ class FetchReader:
         result.last_stable_offset = machine.last_stable_offset
         return result
 
+    def _read_agreed(
+        self, reading: Reading, replica: Replica, entry: FetchEntry, result: FetchResult
+    ) -> None:
+        """Read for a reader whose history agrees with this log's. Raises ApiError,
+        CorruptLogError."""
+        fetch, machine, log = reading.fetch, replica.machine, replica.log
+        limit = machine.readable_end(
+            entry.fetch_offset,
+            is_follower=fetch.is_follower,
+            read_committed=fetch.read_committed,
+        )
+        if fetch.is_follower:
+            _check_history(machine, log, entry, fetch)
+            _check_tombstones(machine, log, entry, fetch, result)
+        if reading.now_ms is not None:
+            self._acknowledge(reading, replica, entry, reading.now_ms)
+        if fetch.nearby:
+            # A consumer is sent to a replica that is nearer to it, at once and without records.
+            nearer = machine.preferred_replica(entry.fetch_offset, fetch.nearby)
+            result.preferred_replica = nearer
+            reading.urgent = reading.urgent or nearer >= 0
+        if result.preferred_replica < 0:
+            self._read_below(limit, reading, replica, entry, result)
+
     def _read_below(
         self,
         limit_offset: int,
-        waiting: WaitingFetch,
+        reading: Reading,
         replica: Replica,
         entry: FetchEntry,
         result: FetchResult,
-        reading: Reading,
     ) -> None:
         """The records up to the limit. A consumer that has waited in vain for there to be any is
         refused by a leader without a lease."""
+        fetch = reading.fetch
         if entry.fetch_offset < limit_offset:
-            self._read_log(replica, entry, limit_offset, result, reading, waiting.query)
+            self._read_log(reading, replica, entry, limit_offset, result)
         elif (
-            waiting.is_expired
-            and not waiting.is_follower
+            fetch.is_expired
+            and not fetch.is_follower
             and replica.machine.is_leader
             and not self._lease_valid()
         ):
             result.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    def _name_nearer(
-        self,
-        machine: PartitionMachine,
-        entry: FetchEntry,
-        query: FetchQuery,
-        result: FetchResult,
-        reading: Reading,
-    ) -> None:
-        """Send a consumer to a replica that is nearer to it, at once and without records."""
-        result.preferred_replica = machine.preferred_replica(entry.fetch_offset, query.nearby)
-        if result.preferred_replica >= 0:
-            reading.urgent = True
-
     def _acknowledge(
-        self,
-        replica: Replica,
-        entry: FetchEntry,
-        query: FetchQuery,
-        status: BrokerStatus,
-        now_ms: float,
+        self, reading: Reading, replica: Replica, entry: FetchEntry, now_ms: float
     ) -> None:
         """All below the position is on the follower's disk."""
-        attendance = query.session.attendance if query.session is not None else None
+        fetch = reading.fetch
+        attendance = fetch.session.attendance if fetch.session is not None else None
         effects = replica.machine.fetched(
-            query.replica_id,
+            fetch.replica_id,
             entry.fetch_offset,
-            status,
+            reading.status,
             now_ms,
             attendance,
             start_offset=max(0, entry.log_start_offset),
@@ -278,12 +284,11 @@ class FetchReader:
 
     def _read_log(
         self,
+        reading: Reading,
         replica: Replica,
         entry: FetchEntry,
         limit_offset: int,
         result: FetchResult,
-        reading: Reading,
-        query: FetchQuery,
     ) -> None:
         """Within the bytes left, but the first batch of the whole answer may be of any size.
 
@@ -293,10 +298,9 @@ class FetchReader:
         max_bytes = min(entry.max_bytes, reading.left_bytes)
         if max_bytes <= 0 and not nothing_yet:
             return
-        follower_id = query.replica_id
-        is_follower = follower_id >= 0
-        is_throttled = is_follower and replica.throttled_as_leader
-        if is_throttled and is_held_back(replica, follower_id):
+        fetch = reading.fetch
+        is_throttled = fetch.is_follower and replica.throttled_as_leader
+        if is_throttled and is_held_back(replica, fetch.replica_id):
             available = self._throttle.available_bytes() - reading.throttled_bytes
             if available <= 0:
                 result.awaits_quota = True
@@ -312,7 +316,7 @@ class FetchReader:
             return
         size = len(found.data)
         if size:
-            if query.read_committed and not is_follower and log.transactions.has_aborted:
+            if fetch.read_committed and not fetch.is_follower and log.transactions.has_aborted:
                 aborted = log.transactions.aborted(entry.fetch_offset, found.next_offset)
                 if isinstance(aborted, ColdRange):
                     if reading.cold is None:
@@ -327,7 +331,7 @@ class FetchReader:
 
 
 def _check_history(
-    machine: PartitionMachine, log: PartitionLog, entry: FetchEntry, query: FetchQuery
+    machine: PartitionMachine, log: PartitionLog, entry: FetchEntry, fetch: WaitingFetch
 ) -> None:
     """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that ends at this log's start in an epoch
     of which nothing is left here: nobody can tell whether its records were committed. It deletes
@@ -340,7 +344,7 @@ def _check_history(
     sync ends at its start in epoch 4.
     """
     if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch and not machine.may_lead(
-        query.replica_id
+        fetch.replica_id
     ):
         raise ApiError(
             ErrorCode.OFFSET_OUT_OF_RANGE,
@@ -352,7 +356,7 @@ def _check_tombstones(
     machine: PartitionMachine,
     log: PartitionLog,
     entry: FetchEntry,
-    query: FetchQuery,
+    fetch: WaitingFetch,
     result: FetchResult,
 ) -> None:
     """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that was away for longer than tombstones
@@ -361,8 +365,8 @@ def _check_tombstones(
         return
     result.dropped_end = log.dropped_end
     if machine.must_begin_anew(
-        query.replica_id,
-        query.replica_epoch,
+        fetch.replica_id,
+        fetch.replica_epoch,
         entry.fetch_offset,
         max(0, entry.log_start_offset),
         log.dropped_end,

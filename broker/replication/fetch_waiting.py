@@ -1,48 +1,95 @@
-"""A fetch between its arrival and its answer."""
+"""A fetch between its arrival and its answer. One object goes the whole way.
+
+1. A plane decodes the request and makes its own fetch of it (``broker.api.fetch.KafkaFetch``,
+   ``broker.grpc.data``), which derives from ``WaitingFetch``. A fetch of Kafka's protocol also
+   derives from ``broker.service.session_fetch.SessionFetch``: that finds out what the caller may
+   read and takes the request up in its fetch session.
+2. ``FetchRequests.begin`` looks at it. ``FetchReader`` reads, and there is either an answer at
+   once, or the fetch waits. Then it stands in a list of each of its partitions, or in its session,
+   and in the deadline wheel. Whoever wakes it has it looked at again.
+3. ``FetchRequests`` takes it out of all lists and calls ``WaitingFetch.take``. The plane's
+   ``answer`` encodes the results. After ``FetchRequests.withdraw`` it is never called.
+
+Consumers and followers share all of this. What differs goes by ``is_follower`` and ``session``.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 from broker.replication.deadlines import Deadline
-from broker.replication.fetch_query import FetchQuery
+from broker.replication.fetch_session import FetchSession
 from broker.replication.replica import Replica
 from broker.replication.types import FetchEntry, FetchResult
 from stele.ids import PartitionId
 
-Done = Callable[[list[FetchResult]], None]
 
-
-class WaitingFetch:
-    """What it asks for, where it stands, and what is known of it so far."""
+class WaitingFetch(ABC):
+    """A fetch by a consumer (``replica_id`` -1) or by a follower with its broker epoch: what it
+    asks for, where it stands, and what is known of it so far."""
 
     __slots__ = (
+        "_items",
+        "any_replica",
         "counted",
         "counted_bytes",
         "deadline",
-        "done",
+        "entries",
         "has_begun",
         "is_due",
         "is_expired",
         "is_follower",
+        "is_open",
         "is_queued",
+        "max_bytes",
+        "max_wait_ms",
         "min_bytes",
+        "nearby",
         "parked",
-        "query",
+        "read_committed",
+        "replica_epoch",
+        "replica_id",
+        "session",
         "stirred",
         "unread",
         "warming",
         "woken",
     )
 
-    def __init__(self, query: FetchQuery, done: Done) -> None:
-        self.query = query
-        self.is_follower = query.replica_id >= 0
-        # The bytes to wait for: never more than the answer may hold.
-        self.min_bytes = min(query.min_bytes, query.max_bytes)
-        # None once answered or withdrawn.
-        self.done: Done | None = done
+    def __init__(
+        self,
+        *,
+        max_wait_ms: int,
+        min_bytes: int,
+        max_bytes: int,
+        replica_id: int = -1,
+        replica_epoch: int = -1,
+        read_committed: bool = False,
+        any_replica: bool = False,
+        nearby: frozenset[int] = frozenset(),
+    ) -> None:
+        """``any_replica``: a follower may serve this consumer, up to the high watermark that the
+        follower knows. ``nearby``: the brokers that are nearer to the consumer than this one. The
+        leader names one of them if that has the offset. It is empty for followers, for consumers
+        that do not say where they are, and where the configuration does not ask for it."""
+        self.max_wait_ms = max_wait_ms
+        self.min_bytes = min_bytes  # to wait for
+        self.max_bytes = max_bytes  # that the answer may hold
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.read_committed = read_committed
+        self.any_replica = any_replica
+        self.nearby = nearby
+        self.is_follower = replica_id >= 0
+        self._items: Sequence[FetchEntry | FetchResult] = ()
+        # Those among the items that can be read. In a session there are none: it knows what to
+        # read.
+        self.entries: Sequence[FetchEntry] = ()
+        self.session: FetchSession | None = None
+        # Whether it waits for its answer: from its first look until it is answered or withdrawn.
+        self.is_open = False
         # The replicas whose lists it stands in.
         self.parked: list[Replica] = []
         self.deadline: Deadline | None = None
@@ -61,6 +108,30 @@ class WaitingFetch:
         self.counted_bytes = 0  # of all of them together
         self.stirred: dict[PartitionId, FetchEntry] = {}
         self.is_due = False
+
+    def ask(self, items: Sequence[FetchEntry | FetchResult]) -> None:
+        """Name what to read, and the results of partitions that are refused already. A fetch with
+        a refused partition does not wait: the client must hear of it."""
+        self._items = items
+        self.entries = [item for item in items if isinstance(item, FetchEntry)]
+        if len(self.entries) < len(items):
+            self.max_wait_ms = 0
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing of it can be read."""
+        return len(self._items) > 0 and not self.entries
+
+    def take(self, results: list[FetchResult]) -> None:
+        """``results`` are of the entries, or of the partitions that the session looked at."""
+        if len(results) < len(self._items):
+            read = iter(results)
+            results = [next(read) if isinstance(item, FetchEntry) else item for item in self._items]
+        self.answer(results)
+
+    @abstractmethod
+    def answer(self, results: list[FetchResult]) -> None:
+        """Send a result for each item, in order. Called once at most."""
 
 
 class Warming:

@@ -11,7 +11,14 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from broker.replication.produce import ProduceRequests
-from broker.replication.replica import OnMarker, ProduceToken, Replica, ReportCorrupt
+from broker.replication.replica import (
+    OnMarker,
+    ProduceToken,
+    Replica,
+    ReplicaState,
+    ReportCorrupt,
+)
+from broker.replication.replicas import Replicas
 from broker.replication.verification import Guard
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, TopicPartition
@@ -224,6 +231,48 @@ class HostedPartition:
     def _check_led(self) -> None:
         if not self.is_led:
             raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class Hosting:
+    """Hands out the partitions that this broker leads to its coordinators."""
+
+    def __init__(
+        self,
+        replicas: Replicas,
+        produce: ProduceRequests,
+        lease_valid: Callable[[], bool],
+        on_corrupt: ReportCorrupt,
+    ) -> None:
+        self._replicas = replicas
+        self._produce = produce
+        self._lease_valid = lease_valid
+        self._on_corrupt = on_corrupt
+        self._listeners: list[Callable[[PartitionId], None]] = []
+
+    def host(self, partition: PartitionId) -> HostedPartition | None:
+        """The partition, if this broker leads it and its log is there."""
+        replica = self._replicas.by_id.get(partition)
+        if replica is None or replica.state is not ReplicaState.ONLINE:
+            return None
+        if not replica.machine.is_leader:
+            return None
+        return HostedPartition(
+            replica,
+            self._produce,
+            lease_valid=self._lease_valid,
+            deposed=self._replicas.deposed,
+            on_corrupt=self._on_corrupt,
+        )
+
+    def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
+        """Have the listener called whenever this broker begins to lead a partition in a leader
+        epoch. That may be later than the metadata say so, if the log has to be made first."""
+        self._listeners.append(listener)
+
+    def leads(self, partition: PartitionId) -> None:
+        """This broker begins to lead the partition."""
+        for listener in self._listeners:
+            listener(partition)
 
 
 def _loaded(header: BatchHeader, found: list[Record], start_offset: int) -> Iterator[Loaded]:

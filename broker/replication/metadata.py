@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from broker.partition.effects import EMPTY_LOG, BrokerStatus, Followed
 from broker.partition.machine import PartitionMachine
+from broker.replication.events import ReplicaEvents
 from broker.replication.log_config import log_config
+from broker.replication.log_deletion import LogDeletion
 from broker.replication.moves import DirectoryMoves
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState, position_of
@@ -28,7 +30,6 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.errors import StorageError
 from storage.log import PartitionLog
-from storage.producer_state import EndedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -73,22 +74,16 @@ class MetadataApplier:
         replicas: Replicas,
         config: NodeConfig,
         directories: Mapping[LogDirectory, RelaxedFlush],
-        take_down: Callable[[Replica, ReplicaState], None],
-        on_changed: Callable[[Replica], None],
-        corruption_found: Callable[[], None],
+        deletion: LogDeletion,
+        moves: DirectoryMoves,
+        events: ReplicaEvents,
     ) -> None:
-        """``take_down``: stop all work on a replica, whose log is still there.
-        ``on_changed``: its ISR or its configuration may be another.
-        ``corruption_found``: only now is it known whose a corrupt log is, and can be reported.
-        """
         self._replicas = replicas
         self._config = config
-        self._directories = dict(directories)
-        self._take_down = take_down
-        self._on_changed = on_changed
-        self._corruption_found = corruption_found
-        self.moves: DirectoryMoves
-        """Of the replicas between the directories. Set by who makes both."""
+        self._directories = directories
+        self._deletion = deletion
+        self._moves = moves
+        self._events = events
         self._is_first = True
         # Of the topics looked at so far in the present image.
         self._topics: dict[str, _Topic] = {}
@@ -100,8 +95,6 @@ class MetadataApplier:
         self._logs_left = 0  # that may be made in this turn
         self._next_turn: asyncio.Handle | None = None
         self._is_applying = False
-        # Logs that could not be deleted, with the topic ids that they are of: tried again.
-        self._undeleted: dict[tuple[LogDirectory, TopicPartition], bytes | None] = {}
 
     def apply(self, delta: MetadataDelta) -> Iterator[None]:
         """Apply the image that the delta has led to, in turns of the event loop: each step is one.
@@ -132,7 +125,7 @@ class MetadataApplier:
                 partition = PartitionId(topic.topic_id, number)
                 if self._remove(partition) and turn.is_full():
                     yield
-                self.moves.forget_wish(partition)
+                self._moves.forget_wish(partition)
         # Partitions come first: nothing else of this image is acted on with the leader or the ISR
         # of an earlier one.
         for change in delta.changed_partitions:
@@ -149,7 +142,7 @@ class MetadataApplier:
                 if turn.is_full():
                     yield
         if is_first:
-            self.moves.resume()
+            self._moves.resume()
         self._settle_relaxed()
 
     @property
@@ -167,12 +160,7 @@ class MetadataApplier:
         """Delete the logs that could not be deleted before, and make those not made."""
         if self._is_applying:
             return  # what is not made may be about to change
-        undeleted, self._undeleted = self._undeleted, {}
-        for (directory, key), topic_id in undeleted.items():
-            if directory.offline is not None or not directory.holds(key):
-                continue
-            if directory.topic_id(key) == topic_id:
-                self.delete_log(directory, key)
+        self._deletion.retry()
         unmade, self._unmade = self._unmade, {}
         for change in unmade.values():
             self._apply_partition(change)
@@ -257,7 +245,7 @@ class MetadataApplier:
         replica.stir_followers()
         if not replica.machine.is_leader:
             replica.wake_consumers()  # a follower outside of the ISR sends them away
-        self._on_changed(replica)
+        self._events.changed(replica)
 
     def _waits_for_its_turn(self, partition: PartitionId, change: PartitionDelta) -> bool:
         """Whether a new log has to wait, because so many were made in this turn. The newest change
@@ -310,9 +298,9 @@ class MetadataApplier:
         replica = Replica(partition, topic, config, machine, directory, log, traffic)
         self._throttle(replica)
         if log is not None:
-            self.listen(replica, log)
+            self._replicas.listen(replica, log)
         self._replicas.by_id[partition] = replica
-        self.moves.forget_wish(partition)
+        self._moves.forget_wish(partition)
         return replica
 
     def _open_log(
@@ -331,7 +319,7 @@ class MetadataApplier:
                 continue
             if topic_id is None:  # corrupt: it may be of a topic of that name deleted before
                 directory.name_corrupt(*key, partition.topic_id)
-                self._corruption_found()
+                self._events.corrupt_named()
             log = directory.logs.get(key)
             if log is not None:
                 log.configure(self._log_config(config))
@@ -340,7 +328,7 @@ class MetadataApplier:
         if not online:
             raise StorageError("every log directory is offline")
         begun = [directory for directory in online if key in directory.half_made]
-        wish = self.moves.wish_of(partition)
+        wish = self._moves.wish_of(partition)
         if wish is not None and not begun:
             online = [wish]
         directory = min(begun or online, key=lambda each: len(each.logs))
@@ -367,23 +355,6 @@ class MetadataApplier:
     def _log_config(self, config: TopicConfig) -> LogConfig:
         return log_config(config, self._config.producer_id_expiration_ms)
 
-    def listen(self, replica: Replica, log: PartitionLog) -> None:
-        """Let the replica's machine hear of what happens to its log."""
-
-        def made_durable(_: PartitionLog) -> None:
-            now_ms = self._replicas.now_ms()
-            effects = replica.machine.made_durable(replica.position, now_ms)
-            self._replicas.carry_out(replica, effects)
-
-        def ended(transaction: EndedTransaction) -> None:
-            replica.machine.transaction_ended(transaction.first_offset, transaction.marker_offset)
-
-        for transaction in log.transactions.undecided:
-            ended(transaction)
-        log.transactions.on_ended = ended
-        log.on_durable = made_durable
-        log.ask_high_watermark = lambda: replica.machine.high_watermark
-
     # ------------------------------------------------------------------------- corruption
 
     def _may_rebuild(self, replica: Replica, state: PartitionState) -> bool:
@@ -398,7 +369,7 @@ class MetadataApplier:
 
     def _rebuild(self, replica: Replica) -> None:
         """Begin with an empty log; the leader has everything. Raises StorageError."""
-        if self.moves.is_settling(replica.id):
+        if self._moves.is_settling(replica.id):
             raise StorageError("an older log in another directory is not deleted yet")
         logger.warning("%r was corrupt: fetching it anew", replica)
         log = replica.directory.discard_corrupt(
@@ -408,7 +379,7 @@ class MetadataApplier:
             self._log_config(replica.config),
         )
         replica.bring_online(log)
-        self.listen(replica, log)
+        self._replicas.listen(replica, log)
 
     # --------------------------------------------------------------------------- removing
 
@@ -421,26 +392,16 @@ class MetadataApplier:
         replica = self._replicas.by_id.pop(partition, None)
         if replica is None:
             return False
-        self._take_down(replica, ReplicaState.REMOVED)
+        self._events.take_down(replica, ReplicaState.REMOVED)
         logger.info("%r is no longer of this broker: deleting it", replica)
-        self.delete_log(replica.directory, TopicPartition(replica.topic, partition.partition))
+        self._deletion.delete(replica.directory, TopicPartition(replica.topic, partition.partition))
         return True
 
     def _delete_half_made(self, key: TopicPartition) -> None:
         """Drop a log that could not be made and is not wanted any more."""
         for directory in self._directories:
             if key in directory.half_made:
-                self.delete_log(directory, key)
-
-    def delete_log(self, directory: LogDirectory, key: TopicPartition) -> None:
-        """Delete a log now, or as soon as that is possible."""
-        try:
-            directory.delete(key.topic, key.partition)
-            self._directories[directory].discard(key.topic, key.partition)
-        except StorageError as error:
-            logger.error("%s: %s", key, error)
-            if directory.holds(key):
-                self._undeleted[directory, key] = directory.topic_id(key)
+                self._deletion.delete(directory, key)
 
     def _delete_strays(self, image: MetadataImage) -> None:
         """Delete logs of topics that were deleted, or replicas that moved away, while this broker
@@ -456,7 +417,7 @@ class MetadataApplier:
                     state = image.partition(topic.topic_id, key.partition)
                 if state is None or self._replicas.broker_id not in state.replicas:
                     logger.warning("%s is not of this broker any more: deleting it", key)
-                    self.delete_log(directory, key)
+                    self._deletion.delete(directory, key)
 
     # ----------------------------------------------------------------- brokers and configs
 
@@ -485,7 +446,7 @@ class MetadataApplier:
     def _configure(self, replica: Replica) -> None:
         self._throttle(replica)
         replica.stir_followers(wakes=True)  # it may have waited for quota
-        self._on_changed(replica)
+        self._events.changed(replica)
         config = self._topic_config(replica.topic)
         changed = self._log_config(config)
         try:

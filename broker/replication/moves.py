@@ -18,13 +18,15 @@ import contextlib
 import enum
 import logging
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from broker.membership.room import Rooms
 from broker.replication.cleaner import Cleaner
+from broker.replication.events import ReplicaEvents
+from broker.replication.log_deletion import LogDeletion
 from broker.replication.relaxed_flush import RelaxedFlush
-from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
+from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
 from stele.errors import ErrorCode, SteleError
 from stele.ids import PartitionId, TopicPartition
@@ -108,24 +110,16 @@ class DirectoryMoves:
         directories: Mapping[LogDirectory, RelaxedFlush],
         rooms: Rooms,
         cleaner: Cleaner,
-        *,
-        listen: Callable[[Replica, PartitionLog], None],
-        delete_log: Callable[[LogDirectory, TopicPartition], None],
-        on_settled: Callable[[Replica], None],
-        on_corrupt: ReportCorrupt,
+        deletion: LogDeletion,
+        events: ReplicaEvents,
     ) -> None:
-        """``listen``: the replica hears of its log's events from now on. ``delete_log``: at once,
-        or later if that fails. ``on_settled``: what is on disk of the replica's log counts
-        again."""
         self._replicas = replicas
-        self._directories = dict(directories)
+        self._directories = directories
         self._rooms = rooms
         self._cleaner = cleaner
         cleaner.is_paused = self.is_moving
-        self._listen = listen
-        self._delete_log = delete_log
-        self._on_settled = on_settled
-        self._on_corrupt = on_corrupt
+        self._deletion = deletion
+        self._events = events
         self._rate_bytes_per_s = sys.maxsize
         self._news = asyncio.Event()  # what a copy waits for may be over before its time
         # In the order of the requests. The first is under way.
@@ -360,14 +354,14 @@ class DirectoryMoves:
         try:
             return copying.advance()
         except CorruptLogError as error:
-            self._on_corrupt(move.replica, move.log, error)
+            self._events.corrupt(move.replica, move.log, error)
             raise
         except BatchError as error:
             end = copying.copy.end_offset
             corrupt = CorruptLogError(
                 move.log.directory, position=0, offset=end, reason=error.message
             )
-            self._on_corrupt(move.replica, move.log, corrupt)
+            self._events.corrupt(move.replica, move.log, corrupt)
             raise
 
     async def _prepare(self, move: _Move, copy: PartitionLog) -> None:
@@ -390,7 +384,7 @@ class DirectoryMoves:
         log.on_durable = None
         log.transactions.on_ended = None
         replica.move_to(move.target, copy)
-        self._listen(replica, copy)
+        self._replicas.listen(replica, copy)
         del self._moves[replica.id]
         task = asyncio.get_running_loop().create_task(self._settle(move, copy), name="settle-move")
         self._settling[replica.id] = move, task
@@ -409,7 +403,7 @@ class DirectoryMoves:
         copy.release()
         if not move.replica.uses(copy):
             return
-        self._on_settled(move.replica)
+        self._events.settled(move.replica)
         logger.info("%s was moved from %s to %s", move.key, move.source.path, move.target.path)
         if clean_end:
             try:
@@ -431,7 +425,7 @@ class DirectoryMoves:
 
     def _delete_old(self, move: _Move) -> None:
         if move.source.logs.get(move.key) is move.log:
-            self._delete_log(move.source, move.key)
+            self._deletion.delete(move.source, move.key)
 
 
 def _clear(directory: LogDirectory, key: TopicPartition) -> None:

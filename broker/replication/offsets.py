@@ -41,7 +41,7 @@ class OffsetRequests:
         self._on_corrupt = on_corrupt
 
     async def list_offsets(
-        self, queries: Sequence[OffsetQuery], *, read_committed: bool
+        self, queries: Sequence[OffsetQuery], *, read_committed: bool = False
     ) -> list[OffsetResult]:
         """One result per query. A search by time may wait for the disk.
 

@@ -199,9 +199,16 @@ class ProduceRequests:
             self._take, self._refuse_waiting
         )
 
-    def produce(
+    def begin(
         self, entries: Sequence[ProduceEntry], acks: int, timeout_ms: int, done: Done
     ) -> None:
+        """Validate, stamp and append batches; answer by ``acks`` (0, 1 or -1). ``done`` is called
+        exactly once, possibly before this returns, with results in the order of the entries.
+
+        0: answered at once after the append; 1: when durable here (by ``flush.messages``);
+        -1: when below the high watermark, NOT_ENOUGH_REPLICAS_AFTER_APPEND when the ISR falls
+        below min.insync.replicas before, REQUEST_TIMED_OUT after ``timeout_ms``.
+        """
         results: list[ProduceResult] = []
         request = _WaitingProduce(results, done, self._lease_valid)
         parts: list[_Part] = []

@@ -19,6 +19,7 @@ from broker.partition.effects import (
     Proposed,
     Refused,
 )
+from broker.replication.events import ReplicaEvents
 from broker.replication.replica import ProduceToken, Replica
 from broker.replication.traffic import TopicTraffic
 from broker.replication.types import LeaderHint
@@ -26,6 +27,8 @@ from metadata.image import MetadataImage
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.world import Clock
+from storage.log import PartitionLog
+from storage.producer_state import EndedTransaction
 
 logger = logging.getLogger(__name__)
 
@@ -66,10 +69,25 @@ class Metadata(Protocol):
 class Replicas:
     """The registry that the parts of the replica manager share."""
 
-    def __init__(self, broker_id: int, clock: Clock, metadata: Metadata) -> None:
+    def __init__(
+        self,
+        broker_id: int,
+        clock: Clock,
+        metadata: Metadata,
+        events: ReplicaEvents,
+        deposed: Callable[[], bool],
+        *,
+        tells_high_watermarks_at_once: bool,
+    ) -> None:
+        """``deposed``: whether this broker leads nothing, whatever the image says.
+        ``tells_high_watermarks_at_once``: followers hear of a risen high watermark at once, because
+        they have consumers."""
         self.broker_id = broker_id
         self.clock = clock
         self.metadata = metadata
+        self.deposed = deposed
+        self.tells_high_watermarks_at_once = tells_high_watermarks_at_once
+        self._events = events
         self.by_id: dict[PartitionId, Replica] = {}
         # Replicas that time may change: every one that leads and is not settled stands here.
         # Those that are, or lead no more, leave when they are looked at.
@@ -77,14 +95,6 @@ class Replicas:
         self.counters = ReplicaCounters()
         # By topic, as long as there is a replica of it.
         self.traffic: WeakValueDictionary[str, TopicTraffic] = WeakValueDictionary()
-        # Whether followers hear of a risen high watermark at once, because they have consumers.
-        self.tells_high_watermarks_at_once = False
-        # Whether this broker leads nothing, whatever the image says.
-        self.deposed: Callable[[], bool] = lambda: False
-        # What effects lead to; the manager puts the parts together.
-        self.on_led: Callable[[Replica, Led], None] = _ignore
-        self.on_followed: Callable[[Replica, Followed], None] = _ignore
-        self.on_proposed: Callable[[Replica, Proposed], None] = _ignore
 
     def __iter__(self) -> Iterator[Replica]:
         return iter(self.by_id.values())
@@ -105,6 +115,26 @@ class Replicas:
         if registration is None:
             return BrokerStatus()
         return BrokerStatus(registration.broker_epoch, registration.may_join_isr)
+
+    def registered_epoch(self, broker_id: int) -> int:
+        """Of a broker, by the metadata."""
+        return self.status(broker_id).epoch
+
+    def listen(self, replica: Replica, log: PartitionLog) -> None:
+        """Let the replica's machine hear of what happens to its log."""
+
+        def made_durable(_: PartitionLog) -> None:
+            effects = replica.machine.made_durable(replica.position, self.now_ms())
+            self.carry_out(replica, effects)
+
+        def ended(transaction: EndedTransaction) -> None:
+            replica.machine.transaction_ended(transaction.first_offset, transaction.marker_offset)
+
+        for transaction in log.transactions.undecided:
+            ended(transaction)
+        log.transactions.on_ended = ended
+        log.on_durable = made_durable
+        log.ask_high_watermark = lambda: replica.machine.high_watermark
 
     def hint(self, partition: PartitionId) -> LeaderHint:
         """Who leads, by the metadata applied last."""
@@ -143,11 +173,11 @@ class Replicas:
                         cast(ProduceToken, token).refuse(error)
                 case Proposed():
                     self._count_proposal(replica, effect)
-                    self.on_proposed(replica, effect)
+                    self._events.proposed(replica, effect)
                 case Led():
-                    self.on_led(replica, effect)
+                    self._events.led(replica, effect)
                 case Followed():
-                    self.on_followed(replica, effect)
+                    self._events.followed(replica, effect)
 
     def _count_proposal(self, replica: Replica, proposed: Proposed) -> None:
         growth = len(proposed.isr) - len(replica.machine.state.isr)
@@ -163,7 +193,3 @@ class Replicas:
             self.counters.isr_expands_total += 1
         elif growth < 0:
             self.counters.isr_shrinks_total += 1
-
-
-def _ignore(replica: Replica, effect: object) -> None:
-    raise AssertionError(f"{effect} of {replica!r} before the manager was put together")

@@ -11,7 +11,7 @@ from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.controller_client import ControllerClient
 from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
-from broker.replication.manager import ReplicaManager
+from broker.replication.parts import ReplicaParts
 from broker.service.producer_ids import ProducerIds
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
@@ -49,7 +49,7 @@ class BrokerContext:
     clock: Clock
     image: Callable[[], MetadataImage]
     wait_until: Callable[[Callable[[MetadataImage], bool], float], Awaitable[bool]]
-    replicas: ReplicaManager
+    replicas: ReplicaParts
     sessions: FetchSessions
     controller: ControllerClient
     producer_ids: ProducerIds

@@ -23,7 +23,7 @@ async def describe_directories(
     why = refusal(context.authorizer, caller, Operation.DESCRIBE, CLUSTER)
     if why is not None:
         raise why
-    return await context.replicas.describe_directories(wanted)
+    return await context.replicas.descriptions.directories(wanted)
 
 
 async def alter_directories(
@@ -36,7 +36,7 @@ async def alter_directories(
     errors: dict[TopicPartition, ErrorCode] = {}
     for partition, path in wanted.items():
         if why is None:
-            errors[partition] = context.replicas.alter_directory(partition, path)
+            errors[partition] = context.replicas.moves.alter(partition, path)
         else:
             errors[partition] = why.code
         await slices.step()

@@ -22,7 +22,7 @@ async def list_offsets(
 ) -> list[OffsetResult]:
     """Offsets by time; a result for each item, in order."""
     queries = [item for item in items if isinstance(item, OffsetQuery)]
-    results = await context.replicas.list_offsets(queries, read_committed=read_committed)
+    results = await context.replicas.offsets.list_offsets(queries, read_committed=read_committed)
     return merge(items, OffsetQuery, _by_name(results))
 
 
@@ -31,7 +31,9 @@ def epoch_ends(
 ) -> list[OffsetResult]:
     """Ends of leader epochs; a result for each item, in order."""
     queries = [item for item in items if isinstance(item, EpochQuery)]
-    return merge(items, EpochQuery, _by_name(context.replicas.end_offset_for_epoch(queries)))
+    return merge(
+        items, EpochQuery, _by_name(context.replicas.offsets.end_offset_for_epoch(queries))
+    )
 
 
 def _by_name(results: list[OffsetResult]) -> list[OffsetResult]:

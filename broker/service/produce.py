@@ -78,7 +78,7 @@ class Produce:
         self._done = done
         self._context.metrics.produce_waiting += 1
         if self._entries:
-            self._context.replicas.produce(self._entries, acks, timeout_ms, self._finish)
+            self._context.replicas.produce.begin(self._entries, acks, timeout_ms, self._finish)
         else:
             self._finish([])
 

@@ -27,7 +27,7 @@ def topics(context: BrokerContext, caller: Caller) -> Topics:
 
 def producers_of(context: BrokerContext, partition: PartitionId) -> list[ProducerEntry]:
     """Those that the leader of the partition knows. Raises ApiError where this is not it."""
-    return context.replicas.producers_of(partition)
+    return context.replicas.descriptions.producers(partition)
 
 
 def writable_topics(context: BrokerContext, caller: Caller) -> Topics:
@@ -40,4 +40,4 @@ def producer_of(
 ) -> LedProducer:
     """One producer, as the leader of this epoch (-1: of any) knows it. Raises ApiError where this
     is not it."""
-    return context.replicas.producer_of(partition, producer_id, current_leader_epoch)
+    return context.replicas.descriptions.producer(partition, producer_id, current_leader_epoch)

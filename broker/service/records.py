@@ -22,6 +22,6 @@ async def delete_records(
 ) -> list[DeletionResult]:
     """A result for each item, in order. Topics were asked for by their names."""
     deletions = [item for item in items if isinstance(item, Deletion)]
-    results = await context.replicas.delete_records(deletions, timeout_ms)
+    results = await context.replicas.deletion.delete(deletions, timeout_ms)
     told = [each._replace(error=error_by_name(each.error)) for each in results]
     return merge(items, Deletion, told)

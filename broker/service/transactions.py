@@ -230,7 +230,7 @@ def _written(context: BrokerContext, markers: Sequence[Marker]) -> asyncio.Futur
         if not future.done():
             future.set_result(errors)
 
-    context.replicas.write_markers(markers, done)
+    context.replicas.markers.write(markers, done)
     return future
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeVar
 
@@ -15,27 +15,11 @@ from broker.coordinator.transactions import TransactionCoordinators
 from broker.membership.controller_client import ControllerClient
 from broker.membership.publisher import MetadataPublisher
 from broker.metrics import BrokerMetrics
-from broker.replication.deletion import Deletion, DeletionResult
-from broker.replication.descriptions import DirectoryDescription, LedProducer
-from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSessions
-from broker.replication.manager import ReplicaCounters, ReplicaManager
-from broker.replication.types import (
-    Cancel,
-    EpochQuery,
-    FetchResult,
-    Marker,
-    OffsetQuery,
-    OffsetResult,
-    ProduceEntry,
-    ProduceResult,
-)
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
 from metadata.brokers import GRPC, PLAINTEXT
-from metadata.delta import MetadataDelta
 from metadata.features import supported_ranges
-from metadata.image import MetadataImage
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
@@ -45,16 +29,14 @@ from runtime.metrics.registry import MetricsRegistry
 from runtime.quorum.log import HistoryPiece
 from runtime.quorum.snapshots import Snapshot
 from stele.errors import ApiError, ErrorCode
-from stele.ids import PartitionId, TopicPartition
 from stele.wire import kafka
 from stele.wire.kafka import Api, Struct
 from stele.wire.v1 import admin_pb2, controller_pb2, raft_pb2
 from stele.wire.v1 import metadata_pb2 as pb
-from storage.producer_state import ProducerEntry
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.broker_edges import FakeNetwork, fake_rng
-from tests.support.coordinators import QuickLog
 from tests.support.decisions import deciding
+from tests.support.fake_replicas import FakeReplicas
 from tests.support.timing import LoopClock
 from world.network import Peer, Service
 
@@ -78,145 +60,6 @@ SETTINGS = {
 
 def topic_id(name: str) -> bytes:
     return name.encode()[-16:].rjust(16, b"#")
-
-
-class FakeReplicas(ReplicaManager):
-    """Remembers requests, and answers with what a test has put into its fields."""
-
-    def __init__(self) -> None:
-        self.produced: list[tuple[list[ProduceEntry], int, int]] = []
-        self.fetched: list[FetchQuery] = []
-        self.offset_queries: list[OffsetQuery] = []
-        self.epoch_queries: list[EpochQuery] = []
-        self.withdrawn = 0
-        # By partition. The default is NONE.
-        self.produce_results: dict[PartitionId, ProduceResult] = {}
-        self.fetch_results: dict[PartitionId, FetchResult] = {}
-        self.offset_result = OffsetResult(ErrorCode.NONE, 42, 1000, 3)
-        self.deleted: list[tuple[list[Deletion], int]] = []
-        self.deletion_result = DeletionResult(ErrorCode.NONE, 7)
-        self.directories: list[DirectoryDescription] = []
-        self.wanted_directories: dict[TopicPartition, str] = {}
-        self.described: list[Collection[tuple[str, int]] | None] = []
-        self.producers: dict[PartitionId, list[ProducerEntry]] = {}
-        self.markers: list[Marker] = []
-        self.marker_errors: dict[PartitionId, ErrorCode] = {}
-        self.hold = False  # whether answers wait for `release`
-        self.raises: Exception | None = None
-        self._held: list[Callable[[], None]] = []
-        self.applied: list[MetadataImage] = []
-        self.reading = ReplicaCounters()
-        self.hosted_logs: dict[PartitionId, QuickLog] = {}
-
-    def high_watermarks(self) -> Iterator[tuple[TopicPartition, int]]:
-        yield TopicPartition("orders", 1), 50
-
-    def release(self, index: int = 0) -> None:
-        self._held.pop(index)()
-
-    def _answer(self, answer: Callable[[], None]) -> None:
-        if self.hold:
-            self._held.append(answer)
-        else:
-            answer()
-
-    def produce(
-        self,
-        entries: list[ProduceEntry],
-        acks: int,
-        timeout_ms: int,
-        done: Callable[[list[ProduceResult]], None],
-    ) -> None:
-        if self.raises is not None:
-            raise self.raises
-        self.produced.append((entries, acks, timeout_ms))
-        results = [
-            self.produce_results.get(e.id)
-            or ProduceResult(e.id, ErrorCode.NONE, base_offset=7, log_start_offset=0)
-            for e in entries
-        ]
-        self._answer(lambda: done(results))
-
-    def fetch(self, query: FetchQuery, done: Callable[[list[FetchResult]], None]) -> Cancel:
-        if self.raises is not None:
-            raise self.raises
-        if query.session is not None:
-            query.entries = query.session.to_look_at(lambda: 0.0)
-        self.fetched.append(query)
-        results = [
-            self.fetch_results.get(e.id) or FetchResult(e.id, ErrorCode.NONE, 10, 10, 0)
-            for e in query.entries
-        ]
-        self._answer(lambda: done(results))
-
-        def withdraw() -> None:
-            self.withdrawn += 1
-
-        return withdraw
-
-    async def list_offsets(
-        self, queries: Sequence[OffsetQuery], *, read_committed: bool = False
-    ) -> list[OffsetResult]:
-        if self.raises is not None:
-            raise self.raises
-        self.offset_queries += queries
-        return [self.offset_result for _ in queries]
-
-    def end_offset_for_epoch(self, queries: Sequence[EpochQuery]) -> list[OffsetResult]:
-        self.epoch_queries += queries
-        return [self.offset_result for _ in queries]
-
-    async def delete_records(
-        self, deletions: Sequence[Deletion], timeout_ms: int
-    ) -> list[DeletionResult]:
-        self.deleted.append((list(deletions), timeout_ms))
-        return [self.deletion_result for _ in deletions]
-
-    def alter_directory(self, partition: TopicPartition, path: str) -> ErrorCode:
-        self.wanted_directories[partition] = path
-        return ErrorCode.NONE if path.startswith("/data") else ErrorCode.LOG_DIR_NOT_FOUND
-
-    async def describe_directories(
-        self, wanted: Collection[tuple[str, int]] | None
-    ) -> list[DirectoryDescription]:
-        self.described.append(wanted)
-        return self.directories
-
-    def producers_of(self, partition: PartitionId) -> list[ProducerEntry]:
-        if partition not in self.producers:
-            raise ApiError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        return self.producers[partition]
-
-    def producer_of(
-        self, partition: PartitionId, producer_id: int, current_leader_epoch: int
-    ) -> LedProducer:
-        found = [each for each in self.producers_of(partition) if each.producer_id == producer_id]
-        return LedProducer(found[0] if found else None, 0)
-
-    def write_markers(
-        self, markers: Sequence[Marker], done: Callable[[list[ErrorCode]], None]
-    ) -> None:
-        self.markers += markers
-        errors = [self.marker_errors.get(each.partition, ErrorCode.NONE) for each in markers]
-        self._answer(lambda: done(errors))
-
-    def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
-        self.applied.append(image)
-        return iter(())
-
-    def host(self, partition: PartitionId) -> QuickLog | None:  # type: ignore[override]
-        """Every partition that this broker leads has a log for its coordinator."""
-        state = self.applied[-1].partition(*partition)
-        if state is None or state.leader != ME:
-            return None
-        return self.hosted_logs.setdefault(partition, QuickLog())
-
-    def when_leading(self, listener: Callable[[PartitionId], None]) -> None:
-        """It leads as soon as the metadata say so."""
-
-    @property
-    def counters(self) -> ReplicaCounters:
-        return self.reading
 
 
 class FakeNodes:
@@ -497,7 +340,7 @@ class Edges:
         self.config: NodeConfig = from_settings(
             SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
         )
-        self.replicas = FakeReplicas()
+        self.replicas = FakeReplicas(ME)
         self.authorizer = FakeAuthorizer()
         self.lease = True
         self.controller_features: dict[int, tuple[FeatureLevels, ...]] = {}
@@ -522,7 +365,7 @@ class Edges:
         self.nodes = FakeNodes()
         self.markers = MarkerSender(
             self.transactions,
-            self.replicas,
+            self.replicas.markers,
             self.nodes,
             broker_id=ME,
             image=lambda: self.publisher.image,
@@ -540,6 +383,7 @@ class Edges:
             leader=lambda: self.leader,
         )
         metrics = BrokerMetrics(self.registry)
+        metrics.read_fetches(lambda: self.replicas.fetch.waiting)
         metrics.read_groups(self.groups)
         metrics.read_transactions(self.transactions, self.markers)
         metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)

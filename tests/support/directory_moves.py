@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable, Callable
 
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -19,16 +20,14 @@ from tests.support.replica_cluster import (
 )
 from tests.support.replication import settled
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
 
 KEY = TopicPartition(TOPIC, 0)
 DIRECTORIES = (DIRECTORY, OTHER_DIRECTORY)
+Scenario = Callable[[ReplicaCluster], Awaitable[None]]
 
 
-@world("cluster")
 def with_topic(
     scenario: Scenario,
-    /,
     *,
     brokers: int = 1,
     seed: int = 1,
@@ -53,7 +52,7 @@ def with_topic(
 
 async def move(node: Node, path: str, key: TopicPartition = KEY) -> ErrorCode:
     async def ask() -> ErrorCode:
-        return node.manager.alter_directory(key, path)
+        return node.manager.moves.alter(key, path)
 
     return await node.process.run(ask())
 

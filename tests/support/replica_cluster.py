@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -10,9 +11,9 @@ from typing import Any, TypeVar, cast
 from broker.api import fetch as fetch_api
 from broker.api.handler import RequestContext
 from broker.api.topic_views import TopicViews
+from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
 from broker.replication.deletion import Deletion, DeletionResult
-from broker.replication.fetch_query import FetchQuery
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.replication.replica import Replica
@@ -46,6 +47,7 @@ from storage.config import LogConfig
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from tests.support.batches import make_batch
+from tests.support.fetches import AskedFetch, Done
 
 T = TypeVar("T")
 
@@ -109,8 +111,11 @@ class Node:
             broker_epoch=lambda: self.epoch,
             alter_partition=self._alter_partition,
             lease_valid=lambda: self.lease,
+            deposed=lambda: False,
             directory_failed=self.failed_directories.append,
-            corruption_found=lambda: self.corrupt.extend(self.manager.corrupt_replicas()),
+            corruption_found=lambda: self.corrupt.extend(self.manager.reports.corrupt()),
+            rooms=Rooms(world.disk, world.clock, [each.path for each in self.directories]),
+            answer_share=lambda: sys.maxsize,
         )
         self.manager.start()
         self.sessions = FetchSessions(world.rng)
@@ -121,7 +126,6 @@ class Node:
             replicas=self.manager,
             metrics=metrics,
             authorizer=AllowAll(),
-            config=SimpleNamespace(fetch_max_bytes=1 << 30),
         )
         dispatch = _FetchOnly(cast(BrokerContext, context))
         await world.network.listen(
@@ -188,7 +192,9 @@ class Node:
         transaction: TransactionalWrite | None = None,
     ) -> ProduceResult:
         entry = ProduceEntry(partition, make_batch() if batch is None else batch, transaction)
-        results = await self.do(lambda done: self.manager.produce([entry], acks, timeout_ms, done))
+        results = await self.do(
+            lambda done: self.manager.produce.begin([entry], acks, timeout_ms, done)
+        )
         return cast(ProduceResult, results[0])
 
     async def fetch(
@@ -205,22 +211,26 @@ class Node:
         any_replica: bool = False,
     ) -> FetchResult:
         entry = FetchEntry(partition, offset, 1 << 20, current_leader_epoch=epoch)
-        asked = FetchQuery(
-            [entry],
-            max_wait_ms,
-            min_bytes,
-            1 << 20,
-            replica_id,
-            replica_epoch,
-            read_committed=read_committed,
-            any_replica=any_replica,
-        )
-        results = await self.do(lambda done: self.manager.fetch(asked, done))
+
+        def begin(done: Done) -> None:
+            asked = AskedFetch(
+                [entry],
+                done,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                replica_id=replica_id,
+                replica_epoch=replica_epoch,
+                read_committed=read_committed,
+                any_replica=any_replica,
+            )
+            self.manager.fetch.begin(asked)
+
+        results = await self.do(begin)
         return cast(FetchResult, results[0])
 
     async def mark(self, *markers: Marker) -> list[ErrorCode]:
         """End transactions, as their coordinator does."""
-        errors = await self.do(lambda done: self.manager.write_markers(markers, done))
+        errors = await self.do(lambda done: self.manager.markers.write(markers, done))
         return cast(list[ErrorCode], errors)
 
     async def delete(
@@ -228,7 +238,7 @@ class Node:
     ) -> DeletionResult:
         """Delete records of one partition."""
         asked = [Deletion(partition, offset)]
-        (result,) = await self.process.run(self.manager.delete_records(asked, timeout_ms))
+        (result,) = await self.process.run(self.manager.deletion.delete(asked, timeout_ms))
         return result
 
     def starts(self, partition: PartitionId = P0) -> tuple[int, int]:

@@ -23,7 +23,7 @@ class Coordinator:
         self.asked: list[tuple[str, int, int, TopicPartition, bool]] = []
         self.waiting: list[Done] = []
         for node in nodes:
-            node.manager.set_verifier(self)
+            node.manager.produce.transactional.verifier = self
 
     def verify(
         self,

@@ -69,7 +69,7 @@ def test_produce_by_name_and_id() -> None:
         edges = Edges()
         edges.add_topic("a", [[1], [2, 1]])
         a1 = PartitionId(topic_id("a"), 1)
-        edges.replicas.produce_results[a1] = ProduceResult(
+        edges.replicas.produce.results[a1] = ProduceResult(
             a1, ErrorCode.NOT_LEADER_OR_FOLLOWER, "led by 2", leader=LeaderHint(2, 6)
         )
         talk = _Talk(edges, "Produce")
@@ -94,7 +94,7 @@ def test_produce_by_name_and_id() -> None:
         assert answer.partitions[0].topic_id == topic_id("a")
         assert answer.partitions[0].base_offset == 7
         assert (answer.partitions[1].leader, answer.partitions[1].leader_epoch) == (2, 6)
-        ((entries, acks, timeout_ms),) = edges.replicas.produced
+        ((entries, acks, timeout_ms),) = edges.replicas.produce.produced
         assert (acks, timeout_ms) == (-1, 900)
         entries[0].batch[0] = 1  # writable: it will be stamped
         assert edges.registry.values()['stele_requests_total{api="Data.Produce"}'] == 1
@@ -108,7 +108,7 @@ def test_answers_overtake_and_the_end_waits_for_all_of_them() -> None:
     async def main() -> None:
         edges = Edges()
         edges.add_topic("a", [[1]])
-        edges.replicas.hold = True
+        edges.replicas.hold()
         talk = _Talk(edges, "Produce")
         for correlation_id in (1, 2, 3):
             await talk.send(_produce(correlation_id, _to("a", 0)))
@@ -130,7 +130,7 @@ def test_what_a_request_waits_is_no_local_time() -> None:
     async def main() -> None:
         edges = Edges()
         edges.add_topic("a", [[1]])
-        edges.replicas.hold = True
+        edges.replicas.hold()
         talks = _Talk(edges, "Produce"), _Talk(edges, "Fetch")
         await talks[0].send(_produce(1, _to("a", 0)))
         await talks[1].send(_fetch(1, 0))
@@ -201,7 +201,7 @@ def test_fetch() -> None:
     async def main() -> None:
         edges = Edges()
         edges.add_topic("a", [[1], [1]])
-        edges.replicas.fetch_results[A0] = FetchResult(
+        edges.replicas.fetch.results[A0] = FetchResult(
             A0,
             ErrorCode.NONE,
             10,
@@ -211,7 +211,7 @@ def test_fetch() -> None:
             aborted=[AbortedTransaction(4711, 3, 8, 9)],
         )
         a1 = PartitionId(topic_id("a"), 1)
-        edges.replicas.fetch_results[a1] = FetchResult(
+        edges.replicas.fetch.results[a1] = FetchResult(
             a1, ErrorCode.NONE, 10, 9, 1, diverging=EpochEnd(2, 8)
         )
         talk = _Talk(edges, "Fetch")
@@ -231,7 +231,7 @@ def test_fetch() -> None:
         assert (first.diverging_epoch, second.diverging_epoch) == (-1, 2)
         assert second.diverging_end_offset == 8
         assert missing.error == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        query = edges.replicas.fetched[0]
+        query = edges.replicas.fetch.fetched[0]
         assert (query.read_committed, query.replica_id) == (True, -1)
         assert query.max_wait_ms == 0  # the missing partition is told at once
         talk.task.cancel()
@@ -244,7 +244,7 @@ def test_a_client_that_says_where_it_is_reads_from_any_replica() -> None:
         edges = Edges(replica_selector_class=RACK_AWARE_SELECTOR, broker_rack="r1")
         edges.add_topic("a", [[1, 2], [1, 2]])
         sent = FetchResult(A0, ErrorCode.NONE, 10, 9, 1, preferred_replica=2)
-        edges.replicas.fetch_results[A0] = sent
+        edges.replicas.fetch.results[A0] = sent
         talk = _Talk(edges, "Fetch")
         request = _fetch(4, 0, 1)
         request.rack = "r2"
@@ -254,7 +254,7 @@ def test_a_client_that_says_where_it_is_reads_from_any_replica() -> None:
         assert not here.HasField("preferred_read_replica")
         await talk.send(_fetch(5, 1))
         await talk.fetched()
-        named, unnamed = edges.replicas.fetched
+        named, unnamed = edges.replicas.fetch.fetched
         assert (named.any_replica, named.nearby) == (True, frozenset({2}))
         assert (unnamed.any_replica, unnamed.nearby) == (False, frozenset())
         talk.task.cancel()
@@ -266,7 +266,7 @@ def test_a_fetch_is_withdrawn_when_the_client_goes() -> None:
     async def main() -> None:
         edges = Edges()
         edges.add_topic("a", [[1]])
-        edges.replicas.hold = True
+        edges.replicas.hold()
         talk = _Talk(edges, "Fetch")
         await talk.send(_fetch(1, 0))
         await talk.send(_fetch(2, 0))
@@ -274,7 +274,7 @@ def test_a_fetch_is_withdrawn_when_the_client_goes() -> None:
         talk.client.break_off()
         with pytest.raises(RpcError):
             await talk.task
-        assert edges.replicas.withdrawn == 2
+        assert edges.replicas.fetch.withdrawn == 2
         assert edges.registry.values()["stele_fetch_purgatory_size"] == 0
 
     run_virtual(main())
@@ -284,16 +284,16 @@ def test_requests_in_flight_are_bounded() -> None:
     async def main() -> None:
         edges = Edges()
         edges.add_topic("a", [[1]])
-        edges.replicas.hold = True
+        edges.replicas.hold()
         talk = _Talk(edges, "Fetch")
         for correlation_id in range(FETCH_IN_FLIGHT + 5):
             await talk.send(_fetch(correlation_id, 0))
         await asyncio.sleep(0.1)
-        assert len(edges.replicas.fetched) == FETCH_IN_FLIGHT
+        assert len(edges.replicas.fetch.fetched) == FETCH_IN_FLIGHT
         edges.replicas.release()
         await talk.fetched()
         await asyncio.sleep(0.1)
-        assert len(edges.replicas.fetched) == FETCH_IN_FLIGHT + 1
+        assert len(edges.replicas.fetch.fetched) == FETCH_IN_FLIGHT + 1
         talk.task.cancel()
 
     run_virtual(main())

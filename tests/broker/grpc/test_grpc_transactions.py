@@ -110,7 +110,7 @@ def test_a_transaction_from_its_producer_to_its_markers(level: int, is_commit: b
         await in_state(edges, "CompleteCommit" if is_commit else "CompleteAbort")
         again = await ask(edges, "EndTransaction", **producer, is_commit=is_commit)
         assert again == answer
-        assert {(each.commit, each.producer_epoch) for each in edges.replicas.markers} == {
+        assert {(each.commit, each.producer_epoch) for each in edges.replicas.markers.written} == {
             (is_commit, new_epoch)
         }
 
@@ -271,7 +271,7 @@ def test_a_hanging_transaction_is_aborted_where_it_hangs() -> None:
         }
         answer = await ask(edges, "AbortHangingTransaction", **wanted)
         assert answer.error == ErrorCode.NONE
-        assert edges.replicas.markers == [
+        assert edges.replicas.markers.written == [
             Marker(PartitionId(topic_id("orders"), 1), 9, 2, False, 4, 0)
         ]
         answer = await ask(edges, "AbortHangingTransaction", **{**wanted, "partition": 3})
@@ -279,7 +279,7 @@ def test_a_hanging_transaction_is_aborted_where_it_hangs() -> None:
         edges.authorizer.denied.add((Operation.ALTER, CLUSTER))
         answer = await ask(edges, "AbortHangingTransaction", **wanted)
         assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert len(edges.replicas.markers) == 1
+        assert len(edges.replicas.markers.written) == 1
 
     run_virtual(main())
 
