@@ -33,9 +33,9 @@ from storage.incarnations import Incarnations
 from storage.log import PartitionLog
 from storage.offset_checkpoints import OffsetCheckpoints
 from storage.opening import opening_log
-from storage.retention import LOGS_PER_TURN, remove_in_order
+from storage.retention import remove_dead
 from storage.steps import Steps, finish, take_turns
-from storage.turns import Slices
+from storage.unflushed_logs import UnflushedLogs
 from world.disk import Disk
 
 logger = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class LogDirectory:
         """Called when a log goes offline and the directory does not."""
         self.on_full: Callable[[str, int], None] | None = None
         """Called with the path and the size in bytes of a write for which the disk has no room."""
-        self._unflushed: dict[PartitionLog, float] = {}  # by monotonic time of the oldest write
+        self._unflushed = UnflushedLogs(clock)
         self._disk = disk
         self._clock = clock
         self._config = config
@@ -397,7 +397,7 @@ class LogDirectory:
         self._aside += paths
 
     def unflushed(self, log: PartitionLog) -> None:
-        self._unflushed[log] = self._clock.monotonic()
+        self._unflushed.begin(log)
 
     def failed(self, log: PartitionLog, error: OSError) -> None:
         if is_device_failure(error):
@@ -419,17 +419,9 @@ class LogDirectory:
     # ----------------------------------------------------------------------------- sync
 
     def flush_overdue(self) -> None:
-        """Sync the logs whose oldest unsynced bytes are ``flush.ms`` old. To be called regularly.
-
-        The cost grows with the number of logs that have unsynced bytes.
-        """
-        now_s = self._clock.monotonic()
-        for log, since_s in list(self._unflushed.items()):
-            if log.is_flushed or log.offline is not None:
-                del self._unflushed[log]
-            elif (now_s - since_s) * 1000 >= log.config.flush_ms:
-                del self._unflushed[log]
-                log.ask_for_sync()
+        """Sync the logs whose oldest unsynced bytes are ``flush.ms`` old. To be called
+        regularly."""
+        self._unflushed.ask()
 
     async def flush(self) -> None:
         """Return when everything written before the call is on disk. Raises StorageError."""
@@ -546,27 +538,13 @@ class LogDirectory:
             if self.offline is not None:
                 raise
             logger.warning("%s; deleting old segments first", error)
-            return await remove_in_order(list(self.logs.values()))
-        removed = 0
-        slices = Slices(LOGS_PER_TURN)
-        for log in list(self.logs.values()):
-            await slices.step()
-            start_offset = self._checkpoints.durable_start(log.key)
-            if log.offline is None and log.start_offset <= start_offset:
-                removed += await self._retire(log)
+            return await remove_dead(list(self.logs.values()), in_order=True)
+        removed = await remove_dead(
+            list(self.logs.values()),
+            lambda log: log.start_offset <= self._checkpoints.durable_start(log.key),
+        )
+        self._check_online()
         return removed
-
-    async def _retire(self, log: PartitionLog) -> int:
-        """The number of segments that one log deletes. Its error does not stop the others."""
-        try:
-            return await log.retire_dead_segments()
-        except StorageError as error:
-            if self.offline is not None:
-                raise
-            logger.warning("%s", error)
-        except Exception as error:
-            log.fail(error)
-        return 0
 
     # ----------------------------------------------------------------------------- end
 

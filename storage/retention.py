@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from stele.wire.batch import NO_TIMESTAMP
@@ -13,6 +12,7 @@ from storage.errors import StorageError
 from storage.log import PartitionLog
 from storage.log_types import LogView
 from storage.time_search import largest_timestamp
+from storage.turns import Slices
 
 logger = logging.getLogger(__name__)
 
@@ -20,15 +20,29 @@ LOGS_PER_TURN: Final = 16
 """How many logs are examined in one turn of the event loop."""
 
 
-async def remove_in_order(logs: Iterable[PartitionLog]) -> int:
-    """Delete segments below the logs' starts although the starts are not on disk, so that a crash
-    leaves no gap in any log. Returns how many. An error of one log does not stop the others."""
+def _any_log(log: PartitionLog) -> bool:
+    return True
+
+
+async def remove_dead(
+    logs: Iterable[PartitionLog],
+    is_due: Callable[[PartitionLog], bool] = _any_log,
+    *,
+    in_order: bool = False,
+) -> int:
+    """Delete the segments below the starts of the logs that are due. Returns how many. An error of
+    one log does not stop the others.
+
+    A log is due if its start is on disk. ``in_order``: the starts are not on disk, so each removal
+    is, before the next. A crash then leaves no gap in any log.
+    """
     removed = 0
+    slices = Slices(1 if in_order else LOGS_PER_TURN)
     for log in logs:
-        await asyncio.sleep(0)
-        if log.offline is None:
+        await slices.step()
+        if log.offline is None and is_due(log):
             try:
-                removed += await log.retire_dead_segments(in_order=True)
+                removed += await log.retire_dead_segments(in_order=in_order)
             except StorageError as error:  # the others can still make room
                 logger.warning("%s", error)
             except Exception as error:
