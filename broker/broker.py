@@ -33,6 +33,8 @@ from broker.replication.manager import ReplicaManager
 from broker.service.context import BrokerContext, MetadataLog
 from broker.service.producer_ids import ProducerIds
 from metadata.brokers import GRPC, PLAINTEXT
+from metadata.directories import REPLICA_DIRECTORIES
+from metadata.features import metadata_version
 from metadata.image import MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
@@ -309,6 +311,7 @@ class Broker:
             metadata=self._publisher,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
             alter_partition=self._controller.alter_partition,
+            assign_replicas=self._controller.assign_replicas,
             lease_valid=self._lease_valid,
             deposed=self._deposed,
             directory_failed=self._directory_failed,
@@ -317,7 +320,7 @@ class Broker:
             rooms=self._rooms,
         )
         self._lifecycle = self._make_lifecycle()
-        self._rooms.on_change = self._lifecycle.room_changed
+        self._rooms.on_change = self._lifecycle.disks_changed
         self._metrics.read_replicas(self._replicas.measures.counters)
         self._metrics.read_fetches(lambda: self._replicas.fetch.waiting)
         self._metrics.read_directories(self._directories, self._rooms)
@@ -437,6 +440,7 @@ class Broker:
             unsynced=self._replicas.reports.unsynced,
             held=self._replicas.reports.held,
             room=lambda: self._rooms.room,
+            failed_directories=lambda: self._replicas.reports.failed_directories,
             on_failure=self._on_fatal,
         )
 
@@ -493,7 +497,10 @@ class Broker:
                 self._config.node_id,
                 path,
             )
-            self._lifecycle.report_replicas()
+            if metadata_version(self.image) >= REPLICA_DIRECTORIES:
+                self._lifecycle.disks_changed()
+            else:
+                self._lifecycle.report_replicas()
             return
         logger.error(
             "broker %d: the log directory %s failed; this broker leaves its leaderships to others "

@@ -17,6 +17,8 @@ from stele.wire.v1.controller_pb2 import (
     AllocateProducerIdsResponse,
     AlterPartitionRequest,
     AlterPartitionResponse,
+    AssignReplicasToDirectoriesRequest,
+    AssignReplicasToDirectoriesResponse,
     RegisterBrokerRequest,
     RegisterBrokerResponse,
 )
@@ -123,6 +125,19 @@ class ControllerClient:
             "/stele.v1.Controller/AlterPartition",
             request,
             AlterPartitionResponse,
+            timeout_s=timeout_s,
+        )
+
+    async def assign_replicas(
+        self,
+        request: AssignReplicasToDirectoriesRequest,
+        *,
+        timeout_s: float = _REQUEST_TIMEOUT_S,
+    ) -> AssignReplicasToDirectoriesResponse:
+        return await self.call(
+            "/stele.v1.Controller/AssignReplicasToDirectories",
+            request,
+            AssignReplicasToDirectoriesResponse,
             timeout_s=timeout_s,
         )
 

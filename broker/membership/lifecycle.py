@@ -88,6 +88,7 @@ class BrokerLifecycle:
         unsynced: Callable[[], Sequence[PartitionId]] = lambda: (),
         held: Callable[[], Mapping[bytes, Sequence[PartitionId]]] = dict,
         room: Callable[[], Room] = lambda: Room.ENOUGH,
+        failed_directories: Callable[[], Sequence[bytes]] = lambda: (),
         on_failure: Callable[[ApiError], None] = lambda error: None,
     ) -> None:
         """``endpoints``: where this broker is found, once its ports are bound;
@@ -95,7 +96,8 @@ class BrokerLifecycle:
         ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
         ``unsynced``: replicas to report at registration; ``held``: those with a sound log, by
         directory id, which a registration tells, too; ``room``: how the disks of this broker
-        are, told by every heartbeat; ``on_failure``: told why this broker can never join.
+        are, told by every heartbeat; so are ``failed_directories``, ids of log directories;
+        ``on_failure``: told why this broker can never join.
         """
         self.identity = identity
         self._clock = clock
@@ -109,6 +111,7 @@ class BrokerLifecycle:
         self._unsynced = unsynced
         self._held = held
         self._room = room
+        self._failed_directories = failed_directories
         self._on_failure = on_failure
 
         self._task: asyncio.Task[None] | None = None
@@ -264,8 +267,8 @@ class BrokerLifecycle:
         self._want_fence = True
         self._wake.set()
 
-    def room_changed(self) -> None:
-        """A disk is full, or no longer: tell the controller at once."""
+    def disks_changed(self) -> None:
+        """A disk is full, or no longer, or a log directory failed: tell the controller at once."""
         self._wake.set()
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
@@ -461,6 +464,7 @@ class BrokerLifecycle:
                 out_of_room=room is not Room.ENOUGH,
                 yields=room is Room.YIELDS,
                 cluster_id=self.identity.cluster_id,
+                offline_directories=self._failed_directories(),
             )
             self._lease.sent(self._sequence)
             try:

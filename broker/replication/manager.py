@@ -15,6 +15,7 @@ from typing import Final
 
 from broker.membership.room import Rooms
 from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
+from broker.replication.assignments import AssignReplicas, DirectoryAssignments
 from broker.replication.cleaner import Cleaner
 from broker.replication.deadlines import DeadlineWheel
 from broker.replication.deletion import DeleteRequests
@@ -73,6 +74,7 @@ class ReplicaManager(ReplicaEvents):
         metadata: Metadata,
         broker_epoch: Callable[[], int],
         alter_partition: AlterPartition,
+        assign_replicas: AssignReplicas,
         lease_valid: Callable[[], bool],
         deposed: Callable[[], bool],
         directory_failed: Callable[[str], None],
@@ -84,7 +86,8 @@ class ReplicaManager(ReplicaEvents):
 
         ``metadata`` holds the image to go by; before ``apply`` is called it has the new one.
         ``broker_epoch``: of the newest registration; goes into Fetch and AlterPartition.
-        ``alter_partition`` reaches the active controller; it raises RpcError or ApiError.
+        ``alter_partition`` and ``assign_replicas`` reach the active controller; they raise
+        RpcError or ApiError.
         ``lease_valid`` says, reading the Clock anew, whether the last acknowledged heartbeat
         was sent less than the session timeout ago; a leader without acknowledges nothing.
         ``deposed`` says whether this broker leads nothing, whatever the metadata here say.
@@ -114,7 +117,7 @@ class ReplicaManager(ReplicaEvents):
         )
         self._make_requests(lease_valid, answer_share)
         self._make_followers(alter_partition)
-        self._make_upkeep()
+        self._make_upkeep(assign_replicas)
         self.descriptions = ReplicaDescriptions(
             self.hosted, directories, self.moves, world.disk, lease_valid
         )
@@ -167,14 +170,22 @@ class ReplicaManager(ReplicaEvents):
             answered=self._isr_answered,
         )
 
-    def _make_upkeep(self) -> None:
+    def _make_upkeep(self, assign_replicas: AssignReplicas) -> None:
         """What makes, changes and deletes replicas and logs."""
         replicas, directories, rooms = self.hosted, self._directories, self._rooms
         deletion = LogDeletion(directories)
+        self._assignments = DirectoryAssignments(
+            replicas,
+            directory_count=len(self._config.log_dirs),
+            assign_replicas=assign_replicas,
+            broker_epoch=self._broker_epoch,
+        )
         self.cleaner = Cleaner(replicas, self._world.disk, self._config)
-        self.moves = DirectoryMoves(replicas, directories, rooms, self.cleaner, deletion, self)
+        self.moves = DirectoryMoves(
+            replicas, directories, rooms, self.cleaner, deletion, self._assignments, self
+        )
         self._applier = MetadataApplier(
-            replicas, self._config, directories, deletion, self.moves, self
+            replicas, self._config, directories, deletion, self.moves, self._assignments, self
         )
         self._housekeeping = Housekeeping(
             replicas, self._config, tuple(directories), self._applier, rooms
@@ -208,6 +219,7 @@ class ReplicaManager(ReplicaEvents):
             self._housekeeping.stop,
             self.cleaner.stop,
             self.moves.stop,
+            self._assignments.stop,  # moves wait for it; the last step is the first one
         ):
             end.push(step)
         await end.run()
@@ -334,6 +346,7 @@ class ReplicaManager(ReplicaEvents):
         for replica in list(self.hosted):
             if replica.directory is directory and replica.state is ReplicaState.ONLINE:
                 self.take_down(replica, ReplicaState.OFFLINE)
+                self._assignments.look(replica)
         self._directory_failed(directory.path)
 
     def _others_have(self, replica: Replica) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from broker.partition.effects import EMPTY_LOG, BrokerStatus, Followed
 from broker.partition.machine import PartitionMachine
+from broker.replication.assignments import DirectoryAssignments, id_of
 from broker.replication.events import ReplicaEvents
 from broker.replication.log_config import log_config
 from broker.replication.log_deletion import LogDeletion
@@ -19,6 +21,7 @@ from broker.replication.replica import Replica, ReplicaState, position_of
 from broker.replication.replicas import Replicas
 from metadata.configs import ConfigResource
 from metadata.delta import MetadataDelta
+from metadata.directories import is_reserved
 from metadata.effective import effective_topic_config, min_insync_replicas
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState
@@ -65,6 +68,15 @@ class _Turn:
         self._count = (self._count + 1) % self._most
         return self._count == 0
 
+    def each(
+        self, replicas: Iterable[Replica], change: Callable[[Replica], None]
+    ) -> Iterator[None]:
+        """Change these replicas, in as many turns as that takes."""
+        for replica in replicas:
+            change(replica)
+            if self.is_full():
+                yield
+
 
 class MetadataApplier:
     """Applies one delta after the other. A failing log stops its replica only."""
@@ -76,6 +88,7 @@ class MetadataApplier:
         directories: Mapping[LogDirectory, RelaxedFlush],
         deletion: LogDeletion,
         moves: DirectoryMoves,
+        assignments: DirectoryAssignments,
         events: ReplicaEvents,
     ) -> None:
         self._replicas = replicas
@@ -83,6 +96,7 @@ class MetadataApplier:
         self._directories = directories
         self._deletion = deletion
         self._moves = moves
+        self._assignments = assignments
         self._events = events
         self._is_first = True
         # Of the topics looked at so far in the present image.
@@ -132,15 +146,10 @@ class MetadataApplier:
             if self._apply_partition(change) and turn.is_full():
                 yield
                 self._logs_left = LOGS_AT_ONCE
-        for replica in self._to_configure(delta.changed_configs):
-            self._configure(replica)
-            if turn.is_full():
-                yield
+        yield from turn.each(self._to_configure(delta.changed_configs), self._configure)
         for status in self._changed_statuses(delta):
-            for replica in list(self._replicas):
-                self._apply_status(replica, *status)
-                if turn.is_full():
-                    yield
+            yield from turn.each(list(self._replicas), partial(self._apply_status, status))
+        yield from turn.each(self._assignments.to_look_at_again(), self._assignments.look)
         if is_first:
             self._moves.resume()
         self._settle_relaxed()
@@ -227,6 +236,7 @@ class MetadataApplier:
             self._unmade[partition] = change
             if replica is None:
                 return  # one that is there hears of its leader, though it has no log for now
+        self._assignments.look(replica)
         if (
             replica.state is not ReplicaState.ONLINE
             and change.after.leader == replica.machine.broker_id
@@ -328,27 +338,40 @@ class MetadataApplier:
         if not online:
             raise StorageError("every log directory is offline")
         begun = [directory for directory in online if key in directory.half_made]
-        wish = self._moves.wish_of(partition)
+        wish = self._moves.wish_of(partition) or self._assigned(partition, online)
         if wish is not None and not begun:
             online = [wish]
         directory = min(begun or online, key=lambda each: len(each.logs))
         log = directory.create(topic, key.partition, partition.topic_id, self._log_config(config))
         return directory, log
 
+    def _assigned(
+        self, partition: PartitionId, among: Sequence[LogDirectory]
+    ) -> LogDirectory | None:
+        """The directory in which the metadata have the replica, if it is one of these."""
+        directory_id = self._assignments.of(partition)
+        if is_reserved(directory_id):
+            return None
+        return next((each for each in among if id_of(each) == directory_id), None)
+
     def _delete_older(self, key: TopicPartition, topic_id: bytes) -> None:
-        """Of several logs of a name, that which was copied from another directory is the newest: a
-        crash came before the other was deleted. Raises StorageError: then none is used yet."""
+        """Of several logs of a name, the one in the directory that the controller knows is the
+        newest: it is told before anything is acknowledged in another one. If it knows none of them,
+        that which was copied from another directory is the newest: a crash came before the other
+        was deleted. Raises StorageError: then none is used yet."""
         holders = [directory for directory in self._directories if directory.holds(key)]
         if len(holders) < 2:
             return
-        copied = [
-            directory
-            for directory in holders
-            if directory.topic_id(key) == topic_id and directory.copies.is_copied(key)
-        ]
+        same = [directory for directory in holders if directory.topic_id(key) == topic_id]
+        copied = [directory for directory in same if directory.copies.is_copied(key)]
+        newest = self._assigned(PartitionId(topic_id, key.partition), same)
+        if newest is None and copied:
+            newest = copied[0]
         for directory in holders:
-            if copied and directory is not copied[0]:
-                logger.warning("%s/%s is older than its copy: deleting it", directory.path, key)
+            if newest is not None and directory is not newest:
+                logger.warning(
+                    "%s/%s is older than that in %s: deleting it", directory.path, key, newest.path
+                )
                 directory.delete(*key)
                 self._directories[directory].discard(*key)
 
@@ -425,8 +448,8 @@ class MetadataApplier:
         changed = [change.broker_id for change in delta.changed_brokers]
         return [(broker_id, self._replicas.status(broker_id)) for broker_id in changed]
 
-    def _apply_status(self, replica: Replica, broker_id: int, status: BrokerStatus) -> None:
-        effects = replica.machine.broker_changed(broker_id, status, self._replicas.now_ms())
+    def _apply_status(self, changed: tuple[int, BrokerStatus], replica: Replica) -> None:
+        effects = replica.machine.broker_changed(*changed, self._replicas.now_ms())
         self._replicas.carry_out(replica, effects)
 
     def _to_configure(self, changed: Sequence[ConfigResource]) -> list[Replica]:

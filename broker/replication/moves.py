@@ -4,7 +4,8 @@ A replica goes on in its directory while a copy of its log is filled in the othe
 (``storage.copying``). When the copy is whole, and all but its last batches are on disk, the replica
 goes on with it from one turn of the event loop to the next. Then the old log still is the one that
 a restart would find. So nothing more is acknowledged until the copy is on disk and says there that
-it is the log (``storage.copies``). Only then the old log is deleted.
+it is the log (``storage.copies``), and until the controller knows the new directory. Only then the
+old log is deleted.
 
 One log is copied at a time, in the order of the requests. A restart begins unfinished copies anew.
 Moves are forgotten when the replica is removed or its log fails, and when its copy fails: the log
@@ -22,6 +23,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from broker.membership.room import Rooms
+from broker.replication.assignments import DirectoryAssignments
 from broker.replication.cleaner import Cleaner
 from broker.replication.events import ReplicaEvents
 from broker.replication.log_deletion import LogDeletion
@@ -111,6 +113,7 @@ class DirectoryMoves:
         rooms: Rooms,
         cleaner: Cleaner,
         deletion: LogDeletion,
+        assignments: DirectoryAssignments,
         events: ReplicaEvents,
     ) -> None:
         self._replicas = replicas
@@ -119,6 +122,7 @@ class DirectoryMoves:
         self._cleaner = cleaner
         cleaner.is_paused = self.is_moving
         self._deletion = deletion
+        self._assignments = assignments
         self._events = events
         self._rate_bytes_per_s = sys.maxsize
         self._news = asyncio.Event()  # what a copy waits for may be over before its time
@@ -397,6 +401,8 @@ class DirectoryMoves:
                 await asyncio.sleep(_RETRY_S)
                 if self._is_stopped or move.target.offline is not None:
                     return  # the old log is still there for the next process
+            if not await self._assignments.told(move.replica) or move.target.offline is not None:
+                return
         finally:
             del self._settling[move.replica.id]
         self._delete_old(move)

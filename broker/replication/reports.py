@@ -1,15 +1,18 @@
-"""What this broker tells the controller of its logs when it registers."""
+"""What this broker tells the controller of its logs and of the directories that they are in."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from broker.replication.assignments import id_of
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.effective import unclean_election_enabled
+from metadata.features import metadata_version
 from runtime.config.node import NodeConfig
-from stele.ids import PartitionId, decode_uuid
+from stele.ids import PartitionId
 from storage.directory import LogDirectory
 
 
@@ -30,8 +33,14 @@ class ReplicaReports:
     def has_online_directory(self) -> bool:
         return any(directory.offline is None for directory in self._directories)
 
+    @property
+    def failed_directories(self) -> list[bytes]:
+        """The ids of those that have failed since they were opened."""
+        return [id_of(each) for each in self._directories if each.offline is not None]
+
     def corrupt(self) -> list[PartitionId]:
-        """Replicas found corrupt and not yet rebuilt, or lost with their directory."""
+        """Replicas found corrupt and not yet rebuilt. Below the level of the metadata at which the
+        controller knows what is in which directory, also those that are lost with one."""
         corrupt = [
             PartitionId(topic_id, key.partition)
             for directory in self._directories
@@ -39,6 +48,8 @@ class ReplicaReports:
             if topic_id is not None
         ]
         image, static = self._replicas.metadata.image, self._config.raw
+        if metadata_version(image) >= REPLICA_DIRECTORIES:
+            return corrupt
         return corrupt + given_up(
             self._replicas,
             self._replicas.broker_id,
@@ -48,7 +59,7 @@ class ReplicaReports:
     def held(self) -> dict[bytes, list[PartitionId]]:
         """Replicas with a sound log, by directory id."""
         return {
-            decode_uuid(directory.properties.directory_id): [
+            id_of(directory): [
                 PartitionId(log.topic_id, key.partition)
                 for key, log in directory.logs.items()
                 if log.topic_id is not None

@@ -11,6 +11,7 @@ import pytest
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from metadata.partitions import NO_LEADER, PartitionState
+from stele.wire.v1 import admin_pb2 as pb
 
 PARTITIONS = 4
 
@@ -60,12 +61,24 @@ def test_a_directory_that_is_taken_out_costs_its_own_replicas_and_no_other() -> 
     cluster.run(scenario)
 
 
-def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_rest() -> None:
+async def lower_level(cluster: SimCluster, level: int) -> None:
+    request = pb.UpdateFeaturesRequest()
+    request.updates.add(name="metadata.version", level=level, type=pb.UpgradeType.UNSAFE_DOWNGRADE)
+    answer = await cluster.client.administrate("UpdateFeatures", request.SerializeToString())
+    assert not pb.UpdateFeaturesResponse.FromString(answer).error
+
+
+@pytest.mark.parametrize("level", [4, 5])
+def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_rest(
+    level: int,
+) -> None:
     cluster = SimCluster(1, controllers=1, brokers=3)
     node = cluster.brokers[1]
     node.config = replace(node.config, log_dirs=("/data", "/more"))
 
     async def scenario(cluster: SimCluster) -> None:
+        if level < 5:
+            await lower_level(cluster, level)
         safe = {"min.insync.replicas": "2"}
         await cluster.client.create_topic("safe", partitions=PARTITIONS, configs=safe)
         await cluster.client.create_topic("alone", partitions=12, replication_factor=1)
@@ -91,6 +104,9 @@ def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_
         alone = {n: s for n, s in states(cluster, "alone").items() if s.replicas == (1,)}
         assert alone
         assert all(state.isr == (1,) for state in alone.values()), "nobody else has its records"
+        if level == 5:
+            offline = {n for n, state in alone.items() if state.leader == NO_LEADER}
+            assert offline == {n for n in alone if f"alone-{n}" in node.machine.disk.names("/more")}
         await asyncio.sleep(10.0)
         assert node.ready, "it is not fenced"
         for number in there["/more"]:

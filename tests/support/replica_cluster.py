@@ -37,11 +37,16 @@ from runtime.config.node import from_settings
 from runtime.kafka.connection import KafkaServerProtocol, Queue, Respond
 from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ErrorCode
-from stele.ids import PartitionId
+from stele.ids import PartitionId, encode_uuid
 from stele.wire import kafka
 from stele.wire.kafka import ApiKey
 from stele.wire.v1 import metadata_pb2 as pb
-from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
+from stele.wire.v1.controller_pb2 import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    AssignReplicasToDirectoriesRequest,
+    AssignReplicasToDirectoriesResponse,
+)
 from storage.checkpoints import MetaProperties
 from storage.config import LogConfig
 from storage.directory import LogDirectory
@@ -79,6 +84,9 @@ class Node:
         self.corrupt: list[PartitionId] = []  # what had to be reported, each time there was more
         self.subscribers: list[Callable[[MetadataDelta, MetadataImage], None]] = []
 
+    def directory_id(self, path: str) -> str:
+        return encode_uuid(f"{self.name}{path}".encode().ljust(16, b"."))
+
     def replica(self, partition: PartitionId = P0) -> Replica:
         replica = self.manager.get(partition)
         assert replica is not None, partition
@@ -110,6 +118,7 @@ class Node:
             metadata=self,
             broker_epoch=lambda: self.epoch,
             alter_partition=self._alter_partition,
+            assign_replicas=self._assign_replicas,
             lease_valid=lambda: self.lease,
             deposed=lambda: False,
             directory_failed=self.failed_directories.append,
@@ -139,13 +148,19 @@ class Node:
     def _open(self, path: str) -> LogDirectory:
         world = self.process.world
         if not world.disk.exists(f"{path}/meta.properties"):
-            properties = MetaProperties("cluster", self.broker_id, self.name)
+            properties = MetaProperties("cluster", self.broker_id, self.directory_id(path))
             format_directory(world.disk, path, properties)
         return LogDirectory.open(world.disk, path, world.clock, LogConfig(), cluster_id="cluster")
 
     async def _alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         await asyncio.sleep(0.002)
         return self.cluster.alter_partition(request)
+
+    async def _assign_replicas(
+        self, request: AssignReplicasToDirectoriesRequest
+    ) -> AssignReplicasToDirectoriesResponse:
+        await asyncio.sleep(0.002)
+        return self.cluster.assign_replicas(request)
 
     async def stop(self) -> None:
         await self.process.run(self.manager.stop())
@@ -305,6 +320,8 @@ class ReplicaCluster:
         self.records: list[tuple[int, pb.MetadataRecord]] = []
         self.proposals: list[tuple[int, ...]] = []
         self.refuse: ErrorCode | None = None  # the error for every AlterPartition
+        # Every broker id, directory id and replica that was told.
+        self.assignments: list[tuple[int, bytes, PartitionId]] = []
 
     def __getitem__(self, broker_id: int) -> Node:
         return self.nodes[broker_id]
@@ -476,6 +493,20 @@ class ReplicaCluster:
                 answer.partition_epoch = state.partition_epoch
                 answer.isr.extend(state.isr)
         return response
+
+    def assign_replicas(
+        self, request: AssignReplicasToDirectoriesRequest
+    ) -> AssignReplicasToDirectoriesResponse:
+        """Believe every broker."""
+        for directory in request.directories:
+            for each in directory.replicas:
+                key = PartitionId(each.topic_id, each.partition)
+                self.assignments.append((request.broker_id, directory.directory_id, key))
+                told = self.state(key).directories_with(request.broker_id, directory.directory_id)
+                record = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
+                record.directories.ids.extend(told)
+                self.commit(pb.MetadataRecord(partition_change=record))
+        return AssignReplicasToDirectoriesResponse()
 
     def _verdict(self, asked: AlterPartitionRequest.Partition) -> ErrorCode:
         state = self.image.partition(asked.topic_id, asked.partition)

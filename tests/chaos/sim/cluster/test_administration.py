@@ -12,6 +12,7 @@ from chaos.sim.cluster.cluster import CONTROLLER_PORT, SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.rpc_server import RpcServer
+from metadata.records import METADATA_VERSION_LEVEL
 from node.node import SUPPORTED_FEATURES
 from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.admin.features import (
@@ -272,13 +273,13 @@ def test_levels_survive_controllers_and_snapshots() -> None:
             with pytest.raises(Exception, match="would be forgotten"):
                 await admin.update_features({"metadata.version": 1}, SAFE_DOWNGRADE)
             (down,) = await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
-            assert (down.level_before, down.level) == (4, 1)
+            assert (down.level_before, down.level) == (METADATA_VERSION_LEVEL, 1)
             dead = active(cluster)
             dead.kill()
             await another_active(cluster, dead)
             feature = metadata_version(await admin.describe_features())
             assert feature.level == 1
-            assert (feature.min_level, feature.max_level) == (1, 4)
+            assert (feature.min_level, feature.max_level) == (1, METADATA_VERSION_LEVEL)
             assert not len(cluster.image.outcomes)
             dead.start()
             (up,) = await admin.update_features({"metadata.version": 2}, UPGRADE)
@@ -308,13 +309,13 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
             async def upgrade() -> None:
                 await admin.update_features({"metadata.version": 2}, UPGRADE)
 
-            await until_equal(levels, {101: 4, 102: 4, 103: 4})
+            await until_equal(levels, dict.fromkeys((101, 102, 103), METADATA_VERSION_LEVEL))
             await admin.update_features({"metadata.version": 1}, UNSAFE_DOWNGRADE)
             behind = next(each for each in cluster.controllers.values() if each != active(cluster))
             await behind.stop()
             behind.features = older
             behind.start()
-            expected = dict.fromkeys((101, 102, 103), 4) | {behind.id: 1}
+            expected = dict.fromkeys((101, 102, 103), METADATA_VERSION_LEVEL) | {behind.id: 1}
             await until_equal(levels, expected)
             for down in (False, True):
                 if down:
@@ -323,7 +324,7 @@ def test_an_upgrade_waits_for_a_controller_of_an_older_version() -> None:
                     await upgrade()
             behind.features = SUPPORTED_FEATURES
             behind.start()
-            await until_equal(levels, {101: 4, 102: 4, 103: 4})
+            await until_equal(levels, dict.fromkeys((101, 102, 103), METADATA_VERSION_LEVEL))
             await upgrade()
             new = cluster.add_controller()
             await cluster.until(lambda: new.ready, "the new one observes")
