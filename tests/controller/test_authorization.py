@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -18,6 +17,7 @@ from stele.wire.v1 import metadata_pb2 as metadata
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from tests.support.controller import CLUSTER_ID
 from tests.support.controller_world import Controller, StubBroker
+from tests.support.worlds import Scenario, world
 
 ID = b"0123456789abcdef"
 TOPIC, BROKER = metadata.ConfigResourceType.TOPIC, metadata.ConfigResourceType.BROKER
@@ -44,7 +44,8 @@ class Bench:
         return self.controller.service.image.topic(topic) is not None
 
 
-def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+@world("bench")
+def on_bench(scenario: Scenario) -> None:
     simulation = Simulation(1)
 
     async def main() -> None:
@@ -57,90 +58,76 @@ def run(scenario: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
     simulation.run(main())
 
 
-def test_a_forwarded_change_is_its_clients() -> None:
-    async def scenario(bench: Bench) -> None:
-        assert (await bench.create("t", on_behalf_of=ALICE)).topics[0].error == ErrorCode.NONE
-        sender, *askers = bench.authorizer.callers
-        assert sender.principal == ANONYMOUS, "whether it may name another one"
-        assert set(askers) == {Caller("User:alice", "laptop", "CONTROLLER", Plane.GRPC, "10.1.1.1")}
-
-    run(scenario)
+@on_bench
+async def test_a_forwarded_change_is_its_clients(bench: Bench) -> None:
+    assert (await bench.create("t", on_behalf_of=ALICE)).topics[0].error == ErrorCode.NONE
+    sender, *askers = bench.authorizer.callers
+    assert sender.principal == ANONYMOUS, "whether it may name another one"
+    assert set(askers) == {Caller("User:alice", "laptop", "CONTROLLER", Plane.GRPC, "10.1.1.1")}
 
 
-def test_a_broker_of_another_cluster_changes_nothing() -> None:
+@on_bench
+async def test_a_broker_of_another_cluster_changes_nothing(bench: Bench) -> None:
     """The address of one of its own controllers has come to this one."""
 
-    async def scenario(bench: Bench) -> None:
-        foreign = OnBehalfOf(principal="User:bob", address="10.1.1.2", cluster_id="another")
-        answer = await bench.create("t", on_behalf_of=foreign)
-        assert answer.error == ErrorCode.INCONSISTENT_CLUSTER_ID
-        assert not bench.has("t")
-        own = OnBehalfOf(principal="User:bob", address="10.1.1.2", cluster_id=CLUSTER_ID)
-        assert (await bench.create("t", on_behalf_of=own)).topics[0].error == ErrorCode.NONE
-
-    run(scenario)
+    foreign = OnBehalfOf(principal="User:bob", address="10.1.1.2", cluster_id="another")
+    answer = await bench.create("t", on_behalf_of=foreign)
+    assert answer.error == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert not bench.has("t")
+    own = OnBehalfOf(principal="User:bob", address="10.1.1.2", cluster_id=CLUSTER_ID)
+    assert (await bench.create("t", on_behalf_of=own)).topics[0].error == ErrorCode.NONE
 
 
-def test_a_client_that_does_not_call_itself_anything() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create("t", on_behalf_of=OnBehalfOf(principal="User:bob", address="10.1.1.2"))
-        assert bench.authorizer.callers[-1].principal == "User:bob"
-        assert bench.authorizer.callers[-1].client_id is None
-
-    run(scenario)
+@on_bench
+async def test_a_client_that_does_not_call_itself_anything(bench: Bench) -> None:
+    await bench.create("t", on_behalf_of=OnBehalfOf(principal="User:bob", address="10.1.1.2"))
+    assert bench.authorizer.callers[-1].principal == "User:bob"
+    assert bench.authorizer.callers[-1].client_id is None
 
 
-def test_a_direct_change_is_its_senders() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create("t")
-        (caller,) = set(bench.authorizer.callers)
-        assert (caller.principal, caller.client_id) == (ANONYMOUS, None)
-
-    run(scenario)
+@on_bench
+async def test_a_direct_change_is_its_senders(bench: Bench) -> None:
+    await bench.create("t")
+    (caller,) = set(bench.authorizer.callers)
+    assert (caller.principal, caller.client_id) == (ANONYMOUS, None)
 
 
-def test_only_a_broker_may_name_another_one() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
-        answer = await bench.create("t", on_behalf_of=ALICE)
-        assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert f"{ANONYMOUS} may not CLUSTER_ACTION the cluster" in answer.message
-        assert not bench.has("t")
-        assert (await bench.create("t")).error == ErrorCode.NONE, "who asks for itself"
-
-    run(scenario)
+@on_bench
+async def test_only_a_broker_may_name_another_one(bench: Bench) -> None:
+    bench.authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
+    answer = await bench.create("t", on_behalf_of=ALICE)
+    assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert f"{ANONYMOUS} may not CLUSTER_ACTION the cluster" in answer.message
+    assert not bench.has("t")
+    assert (await bench.create("t")).error == ErrorCode.NONE, "who asks for itself"
 
 
-def test_what_may_not_be_changed_is_refused_in_its_place() -> None:
-    async def scenario(bench: Bench) -> None:
-        denied = bench.authorizer.denied
-        denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("b"))}
-        answer = await bench.create("a", "b", "c", on_behalf_of=ALICE, request_id=ID)
-        assert [(each.name, each.error) for each in answer.topics] == [
-            ("a", ErrorCode.NONE),
-            ("b", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-            ("c", ErrorCode.NONE),
-        ]
-        assert answer.topics[1].message == "User:alice may not CREATE the topic b"
-        assert [bench.has(name) for name in "abc"] == [True, False, True]
-
-    run(scenario)
+@on_bench
+async def test_what_may_not_be_changed_is_refused_in_its_place(bench: Bench) -> None:
+    denied = bench.authorizer.denied
+    denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("b"))}
+    answer = await bench.create("a", "b", "c", on_behalf_of=ALICE, request_id=ID)
+    assert [(each.name, each.error) for each in answer.topics] == [
+        ("a", ErrorCode.NONE),
+        ("b", ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+        ("c", ErrorCode.NONE),
+    ]
+    assert answer.topics[1].message == "User:alice may not CREATE the topic b"
+    assert [bench.has(name) for name in "abc"] == [True, False, True]
 
 
-def test_nothing_is_decided_where_everything_is_refused() -> None:
-    async def scenario(bench: Bench) -> None:
-        denied = bench.authorizer.denied
-        denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("a"))}
-        before = bench.controller.service.image.offset
-        answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
-        assert answer.topics[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert bench.controller.service.image.offset == before
-        denied.clear()
-        answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
-        assert not answer.already_done, "the refusal was no outcome of the request"
-        assert bench.has("a")
-
-    run(scenario)
+@on_bench
+async def test_nothing_is_decided_where_everything_is_refused(bench: Bench) -> None:
+    denied = bench.authorizer.denied
+    denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("a"))}
+    before = bench.controller.service.image.offset
+    answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
+    assert answer.topics[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert bench.controller.service.image.offset == before
+    denied.clear()
+    answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
+    assert not answer.already_done, "the refusal was no outcome of the request"
+    assert bench.has("a")
 
 
 OF_THE_CLUSTER = [
@@ -167,20 +154,18 @@ OF_THE_CLUSTER = [
     OF_THE_CLUSTER,
     ids=[method for _, method, _, _ in OF_THE_CLUSTER],
 )
-def test_what_takes_a_permission_of_the_cluster(
-    operation: Operation, method: str, request_type: Any, response_type: Any
+@on_bench
+async def test_what_takes_a_permission_of_the_cluster(
+    bench: Bench, operation: Operation, method: str, request_type: Any, response_type: Any
 ) -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.authorizer.denied.add((operation, CLUSTER))
-        request = request_type(on_behalf_of=ALICE)
-        answer = await bench.ask(method, request, response_type)
-        assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert f"User:alice may not {operation.name} the cluster" in answer.message
-        bench.authorizer.denied.clear()
-        answer = await bench.ask(method, request, response_type)
-        assert answer.error != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-
-    run(scenario)
+    bench.authorizer.denied.add((operation, CLUSTER))
+    request = request_type(on_behalf_of=ALICE)
+    answer = await bench.ask(method, request, response_type)
+    assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert f"User:alice may not {operation.name} the cluster" in answer.message
+    bench.authorizer.denied.clear()
+    answer = await bench.ask(method, request, response_type)
+    assert answer.error != ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
 async def topics_told(bench: Bench, *names: str) -> list[tuple[str, int, int]]:
@@ -191,76 +176,70 @@ async def topics_told(bench: Bench, *names: str) -> list[tuple[str, int, int]]:
     return [(each.name, each.error, len(each.partitions)) for each in answer.topics]
 
 
-def test_described_topics_are_those_that_may_be_seen() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create("a", "b")
-        hidden = [topic_resource("b"), topic_resource("none")]
-        bench.authorizer.denied |= {(Operation.DESCRIBE, each) for each in hidden}
-        assert await topics_told(bench) == [("a", ErrorCode.NONE, 1)]
-        denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        assert await topics_told(bench, "a", "b", "none", "nor this") == [
-            ("a", ErrorCode.NONE, 1),
-            ("b", denied, 0),
-            ("none", denied, 0),  # whether a topic exists is told only to who may see it
-            ("nor this", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
-        ]
-        answer = await bench.ask(
-            "DescribeTopics", pb.DescribeTopicsRequest(names=["b"]), pb.DescribeTopicsResponse
-        )
-        assert answer.topics[0].message == f"{ANONYMOUS} may not DESCRIBE the topic b"
-        assert answer.topics[0].topic_id == b""
-
-    run(scenario)
+@on_bench
+async def test_described_topics_are_those_that_may_be_seen(bench: Bench) -> None:
+    await bench.create("a", "b")
+    hidden = [topic_resource("b"), topic_resource("none")]
+    bench.authorizer.denied |= {(Operation.DESCRIBE, each) for each in hidden}
+    assert await topics_told(bench) == [("a", ErrorCode.NONE, 1)]
+    denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert await topics_told(bench, "a", "b", "none", "nor this") == [
+        ("a", ErrorCode.NONE, 1),
+        ("b", denied, 0),
+        ("none", denied, 0),  # whether a topic exists is told only to who may see it
+        ("nor this", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
+    ]
+    answer = await bench.ask(
+        "DescribeTopics", pb.DescribeTopicsRequest(names=["b"]), pb.DescribeTopicsResponse
+    )
+    assert answer.topics[0].message == f"{ANONYMOUS} may not DESCRIBE the topic b"
+    assert answer.topics[0].topic_id == b""
 
 
-def test_a_described_topic_shows_its_configuration_to_who_may_see_it() -> None:
-    async def scenario(bench: Bench) -> None:
-        configs = {"retention.ms": "5"}
-        topic = pb.NewTopic(name="a", partitions=1, replication_factor=1, configs=configs)
-        request = pb.CreateTopicsRequest(topics=[topic])
-        await bench.ask("CreateTopics", request, pb.CreateTopicsResponse)
-        for shown in (configs, {}):
-            for names in ((), ("a",)):
-                answer = await bench.ask(
-                    "DescribeTopics",
-                    pb.DescribeTopicsRequest(names=names),
-                    pb.DescribeTopicsResponse,
-                )
-                assert (answer.topics[0].name, answer.topics[0].configs) == ("a", shown)
-            bench.authorizer.denied.add((Operation.DESCRIBE_CONFIGS, topic_resource("a")))
-
-    run(scenario)
+@on_bench
+async def test_a_described_topic_shows_its_configuration_to_who_may_see_it(bench: Bench) -> None:
+    configs = {"retention.ms": "5"}
+    topic = pb.NewTopic(name="a", partitions=1, replication_factor=1, configs=configs)
+    request = pb.CreateTopicsRequest(topics=[topic])
+    await bench.ask("CreateTopics", request, pb.CreateTopicsResponse)
+    for shown in (configs, {}):
+        for names in ((), ("a",)):
+            answer = await bench.ask(
+                "DescribeTopics",
+                pb.DescribeTopicsRequest(names=names),
+                pb.DescribeTopicsResponse,
+            )
+            assert (answer.topics[0].name, answer.topics[0].configs) == ("a", shown)
+        bench.authorizer.denied.add((Operation.DESCRIBE_CONFIGS, topic_resource("a")))
 
 
-def test_described_configurations_are_those_that_may_be_seen() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.create("a", "b")
-        denied = bench.authorizer.denied
-        denied |= {
-            (Operation.DESCRIBE_CONFIGS, topic_resource("b")),
-            (Operation.DESCRIBE_CONFIGS, topic_resource("none")),
-            (Operation.DESCRIBE_CONFIGS, CLUSTER),
-        }
-        asked = [(TOPIC, "a"), (TOPIC, "b"), (TOPIC, "none"), (BROKER, "1"), (BROKER, "")]
-        request = pb.DescribeConfigsRequest(
-            resources=[pb.ConfigResource(type=kind, name=name) for kind, name in asked]
-        )
-        answer = await bench.ask("DescribeConfigs", request, pb.DescribeConfigsResponse)
-        assert [each.error for each in answer.resources] == [
-            ErrorCode.NONE,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-        ]
-        assert [bool(each.entries) for each in answer.resources] == [True, *[False] * 4]
-        denied.clear()
-        answer = await bench.ask("DescribeConfigs", request, pb.DescribeConfigsResponse)
-        assert [each.error for each in answer.resources if each.error] == [
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        ]
-
-    run(scenario)
+@on_bench
+async def test_described_configurations_are_those_that_may_be_seen(bench: Bench) -> None:
+    await bench.create("a", "b")
+    denied = bench.authorizer.denied
+    denied |= {
+        (Operation.DESCRIBE_CONFIGS, topic_resource("b")),
+        (Operation.DESCRIBE_CONFIGS, topic_resource("none")),
+        (Operation.DESCRIBE_CONFIGS, CLUSTER),
+    }
+    asked = [(TOPIC, "a"), (TOPIC, "b"), (TOPIC, "none"), (BROKER, "1"), (BROKER, "")]
+    request = pb.DescribeConfigsRequest(
+        resources=[pb.ConfigResource(type=kind, name=name) for kind, name in asked]
+    )
+    answer = await bench.ask("DescribeConfigs", request, pb.DescribeConfigsResponse)
+    assert [each.error for each in answer.resources] == [
+        ErrorCode.NONE,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    ]
+    assert [bool(each.entries) for each in answer.resources] == [True, *[False] * 4]
+    denied.clear()
+    answer = await bench.ask("DescribeConfigs", request, pb.DescribeConfigsResponse)
+    assert [each.error for each in answer.resources if each.error] == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    ]
 
 
 @pytest.mark.parametrize(
@@ -276,53 +255,52 @@ def test_described_configurations_are_those_that_may_be_seen() -> None:
     ],
 )
 @pytest.mark.parametrize("leads", [True, False])
-def test_descriptions_of_the_cluster(
-    leads: bool, method: str, request_type: Any, response_type: Any, named: dict[str, int]
+@on_bench
+async def test_descriptions_of_the_cluster(
+    bench: Bench,
+    leads: bool,
+    method: str,
+    request_type: Any,
+    response_type: Any,
+    named: dict[str, int],
 ) -> None:
     """Every controller answers these from its own metadata."""
 
-    async def scenario(bench: Bench) -> None:
-        bench.authorizer.denied.add((Operation.DESCRIBE, CLUSTER))
-        if not leads:
-            bench.controller.process.loop.call_soon(bench.controller.quorum.resign, 101)
-            await asyncio.sleep(0.1)
-        answer = await bench.ask(method, request_type(), response_type)
-        assert answer == response_type(
-            error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
-            message=f"{ANONYMOUS} may not DESCRIBE the cluster kafka-cluster",
-            **named,
-        )
-        bench.authorizer.denied.clear()
-        answer = await bench.ask(method, request_type(), response_type)
-        assert answer.error == ErrorCode.NONE
-        (caller,) = set(bench.authorizer.callers)
-        assert caller.principal == ANONYMOUS
-
-    run(scenario)
-
-
-def test_a_request_is_the_same_whatever_way_it_comes() -> None:
-    async def scenario(bench: Bench) -> None:
-        elsewhere = OnBehalfOf(principal="User:alice", address="10.1.1.9")
-        assert not (await bench.create("t", on_behalf_of=ALICE, request_id=ID)).already_done
-        for fields in ({"on_behalf_of": elsewhere}, {}):
-            answer = await bench.create("t", request_id=ID, **fields)
-            assert (answer.error, answer.topics[0].error) == (ErrorCode.NONE, ErrorCode.NONE)
-            assert answer.already_done
-
-    run(scenario)
-
-
-def test_who_does_not_lead_refuses_nothing_but_to_decide() -> None:
-    """Its metadata, and the permissions in them, may be old."""
-
-    async def scenario(bench: Bench) -> None:
-        bench.authorizer.denied.add((Operation.ALTER, CLUSTER))
+    bench.authorizer.denied.add((Operation.DESCRIBE, CLUSTER))
+    if not leads:
         bench.controller.process.loop.call_soon(bench.controller.quorum.resign, 101)
         await asyncio.sleep(0.1)
-        answer = await bench.ask(
-            "UnregisterBroker", pb.UnregisterBrokerRequest(broker_id=1), pb.UnregisterBrokerResponse
-        )
-        assert (answer.error, answer.leader_id) == (ErrorCode.NOT_CONTROLLER, 101)
+    answer = await bench.ask(method, request_type(), response_type)
+    assert answer == response_type(
+        error=ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+        message=f"{ANONYMOUS} may not DESCRIBE the cluster kafka-cluster",
+        **named,
+    )
+    bench.authorizer.denied.clear()
+    answer = await bench.ask(method, request_type(), response_type)
+    assert answer.error == ErrorCode.NONE
+    (caller,) = set(bench.authorizer.callers)
+    assert caller.principal == ANONYMOUS
 
-    run(scenario)
+
+@on_bench
+async def test_a_request_is_the_same_whatever_way_it_comes(bench: Bench) -> None:
+    elsewhere = OnBehalfOf(principal="User:alice", address="10.1.1.9")
+    assert not (await bench.create("t", on_behalf_of=ALICE, request_id=ID)).already_done
+    for fields in ({"on_behalf_of": elsewhere}, {}):
+        answer = await bench.create("t", request_id=ID, **fields)
+        assert (answer.error, answer.topics[0].error) == (ErrorCode.NONE, ErrorCode.NONE)
+        assert answer.already_done
+
+
+@on_bench
+async def test_who_does_not_lead_refuses_nothing_but_to_decide(bench: Bench) -> None:
+    """Its metadata, and the permissions in them, may be old."""
+
+    bench.authorizer.denied.add((Operation.ALTER, CLUSTER))
+    bench.controller.process.loop.call_soon(bench.controller.quorum.resign, 101)
+    await asyncio.sleep(0.1)
+    answer = await bench.ask(
+        "UnregisterBroker", pb.UnregisterBrokerRequest(broker_id=1), pb.UnregisterBrokerResponse
+    )
+    assert (answer.error, answer.leader_id) == (ErrorCode.NOT_CONTROLLER, 101)

@@ -20,7 +20,7 @@ from stele.wire.kafka.messages.offset_commit import (
 from tests.fuzz.brokers import Said
 from tests.fuzz.codec import KINDS, Pool
 from tests.support.batches import make_batch
-from tests.support.one_node import HOST, OneNode, ask, run_node
+from tests.support.one_node import HOST, OneNode, ask, with_machine
 from world.world import World
 
 AT_ONCE: Final = 150
@@ -165,7 +165,7 @@ def check_node(send: Send, requests: int) -> None:
         assert machine.node.ready
 
     with Said() as said:
-        run_node(scenario)
+        with_machine.run(scenario)
     said.check(2 * requests)
 
 

@@ -20,6 +20,7 @@ from stele.wire.v1 import controller_pb2, raft_pb2
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from stele.world import RpcCode, RpcError
 from tests.support.authorizer import FakeAuthorizer
+from tests.support.worlds import simulated
 
 ALICE = OnBehalfOf(principal="User:alice", address="10.1.1.1")
 DENIED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -79,50 +80,50 @@ async def ask(asker: Process, node_id: int, method: str, request: Any, answer: A
         (Operation.ALTER, "RemoveVoter", raft_pb2.RemoveVoterRequest, raft_pb2.VoterChangeResponse),
     ],
 )
-def test_who_may_not_ask_the_quorum_is_refused_whoever_leads(
-    operation: Operation, name: str, request_type: Any, answer_type: Any, service: str
+@simulated(1)
+async def test_who_may_not_ask_the_quorum_is_refused_whoever_leads(
+    sim: Simulation,
+    operation: Operation,
+    name: str,
+    request_type: Any,
+    answer_type: Any,
+    service: str,
 ) -> None:
     """As an administrator and as a voter. A request that a broker forwards is judged as its
     client's."""
-    sim = Simulation(1)
     authorizer = FakeAuthorizer()
 
-    async def main() -> None:
-        processes = {node_id: sim.process(f"c{node_id}") for node_id in (1, 2)}
-        nodes = {
-            node_id: controller(process, node_id, authorizer)
-            for node_id, process in processes.items()
-        }
-        await asyncio.gather(*(processes[each].run(nodes[each].start()) for each in nodes))
-        await asyncio.sleep(5)
-        roles = {node.controller.active: each for each, node in nodes.items() if node.controller}
-        leader, other = roles[True], roles[False]
-        asker = sim.process("b1")
+    processes = {node_id: sim.process(f"c{node_id}") for node_id in (1, 2)}
+    nodes = {
+        node_id: controller(process, node_id, authorizer) for node_id, process in processes.items()
+    }
+    await asyncio.gather(*(processes[each].run(nodes[each].start()) for each in nodes))
+    await asyncio.sleep(5)
+    roles = {node.controller.active: each for each, node in nodes.items() if node.controller}
+    leader, other = roles[True], roles[False]
+    asker = sim.process("b1")
 
-        async def answers(**fields: Any) -> list[Any]:
-            method, request = f"/stele.v1.{service}/{name}", request_type(**fields)
-            return [
-                await ask(asker, node_id, method, request, answer_type)
-                for node_id in (leader, other)
-            ]
+    async def answers(**fields: Any) -> list[Any]:
+        method, request = f"/stele.v1.{service}/{name}", request_type(**fields)
+        return [
+            await ask(asker, node_id, method, request, answer_type) for node_id in (leader, other)
+        ]
 
-        for fields, asked_by in (({}, "User:ANONYMOUS"), ({"on_behalf_of": ALICE}, "User:alice")):
-            authorizer.denied = {(operation, CLUSTER)}
-            for answer in await answers(**fields):
-                assert (answer.error, answer.leader_id) == (DENIED, -1)  # nor told who leads
-                assert f"{asked_by} may not {operation.name} the cluster" in answer.message
-            authorizer.denied = {(OTHER[operation], CLUSTER)}
-            for answer in await answers(**fields):
-                assert answer.error != DENIED
-                assert answer.leader_id == leader
-            assert authorizer.callers[-1].principal == asked_by
-        authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
-        for answer in await answers(on_behalf_of=ALICE):
-            assert (answer.error, answer.leader_id) == (DENIED, -1), "the sender is no broker"
-            assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in answer.message
-        await asyncio.gather(*(processes[each].run(nodes[each].stop()) for each in nodes))
-
-    sim.run(main())
+    for fields, asked_by in (({}, "User:ANONYMOUS"), ({"on_behalf_of": ALICE}, "User:alice")):
+        authorizer.denied = {(operation, CLUSTER)}
+        for answer in await answers(**fields):
+            assert (answer.error, answer.leader_id) == (DENIED, -1)  # nor told who leads
+            assert f"{asked_by} may not {operation.name} the cluster" in answer.message
+        authorizer.denied = {(OTHER[operation], CLUSTER)}
+        for answer in await answers(**fields):
+            assert answer.error != DENIED
+            assert answer.leader_id == leader
+        assert authorizer.callers[-1].principal == asked_by
+    authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
+    for answer in await answers(on_behalf_of=ALICE):
+        assert (answer.error, answer.leader_id) == (DENIED, -1), "the sender is no broker"
+        assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in answer.message
+    await asyncio.gather(*(processes[each].run(nodes[each].stop()) for each in nodes))
 
 
 ADMINISTRATION = {"DescribeQuorum", "TransferLeadership", "AddVoter", "RemoveVoter"}
@@ -134,42 +135,39 @@ OF_NODES = [
 ]
 
 
-def test_what_nodes_ask_of_one_another_is_refused_to_others() -> None:
+@simulated(1)
+async def test_what_nodes_ask_of_one_another_is_refused_to_others(sim: Simulation) -> None:
     """Every method, before its request is looked at: these requests are empty."""
-    sim = Simulation(1)
     authorizer = FakeAuthorizer()
 
-    async def main() -> None:
-        process, asker = sim.process("c1"), sim.process("b1")
-        node = controller(process, 1, authorizer, voters=(1,))
-        await process.run(node.start())
-        await asyncio.sleep(5)
+    process, asker = sim.process("c1"), sim.process("b1")
+    node = controller(process, 1, authorizer, voters=(1,))
+    await process.run(node.start())
+    await asyncio.sleep(5)
 
-        async def failure(method: MethodDescriptor) -> RpcError | None:
-            name = f"/{method.containing_service.full_name}/{method.name}"
-            channel = asker.world.network.channel("c1", 9093)
-            try:
-                if method.client_streaming:
-                    stream = channel.stream(name)
-                    await stream.send(b"")
-                    await stream.receive()
-                else:
-                    await channel.call(name, b"", timeout_s=5)
-            except RpcError as error:
-                return error
-            finally:
-                await channel.close()
-            return None
+    async def failure(method: MethodDescriptor) -> RpcError | None:
+        name = f"/{method.containing_service.full_name}/{method.name}"
+        channel = asker.world.network.channel("c1", 9093)
+        try:
+            if method.client_streaming:
+                stream = channel.stream(name)
+                await stream.send(b"")
+                await stream.receive()
+            else:
+                await channel.call(name, b"", timeout_s=5)
+        except RpcError as error:
+            return error
+        finally:
+            await channel.close()
+        return None
 
-        for method in OF_NODES:
-            allowed = await asker.run(failure(method))
-            assert allowed is None or allowed.code is not RpcCode.PERMISSION_DENIED
-        authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
-        for method in OF_NODES:
-            refused = await asker.run(failure(method))
-            assert refused is not None, method.full_name
-            assert refused.code is RpcCode.PERMISSION_DENIED
-            assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in refused.detail
-        await process.run(node.stop())
-
-    sim.run(main())
+    for method in OF_NODES:
+        allowed = await asker.run(failure(method))
+        assert allowed is None or allowed.code is not RpcCode.PERMISSION_DENIED
+    authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
+    for method in OF_NODES:
+        refused = await asker.run(failure(method))
+        assert refused is not None, method.full_name
+        assert refused.code is RpcCode.PERMISSION_DENIED
+        assert "User:ANONYMOUS may not CLUSTER_ACTION the cluster" in refused.detail
+    await process.run(node.stop())

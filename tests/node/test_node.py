@@ -16,6 +16,7 @@ from stele.errors import ErrorCode, SteleError
 from stele.wire.kafka.messages import metadata
 from stele.wire.v1 import admin_pb2, raft_pb2
 from tests.support.sim import combined_config
+from tests.support.worlds import simulated
 
 
 def format_for(world: RealWorld, config: NodeConfig) -> None:
@@ -141,8 +142,8 @@ async def test_refusals_are_one_line_and_leave_nothing_open(tmp_path: Path) -> N
     world.close()
 
 
-def test_a_controllers_metadata_directory_is_locked() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_controllers_metadata_directory_is_locked(sim: Simulation) -> None:
     config = from_settings(
         {
             "node.id": "1",
@@ -154,21 +155,18 @@ def test_a_controllers_metadata_directory_is_locked() -> None:
         }
     )
 
-    async def main() -> None:
-        first, second = sim.process("c1", "first"), sim.process("c1", "second")
-        format_directory(first.world.disk, ["/data"], "cluster", 1, first.world.rng)
+    first, second = sim.process("c1", "first"), sim.process("c1", "second")
+    format_directory(first.world.disk, ["/data"], "cluster", 1, first.world.rng)
 
-        async def start(node: Node) -> Node:
-            await node.start()
-            return node
+    async def start(node: Node) -> Node:
+        await node.start()
+        return node
 
-        node = await first.run(start(build(config, first.world)))
-        with pytest.raises(SteleError, match="in use by another process"):
-            await second.run(start(build(config, second.world)))
-        await first.run(node.stop())
+    node = await first.run(start(build(config, first.world)))
+    with pytest.raises(SteleError, match="in use by another process"):
         await second.run(start(build(config, second.world)))
-
-    sim.run(main())
+    await first.run(node.stop())
+    await second.run(start(build(config, second.world)))
 
 
 def test_a_broken_disk_ends_the_node() -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
-from chaos.sim.laws.judged import JudgedCluster
 from node.node import Node
 from node.run import EXIT_FAILED, EXIT_OK, _Runner
-from tests.support.sim_cluster import TOPIC, a_topic, write
+from tests.support.sim_cluster import TOPIC, a_topic, judged, write
 
 _LOGS = 20
 _SYNC_S = 0.25  # two of a log's recovery, at least
@@ -35,60 +34,60 @@ async def until_it_tells(cluster: SimCluster, node: SimNode, text: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_combined_node_votes_and_has_the_metadata_while_it_recovers_its_logs(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
-        await a_topic(cluster)
-        await cluster.client.create_topic("many", partitions=_LOGS)
-        await write(cluster, 10)
-        slow, other, third = cluster.brokers.values()
-        disk = cluster.simulation.machine(slow.host).disk
-        slow.kill()
-        disk.faults.extra_sync_s = _SYNC_S
-        slow.start()
-        await until_it_tells(cluster, slow, "recovering log 3 of")
-        # The other two are no majority without it.
-        third.kill()
-        began = cluster.simulation.now
-        await cluster.until(
-            lambda: cluster.active_controller in (slow, other), "a controller leads", timeout_s=5
-        )
-        await cluster.client.create_topic("meanwhile", replication_factor=1)
-        assert cluster.simulation.now - began < _LOGS * _SYNC_S
-        assert _opens_its_logs(slow)
-        assert slow.node is not None
-        assert slow.node.quorum is not None
-        assert slow.node.quorum.hears_leader
-        disk.faults.extra_sync_s = 0.0
-        third.start()
-        await cluster.until_isr(TOPIC, 3)
-        await write(cluster, 5, "w")
-        await cluster.client.check_promises(TOPIC)
-
-    JudgedCluster(seed, combined=True).run(scenario)
+@judged(combined=True)
+async def test_a_combined_node_votes_and_has_the_metadata_while_it_recovers_its_logs(
+    cluster: SimCluster, seed: int
+) -> None:
+    await a_topic(cluster)
+    await cluster.client.create_topic("many", partitions=_LOGS)
+    await write(cluster, 10)
+    slow, other, third = cluster.brokers.values()
+    disk = cluster.simulation.machine(slow.host).disk
+    slow.kill()
+    disk.faults.extra_sync_s = _SYNC_S
+    slow.start()
+    await until_it_tells(cluster, slow, "recovering log 3 of")
+    # The other two are no majority without it.
+    third.kill()
+    began = cluster.simulation.now
+    await cluster.until(
+        lambda: cluster.active_controller in (slow, other), "a controller leads", timeout_s=5
+    )
+    await cluster.client.create_topic("meanwhile", replication_factor=1)
+    assert cluster.simulation.now - began < _LOGS * _SYNC_S
+    assert _opens_its_logs(slow)
+    assert slow.node is not None
+    assert slow.node.quorum is not None
+    assert slow.node.quorum.hears_leader
+    disk.faults.extra_sync_s = 0.0
+    third.start()
+    await cluster.until_isr(TOPIC, 3)
+    await write(cluster, 5, "w")
+    await cluster.client.check_promises(TOPIC)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_power_loss_in_the_middle_of_a_recovery_costs_nothing(seed: int) -> None:
-    async def scenario(cluster: SimCluster) -> None:
-        await a_topic(cluster)
-        await cluster.client.create_topic("many", partitions=_LOGS)
-        await write(cluster, 20)
-        slow = cluster.brokers[1 + seed]
-        machine = cluster.simulation.machine(slow.host)
-        slow.kill()
-        machine.disk.faults.extra_sync_s = _SYNC_S
-        for number in (2, 7, 12):
-            slow.start()
-            await until_it_tells(cluster, slow, f"recovering log {number} of")
-            cluster.simulation.power_off(slow.host)
-            cluster.simulation.power_on(slow.host)
-        machine.disk.faults.extra_sync_s = 0.0
+@judged(combined=True)
+async def test_a_power_loss_in_the_middle_of_a_recovery_costs_nothing(
+    cluster: SimCluster, seed: int
+) -> None:
+    await a_topic(cluster)
+    await cluster.client.create_topic("many", partitions=_LOGS)
+    await write(cluster, 20)
+    slow = cluster.brokers[1 + seed]
+    machine = cluster.simulation.machine(slow.host)
+    slow.kill()
+    machine.disk.faults.extra_sync_s = _SYNC_S
+    for number in (2, 7, 12):
         slow.start()
-        await cluster.until_isr(TOPIC, 3)
-        await write(cluster, 5, "w")
-        await cluster.client.check_promises(TOPIC)
-
-    JudgedCluster(seed, combined=True).run(scenario)
+        await until_it_tells(cluster, slow, f"recovering log {number} of")
+        cluster.simulation.power_off(slow.host)
+        cluster.simulation.power_on(slow.host)
+    machine.disk.faults.extra_sync_s = 0.0
+    slow.start()
+    await cluster.until_isr(TOPIC, 3)
+    await write(cluster, 5, "w")
+    await cluster.client.check_promises(TOPIC)
 
 
 class _SlowNode:

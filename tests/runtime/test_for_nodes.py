@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, cast
 
 import pytest
@@ -17,7 +16,7 @@ from world.network import Peer, Service
 PEER = Peer("10.0.0.1")
 
 
-def test_others_are_refused_before_their_request_is_looked_at() -> None:
+async def test_others_are_refused_before_their_request_is_looked_at() -> None:
     served: list[Any] = []
 
     async def unary(payload: bytes, peer: Peer) -> bytes:
@@ -27,24 +26,21 @@ def test_others_are_refused_before_their_request_is_looked_at() -> None:
     async def stream(stream: Stream, peer: Peer) -> None:
         served.append((stream, peer))
 
-    async def main() -> None:
-        authorizer, end = FakeAuthorizer(), cast(Stream, object())
-        service = for_nodes(Service({"/a": unary}, {"/b": stream}), authorizer, "INTERNAL")
-        assert await service.unary["/a"](b"request", PEER) == b"answer"
-        await service.streams["/b"](end, PEER)
-        assert served == [(b"request", PEER), (end, PEER)]
-        (caller,) = set(authorizer.callers)
-        assert (caller.listener, caller.plane, caller.address) == (
-            "INTERNAL", Plane.GRPC, "10.0.0.1",
-        )  # fmt: skip
+    authorizer, end = FakeAuthorizer(), cast(Stream, object())
+    service = for_nodes(Service({"/a": unary}, {"/b": stream}), authorizer, "INTERNAL")
+    assert await service.unary["/a"](b"request", PEER) == b"answer"
+    await service.streams["/b"](end, PEER)
+    assert served == [(b"request", PEER), (end, PEER)]
+    (caller,) = set(authorizer.callers)
+    assert (caller.listener, caller.plane, caller.address) == (
+        "INTERNAL", Plane.GRPC, "10.0.0.1",
+    )  # fmt: skip
 
-        authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
-        for refused in (service.unary["/a"](b"request", PEER), service.streams["/b"](end, PEER)):
-            with pytest.raises(RpcError, match="may not CLUSTER_ACTION the cluster") as raised:
-                await cast(Any, refused)
-            assert raised.value.code is RpcCode.PERMISSION_DENIED
-            assert raised.value.info is not None
-            assert raised.value.info.reason == "CLUSTER_AUTHORIZATION_FAILED"
-        assert len(served) == 2
-
-    asyncio.run(main())
+    authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
+    for refused in (service.unary["/a"](b"request", PEER), service.streams["/b"](end, PEER)):
+        with pytest.raises(RpcError, match="may not CLUSTER_ACTION the cluster") as raised:
+            await cast(Any, refused)
+        assert raised.value.code is RpcCode.PERMISSION_DENIED
+        assert raised.value.info is not None
+        assert raised.value.info.reason == "CLUSTER_AUTHORIZATION_FAILED"
+    assert len(served) == 2

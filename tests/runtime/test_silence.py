@@ -8,28 +8,24 @@ import time
 import pytest
 
 from runtime.silence import silence
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 
-def test_silence_is_over_after_its_time() -> None:
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        with pytest.raises(TimeoutError):
-            async with silence(1.5):
-                await loop.create_future()
-        assert loop.time() == pytest.approx(1.5)
-
-    run_virtual(main())
+@virtual
+async def test_silence_is_over_after_its_time() -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.raises(TimeoutError):
+        async with silence(1.5):
+            await loop.create_future()
+    assert loop.time() == pytest.approx(1.5)
 
 
-def test_what_comes_in_time_ends_it_and_nothing_fires_later() -> None:
-    async def main() -> str:
-        async with silence(1.0):
-            await asyncio.sleep(0.99)
-        await asyncio.sleep(10.0)
-        return "heard"
-
-    assert run_virtual(main()) == "heard"
+@virtual
+async def test_what_comes_in_time_ends_it_and_nothing_fires_later() -> None:
+    async with silence(1.0):
+        await asyncio.sleep(0.99)
+    await asyncio.sleep(10.0)
+    assert asyncio.get_running_loop().time() == pytest.approx(10.99)
 
 
 async def test_a_stall_of_this_process_is_no_silence_of_the_peer() -> None:

@@ -14,6 +14,7 @@ from stele.wire.batch import BatchBuilder
 from storage.directory import LogDirectory
 from storage.log import PartitionLog
 from tests.support.storage import commit
+from tests.support.worlds import simulated
 from world.disk import Disk
 
 DELAYS_S = (0.0, 0.0001, 0.0005, 0.001, 0.002, 0.004, 0.006)
@@ -32,9 +33,8 @@ async def cancel_after(work: "asyncio.Task[None]", delay_s: float) -> None:
 
 
 @pytest.mark.parametrize("delay_s", DELAYS_S)
-def test_in_a_log_directory(delay_s: float) -> None:
-    sim = Simulation(1)
-
+@simulated(1)
+async def test_in_a_log_directory(sim: Simulation, delay_s: float) -> None:
     async def life(disk: Disk) -> list[tuple[int, int]]:
         clock = sim.machine("a").clock
         directory = LogDirectory.open(disk, "/d", clock)
@@ -52,23 +52,20 @@ def test_in_a_log_directory(delay_s: float) -> None:
         await directory.close()
         return log.epochs.entries
 
-    async def main() -> None:
-        process = sim.process("a")
-        format_directory(process.world.disk, ["/d"], "cluster", 1, random.Random(1))
-        epochs = await process.run(life(process.world.disk))
-        assert [epoch for epoch, _ in epochs] == [1, 2, 3]
-        process.kill()
-        again = LogDirectory.open(sim.process("a").world.disk, "/d", sim.machine("a").clock)
-        log = again.get("t", 0)
-        assert log is not None
-        assert log.epochs.entries == epochs
-
-    sim.run(main())
+    process = sim.process("a")
+    format_directory(process.world.disk, ["/d"], "cluster", 1, random.Random(1))
+    epochs = await process.run(life(process.world.disk))
+    assert [epoch for epoch, _ in epochs] == [1, 2, 3]
+    process.kill()
+    again = LogDirectory.open(sim.process("a").world.disk, "/d", sim.machine("a").clock)
+    log = again.get("t", 0)
+    assert log is not None
+    assert log.epochs.entries == epochs
 
 
 @pytest.mark.parametrize("delay_s", DELAYS_S)
-def test_in_the_metadata_log(delay_s: float) -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_in_the_metadata_log(sim: Simulation, delay_s: float) -> None:
     config = QuorumConfig("cluster", 1, bytes(16), ())
 
     def propose(log: QuorumLog, epoch: int) -> None:
@@ -86,12 +83,9 @@ def test_in_the_metadata_log(delay_s: float) -> None:
         await log.checkpoint(3)
         log.close()
 
-    async def main() -> None:
-        process = sim.process("a")
-        process.world.disk.make_directory("/d")
-        await process.run(life(QuorumLog(config, process.world, "/d")))
-        process.kill()
-        again = QuorumLog(config, sim.process("a").world, "/d")
-        assert [epoch for epoch, _ in again.view().epochs] == [1, 2, 3]
-
-    sim.run(main())
+    process = sim.process("a")
+    process.world.disk.make_directory("/d")
+    await process.run(life(QuorumLog(config, process.world, "/d")))
+    process.kill()
+    again = QuorumLog(config, sim.process("a").world, "/d")
+    assert [epoch for epoch, _ in again.view().epochs] == [1, 2, 3]

@@ -23,7 +23,8 @@ from storage.formatted import format_directory
 from storage.log import PartitionLog
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, append, commit
-from tests.support.timing import LoopClock, run_virtual
+from tests.support.timing import LoopClock
+from tests.support.worlds import virtual
 
 KEY = TopicPartition("t", 0)
 TOPIC_ID = b"topic-id-of-16-b"
@@ -144,39 +145,37 @@ CHANGES = st.lists(
 
 @settings(max_examples=150)
 @given(CHANGES)
-def test_a_copy_is_the_log_when_it_takes_over(changes: list[tuple[str, int]]) -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        one, other = opened(disk, ONE), opened(disk, OTHER)
-        log = one.create(*KEY, TOPIC_ID, CONFIG)
-        commit(log, 0)
-        happening = Changes(log)
-        copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
-        for name, argument in changes:
-            if name != "copy":
-                getattr(happening, name)(argument)
-            elif copying.step in {CopyStep.FILL, CopyStep.RESTART}:
-                copying.advance()
-        while copying.step is not CopyStep.COMPLETE:
-            if copying.step is CopyStep.BEGIN_ANEW:
-                copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
-            else:
-                copying.advance()
-        log.dropped_end = log.end_offset // 2
-        expected, copy = state(log), copying.copy
-        copy.take_over(log)
-        assert state(copy) == expected
-        await check_durable(copy, log, other, expected)
-        one.delete(*KEY)
-        disk.power_loss()
-        again = opened(disk, OTHER).logs[KEY]
-        told = dict.fromkeys(("producers", "first open"))  # how they are recovered, others test
-        assert {**state(again), **told} == {**expected, **told}
-        assert {each.producer_id for each in again.producers} == {
-            each.producer_id for each in copy.producers
-        }
-
-    run_virtual(main())
+@virtual
+async def test_a_copy_is_the_log_when_it_takes_over(changes: list[tuple[str, int]]) -> None:
+    disk = MemoryDisk()
+    one, other = opened(disk, ONE), opened(disk, OTHER)
+    log = one.create(*KEY, TOPIC_ID, CONFIG)
+    commit(log, 0)
+    happening = Changes(log)
+    copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
+    for name, argument in changes:
+        if name != "copy":
+            getattr(happening, name)(argument)
+        elif copying.step in {CopyStep.FILL, CopyStep.RESTART}:
+            copying.advance()
+    while copying.step is not CopyStep.COMPLETE:
+        if copying.step is CopyStep.BEGIN_ANEW:
+            copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
+        else:
+            copying.advance()
+    log.dropped_end = log.end_offset // 2
+    expected, copy = state(log), copying.copy
+    copy.take_over(log)
+    assert state(copy) == expected
+    await check_durable(copy, log, other, expected)
+    one.delete(*KEY)
+    disk.power_loss()
+    again = opened(disk, OTHER).logs[KEY]
+    told = dict.fromkeys(("producers", "first open"))  # how they are recovered, others test
+    assert {**state(again), **told} == {**expected, **told}
+    assert {each.producer_id for each in again.producers} == {
+        each.producer_id for each in copy.producers
+    }
 
 
 async def check_durable(
@@ -212,66 +211,60 @@ def test_steps(start: int, length: int, copy_start: int, copied: int) -> None:
     assert (step is CopyStep.RESTART) == (copy[1] < log[0])
 
 
-def test_a_copy_that_is_left_is_no_log_and_gives_way_to_one() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        other = opened(disk, OTHER)
-        copy = await other.copies.begin(KEY, TOPIC_ID, CONFIG)
-        append(copy, make_batch())
-        with pytest.raises(ValueError, match="there already"):
-            other.create(*KEY, TOPIC_ID, CONFIG)
-        await other.flush()
-        await other.close()
-        again = opened(disk, OTHER)
-        assert (again.logs, again.corrupt, again.half_made) == ({}, {}, {})
-        assert again.copies.left == {KEY: TOPIC_ID}
-        assert disk.exists(f"{OTHER}/{KEY}/{COPY_FILE}")
-        log = again.create(*KEY, TOPIC_ID, CONFIG)
-        assert (log.end_offset, again.copies.left) == (0, {})
-        assert not disk.exists(f"{OTHER}/{KEY}/{COPY_FILE}")
-        assert not again.copies.is_copied(KEY)
-
-    run_virtual(main())
-
-
-def test_a_copy_is_not_begun_over_a_log_nor_finished_under_one() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        one = opened(disk, ONE)
-        one.create(*KEY, TOPIC_ID, CONFIG)
-        with pytest.raises(StorageError, match="there already"):
-            await one.copies.begin(KEY, TOPIC_ID, CONFIG)
-        other = opened(disk, OTHER)
-        disk.gate = asyncio.Event()
-        beginning = asyncio.ensure_future(other.copies.begin(KEY, TOPIC_ID, CONFIG))
-        await asyncio.sleep(0)
+@virtual
+async def test_a_copy_that_is_left_is_no_log_and_gives_way_to_one() -> None:
+    disk = MemoryDisk()
+    other = opened(disk, OTHER)
+    copy = await other.copies.begin(KEY, TOPIC_ID, CONFIG)
+    append(copy, make_batch())
+    with pytest.raises(ValueError, match="there already"):
         other.create(*KEY, TOPIC_ID, CONFIG)
-        disk.gate.set()
-        with pytest.raises(StorageError, match="needed for a log"):
-            await beginning
-        assert [*other.logs] == [KEY]
-        assert (other.copies.open, other.copies.left) == ({}, {})
+    await other.flush()
+    await other.close()
+    again = opened(disk, OTHER)
+    assert (again.logs, again.corrupt, again.half_made) == ({}, {}, {})
+    assert again.copies.left == {KEY: TOPIC_ID}
+    assert disk.exists(f"{OTHER}/{KEY}/{COPY_FILE}")
+    log = again.create(*KEY, TOPIC_ID, CONFIG)
+    assert (log.end_offset, again.copies.left) == (0, {})
+    assert not disk.exists(f"{OTHER}/{KEY}/{COPY_FILE}")
+    assert not again.copies.is_copied(KEY)
 
-    run_virtual(main())
+
+@virtual
+async def test_a_copy_is_not_begun_over_a_log_nor_finished_under_one() -> None:
+    disk = MemoryDisk()
+    one = opened(disk, ONE)
+    one.create(*KEY, TOPIC_ID, CONFIG)
+    with pytest.raises(StorageError, match="there already"):
+        await one.copies.begin(KEY, TOPIC_ID, CONFIG)
+    other = opened(disk, OTHER)
+    disk.gate = asyncio.Event()
+    beginning = asyncio.ensure_future(other.copies.begin(KEY, TOPIC_ID, CONFIG))
+    await asyncio.sleep(0)
+    other.create(*KEY, TOPIC_ID, CONFIG)
+    disk.gate.set()
+    with pytest.raises(StorageError, match="needed for a log"):
+        await beginning
+    assert [*other.logs] == [KEY]
+    assert (other.copies.open, other.copies.left) == ({}, {})
 
 
-def test_the_note_of_a_copy_that_counts_is_forgotten_durably() -> None:
-    async def main() -> None:
-        disk = MemoryDisk()
-        one, other = opened(disk, ONE), opened(disk, OTHER)
-        log = one.create(*KEY, TOPIC_ID, CONFIG)
-        copy = await other.copies.begin(KEY, TOPIC_ID, CONFIG)
-        copy.take_over(log)
-        other.copies.put_in_place(KEY)
-        await other.flush()
-        await other.copies.settle(copy)
-        disk.power_loss()
-        assert disk.exists(f"{OTHER}/{KEY}/{COPIED_FILE}")
-        other = opened(disk, OTHER)
-        assert other.copies.is_copied(KEY)
-        await other.copies.forget_copied(KEY)
-        disk.power_loss()
-        assert not disk.exists(f"{OTHER}/{KEY}/{COPIED_FILE}")
-        assert [*opened(disk, OTHER).logs] == [KEY]
-
-    run_virtual(main())
+@virtual
+async def test_the_note_of_a_copy_that_counts_is_forgotten_durably() -> None:
+    disk = MemoryDisk()
+    one, other = opened(disk, ONE), opened(disk, OTHER)
+    log = one.create(*KEY, TOPIC_ID, CONFIG)
+    copy = await other.copies.begin(KEY, TOPIC_ID, CONFIG)
+    copy.take_over(log)
+    other.copies.put_in_place(KEY)
+    await other.flush()
+    await other.copies.settle(copy)
+    disk.power_loss()
+    assert disk.exists(f"{OTHER}/{KEY}/{COPIED_FILE}")
+    other = opened(disk, OTHER)
+    assert other.copies.is_copied(KEY)
+    await other.copies.forget_copied(KEY)
+    disk.power_loss()
+    assert not disk.exists(f"{OTHER}/{KEY}/{COPIED_FILE}")
+    assert [*opened(disk, OTHER).logs] == [KEY]

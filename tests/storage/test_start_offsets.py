@@ -177,43 +177,40 @@ async def test_a_checkpoint_that_waited_for_its_turn_writes_no_earlier_start(
         max_size=40,
     )
 )
-def test_what_is_called_durable_is_on_disk(steps: list[tuple[str, int]]) -> None:
-    async def main() -> None:
-        disk = formatted()
-        directory = open_directory(disk)
-        for partition in (0, 1):
-            await make_log(directory, partition)
-        syncs = Syncs(disk)
-        writing: list[asyncio.Future[None]] = []
-        for step, number in steps:
-            log = directory.logs[TopicPartition("t", number % 2)]
-            if step == "advance":
-                log.advance_start_offset(min(log.start_offset + 1, log.end_offset))
-            elif step == "cut":
-                log.truncate_to(max(0, log.end_offset - 2))
-            elif step == "make anew":
-                directory.delete("t", number)
-                directory.create("t", number, TOPIC_ID)
-                for _ in range(RECORDS):
-                    append(directory.logs[log.key], make_batch())
-            elif step == "begin":
-                work = directory.checkpoint if number else directory.persist_start_offsets
-                writing.append(asyncio.ensure_future(work()))
-            elif step == "cancel" and number < len(writing):
-                writing[number].cancel()
-            elif step == "sync":
-                await syncs.let_through()
-            await settle()
-            for log in directory.logs.values():
-                assert directory.durable_start_offset(log) <= kept(disk, log)
-        syncs.open()
-        await asyncio.gather(*writing, return_exceptions=True)
-        await directory.persist_start_offsets()
+async def test_what_is_called_durable_is_on_disk(steps: list[tuple[str, int]]) -> None:
+    disk = formatted()
+    directory = open_directory(disk)
+    for partition in (0, 1):
+        await make_log(directory, partition)
+    syncs = Syncs(disk)
+    writing: list[asyncio.Future[None]] = []
+    for step, number in steps:
+        log = directory.logs[TopicPartition("t", number % 2)]
+        if step == "advance":
+            log.advance_start_offset(min(log.start_offset + 1, log.end_offset))
+        elif step == "cut":
+            log.truncate_to(max(0, log.end_offset - 2))
+        elif step == "make anew":
+            directory.delete("t", number)
+            directory.create("t", number, TOPIC_ID)
+            for _ in range(RECORDS):
+                append(directory.logs[log.key], make_batch())
+        elif step == "begin":
+            work = directory.checkpoint if number else directory.persist_start_offsets
+            writing.append(asyncio.ensure_future(work()))
+        elif step == "cancel" and number < len(writing):
+            writing[number].cancel()
+        elif step == "sync":
+            await syncs.let_through()
+        await settle()
         for log in directory.logs.values():
-            assert directory.durable_start_offset(log) == kept(disk, log) == log.start_offset
-        await directory.close()
-
-    asyncio.run(main())
+            assert directory.durable_start_offset(log) <= kept(disk, log)
+    syncs.open()
+    await asyncio.gather(*writing, return_exceptions=True)
+    await directory.persist_start_offsets()
+    for log in directory.logs.values():
+        assert directory.durable_start_offset(log) == kept(disk, log) == log.start_offset
+    await directory.close()
 
 
 def test_an_emptied_log_begins_at_its_end_after_a_crash(disk: MemoryDisk) -> None:

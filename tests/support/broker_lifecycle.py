@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 from broker.membership.controller_client import ControllerClient
 from broker.membership.identity import BrokerIdentity, DirectoryHistory
@@ -22,6 +21,7 @@ from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import Stream
 from tests.support.broker_edges import FakeNetwork
 from tests.support.timing import LoopClock, run_virtual
+from tests.support.worlds import Scenario, world
 from world.network import Peer, Service
 
 INCARNATION = b"i" * 16
@@ -145,11 +145,14 @@ class Cluster:
         self.lifecycle.on_leader_change()
 
 
-def with_cluster(body: Callable[[Cluster], Awaitable[None]]) -> None:
+@world("cluster")
+def with_cluster(scenario: Scenario) -> None:
+    """Two controllers and the lifecycle of broker 4."""
+
     async def main() -> None:
         cluster = Cluster()
         try:
-            await body(cluster)
+            await scenario(cluster)
         finally:
             await cluster.lifecycle.stop()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from stele.admin.descriptions import NewTopic
@@ -11,8 +11,9 @@ from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord
-from tests.support.one_node import HOST, OneNode, ask, run_node
+from tests.support.one_node import HOST, OneNode, ask, with_machine
 from tests.support.stele import Plane
+from tests.support.worlds import Scenario, world
 from world.world import World
 
 BOOTSTRAP = f"{HOST}:9092"
@@ -93,10 +94,11 @@ def numbers(records: list[ConsumerRecord]) -> list[int]:
     return sorted(int(each.value or b"") for each in records)
 
 
-def on_a_node(
-    scenario: Callable[[Clients], Awaitable[None]], protocol: str = "classic", **settings: str
-) -> None:
-    async def run(machine: OneNode) -> None:
+@world("clients")
+def on_a_node(scenario: Scenario, /, protocol: str = "classic", **settings: str) -> None:
+    """Consumers of groups beside a node. ``settings``: of the node, with underscores for dots."""
+
+    async def whole(machine: OneNode) -> None:
         quick = {
             "offsets_topic_replication_factor": "1",
             "offsets_topic_num_partitions": "3",
@@ -110,4 +112,4 @@ def on_a_node(
         await ask(machine, lambda world: scenario(Clients(machine, world, protocol)))
         assert await machine.stop()
 
-    run_node(run)
+    with_machine.run(whole)

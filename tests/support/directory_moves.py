@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable
 
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -20,14 +19,16 @@ from tests.support.replica_cluster import (
 )
 from tests.support.replication import settled
 from tests.support.timing import until
+from tests.support.worlds import Scenario, world
 
 KEY = TopicPartition(TOPIC, 0)
 DIRECTORIES = (DIRECTORY, OTHER_DIRECTORY)
-Scenario = Callable[[ReplicaCluster], Awaitable[None]]
 
 
+@world("cluster")
 def with_topic(
     scenario: Scenario,
+    /,
     *,
     brokers: int = 1,
     seed: int = 1,

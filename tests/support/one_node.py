@@ -10,6 +10,7 @@ from node.format import format_directory
 from node.node import Node, build
 from runtime.authorization.authorizer import Authorizer
 from runtime.config.node import from_settings
+from tests.support.worlds import Scenario, world
 from world.world import World
 
 HOST = "b1"
@@ -63,15 +64,11 @@ class OneNode:
         return marked
 
 
-def run_node(
-    scenario: Callable[[OneNode], Awaitable[None]], authorizer: Authorizer | None = None
-) -> None:
+@world("machine")
+def with_machine(scenario: Scenario, /, authorizer: Authorizer | None = None) -> None:
+    """A machine whose node the test starts and stops."""
     machine = OneNode(authorizer=authorizer)
-
-    async def main() -> None:
-        await scenario(machine)
-
-    machine.simulation.run(main())
+    machine.simulation.run(scenario(machine))
 
 
 async def ask(machine: OneNode, questions: Callable[[World], Awaitable[None]]) -> None:

@@ -14,6 +14,7 @@ from raft.quorum import NO_DIRECTORY
 from raft.ready import Role
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.quorum import Quorum
+from tests.support.worlds import Scenario, world
 from world.network import Service
 
 PORT = 9093
@@ -216,3 +217,17 @@ class QuorumCluster:
             else f"{r.id}: down"
             for r in self.replicas.values()
         )
+
+
+@world("cluster")
+def with_quorum(
+    scenario: Scenario,
+    /,
+    seed: int = 0,
+    voters: int = 3,
+    observers: int = 0,
+    cluster_id: str = "cluster",
+) -> None:
+    """Replicas of a quorum, which the test starts."""
+    cluster = QuorumCluster(seed, voters, observers, cluster_id)
+    cluster.simulation.run(scenario(cluster))

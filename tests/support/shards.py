@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 from broker.coordinator.shard import Shard
@@ -11,7 +10,7 @@ from broker.coordinator.step import KeyValue, Now, Reply, Step
 from broker.replication.deadlines import DeadlineWheel
 from stele.wire.batch import Record
 from tests.support.coordinators import Event, Heard, HeldLog, Sums
-from tests.support.timing import LoopClock, run_virtual
+from tests.support.timing import LoopClock
 
 TIMEOUT_MS = 5000
 
@@ -76,10 +75,6 @@ async def active(**log: Any) -> ShardBench:
     await turn()
     assert bench.machine.is_loaded
     return bench
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    run_virtual(scenario)
 
 
 def record(key: bytes | None, value: bytes | None, offset: int = 0) -> Record:

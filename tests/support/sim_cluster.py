@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
 from chaos.sim.cluster.node import SimNode
+from chaos.sim.laws.judged import JudgedCluster
 from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
 from stele.records import ConsumerRecord
 from stele.world import Channel, Connector
+from tests.support.worlds import Scenario, world
 
 TOPIC = "orders"
 SAFE = {"min.insync.replicas": "2"}
+
+
+@world("cluster")
+def judged(
+    scenario: Scenario,
+    /,
+    seed: int = 1,
+    *,
+    controllers: int = 3,
+    brokers: int = 3,
+    combined: bool = False,
+    settings: Mapping[str, str] | None = None,
+) -> None:
+    """A whole cluster of simulated nodes, whose laws are checked while the test runs."""
+    cluster = JudgedCluster(
+        seed, controllers=controllers, brokers=brokers, combined=combined, settings=settings
+    )
+    cluster.run(scenario)
 
 
 async def a_topic(cluster: SimCluster, configs: dict[str, str] | None = None) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
@@ -23,6 +23,7 @@ from stele.wire.v1 import admin_pb2, data_pb2
 from stele.world import Channel, Clock, RpcCode, RpcError, Stream
 from tests.support.stele_kafka import FakeTransport
 from tests.support.timing import run_virtual
+from tests.support.worlds import Scenario, world
 
 T = TypeVar("T")
 
@@ -526,10 +527,11 @@ class Stage:
         return Admin(self.cluster.bootstrap_servers, **{**self.options(), **options})
 
 
-def play(scenario: Callable[[Stage], Coroutine[Any, Any, T]], *, seed: int = 1) -> T:
-    """Run a scenario on virtual time. Fails if anything was left unhandled."""
+@world("stage")
+def on_stage(scenario: Scenario, /, *, seed: int = 1) -> None:
+    """Clients of brokers in memory."""
     scheduler = Scheduler()
     clock = SimClock(scheduler, 100.0, 0)
     cluster = FakeCluster(clock)
     stage = Stage(cluster, ClientWorld(clock, cluster, random.Random(seed)))
-    return run_virtual(scenario(stage), scheduler)
+    run_virtual(scenario(stage), scheduler)

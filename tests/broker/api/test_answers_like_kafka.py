@@ -28,8 +28,8 @@ from stele.wire.kafka.messages import (
 )
 from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.timing import run_virtual
 from tests.support.wire import kio_class, unexpected_nulls
+from tests.support.worlds import virtual
 
 TOPIC = "a"
 ID = topic_id(TOPIC)
@@ -99,26 +99,24 @@ def _unknown() -> metadata.MetadataRequestTopic:
     VERSIONS,
     ids=lambda each: str(each) if isinstance(each, int) else each.api.key.name,
 )
-def test_every_version_is_answered_as_kafka_would(served: Any, version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.add_topic(TOPIC, [[1]])
-        edges.controller.moves = {(TOPIC, 0): [2]}
-        client = edges.client()
-        request = request_of(served.api.key.name)
-        client.send(served.api, version, request)
-        frame = await client.transport.written.get()
-        answer = kafka.decode_response(served.api, version, frame[kafka.SIZE_BYTES :])
-        assert unexpected_nulls(served.api, version, answer) == []
-        body = b"".join(served.api.encode_response(version, answer))
-        assert frame.endswith(body), "what was sent is what is decoded here"
-        cls = kio_class(answer.__class__.__name__.removesuffix("Response"), version, "response")
-        _, size = entity_reader(cls)(body, 0)
-        assert size == len(body)
-        values = edges.registry.values()
-        assert not [name for name in values if name.startswith("stele_request_failures")]
-
-    run_virtual(main())
+@virtual
+async def test_every_version_is_answered_as_kafka_would(served: Any, version: int) -> None:
+    edges = Edges()
+    edges.add_topic(TOPIC, [[1]])
+    edges.controller.moves = {(TOPIC, 0): [2]}
+    client = edges.client()
+    request = request_of(served.api.key.name)
+    client.send(served.api, version, request)
+    frame = await client.transport.written.get()
+    answer = kafka.decode_response(served.api, version, frame[kafka.SIZE_BYTES :])
+    assert unexpected_nulls(served.api, version, answer) == []
+    body = b"".join(served.api.encode_response(version, answer))
+    assert frame.endswith(body), "what was sent is what is decoded here"
+    cls = kio_class(answer.__class__.__name__.removesuffix("Response"), version, "response")
+    _, size = entity_reader(cls)(body, 0)
+    assert size == len(body)
+    values = edges.registry.values()
+    assert not [name for name in values if name.startswith("stele_request_failures")]
 
 
 @pytest.mark.parametrize("timeout_ms", [0, -1])
@@ -127,18 +125,18 @@ def test_every_version_is_answered_as_kafka_would(served: Any, version: int) -> 
     [each for each in SERVED if hasattr(each.api.request(), "timeout_ms")],
     ids=lambda each: each.api.key.name,
 )
-def test_a_client_that_does_not_want_to_wait_is_answered(served: Any, timeout_ms: int) -> None:
+@virtual
+async def test_a_client_that_does_not_want_to_wait_is_answered(
+    served: Any, timeout_ms: int
+) -> None:
     """The controller is still asked, and no answer says that there is no controller."""
 
-    async def main() -> None:
-        edges = Edges()
-        edges.add_topic(TOPIC, [[1]])
-        request = request_of(served.api.key.name)
-        request.timeout_ms = timeout_ms
-        answer = await edges.client().call(served.api, served.versions[1], request)
-        assert ErrorCode.REQUEST_TIMED_OUT not in list(error_codes(answer))
-
-    run_virtual(main())
+    edges = Edges()
+    edges.add_topic(TOPIC, [[1]])
+    request = request_of(served.api.key.name)
+    request.timeout_ms = timeout_ms
+    answer = await edges.client().call(served.api, served.versions[1], request)
+    assert ErrorCode.REQUEST_TIMED_OUT not in list(error_codes(answer))
 
 
 def error_codes(value: Any) -> Any:

@@ -12,7 +12,7 @@ from stele.wire.kafka.messages.update_features import (
 )
 from stele.wire.v1.admin_pb2 import UpgradeType
 from tests.support.broker_apis import Edges
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 
 def request(*updates: FeatureUpdateKey, validate_only: bool = False) -> UpdateFeaturesRequest:
@@ -20,21 +20,19 @@ def request(*updates: FeatureUpdateKey, validate_only: bool = False) -> UpdateFe
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_an_upgrade_goes_to_the_controller(version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        asked = request(FeatureUpdateKey("known", 2), validate_only=True)
-        answer = await edges.client().call(API, version, asked)
-        assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
-        results = [(each.feature, each.error_code) for each in answer.results]
-        assert results == ([("known", 0)] if version < 2 else [])
-        (sent,) = edges.controller.updated
-        (update,) = sent.updates
-        assert (update.name, update.level, update.type) == ("known", 2, UpgradeType.UPGRADE)
-        assert sent.validate_only == (version >= 1)
-        assert len(sent.request_id) == 16
-
-    run_virtual(main())
+@virtual
+async def test_an_upgrade_goes_to_the_controller(version: int) -> None:
+    edges = Edges()
+    asked = request(FeatureUpdateKey("known", 2), validate_only=True)
+    answer = await edges.client().call(API, version, asked)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.NONE, None)
+    results = [(each.feature, each.error_code) for each in answer.results]
+    assert results == ([("known", 0)] if version < 2 else [])
+    (sent,) = edges.controller.updated
+    (update,) = sent.updates
+    assert (update.name, update.level, update.type) == ("known", 2, UpgradeType.UPGRADE)
+    assert sent.validate_only == (version >= 1)
+    assert len(sent.request_id) == 16
 
 
 @pytest.mark.parametrize(
@@ -47,69 +45,59 @@ def test_an_upgrade_goes_to_the_controller(version: int) -> None:
         (2, FeatureUpdateKey("known", 1, upgrade_type=99), UpgradeType.UPGRADE_TYPE_UNSPECIFIED),
     ],
 )
-def test_what_kind_of_change_is_said(
+@virtual
+async def test_what_kind_of_change_is_said(
     version: int, update: FeatureUpdateKey, kind: UpgradeType
 ) -> None:
-    async def main() -> None:
-        edges = Edges()
-        await edges.client().call(API, version, request(update))
-        assert edges.controller.updated[0].updates[0].type == kind
-
-    run_virtual(main())
+    edges = Edges()
+    await edges.client().call(API, version, request(update))
+    assert edges.controller.updated[0].updates[0].type == kind
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_one_refused_refuses_all(version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        asked = request(FeatureUpdateKey("known", 2), FeatureUpdateKey("other", 2))
-        answer = await edges.client().call(API, version, asked)
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert answer.error_message == "only known, up"
-        if version < 2:
-            assert [each.error_code for each in answer.results] == [
-                ErrorCode.OPERATION_NOT_ATTEMPTED,
-                ErrorCode.INVALID_UPDATE_VERSION,
-            ]
-        else:
-            assert not answer.results
-
-    run_virtual(main())
+@virtual
+async def test_one_refused_refuses_all(version: int) -> None:
+    edges = Edges()
+    asked = request(FeatureUpdateKey("known", 2), FeatureUpdateKey("other", 2))
+    answer = await edges.client().call(API, version, asked)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert answer.error_message == "only known, up"
+    if version < 2:
+        assert [each.error_code for each in answer.results] == [
+            ErrorCode.OPERATION_NOT_ATTEMPTED,
+            ErrorCode.INVALID_UPDATE_VERSION,
+        ]
+    else:
+        assert not answer.results
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_our_levels_have_a_name_of_their_own(version: int) -> None:
+@virtual
+async def test_our_levels_have_a_name_of_their_own(version: int) -> None:
     """Kafka's tools read the levels of ``metadata.version`` as releases of Kafka."""
 
-    async def main() -> None:
-        edges = Edges()
-        asked = request(FeatureUpdateKey("stele.metadata.version", 2))
-        answer = await edges.client().call(API, version, asked)
-        assert [each.feature for each in answer.results] == ["stele.metadata.version"]
-        assert edges.controller.updated[0].updates[0].name == "metadata.version"
-
-    run_virtual(main())
+    edges = Edges()
+    asked = request(FeatureUpdateKey("stele.metadata.version", 2))
+    answer = await edges.client().call(API, version, asked)
+    assert [each.feature for each in answer.results] == ["stele.metadata.version"]
+    assert edges.controller.updated[0].updates[0].name == "metadata.version"
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_releases_of_kafka_are_no_levels_of_ours(version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        asked = request(FeatureUpdateKey("metadata.version", 2))
-        answer = await edges.client().call(API, version, asked)
-        assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
-        assert "stele.metadata.version" in (answer.error_message or "")
-        assert not edges.controller.updated
-
-    run_virtual(main())
+@virtual
+async def test_releases_of_kafka_are_no_levels_of_ours(version: int) -> None:
+    edges = Edges()
+    asked = request(FeatureUpdateKey("metadata.version", 2))
+    answer = await edges.client().call(API, version, asked)
+    assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
+    assert "stele.metadata.version" in (answer.error_message or "")
+    assert not edges.controller.updated
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_without_controllers_it_times_out(version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.network.services.clear()
-        answer = await edges.client().call(API, version, request(FeatureUpdateKey("known", 2)))
-        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
-
-    run_virtual(main())
+@virtual
+async def test_without_controllers_it_times_out(version: int) -> None:
+    edges = Edges()
+    edges.network.services.clear()
+    answer = await edges.client().call(API, version, request(FeatureUpdateKey("known", 2)))
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT

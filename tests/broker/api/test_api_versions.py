@@ -17,7 +17,7 @@ from stele.wire.kafka.messages import api_versions
 from stele.wire.kafka.messages.api_versions import API, ApiVersionsRequest
 from stele.wire.v1 import metadata_pb2
 from tests.support.broker_apis import Edges
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 REQUEST = ApiVersionsRequest("test", "1.0")
 
@@ -89,79 +89,71 @@ ABSENT = {
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_tells_what_is_served(version: int) -> None:
-    async def main() -> None:
-        answer = await Edges().client().call(API, version, REQUEST)
-        assert answer.error_code == ErrorCode.NONE
-        ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-        assert ranges == {key: range_ for key, range_ in RANGES.items() if key not in ABSENT}
-
-    run_virtual(main())
+@virtual
+async def test_tells_what_is_served(version: int) -> None:
+    answer = await Edges().client().call(API, version, REQUEST)
+    assert answer.error_code == ErrorCode.NONE
+    ranges = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
+    assert ranges == {key: range_ for key, range_ in RANGES.items() if key not in ABSENT}
 
 
 @pytest.mark.parametrize("version", range(5))
-def test_tells_supported_and_finalized_features(version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        before = await edges.client().call(API, version, REQUEST)
-        assert not before.finalized_features
-        level = metadata_pb2.FeatureLevelRecord(name="metadata.version", level=2)
-        edges.commit(metadata_pb2.MetadataRecord(feature_level=level))
-        answer = await edges.client().call(API, version, REQUEST)
-        if version < 3:
-            assert not answer.supported_features
-            return
-        (finalized,) = answer.finalized_features
-        from_level_0 = [
-            api_versions.SupportedFeatureKey("group.version", 0, 1),
-            api_versions.SupportedFeatureKey("transaction.version", 0, 2),
-        ]
-        supported = [api_versions.SupportedFeatureKey("stele.metadata.version", 1, 5)]
-        if version >= 4:
-            supported = [from_level_0[0], *supported, from_level_0[1]]
-        assert answer.supported_features == supported
-        assert finalized == api_versions.FinalizedFeatureKey("stele.metadata.version", 2, 2)
-        assert answer.finalized_features_epoch == edges.publisher.offset
-
-    run_virtual(main())
+@virtual
+async def test_tells_supported_and_finalized_features(version: int) -> None:
+    edges = Edges()
+    before = await edges.client().call(API, version, REQUEST)
+    assert not before.finalized_features
+    level = metadata_pb2.FeatureLevelRecord(name="metadata.version", level=2)
+    edges.commit(metadata_pb2.MetadataRecord(feature_level=level))
+    answer = await edges.client().call(API, version, REQUEST)
+    if version < 3:
+        assert not answer.supported_features
+        return
+    (finalized,) = answer.finalized_features
+    from_level_0 = [
+        api_versions.SupportedFeatureKey("group.version", 0, 1),
+        api_versions.SupportedFeatureKey("transaction.version", 0, 2),
+    ]
+    supported = [api_versions.SupportedFeatureKey("stele.metadata.version", 1, 5)]
+    if version >= 4:
+        supported = [from_level_0[0], *supported, from_level_0[1]]
+    assert answer.supported_features == supported
+    assert finalized == api_versions.FinalizedFeatureKey("stele.metadata.version", 2, 2)
+    assert answer.finalized_features_epoch == edges.publisher.offset
 
 
 @pytest.mark.parametrize("name", ["", "-x", "a b", "x."])
-def test_a_client_with_a_bad_name(name: str) -> None:
-    async def main() -> None:
-        answer = await Edges().client().call(API, 4, ApiVersionsRequest(name, "1"))
-        assert answer.error_code == ErrorCode.INVALID_REQUEST
-
-    run_virtual(main())
+@virtual
+async def test_a_client_with_a_bad_name(name: str) -> None:
+    answer = await Edges().client().call(API, 4, ApiVersionsRequest(name, "1"))
+    assert answer.error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_a_newer_version_is_told_ours_in_version_0() -> None:
-    async def main() -> None:
-        client = Edges().client()
-        body = struct.pack(">hhih", 18, 99, 7, -1) + b"\x00whatever comes in version 99"
-        client.send_bytes(struct.pack(">i", len(body)) + body)
-        answer = await client.receive(API, 0)
-        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
-        assert answer.api_keys == [api_versions.ApiVersion(18, 0, 4)]
-        assert not client.transport.closed
-
-    run_virtual(main())
+@virtual
+async def test_a_newer_version_is_told_ours_in_version_0() -> None:
+    client = Edges().client()
+    body = struct.pack(">hhih", 18, 99, 7, -1) + b"\x00whatever comes in version 99"
+    client.send_bytes(struct.pack(">i", len(body)) + body)
+    answer = await client.receive(API, 0)
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.api_keys == [api_versions.ApiVersion(18, 0, 4)]
+    assert not client.transport.closed
 
 
 @pytest.mark.parametrize(
     ("key", "version"),
     [(999, 0), (-1, 0), (37, 4), (0, 2), (0, 14), (1, 3), (3, 14), (22, 7), (66, 3)],
 )
-def test_an_unknown_key_or_version_closes_that_connection_only(key: int, version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        bad, good = edges.client(), edges.client()
-        body = struct.pack(">hhih", key, version, 7, -1) + bytes(20)
-        bad.send_bytes(struct.pack(">i", len(body)) + body)
-        assert bad.transport.closed
-        assert (await good.call(API, 3, REQUEST)).error_code == ErrorCode.NONE
-
-    run_virtual(main())
+@virtual
+async def test_an_unknown_key_or_version_closes_that_connection_only(
+    key: int, version: int
+) -> None:
+    edges = Edges()
+    bad, good = edges.client(), edges.client()
+    body = struct.pack(">hhih", key, version, 7, -1) + bytes(20)
+    bad.send_bytes(struct.pack(">i", len(body)) + body)
+    assert bad.transport.closed
+    assert (await good.call(API, 3, REQUEST)).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -174,15 +166,13 @@ def test_an_unknown_key_or_version_closes_that_connection_only(key: int, version
         b"GET / HTTP/1.1\r\n\r\n",
     ],
 )
-def test_garbage_closes_that_connection_only(data: bytes) -> None:
-    async def main() -> None:
-        edges = Edges()
-        bad, good = edges.client(), edges.client()
-        bad.send_bytes(data)
-        assert bad.transport.closed
-        assert (await good.call(API, 3, REQUEST)).error_code == ErrorCode.NONE
-
-    run_virtual(main())
+@virtual
+async def test_garbage_closes_that_connection_only(data: bytes) -> None:
+    edges = Edges()
+    bad, good = edges.client(), edges.client()
+    bad.send_bytes(data)
+    assert bad.transport.closed
+    assert (await good.call(API, 3, REQUEST)).error_code == ErrorCode.NONE
 
 
 def test_every_api_can_refuse_every_version() -> None:
@@ -199,16 +189,14 @@ def test_every_api_can_refuse_every_version() -> None:
             assert kafka.encode_response(served.api.key, version, 1, answer)
 
 
-def test_nothing_is_answered_before_the_broker_is_open() -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.apis = type(edges.apis)(edges.context)
-        client = edges.client()
-        client.send(API, 3, REQUEST)
-        client.send(API, 0, REQUEST)
-        assert client.transport.written.empty()
-        edges.apis.open()
-        assert (await client.receive(API, 3)).error_code == ErrorCode.NONE
-        assert (await client.receive(API, 0)).error_code == ErrorCode.NONE
-
-    run_virtual(main())
+@virtual
+async def test_nothing_is_answered_before_the_broker_is_open() -> None:
+    edges = Edges()
+    edges.apis = type(edges.apis)(edges.context)
+    client = edges.client()
+    client.send(API, 3, REQUEST)
+    client.send(API, 0, REQUEST)
+    assert client.transport.written.empty()
+    edges.apis.open()
+    assert (await client.receive(API, 3)).error_code == ErrorCode.NONE
+    assert (await client.receive(API, 0)).error_code == ErrorCode.NONE

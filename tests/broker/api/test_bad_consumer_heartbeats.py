@@ -15,7 +15,8 @@ from stele.wire.kafka.messages.consumer_group_heartbeat import (
     TopicPartitions,
 )
 from tests.support.broker_apis import Client, Edges, topic_id
-from tests.support.timing import run_virtual, until
+from tests.support.timing import until
+from tests.support.worlds import virtual
 
 GROUP = "readers"
 ALL = TopicPartitions(topic_id("orders"), [0, 1, 2])
@@ -76,16 +77,14 @@ NO_JOINS: list[tuple[dict[str, Any], ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("fields", "error"), NO_JOINS)
-def test_joins_that_are_refused(fields: dict[str, Any], error: ErrorCode) -> None:
-    async def scenario() -> None:
-        edges = await edges_with_groups()
-        client = edges.client()
-        assert await code(client, **{**JOIN, **fields}) is error
-        (log,) = edges.replicas.hosted_logs.values()
-        assert log.batches == []
-        assert await code(client, **JOIN) is ErrorCode.NONE
-
-    run_virtual(scenario())
+@virtual
+async def test_joins_that_are_refused(fields: dict[str, Any], error: ErrorCode) -> None:
+    edges = await edges_with_groups()
+    client = edges.client()
+    assert await code(client, **{**JOIN, **fields}) is error
+    (log,) = edges.replicas.hosted_logs.values()
+    assert log.batches == []
+    assert await code(client, **JOIN) is ErrorCode.NONE
 
 
 HELD = {"group_id": GROUP, "member_id": "m"}
@@ -107,39 +106,37 @@ STALE: list[tuple[dict[str, Any], ErrorCode]] = [
 
 
 @pytest.mark.parametrize(("fields", "error"), STALE)
-def test_heartbeats_of_others_and_of_the_past(fields: dict[str, Any], error: ErrorCode) -> None:
+@virtual
+async def test_heartbeats_of_others_and_of_the_past(
+    fields: dict[str, Any], error: ErrorCode
+) -> None:
     """The member that is there notices nothing."""
 
-    async def scenario() -> None:
-        edges = await edges_with_groups()
-        client = edges.client()
-        joined = await beat(client, **{**JOIN, "instance_id": "i"})
-        assert joined.member_epoch == 1
-        assert await code(client, **{**HELD, **fields}) is error
-        again = await beat(client, **HELD, member_epoch=1, instance_id="i", topic_partitions=[ALL])
-        assert (again.error_code, again.member_epoch, again.assignment) == (0, 1, None)
-
-    run_virtual(scenario())
+    edges = await edges_with_groups()
+    client = edges.client()
+    joined = await beat(client, **{**JOIN, "instance_id": "i"})
+    assert joined.member_epoch == 1
+    assert await code(client, **{**HELD, **fields}) is error
+    again = await beat(client, **HELD, member_epoch=1, instance_id="i", topic_partitions=[ALL])
+    assert (again.error_code, again.member_epoch, again.assignment) == (0, 1, None)
 
 
-def test_a_retry_with_the_epoch_before_is_fenced_if_it_owns_something_else() -> None:
-    async def scenario() -> None:
-        edges = await edges_with_groups(group_consumer_assignment_interval_ms="0")
-        client = edges.client()
-        await beat(client, **JOIN)
-        await beat(client, **{**JOIN, "member_id": "n"})
-        told = await beat(client, **HELD, member_epoch=1, topic_partitions=[ALL])
-        assert told.error_code == ErrorCode.NONE
-        kept = told.assignment.topic_partitions
-        moved = await beat(client, **HELD, member_epoch=1, topic_partitions=kept)
-        assert moved.member_epoch == 2
-        fenced = ErrorCode.FENCED_MEMBER_EPOCH
-        assert await code(client, **HELD, member_epoch=1, topic_partitions=[ALL]) is fenced
-        assert await code(client, **HELD, member_epoch=1) is fenced, "it says nothing"
-        retried = await beat(client, **HELD, member_epoch=1, topic_partitions=kept)
-        assert (retried.error_code, retried.member_epoch) == (0, 2)
-
-    run_virtual(scenario())
+@virtual
+async def test_a_retry_with_the_epoch_before_is_fenced_if_it_owns_something_else() -> None:
+    edges = await edges_with_groups(group_consumer_assignment_interval_ms="0")
+    client = edges.client()
+    await beat(client, **JOIN)
+    await beat(client, **{**JOIN, "member_id": "n"})
+    told = await beat(client, **HELD, member_epoch=1, topic_partitions=[ALL])
+    assert told.error_code == ErrorCode.NONE
+    kept = told.assignment.topic_partitions
+    moved = await beat(client, **HELD, member_epoch=1, topic_partitions=kept)
+    assert moved.member_epoch == 2
+    fenced = ErrorCode.FENCED_MEMBER_EPOCH
+    assert await code(client, **HELD, member_epoch=1, topic_partitions=[ALL]) is fenced
+    assert await code(client, **HELD, member_epoch=1) is fenced, "it says nothing"
+    retried = await beat(client, **HELD, member_epoch=1, topic_partitions=kept)
+    assert (retried.error_code, retried.member_epoch) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -151,52 +148,44 @@ def test_a_retry_with_the_epoch_before_is_fenced_if_it_owns_something_else() -> 
         [TopicPartitions(topic_id("orders"), list(range(10_000)))],
     ],
 )
-def test_what_a_member_owns_may_be_nonsense(owned: list[TopicPartitions]) -> None:
+@virtual
+async def test_what_a_member_owns_may_be_nonsense(owned: list[TopicPartitions]) -> None:
     """It is told the same as a member that says the truth, or that it is fenced."""
 
-    async def scenario() -> None:
-        edges = await edges_with_groups()
-        client = edges.client()
-        await beat(client, **JOIN)
-        error = await code(client, **HELD, member_epoch=1, topic_partitions=owned)
-        assert error in (ErrorCode.NONE, ErrorCode.FENCED_MEMBER_EPOCH)
-        assert await code(client, **HELD, member_epoch=1) is ErrorCode.NONE
-
-    run_virtual(scenario())
+    edges = await edges_with_groups()
+    client = edges.client()
+    await beat(client, **JOIN)
+    error = await code(client, **HELD, member_epoch=1, topic_partitions=owned)
+    assert error in (ErrorCode.NONE, ErrorCode.FENCED_MEMBER_EPOCH)
+    assert await code(client, **HELD, member_epoch=1) is ErrorCode.NONE
 
 
-def test_a_hostile_expression_costs_no_more_than_others() -> None:
+@virtual
+async def test_a_hostile_expression_costs_no_more_than_others() -> None:
     """The matcher is linear: this one takes a backtracking matcher for ever."""
 
-    async def scenario() -> None:
-        edges = await edges_with_groups()
-        for number in range(20):
-            edges.add_topic("a" * 200 + str(number), [[1]])
-        asked = {**JOIN, "subscribed_topic_regex": "(a|aa)+(a*)*b", "subscribed_topic_names": []}
-        answer = await beat(edges.client(), **asked)
-        assert (answer.error_code, answer.assignment.topic_partitions) == (0, [])
-
-    run_virtual(scenario())
+    edges = await edges_with_groups()
+    for number in range(20):
+        edges.add_topic("a" * 200 + str(number), [[1]])
+    asked = {**JOIN, "subscribed_topic_regex": "(a|aa)+(a*)*b", "subscribed_topic_names": []}
+    answer = await beat(edges.client(), **asked)
+    assert (answer.error_code, answer.assignment.topic_partitions) == (0, [])
 
 
-def test_a_full_group() -> None:
-    async def scenario() -> None:
-        edges = await edges_with_groups(group_consumer_max_size="1")
-        client = edges.client()
-        await beat(client, **JOIN)
-        full = ErrorCode.GROUP_MAX_SIZE_REACHED
-        assert await code(client, **{**JOIN, "member_id": "n"}) is full
-
-    run_virtual(scenario())
+@virtual
+async def test_a_full_group() -> None:
+    edges = await edges_with_groups(group_consumer_max_size="1")
+    client = edges.client()
+    await beat(client, **JOIN)
+    full = ErrorCode.GROUP_MAX_SIZE_REACHED
+    assert await code(client, **{**JOIN, "member_id": "n"}) is full
 
 
-def test_a_coordinator_that_is_elsewhere() -> None:
-    async def scenario() -> None:
-        edges = Edges()
-        edges.finalize(GROUP_VERSION, 1)
-        edges.add_topic("orders", [[1]] * 3)
-        edges.add_topic(GROUP_TOPIC, [[2]])
-        answer = await beat(edges.client(), **JOIN)
-        assert answer.error_code == ErrorCode.NOT_COORDINATOR
-
-    run_virtual(scenario())
+@virtual
+async def test_a_coordinator_that_is_elsewhere() -> None:
+    edges = Edges()
+    edges.finalize(GROUP_VERSION, 1)
+    edges.add_topic("orders", [[1]] * 3)
+    edges.add_topic(GROUP_TOPIC, [[2]])
+    answer = await beat(edges.client(), **JOIN)
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR

@@ -30,7 +30,8 @@ from stele.wire.kafka.messages import (
     txn_offset_commit,
 )
 from tests.support.broker_apis import Client, Edges, topic_id
-from tests.support.timing import run_virtual, until
+from tests.support.timing import until
+from tests.support.worlds import virtual
 
 SESSION_MS = 10_000
 RANGE = ("range", b"\0\0\0\0\0\1\0\1t\0\0\0\0")
@@ -121,32 +122,30 @@ WRONG: dict[str, tuple[str | None, Callable[[str], tuple[str, int, str | None]],
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_who_is_no_member_in_this_generation(what: str) -> None:
+@virtual
+async def test_who_is_no_member_in_this_generation(what: str) -> None:
     instance, wrong, error = WRONG[what]
 
-    async def main() -> None:
-        client = (await coordinator()).client()
-        me = await member(client, instance)
-        who, generation, of_instance = wrong(me)
-        beat = heartbeat.HeartbeatRequest("g", generation, who, of_instance)
-        assert (await client.call(heartbeat.API, 4, beat)).error_code == error
-        asked = syncing(who, generation, of_instance)
-        assert (await client.call(sync_group.API, 5, asked)).error_code == error
-        commit = committing(who, generation, of_instance)
-        assert await committed(client, commit) == error
-        if error is not STALE:  # who joins names no generation
-            known = who or "nobody"
-            answer = await client.call(join_group.API, 9, joining(known, of_instance))
-            assert answer.error_code == error
-            leave = leave_group.LeaveGroupRequest(
-                "g", members=[leave_group.MemberIdentity(known, of_instance)]
-            )
-            left = await client.call(leave_group.API, 5, leave)
-            assert [each.error_code for each in left.members] == [error]
-        beat = heartbeat.HeartbeatRequest("g", 1, me, instance)
-        assert (await client.call(heartbeat.API, 4, beat)).error_code == ErrorCode.NONE
-
-    run_virtual(main())
+    client = (await coordinator()).client()
+    me = await member(client, instance)
+    who, generation, of_instance = wrong(me)
+    beat = heartbeat.HeartbeatRequest("g", generation, who, of_instance)
+    assert (await client.call(heartbeat.API, 4, beat)).error_code == error
+    asked = syncing(who, generation, of_instance)
+    assert (await client.call(sync_group.API, 5, asked)).error_code == error
+    commit = committing(who, generation, of_instance)
+    assert await committed(client, commit) == error
+    if error is not STALE:  # who joins names no generation
+        known = who or "nobody"
+        answer = await client.call(join_group.API, 9, joining(known, of_instance))
+        assert answer.error_code == error
+        leave = leave_group.LeaveGroupRequest(
+            "g", members=[leave_group.MemberIdentity(known, of_instance)]
+        )
+        left = await client.call(leave_group.API, 5, leave)
+        assert [each.error_code for each in left.members] == [error]
+    beat = heartbeat.HeartbeatRequest("g", 1, me, instance)
+    assert (await client.call(heartbeat.API, 4, beat)).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize(
@@ -160,151 +159,137 @@ def test_who_is_no_member_in_this_generation(what: str) -> None:
         (joining(group=""), ErrorCode.INVALID_GROUP_ID),
     ],
 )
-def test_who_may_not_join(request_: Any, error: int) -> None:
-    async def main() -> None:
-        client = (await coordinator()).client()
-        me = await member(client)
-        assert (await client.call(join_group.API, 9, request_)).error_code == error
-        changed = joining(
-            me, protocol_type=request_.protocol_type, group=request_.group_id
-        )  # a member that changes what it is
-        changed.protocols = request_.protocols
-        assert (await client.call(join_group.API, 9, changed)).error_code == error
-        beat = heartbeat.HeartbeatRequest("g", 1, me)
-        assert (await client.call(heartbeat.API, 4, beat)).error_code == ErrorCode.NONE
-
-    run_virtual(main())
+@virtual
+async def test_who_may_not_join(request_: Any, error: int) -> None:
+    client = (await coordinator()).client()
+    me = await member(client)
+    assert (await client.call(join_group.API, 9, request_)).error_code == error
+    changed = joining(
+        me, protocol_type=request_.protocol_type, group=request_.group_id
+    )  # a member that changes what it is
+    changed.protocols = request_.protocols
+    assert (await client.call(join_group.API, 9, changed)).error_code == error
+    beat = heartbeat.HeartbeatRequest("g", 1, me)
+    assert (await client.call(heartbeat.API, 4, beat)).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("session_ms", [-1, 0, 5_999, 1_800_001, 2**31 - 1])
-def test_sessions_that_are_too_short_or_too_long(session_ms: int) -> None:
-    async def main() -> None:
-        request = joining()
-        request.session_timeout_ms = session_ms
-        answer = await (await coordinator()).client().call(join_group.API, 9, request)
-        assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
-
-    run_virtual(main())
+@virtual
+async def test_sessions_that_are_too_short_or_too_long(session_ms: int) -> None:
+    request = joining()
+    request.session_timeout_ms = session_ms
+    answer = await (await coordinator()).client().call(join_group.API, 9, request)
+    assert answer.error_code == ErrorCode.INVALID_SESSION_TIMEOUT
 
 
 # ------------------------------------------------------------------------- commits of the past
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_commits_to_groups_that_are_not_there_or_not_yours(version: int) -> None:
-    async def main() -> None:
-        client = (await coordinator()).client()
-        unknown = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else STALE
-        assert await committed(client, committing("me", 3), version) == unknown
-        assert await committed(client, committing(), version) == ErrorCode.NONE
-        # The group has offsets now and no members.
-        assert await committed(client, committing("me", 3), version) == UNKNOWN
-        me = await member(client)
-        assert await committed(client, committing(), version) == UNKNOWN
-        assert await committed(client, committing(me, -1), version) == STALE
-        assert await committed(client, committing(me, 1), version) == ErrorCode.NONE
-
-    run_virtual(main())
+@virtual
+async def test_commits_to_groups_that_are_not_there_or_not_yours(version: int) -> None:
+    client = (await coordinator()).client()
+    unknown = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else STALE
+    assert await committed(client, committing("me", 3), version) == unknown
+    assert await committed(client, committing(), version) == ErrorCode.NONE
+    # The group has offsets now and no members.
+    assert await committed(client, committing("me", 3), version) == UNKNOWN
+    me = await member(client)
+    assert await committed(client, committing(), version) == UNKNOWN
+    assert await committed(client, committing(me, -1), version) == STALE
+    assert await committed(client, committing(me, 1), version) == ErrorCode.NONE
 
 
-def test_commits_for_topics_that_were_deleted() -> None:
-    async def main() -> None:
-        edges = await coordinator()
-        client = edges.client()
-        assert await committed(client, committing(), 10) == ErrorCode.NONE
-        edges.remove_topic("orders")
-        assert await committed(client, committing(), 10) == ErrorCode.UNKNOWN_TOPIC_ID
-        assert await committed(client, committing(), 9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        of_none = committing(id_of_topic=bytes(16))
-        assert await committed(client, of_none, 10) == ErrorCode.UNKNOWN_TOPIC_ID
-
-    run_virtual(main())
+@virtual
+async def test_commits_for_topics_that_were_deleted() -> None:
+    edges = await coordinator()
+    client = edges.client()
+    assert await committed(client, committing(), 10) == ErrorCode.NONE
+    edges.remove_topic("orders")
+    assert await committed(client, committing(), 10) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert await committed(client, committing(), 9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    of_none = committing(id_of_topic=bytes(16))
+    assert await committed(client, of_none, 10) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 @pytest.mark.parametrize("version", range(2, 11))
-def test_metadata_that_are_too_large_are_refused_and_the_rest_is_committed(version: int) -> None:
-    async def main() -> None:
-        client = (await coordinator(offset_metadata_max_bytes="10")).client()
-        request = committing()
-        request.topics[0].partitions = [
-            offset_commit.OffsetCommitRequestPartition(number, 7, committed_metadata=told)
-            for number, told in enumerate(("ü" * 10, "x" * 11, "ü" * 11))
-        ]
-        answer = await client.call(offset_commit.API, version, request)
-        assert [each.error_code for each in answer.topics[0].partitions] == [
-            ErrorCode.NONE,
-            ErrorCode.OFFSET_METADATA_TOO_LARGE,
-            ErrorCode.OFFSET_METADATA_TOO_LARGE,
-        ]
-        groups = [offset_fetch.OffsetFetchRequestGroup("g", topics=None)]
-        asked = offset_fetch.OffsetFetchRequest(groups=groups)
-        (topic,) = (await client.call(offset_fetch.API, 9, asked)).groups[0].topics
-        found = [(each.partition_index, each.metadata) for each in topic.partitions]
-        assert found == [(0, "ü" * 10)]
-
-    run_virtual(main())
+@virtual
+async def test_metadata_that_are_too_large_are_refused_and_the_rest_is_committed(
+    version: int,
+) -> None:
+    client = (await coordinator(offset_metadata_max_bytes="10")).client()
+    request = committing()
+    request.topics[0].partitions = [
+        offset_commit.OffsetCommitRequestPartition(number, 7, committed_metadata=told)
+        for number, told in enumerate(("ü" * 10, "x" * 11, "ü" * 11))
+    ]
+    answer = await client.call(offset_commit.API, version, request)
+    assert [each.error_code for each in answer.topics[0].partitions] == [
+        ErrorCode.NONE,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+        ErrorCode.OFFSET_METADATA_TOO_LARGE,
+    ]
+    groups = [offset_fetch.OffsetFetchRequestGroup("g", topics=None)]
+    asked = offset_fetch.OffsetFetchRequest(groups=groups)
+    (topic,) = (await client.call(offset_fetch.API, 9, asked)).groups[0].topics
+    found = [(each.partition_index, each.metadata) for each in topic.partitions]
+    assert found == [(0, "ü" * 10)]
 
 
 HOSTILE = ["(" * 1_000, "{" * 30_000, "((a?){20}a{20}){60}", "[" * 3_000, "(a|b)*" * 2_000]
 
 
 @pytest.mark.parametrize("regex", HOSTILE)
-def test_a_hostile_expression_is_refused_soon(regex: str) -> None:
-    async def main() -> None:
-        client = (await coordinator()).client()
-        asked = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
-            "g", "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_regex=regex,
-            topic_partitions=[],
-        )  # fmt: skip
-        began_s = time.process_time()
-        answer = await client.call(consumer_group_heartbeat.API, 1, asked)
-        assert time.process_time() - began_s < 2
-        assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-        assert len(answer.error_message or "") < 300
-        assert await _consume(client) == ErrorCode.NONE
-
-    run_virtual(main())
+@virtual
+async def test_a_hostile_expression_is_refused_soon(regex: str) -> None:
+    client = (await coordinator()).client()
+    asked = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+        "g", "m", 0, rebalance_timeout_ms=1_000, subscribed_topic_regex=regex,
+        topic_partitions=[],
+    )  # fmt: skip
+    began_s = time.process_time()
+    answer = await client.call(consumer_group_heartbeat.API, 1, asked)
+    assert time.process_time() - began_s < 2
+    assert answer.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert len(answer.error_message or "") < 300
+    assert await _consume(client) == ErrorCode.NONE
 
 
 # ------------------------------------------------------------------------- the coordinator
 
 
-def test_a_coordinator_that_has_moved() -> None:
-    async def main() -> None:
-        edges = await coordinator()
+@virtual
+async def test_a_coordinator_that_has_moved() -> None:
+    edges = await coordinator()
 
-        async def told() -> list[int]:
-            return await asyncio.gather(*(each(edges.client()) for each in OF_A_GROUP))
+    async def told() -> list[int]:
+        return await asyncio.gather(*(each(edges.client()) for each in OF_A_GROUP))
 
-        assert ErrorCode.NOT_COORDINATOR not in await told()
-        edges.remove_topic(GROUP_TOPIC)
-        edges.add_topic(GROUP_TOPIC, [[2, 1]])
-        assert await told() == [ErrorCode.NOT_COORDINATOR] * len(OF_A_GROUP)
-
-    run_virtual(main())
+    assert ErrorCode.NOT_COORDINATOR not in await told()
+    edges.remove_topic(GROUP_TOPIC)
+    edges.add_topic(GROUP_TOPIC, [[2, 1]])
+    assert await told() == [ErrorCode.NOT_COORDINATOR] * len(OF_A_GROUP)
 
 
-def test_a_coordinator_that_is_loading() -> None:
-    async def main() -> None:
-        edges = await coordinator()
+@virtual
+async def test_a_coordinator_that_is_loading() -> None:
+    edges = await coordinator()
 
-        async def told() -> list[int]:
-            return await asyncio.gather(*(each(edges.client()) for each in OF_A_GROUP))
+    async def told() -> list[int]:
+        return await asyncio.gather(*(each(edges.client()) for each in OF_A_GROUP))
 
-        assert await _commit(edges.client()) == ErrorCode.NONE
-        (log,) = edges.replicas.hosted_logs.values()
-        log.high_watermark = 0  # the commit may still vanish
-        edges.remove_topic(GROUP_TOPIC)
-        edges.add_topic(GROUP_TOPIC, [[1]])
-        loading = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * len(OF_A_GROUP)
-        assert await told() == loading
-        await until_turned()
-        assert await told() == loading
-        log.commit()
-        await until(lambda: len(edges.groups.active) == 1)
-        assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS not in await told()
-
-    run_virtual(main())
+    assert await _commit(edges.client()) == ErrorCode.NONE
+    (log,) = edges.replicas.hosted_logs.values()
+    log.high_watermark = 0  # the commit may still vanish
+    edges.remove_topic(GROUP_TOPIC)
+    edges.add_topic(GROUP_TOPIC, [[1]])
+    loading = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS] * len(OF_A_GROUP)
+    assert await told() == loading
+    await until_turned()
+    assert await told() == loading
+    log.commit()
+    await until(lambda: len(edges.groups.active) == 1)
+    assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS not in await told()
 
 
 async def _join(client: Client) -> int:
@@ -426,94 +411,86 @@ NAMELESS: dict[str, tuple[Any, range, Callable[[int], Struct], Callable[[Any], i
 
 
 @pytest.mark.parametrize("name", NAMELESS)
-def test_a_group_without_a_name(name: str) -> None:
+@virtual
+async def test_a_group_without_a_name(name: str) -> None:
     api, versions, request, error_of, expected = NAMELESS[name]
 
-    async def main() -> None:
-        for version in versions:
-            client = (await coordinator()).client()
-            answer = await client.call(api, version, request(version))
-            assert error_of(answer) == expected, f"version {version}"
-
-    run_virtual(main())
+    for version in versions:
+        client = (await coordinator()).client()
+        answer = await client.call(api, version, request(version))
+        assert error_of(answer) == expected, f"version {version}"
 
 
 @pytest.mark.parametrize("group", ["x" * 32_767, "ü" * 16_383, "\0", "a\nb", " ", "🙂"])
-def test_odd_and_long_names_are_names(group: str) -> None:
+@virtual
+async def test_odd_and_long_names_are_names(group: str) -> None:
     """Also in the records of the log, and in the answers."""
 
-    async def main() -> None:
-        client = (await coordinator()).client()
-        me = await member(client, group=group)
-        assert await committed(client, committing(me, 1, group=group)) == ErrorCode.NONE
-        groups = [offset_fetch.OffsetFetchRequestGroup(group, topics=None)]
-        asked = offset_fetch.OffsetFetchRequest(groups=groups)
-        (told,) = (await client.call(offset_fetch.API, 9, asked)).groups
-        assert told.group_id == group
-        assert told.topics[0].partitions[0].committed_offset == 7
-        listed = await client.call(list_groups.API, 5, list_groups.ListGroupsRequest())
-        assert [each.group_id for each in listed.groups] == [group]
-
-    run_virtual(main())
+    client = (await coordinator()).client()
+    me = await member(client, group=group)
+    assert await committed(client, committing(me, 1, group=group)) == ErrorCode.NONE
+    groups = [offset_fetch.OffsetFetchRequestGroup(group, topics=None)]
+    asked = offset_fetch.OffsetFetchRequest(groups=groups)
+    (told,) = (await client.call(offset_fetch.API, 9, asked)).groups
+    assert told.group_id == group
+    assert told.topics[0].partitions[0].committed_offset == 7
+    listed = await client.call(list_groups.API, 5, list_groups.ListGroupsRequest())
+    assert [each.group_id for each in listed.groups] == [group]
 
 
 # ------------------------------------------------------------------------- who hangs up
 
 
-def test_a_client_that_hangs_up_while_it_joins_is_no_member_for_long() -> None:
-    async def main() -> None:
-        edges = await coordinator()
-        client, gone = edges.client(), edges.client()
-        me = await member(client)
+@virtual
+async def test_a_client_that_hangs_up_while_it_joins_is_no_member_for_long() -> None:
+    edges = await coordinator()
+    client, gone = edges.client(), edges.client()
+    me = await member(client)
+    asked = await gone.call(join_group.API, 9, joining())
+    gone.send(join_group.API, 9, joining(asked.member_id))
+    gone.disconnect()
+    again = await client.call(join_group.API, 9, joining(me))
+    assert (again.generation_id, len(again.members)) == (2, 2)
+    synced = await client.call(sync_group.API, 5, syncing(me, 2))
+    assert synced.error_code == ErrorCode.NONE
+    # Its session ends, and nothing but that makes the others join again.
+    beat = heartbeat.HeartbeatRequest("g", 2, me)
+    spent_ms, error = 0, ErrorCode.NONE
+    while error == ErrorCode.NONE:
+        edges.clock.skipped_s += 1
+        spent_ms += 1000
+        await until_turned()
+        error = ErrorCode((await client.call(heartbeat.API, 4, beat)).error_code)
+    assert error is ErrorCode.REBALANCE_IN_PROGRESS
+    assert spent_ms <= SESSION_MS + 1000
+    again = await client.call(join_group.API, 9, joining(me))
+    assert (again.generation_id, len(again.members)) == (3, 1)
+
+
+@virtual
+async def test_new_members_that_hang_up_do_not_wait_for_ever_for_a_generation() -> None:
+    """The group waits for a member that takes its time. The new ones are gone before it comes."""
+
+    edges = await coordinator()
+    client = edges.client()
+    first = await client.call(join_group.API, 9, joining(rebalance_timeout_ms=2**31 - 1))
+    slow = joining(first.member_id, rebalance_timeout_ms=2**31 - 1)
+    assert (await client.call(join_group.API, 9, slow)).generation_id == 1
+    me = first.member_id
+    await client.call(sync_group.API, 5, syncing(me, 1))
+    for _ in range(20):
+        gone = edges.client()
         asked = await gone.call(join_group.API, 9, joining())
         gone.send(join_group.API, 9, joining(asked.member_id))
         gone.disconnect()
-        again = await client.call(join_group.API, 9, joining(me))
-        assert (again.generation_id, len(again.members)) == (2, 2)
-        synced = await client.call(sync_group.API, 5, syncing(me, 2))
-        assert synced.error_code == ErrorCode.NONE
-        # Its session ends, and nothing but that makes the others join again.
-        beat = heartbeat.HeartbeatRequest("g", 2, me)
-        spent_ms, error = 0, ErrorCode.NONE
-        while error == ErrorCode.NONE:
-            edges.clock.skipped_s += 1
-            spent_ms += 1000
-            await until_turned()
-            error = ErrorCode((await client.call(heartbeat.API, 4, beat)).error_code)
-        assert error is ErrorCode.REBALANCE_IN_PROGRESS
-        assert spent_ms <= SESSION_MS + 1000
-        again = await client.call(join_group.API, 9, joining(me))
-        assert (again.generation_id, len(again.members)) == (3, 1)
-
-    run_virtual(main())
-
-
-def test_new_members_that_hang_up_do_not_wait_for_ever_for_a_generation() -> None:
-    """The group waits for a member that takes its time. The new ones are gone before it comes."""
-
-    async def main() -> None:
-        edges = await coordinator()
-        client = edges.client()
-        first = await client.call(join_group.API, 9, joining(rebalance_timeout_ms=2**31 - 1))
-        slow = joining(first.member_id, rebalance_timeout_ms=2**31 - 1)
-        assert (await client.call(join_group.API, 9, slow)).generation_id == 1
-        me = first.member_id
-        await client.call(sync_group.API, 5, syncing(me, 1))
-        for _ in range(20):
-            gone = edges.client()
-            asked = await gone.call(join_group.API, 9, joining())
-            gone.send(join_group.API, 9, joining(asked.member_id))
-            gone.disconnect()
-        assert await count_of_members(client) == 21
-        beat = heartbeat.HeartbeatRequest("g", 1, me)
-        for _ in range(NEW_MEMBER_JOIN_TIMEOUT_MS // 5_000 + 1):
-            edges.clock.skipped_s += 5
-            await until_turned()
-            told = (await client.call(heartbeat.API, 4, beat)).error_code
-            assert told == ErrorCode.REBALANCE_IN_PROGRESS
-        assert await count_of_members(client) == 1
-
-    run_virtual(main())
+    assert await count_of_members(client) == 21
+    beat = heartbeat.HeartbeatRequest("g", 1, me)
+    for _ in range(NEW_MEMBER_JOIN_TIMEOUT_MS // 5_000 + 1):
+        edges.clock.skipped_s += 5
+        await until_turned()
+        told = (await client.call(heartbeat.API, 4, beat)).error_code
+        assert told == ErrorCode.REBALANCE_IN_PROGRESS
+    assert await count_of_members(client) == 1
 
 
 async def count_of_members(client: Client) -> int:

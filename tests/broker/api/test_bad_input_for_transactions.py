@@ -4,7 +4,6 @@ readers of committed records see in the end."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from stele.cluster.kafka_connection import KafkaConnection
@@ -21,7 +20,9 @@ from stele.wire.kafka.messages import (
     write_txn_markers,
 )
 from tests.support.batches import make_batch
-from tests.support.one_node import HOST, OneNode, ask, run_node
+from tests.support.one_node import HOST, OneNode, ask, with_machine
+from tests.support.worlds import Scenario
+from tests.support.worlds import world as in_world
 from world.world import World
 
 NONE = ErrorCode.NONE
@@ -142,7 +143,8 @@ RETRIED = (
 )
 
 
-def run(scenario: Callable[[Client], Awaitable[None]]) -> None:
+@in_world("client")
+def with_client(scenario: Scenario) -> None:
     async def on_node(machine: OneNode) -> None:
         await machine.start(**SETTINGS)
 
@@ -157,152 +159,134 @@ def run(scenario: Callable[[Client], Awaitable[None]]) -> None:
 
         await ask(machine, questions)
 
-    run_node(on_node)
+    with_machine.run(on_node)
 
 
-def test_two_producers_with_one_transactional_id() -> None:
-    async def scenario(client: Client) -> None:
-        first = await client.begin()
-        assert await client.send(first, b"lost") is NONE
-        second = await client.begin()
-        assert second.producer_epoch > first.producer_epoch
-        assert await client.send(first, b"late", 1) is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert (await client.end(first))[0] is ErrorCode.PRODUCER_FENCED
-        assert (await client.end(first, commit=False))[0] is ErrorCode.PRODUCER_FENCED
-        assert (await client.init(first)).error_code == ErrorCode.PRODUCER_FENCED
-        assert await client.send(second, b"kept") is NONE
-        assert await client.send(first, b"late", 1) is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert (await client.end(second))[0] is NONE
-        await client.until_state("CompleteCommit")
-        read = await client.read()
-        assert read.values == [b"lost", b"kept"]  # the client leaves the aborted one out
-        assert read.aborted == [first.producer_id]
-        assert read.stable_offset == read.high_watermark
-
-    run(scenario)
+@with_client
+async def test_two_producers_with_one_transactional_id(client: Client) -> None:
+    first = await client.begin()
+    assert await client.send(first, b"lost") is NONE
+    second = await client.begin()
+    assert second.producer_epoch > first.producer_epoch
+    assert await client.send(first, b"late", 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (await client.end(first))[0] is ErrorCode.PRODUCER_FENCED
+    assert (await client.end(first, commit=False))[0] is ErrorCode.PRODUCER_FENCED
+    assert (await client.init(first)).error_code == ErrorCode.PRODUCER_FENCED
+    assert await client.send(second, b"kept") is NONE
+    assert await client.send(first, b"late", 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert (await client.end(second))[0] is NONE
+    await client.until_state("CompleteCommit")
+    read = await client.read()
+    assert read.values == [b"lost", b"kept"]  # the client leaves the aborted one out
+    assert read.aborted == [first.producer_id]
+    assert read.stable_offset == read.high_watermark
 
 
-def test_an_old_client_is_told_what_it_knows() -> None:
-    async def scenario(client: Client) -> None:
-        first = await client.begin()
-        await client.begin()
-        answer = await client.end_once(first, version=1)
-        assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
-        answer = await client.end_once(first, version=2)
-        assert answer.error_code == ErrorCode.PRODUCER_FENCED
-
-    run(scenario)
+@with_client
+async def test_an_old_client_is_told_what_it_knows(client: Client) -> None:
+    first = await client.begin()
+    await client.begin()
+    answer = await client.end_once(first, version=1)
+    assert answer.error_code == ErrorCode.INVALID_PRODUCER_EPOCH
+    answer = await client.end_once(first, version=2)
+    assert answer.error_code == ErrorCode.PRODUCER_FENCED
 
 
-def test_wrong_ids_and_epochs() -> None:
-    async def scenario(client: Client) -> None:
-        pair = await client.begin()
-        later = pair._replace(producer_epoch=pair.producer_epoch + 1)
-        other = pair._replace(producer_id=pair.producer_id + 1_000_000)
-        assert await client.send(later, b"x") is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await client.send(other, b"x") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert (await client.end(later))[0] is ErrorCode.PRODUCER_FENCED
-        assert (await client.end(other))[0] is ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        assert (await client.init(later)).error_code == ErrorCode.PRODUCER_FENCED
-        assert await client.state() == "Empty"
-        assert (await client.read()).high_watermark == 0
-
-    run(scenario)
+@with_client
+async def test_wrong_ids_and_epochs(client: Client) -> None:
+    pair = await client.begin()
+    later = pair._replace(producer_epoch=pair.producer_epoch + 1)
+    other = pair._replace(producer_id=pair.producer_id + 1_000_000)
+    assert await client.send(later, b"x") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await client.send(other, b"x") is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (await client.end(later))[0] is ErrorCode.PRODUCER_FENCED
+    assert (await client.end(other))[0] is ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    assert (await client.init(later)).error_code == ErrorCode.PRODUCER_FENCED
+    assert await client.state() == "Empty"
+    assert (await client.read()).high_watermark == 0
 
 
-def test_a_transaction_is_ended_twice() -> None:
-    async def scenario(client: Client) -> None:
-        pair = await client.begin()
-        assert await client.send(pair, b"a") is NONE
-        error, following = await client.end(pair)
-        assert (error, following.producer_epoch) == (NONE, pair.producer_epoch + 1)
-        assert await client.end(pair) == (NONE, following)
-        assert (await client.end(pair, commit=False))[0] is ErrorCode.INVALID_TXN_STATE
-        assert (await client.end(following))[0] is ErrorCode.INVALID_TXN_STATE
-        error, after = await client.end(following, commit=False)  # nothing was added
-        assert (error, after.producer_epoch) == (NONE, pair.producer_epoch + 2)
-        assert (await client.end(pair))[0] is ErrorCode.PRODUCER_FENCED
-        assert (await client.read()).values == [b"a"]
-
-    run(scenario)
+@with_client
+async def test_a_transaction_is_ended_twice(client: Client) -> None:
+    pair = await client.begin()
+    assert await client.send(pair, b"a") is NONE
+    error, following = await client.end(pair)
+    assert (error, following.producer_epoch) == (NONE, pair.producer_epoch + 1)
+    assert await client.end(pair) == (NONE, following)
+    assert (await client.end(pair, commit=False))[0] is ErrorCode.INVALID_TXN_STATE
+    assert (await client.end(following))[0] is ErrorCode.INVALID_TXN_STATE
+    error, after = await client.end(following, commit=False)  # nothing was added
+    assert (error, after.producer_epoch) == (NONE, pair.producer_epoch + 2)
+    assert (await client.end(pair))[0] is ErrorCode.PRODUCER_FENCED
+    assert (await client.read()).values == [b"a"]
 
 
-def test_a_transaction_is_ended_after_its_time_is_over() -> None:
-    async def scenario(client: Client) -> None:
-        pair = await client.begin(timeout_ms=1_000)
-        assert await client.send(pair, b"late") is NONE
-        await client.until_state("CompleteAbort")
-        assert (await client.end(pair))[0] is ErrorCode.INVALID_TXN_STATE
-        assert await client.send(pair, b"late", 1) is ErrorCode.INVALID_PRODUCER_EPOCH
-        error, following = await client.end(pair, commit=False)
-        assert (error, following.producer_epoch) == (NONE, pair.producer_epoch + 1)
-        assert await client.send(following, b"next") is NONE
-        assert (await client.end(following))[0] is NONE
-        await client.until_state("CompleteCommit")
-        assert (await client.read()).aborted == [pair.producer_id]
-
-    run(scenario)
+@with_client
+async def test_a_transaction_is_ended_after_its_time_is_over(client: Client) -> None:
+    pair = await client.begin(timeout_ms=1_000)
+    assert await client.send(pair, b"late") is NONE
+    await client.until_state("CompleteAbort")
+    assert (await client.end(pair))[0] is ErrorCode.INVALID_TXN_STATE
+    assert await client.send(pair, b"late", 1) is ErrorCode.INVALID_PRODUCER_EPOCH
+    error, following = await client.end(pair, commit=False)
+    assert (error, following.producer_epoch) == (NONE, pair.producer_epoch + 1)
+    assert await client.send(following, b"next") is NONE
+    assert (await client.end(following))[0] is NONE
+    await client.until_state("CompleteCommit")
+    assert (await client.read()).aborted == [pair.producer_id]
 
 
-def test_a_prepared_transaction_that_nobody_finishes() -> None:
-    async def scenario(client: Client) -> None:
-        pair = await client.begin(enable2_pc=True, timeout_ms=1_000)
-        assert await client.send(pair, b"prepared") is NONE
-        await asyncio.sleep(300)
-        assert await client.state() == "Ongoing"
-        read = await client.read()
-        assert (read.stable_offset, read.high_watermark, read.values) == (0, 1, [])
-        kept = await client.init(enable2_pc=True, keep_prepared_txn=True)
-        assert Pair(kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == pair
-        assert await client.send(pair, b"more", 1) is NONE  # its partition is part of it already
-        assert (await client.end(pair))[0] is ErrorCode.PRODUCER_FENCED
-        back = Pair(kept.producer_id, kept.producer_epoch)
-        assert await client.send(back, b"other") is not NONE
-        await client.begin()  # whoever begins without it aborts it
-        assert (await client.end(back))[0] is ErrorCode.PRODUCER_FENCED
-        read = await client.read()
-        assert read.stable_offset == read.high_watermark
-        assert read.aborted == [pair.producer_id]
-
-    run(scenario)
+@with_client
+async def test_a_prepared_transaction_that_nobody_finishes(client: Client) -> None:
+    pair = await client.begin(enable2_pc=True, timeout_ms=1_000)
+    assert await client.send(pair, b"prepared") is NONE
+    await asyncio.sleep(300)
+    assert await client.state() == "Ongoing"
+    read = await client.read()
+    assert (read.stable_offset, read.high_watermark, read.values) == (0, 1, [])
+    kept = await client.init(enable2_pc=True, keep_prepared_txn=True)
+    assert Pair(kept.ongoing_txn_producer_id, kept.ongoing_txn_producer_epoch) == pair
+    assert await client.send(pair, b"more", 1) is NONE  # its partition is part of it already
+    assert (await client.end(pair))[0] is ErrorCode.PRODUCER_FENCED
+    back = Pair(kept.producer_id, kept.producer_epoch)
+    assert await client.send(back, b"other") is not NONE
+    await client.begin()  # whoever begins without it aborts it
+    assert (await client.end(back))[0] is ErrorCode.PRODUCER_FENCED
+    read = await client.read()
+    assert read.stable_offset == read.high_watermark
+    assert read.aborted == [pair.producer_id]
 
 
-def test_a_prepared_transaction_is_finished_twice() -> None:
-    async def scenario(client: Client) -> None:
-        pair = await client.begin(enable2_pc=True)
-        assert await client.send(pair, b"prepared") is NONE
-        kept = await client.init(enable2_pc=True, keep_prepared_txn=True)
-        back = Pair(kept.producer_id, kept.producer_epoch)
-        error, following = await client.end(back)
-        assert error is NONE
-        assert await client.end(back) == (NONE, following)
-        assert (await client.end(back, commit=False))[0] is ErrorCode.INVALID_TXN_STATE
-        again = await client.init(enable2_pc=True, keep_prepared_txn=True)
-        assert again.ongoing_txn_producer_id == -1
-        assert await client.state() == "CompleteCommit"
-        newest = Pair(again.producer_id, again.producer_epoch)
-        assert await client.end(newest) == (NONE, newest)
-        assert (await client.read()).values == [b"prepared"]
-
-    run(scenario)
+@with_client
+async def test_a_prepared_transaction_is_finished_twice(client: Client) -> None:
+    pair = await client.begin(enable2_pc=True)
+    assert await client.send(pair, b"prepared") is NONE
+    kept = await client.init(enable2_pc=True, keep_prepared_txn=True)
+    back = Pair(kept.producer_id, kept.producer_epoch)
+    error, following = await client.end(back)
+    assert error is NONE
+    assert await client.end(back) == (NONE, following)
+    assert (await client.end(back, commit=False))[0] is ErrorCode.INVALID_TXN_STATE
+    again = await client.init(enable2_pc=True, keep_prepared_txn=True)
+    assert again.ongoing_txn_producer_id == -1
+    assert await client.state() == "CompleteCommit"
+    newest = Pair(again.producer_id, again.producer_epoch)
+    assert await client.end(newest) == (NONE, newest)
+    assert (await client.read()).values == [b"prepared"]
 
 
-def test_a_marker_for_nobody() -> None:
+@with_client
+async def test_a_marker_for_nobody(client: Client) -> None:
     """It ends nothing, and its epoch keeps out who is older."""
 
-    async def scenario(client: Client) -> None:
-        pair = await client.begin()
-        assert await client.send(pair, b"a") is NONE
-        marker = write_txn_markers.WritableTxnMarker(
-            pair.producer_id + 1_000_000, 0, True,
-            [write_txn_markers.WritableTxnMarkerTopic("t", [0])], 0, 0,
-        )  # fmt: skip
-        await client.ask(
-            write_txn_markers.API, 1, write_txn_markers.WriteTxnMarkersRequest([marker])
-        )
-        assert (await client.read()).stable_offset == 0
-        assert (await client.end(pair))[0] is NONE
-        await client.until_state("CompleteCommit")
-        assert (await client.read()).values == [b"a"]
-
-    run(scenario)
+    pair = await client.begin()
+    assert await client.send(pair, b"a") is NONE
+    marker = write_txn_markers.WritableTxnMarker(
+        pair.producer_id + 1_000_000, 0, True,
+        [write_txn_markers.WritableTxnMarkerTopic("t", [0])], 0, 0,
+    )  # fmt: skip
+    await client.ask(write_txn_markers.API, 1, write_txn_markers.WriteTxnMarkersRequest([marker]))
+    assert (await client.read()).stable_offset == 0
+    assert (await client.end(pair))[0] is NONE
+    await client.until_state("CompleteCommit")
+    assert (await client.read()).values == [b"a"]

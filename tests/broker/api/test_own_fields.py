@@ -30,7 +30,8 @@ from stele.wire.kafka.messages import (
 )
 from tests.support.batches import make_batch
 from tests.support.broker_apis import Client, Edges, topic_id
-from tests.support.timing import run_virtual, until
+from tests.support.timing import until
+from tests.support.worlds import virtual
 
 GROUP = "readers"
 ID = "payments"
@@ -65,37 +66,33 @@ def a_produce_request() -> produce.ProduceRequest:
 
 
 @SOFTWARE
-def test_an_acknowledgement_names_the_leader_and_its_epoch(software: str | None) -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.add_topic("a", [[1]])
-        name = PartitionId(topic_id("a"), 0)
-        edges.replicas.produce.results[name] = ProduceResult(
-            name, ErrorCode.NONE, base_offset=7, leader=LeaderHint(1, 6)
-        )
-        client = await a_client(edges, software)
-        answer = await client.call(produce.API, 13, a_produce_request())
-        ((part,),) = [topic.partition_responses for topic in answer.responses]
-        told = part.current_leader
-        leader = None if told is None else (told.leader_id, told.leader_epoch)
-        assert leader == ((1, 6) if software == SOFTWARE_NAME else None)
-        assert not answer.node_endpoints, "nobody has to look for the leader"
-
-    run_virtual(main())
+@virtual
+async def test_an_acknowledgement_names_the_leader_and_its_epoch(software: str | None) -> None:
+    edges = Edges()
+    edges.add_topic("a", [[1]])
+    name = PartitionId(topic_id("a"), 0)
+    edges.replicas.produce.results[name] = ProduceResult(
+        name, ErrorCode.NONE, base_offset=7, leader=LeaderHint(1, 6)
+    )
+    client = await a_client(edges, software)
+    answer = await client.call(produce.API, 13, a_produce_request())
+    ((part,),) = [topic.partition_responses for topic in answer.responses]
+    told = part.current_leader
+    leader = None if told is None else (told.leader_id, told.leader_epoch)
+    assert leader == ((1, 6) if software == SOFTWARE_NAME else None)
+    assert not answer.node_endpoints, "nobody has to look for the leader"
 
 
 @SOFTWARE
-def test_metadata_say_how_new_they_are(software: str | None) -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.add_topic("a", [[1]])
-        client = await a_client(edges, software)
-        answer = await client.call(metadata.API, 13, metadata.MetadataRequest(topics=None))
-        offset = edges.publisher.image.offset
-        assert offset > 0
-        assert answer.metadata_offset == (offset if software == SOFTWARE_NAME else -1)
-
-    run_virtual(main())
+@virtual
+async def test_metadata_say_how_new_they_are(software: str | None) -> None:
+    edges = Edges()
+    edges.add_topic("a", [[1]])
+    client = await a_client(edges, software)
+    answer = await client.call(metadata.API, 13, metadata.MetadataRequest(topics=None))
+    offset = edges.publisher.image.offset
+    assert offset > 0
+    assert answer.metadata_offset == (offset if software == SOFTWARE_NAME else -1)
 
 
 def commit_request(metadata: str) -> offset_commit.OffsetCommitRequest:
@@ -122,23 +119,21 @@ async def a_producer(client: Client) -> dict[str, Any]:
 
 
 @SOFTWARE
-def test_metadata_that_are_too_large_say_how_large_they_are(software: str | None) -> None:
-    async def main() -> None:
-        edges = await coordinating(offset_metadata_max_bytes="4")
-        client = await a_client(edges, software)
-        who = await a_producer(client)
-        commits: tuple[tuple[Any, Any], ...] = (
-            (offset_commit.API, commit_request("12345")),
-            (txn_offset_commit.API, transactional_commit("12345", **who)),
-        )
-        for api, request in commits:
-            answer = await client.call(api, api.max_version, request)
-            ((part,),) = [topic.partitions for topic in answer.topics]
-            assert part.error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
-            why = "the metadata has 5 UTF-16 units, and offset.metadata.max.bytes is 4"
-            assert part.error_message == (why if software == SOFTWARE_NAME else None)
-
-    run_virtual(main())
+@virtual
+async def test_metadata_that_are_too_large_say_how_large_they_are(software: str | None) -> None:
+    edges = await coordinating(offset_metadata_max_bytes="4")
+    client = await a_client(edges, software)
+    who = await a_producer(client)
+    commits: tuple[tuple[Any, Any], ...] = (
+        (offset_commit.API, commit_request("12345")),
+        (txn_offset_commit.API, transactional_commit("12345", **who)),
+    )
+    for api, request in commits:
+        answer = await client.call(api, api.max_version, request)
+        ((part,),) = [topic.partitions for topic in answer.topics]
+        assert part.error_code == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        why = "the metadata has 5 UTF-16 units, and offset.metadata.max.bytes is 4"
+        assert part.error_message == (why if software == SOFTWARE_NAME else None)
 
 
 REFUSALS: tuple[tuple[Any, Any, ErrorCode], ...] = (
@@ -166,44 +161,42 @@ REFUSALS: tuple[tuple[Any, Any, ErrorCode], ...] = (
 
 @SOFTWARE
 @pytest.mark.parametrize("refusal", REFUSALS, ids=lambda each: each[0].key.name)
-def test_a_refusal_says_who_may_not_do_what(refusal: Any, software: str | None) -> None:
-    async def main() -> None:
-        edges = await coordinating()
-        client = await a_client(edges, software)
-        api, request, error = refusal
-        is_about_group = error is ErrorCode.GROUP_AUTHORIZATION_FAILED
-        resource = group_resource(GROUP) if is_about_group else transactional_id_resource(ID)
-        for operation in Operation:
-            edges.authorizer.denied.add((operation, resource))
-        answer = await client.call(api, api.max_version, request)
-        told = answer.groups[0] if api is offset_fetch.API else answer
-        parts = [part for topic in getattr(told, "topics", ()) for part in topic.partitions]
-        codes = {part.error_code for part in parts} or {told.error_code}
-        assert codes == {error}
-        if software == SOFTWARE_NAME:
-            assert resource.name in (told.error_message or "")
-        else:
-            assert told.error_message is None
-
-    run_virtual(main())
+@virtual
+async def test_a_refusal_says_who_may_not_do_what(refusal: Any, software: str | None) -> None:
+    edges = await coordinating()
+    client = await a_client(edges, software)
+    api, request, error = refusal
+    is_about_group = error is ErrorCode.GROUP_AUTHORIZATION_FAILED
+    resource = group_resource(GROUP) if is_about_group else transactional_id_resource(ID)
+    for operation in Operation:
+        edges.authorizer.denied.add((operation, resource))
+    answer = await client.call(api, api.max_version, request)
+    told = answer.groups[0] if api is offset_fetch.API else answer
+    parts = [part for topic in getattr(told, "topics", ()) for part in topic.partitions]
+    codes = {part.error_code for part in parts} or {told.error_code}
+    assert codes == {error}
+    if software == SOFTWARE_NAME:
+        assert resource.name in (told.error_message or "")
+    else:
+        assert told.error_message is None
 
 
 @SOFTWARE
-def test_offsets_of_a_transaction_may_name_their_topic_by_its_id(software: str | None) -> None:
+@virtual
+async def test_offsets_of_a_transaction_may_name_their_topic_by_its_id(
+    software: str | None,
+) -> None:
     """The broker takes the field from whoever sends it."""
 
-    async def main() -> None:
-        edges = await coordinating()
-        client = await a_client(edges, software)
-        who = await a_producer(client)
-        for topic, error in (
-            (b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
-            (topic_id("orders"), ErrorCode.NONE),
-            (bytes(16), ErrorCode.NONE),
-        ):
-            request = transactional_commit(topic=topic, **who)
-            answer = await client.call(txn_offset_commit.API, 5, request)
-            ((part,),) = [each.partitions for each in answer.topics]
-            assert part.error_code == error
-
-    run_virtual(main())
+    edges = await coordinating()
+    client = await a_client(edges, software)
+    who = await a_producer(client)
+    for topic, error in (
+        (b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
+        (topic_id("orders"), ErrorCode.NONE),
+        (bytes(16), ErrorCode.NONE),
+    ):
+        request = transactional_commit(topic=topic, **who)
+        answer = await client.call(txn_offset_commit.API, 5, request)
+        ((part,),) = [each.partitions for each in answer.topics]
+        assert part.error_code == error

@@ -19,7 +19,7 @@ from stele.wire.kafka.messages import (
 )
 from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 NAME, BY_NAME, BY_ID = "a", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID
 ID = topic_id(NAME)
@@ -38,29 +38,25 @@ def edges_of_a_deleted_topic() -> Edges:
 
 
 @pytest.mark.parametrize("version", range(3, 14))
-def test_produce(version: int) -> None:
-    async def main() -> None:
-        data = produce.PartitionProduceData(0, bytes(make_batch()))
-        request = produce.ProduceRequest(
-            acks=1, timeout_ms=1000, topic_data=[produce.TopicProduceData(NAME, ID, [data])]
-        )
-        answer = await edges_of_a_deleted_topic().client().call(produce.API, version, request)
-        told = answer.responses[0].partition_responses[0].error_code
-        assert told == (BY_ID if version >= 13 else BY_NAME)
-
-    run_virtual(main())
+@virtual
+async def test_produce(version: int) -> None:
+    data = produce.PartitionProduceData(0, bytes(make_batch()))
+    request = produce.ProduceRequest(
+        acks=1, timeout_ms=1000, topic_data=[produce.TopicProduceData(NAME, ID, [data])]
+    )
+    answer = await edges_of_a_deleted_topic().client().call(produce.API, version, request)
+    told = answer.responses[0].partition_responses[0].error_code
+    assert told == (BY_ID if version >= 13 else BY_NAME)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
-def test_fetch(version: int) -> None:
-    async def main() -> None:
-        partition = fetch.FetchPartition(0, partition_max_bytes=1000)
-        request = fetch.FetchRequest(topics=[fetch.FetchTopic(NAME, ID, [partition])])
-        answer = await edges_of_a_deleted_topic().client().call(fetch.API, version, request)
-        told = answer.responses[0].partitions[0].error_code
-        assert told == (BY_ID if version >= 13 else BY_NAME)
-
-    run_virtual(main())
+@virtual
+async def test_fetch(version: int) -> None:
+    partition = fetch.FetchPartition(0, partition_max_bytes=1000)
+    request = fetch.FetchRequest(topics=[fetch.FetchTopic(NAME, ID, [partition])])
+    answer = await edges_of_a_deleted_topic().client().call(fetch.API, version, request)
+    told = answer.responses[0].partitions[0].error_code
+    assert told == (BY_ID if version >= 13 else BY_NAME)
 
 
 async def told_of_names(edges: Edges) -> list[int]:
@@ -92,8 +88,6 @@ async def told_of_names(edges: Edges) -> list[int]:
     return [answer.topics[0].partitions[0].error_code for answer in answers]
 
 
-def test_offsets_epochs_and_deletions() -> None:
-    async def main() -> None:
-        assert await told_of_names(edges_of_a_deleted_topic()) == [BY_NAME] * 3
-
-    run_virtual(main())
+@virtual
+async def test_offsets_epochs_and_deletions() -> None:
+    assert await told_of_names(edges_of_a_deleted_topic()) == [BY_NAME] * 3

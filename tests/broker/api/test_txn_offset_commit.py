@@ -18,7 +18,8 @@ from stele.errors import ErrorCode
 from stele.wire.kafka.messages import offset_commit, offset_fetch, txn_offset_commit
 from tests.support.broker_apis import Client, Edges
 from tests.support.coordinators import QuickLog
-from tests.support.timing import run_virtual, until
+from tests.support.timing import until
+from tests.support.worlds import virtual
 
 GROUP = "readers"
 TRANSACTION = "payments"
@@ -66,21 +67,19 @@ async def fetched(client: Client, *partitions: int, stable: bool = False) -> lis
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_offsets_count_when_the_transaction_is_committed(version: int) -> None:
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        client = edges.client()
-        assert await commit(client, version, request_of(0, 1)) == [ErrorCode.NONE] * 2
-        assert log.added == ([TRANSACTION] if version >= 5 else [])
-        assert log.producers == [PRODUCER]
-        unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
-        assert await fetched(client, 0, 2) == [(0, -1), (0, -1)]
-        assert await fetched(client, 0, 2, stable=True) == [(unstable, -1), (0, -1)]
-        log.end_transaction(PRODUCER, commits=True)
-        log.commit()
-        assert await fetched(client, 0, 1, 2) == [(0, 5), (0, 5), (0, -1)]
-
-    run_virtual(scenario())
+@virtual
+async def test_offsets_count_when_the_transaction_is_committed(version: int) -> None:
+    edges, log = await edges_with_groups()
+    client = edges.client()
+    assert await commit(client, version, request_of(0, 1)) == [ErrorCode.NONE] * 2
+    assert log.added == ([TRANSACTION] if version >= 5 else [])
+    assert log.producers == [PRODUCER]
+    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+    assert await fetched(client, 0, 2) == [(0, -1), (0, -1)]
+    assert await fetched(client, 0, 2, stable=True) == [(unstable, -1), (0, -1)]
+    log.end_transaction(PRODUCER, commits=True)
+    log.commit()
+    assert await fetched(client, 0, 1, 2) == [(0, 5), (0, 5), (0, -1)]
 
 
 @pytest.mark.parametrize(
@@ -95,71 +94,63 @@ def test_offsets_count_when_the_transaction_is_committed(version: int) -> None:
         (ErrorCode.INVALID_PRODUCER_EPOCH, 5, ErrorCode.INVALID_PRODUCER_EPOCH),
     ],
 )
-def test_what_the_transaction_coordinator_refuses(
+@virtual
+async def test_what_the_transaction_coordinator_refuses(
     verdict: ErrorCode, version: int, told: ErrorCode
 ) -> None:
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        log.verdict = verdict
-        assert await commit(edges.client(), version, request_of(0, 1)) == [told] * 2
-        assert log.batches == []
-
-    run_virtual(scenario())
+    edges, log = await edges_with_groups()
+    log.verdict = verdict
+    assert await commit(edges.client(), version, request_of(0, 1)) == [told] * 2
+    assert log.batches == []
 
 
-def test_what_the_log_does_not_take_any_more() -> None:
+@virtual
+async def test_what_the_log_does_not_take_any_more() -> None:
     """The transaction was over before its offsets could be appended."""
 
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        log.held = []
-        client = edges.client()
-        client.send(txn_offset_commit.API, 5, request_of(0))
-        await until(lambda: bool(log.held))
-        (confirm,) = log.held
-        confirm()
-        log.end_transaction(PRODUCER, commits=False)
-        answer = await client.receive(txn_offset_commit.API, 5)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
-
-    run_virtual(scenario())
+    edges, log = await edges_with_groups()
+    log.held = []
+    client = edges.client()
+    client.send(txn_offset_commit.API, 5, request_of(0))
+    await until(lambda: bool(log.held))
+    (confirm,) = log.held
+    confirm()
+    log.end_transaction(PRODUCER, commits=False)
+    answer = await client.receive(txn_offset_commit.API, 5)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_coordinator_that_moves_while_the_transaction_is_confirmed() -> None:
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        log.held = []
-        client = edges.client()
-        client.send(txn_offset_commit.API, 5, request_of(0))
-        await until(lambda: bool(log.held))
-        await edges.groups.stop()
-        (confirm,) = log.held
-        confirm()
-        answer = await client.receive(txn_offset_commit.API, 5)
-        assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
-
-    run_virtual(scenario())
+@virtual
+async def test_a_coordinator_that_moves_while_the_transaction_is_confirmed() -> None:
+    edges, log = await edges_with_groups()
+    log.held = []
+    client = edges.client()
+    client.send(txn_offset_commit.API, 5, request_of(0))
+    await until(lambda: bool(log.held))
+    await edges.groups.stop()
+    (confirm,) = log.held
+    confirm()
+    answer = await client.receive(txn_offset_commit.API, 5)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NOT_COORDINATOR
 
 
-def test_who_may_not() -> None:
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        client = edges.client()
-        for operation, resource, error in (
-            (
-                Operation.WRITE,
-                transactional_id_resource(TRANSACTION),
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            ),
-            (Operation.READ, group_resource(GROUP), ErrorCode.GROUP_AUTHORIZATION_FAILED),
-            (Operation.READ, topic_resource("orders"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        ):
-            edges.authorizer.denied.add((operation, resource))
-            assert await commit(client, 5, request_of(0)) == [error]
-            edges.authorizer.denied.clear()
-        assert (log.batches, log.added) == ([], [])
-
-    run_virtual(scenario())
+@virtual
+async def test_who_may_not() -> None:
+    edges, log = await edges_with_groups()
+    client = edges.client()
+    for operation, resource, error in (
+        (
+            Operation.WRITE,
+            transactional_id_resource(TRANSACTION),
+            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        ),
+        (Operation.READ, group_resource(GROUP), ErrorCode.GROUP_AUTHORIZATION_FAILED),
+        (Operation.READ, topic_resource("orders"), ErrorCode.TOPIC_AUTHORIZATION_FAILED),
+    ):
+        edges.authorizer.denied.add((operation, resource))
+        assert await commit(client, 5, request_of(0)) == [error]
+        edges.authorizer.denied.clear()
+    assert (log.batches, log.added) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -170,24 +161,20 @@ def test_who_may_not() -> None:
         ({"generation_id": 4}, ErrorCode.ILLEGAL_GENERATION),
     ],
 )
-def test_requests_that_come_to_nothing(fields: dict[str, Any], error: ErrorCode) -> None:
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        assert await commit(edges.client(), 5, request_of(0, **fields)) == [error]
-        assert log.batches == []
-
-    run_virtual(scenario())
+@virtual
+async def test_requests_that_come_to_nothing(fields: dict[str, Any], error: ErrorCode) -> None:
+    edges, log = await edges_with_groups()
+    assert await commit(edges.client(), 5, request_of(0, **fields)) == [error]
+    assert log.batches == []
 
 
-def test_a_transaction_without_offsets_that_are_taken_asks_nobody() -> None:
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert await commit(edges.client(), 5, request_of(3, 4)) == [unknown] * 2
-        assert await commit(edges.client(), 5, request_of()) == []
-        assert log.added == []
-
-    run_virtual(scenario())
+@virtual
+async def test_a_transaction_without_offsets_that_are_taken_asks_nobody() -> None:
+    edges, log = await edges_with_groups()
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert await commit(edges.client(), 5, request_of(3, 4)) == [unknown] * 2
+    assert await commit(edges.client(), 5, request_of()) == []
+    assert log.added == []
 
 
 LONG = "t" * 249
@@ -195,30 +182,27 @@ PARTITIONS = 400
 
 
 @pytest.mark.parametrize("is_transactional", [False, True])
-def test_many_offsets_are_committed_in_parts(is_transactional: bool) -> None:
+@virtual
+async def test_many_offsets_are_committed_in_parts(is_transactional: bool) -> None:
     """A turn of the loop makes some hundred records at most."""
 
-    async def scenario() -> None:
-        edges, log = await edges_with_groups()
-        edges.add_topic(LONG, [[1]] * PARTITIONS)
-        client = edges.client()
-        if is_transactional:
-            request = request_of(*range(PARTITIONS), topic=LONG)
-            errors = await commit(client, 5, request)
-            assert log.added == [TRANSACTION] * len(log.added)
-        else:
-            topic = offset_commit.OffsetCommitRequestTopic(
-                name=LONG,
-                partitions=[
-                    offset_commit.OffsetCommitRequestPartition(each, 1)
-                    for each in range(PARTITIONS)
-                ],
-            )
-            asked = offset_commit.OffsetCommitRequest(GROUP, topics=[topic])
-            answer = await client.call(offset_commit.API, 9, asked)
-            errors = [ErrorCode(each.error_code) for each in answer.topics[0].partitions]
-        assert errors == [ErrorCode.NONE] * PARTITIONS
-        keys = [each.key for batch in log.batches for each in batch]
-        assert len(set(keys)) == PARTITIONS
-
-    run_virtual(scenario())
+    edges, log = await edges_with_groups()
+    edges.add_topic(LONG, [[1]] * PARTITIONS)
+    client = edges.client()
+    if is_transactional:
+        request = request_of(*range(PARTITIONS), topic=LONG)
+        errors = await commit(client, 5, request)
+        assert log.added == [TRANSACTION] * len(log.added)
+    else:
+        topic = offset_commit.OffsetCommitRequestTopic(
+            name=LONG,
+            partitions=[
+                offset_commit.OffsetCommitRequestPartition(each, 1) for each in range(PARTITIONS)
+            ],
+        )
+        asked = offset_commit.OffsetCommitRequest(GROUP, topics=[topic])
+        answer = await client.call(offset_commit.API, 9, asked)
+        errors = [ErrorCode(each.error_code) for each in answer.topics[0].partitions]
+    assert errors == [ErrorCode.NONE] * PARTITIONS
+    keys = [each.key for batch in log.batches for each in batch]
+    assert len(set(keys)) == PARTITIONS

@@ -16,7 +16,8 @@ from broker.replication.hosted import Loaded
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from tests.support.coordinators import Event, Heard, HeldLog, Sums
-from tests.support.timing import LoopClock, run_virtual
+from tests.support.timing import LoopClock
+from tests.support.worlds import virtual
 
 TOPIC_ID, OTHER_ID = b"t" * 16, b"o" * 16
 NOT_COORDINATOR, LOADING = ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -93,129 +94,115 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_transaction_is_verified_before_an_event_of_it_is_decided() -> None:
-    async def scenario() -> None:
-        hosting = Hosting()
-        assert hosting.put(0).told == [NOT_COORDINATOR]
-        log = hosting.lead(0)
-        assert hosting.put(0).told == [LOADING]
+@virtual
+async def test_a_transaction_is_verified_before_an_event_of_it_is_decided() -> None:
+    hosting = Hosting()
+    assert hosting.put(0).told == [NOT_COORDINATOR]
+    log = hosting.lead(0)
+    assert hosting.put(0).told == [LOADING]
+    await turns()
+    assert log.added == []
+    log.held = []
+    heard = hosting.put(0)
+    await turns()
+    assert (heard.told, log.batches, log.added) == ([], [], ["t"])
+    log.held[0]()
+    await turns()
+    log.commit()
+    assert heard.told == [7]
+    log.held, log.verdict = None, ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert hosting.put(0).told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    await turns()
+    assert len(log.batches) == 1
+    await hosting.runtime.stop()
+
+
+@virtual
+async def test_only_the_coordinator_of_an_epoch_is_informed_and_active() -> None:
+    hosting = Hosting()
+    runtime = hosting.runtime
+    hosting.lead(1, epoch=5, load_s=1.0)
+    await turns()
+    assert (runtime.is_active(1, 5), list(runtime.each_active())) == (False, [])
+    await asyncio.sleep(1.1)
+    informed: list[tuple[int, int]] = []
+    asked_of = [(0, 5), (1, 4), (1, 5), (1, 6)]
+    for each in asked_of:
+        runtime.inform_one(
+            *each, Event(functools.partial(lambda asked, *_: informed.append(asked), each))
+        )
+    assert informed == [(1, 5)]
+    assert [runtime.is_active(*each) for each in asked_of] == [False, False, True, False]
+    assert [each[:2] for each in runtime.each_active()] == [(1, 5)]
+    await runtime.stop()
+
+
+@virtual
+async def test_loads_are_counted() -> None:
+    hosting = Hosting()
+    for number, load_s in enumerate((2.0, 3.0, 1.0)):
+        hosting.lead(number, load_s=load_s)
+    await asyncio.sleep(4)
+    counters = hosting.runtime.counters
+    assert (counters.loads, counters.failed_loads) == (3, 0)
+    assert counters.longest_s == pytest.approx(3.0)
+    assert counters.total_s == pytest.approx(6.0)
+    await hosting.runtime.stop()
+
+
+@virtual
+async def test_partitions_of_other_topics_are_none_of_its_own() -> None:
+    hosting = Hosting()
+    hosting.logs[0] = SlowLog()
+    hosting.apply(0, topic_id=OTHER_ID)
+    assert hosting.runtime.partitions == []
+    hosting.apply(0)
+    assert hosting.runtime.partitions == [0]
+    await hosting.runtime.stop()
+    hosting.apply(0)
+    assert hosting.runtime.partitions == []
+
+
+@virtual
+async def test_a_coordinator_that_breaks_is_loaded_anew_if_it_still_leads() -> None:
+    hosting = Hosting()
+    logs = [hosting.lead(number) for number in range(2)]
+    await turns()
+    for number, log in enumerate(logs):
+        log.failure = OSError("the disk is gone")
+        heard = hosting.add(number)
         await turns()
-        assert log.added == []
-        log.held = []
-        heard = hosting.put(0)
-        await turns()
-        assert (heard.told, log.batches, log.added) == ([], [], ["t"])
-        log.held[0]()
-        await turns()
-        log.commit()
-        assert heard.told == [7]
-        log.held, log.verdict = None, ErrorCode.COORDINATOR_NOT_AVAILABLE
-        assert hosting.put(0).told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-        await turns()
-        assert len(log.batches) == 1
-        await hosting.runtime.stop()
-
-    run_virtual(scenario())
+        assert heard.told == [NOT_COORDINATOR]
+        log.failure = None
+    hosting.lose(1)
+    assert hosting.runtime.partitions == [0]
+    await asyncio.sleep(2)
+    assert hosting.runtime.counters.loads == 3
+    assert (hosting.runtime.is_active(0, 0), hosting.runtime.partitions) == (True, [0])
+    await hosting.runtime.stop()
 
 
-def test_only_the_coordinator_of_an_epoch_is_informed_and_active() -> None:
-    async def scenario() -> None:
-        hosting = Hosting()
-        runtime = hosting.runtime
-        hosting.lead(1, epoch=5, load_s=1.0)
-        await turns()
-        assert (runtime.is_active(1, 5), list(runtime.each_active())) == (False, [])
-        await asyncio.sleep(1.1)
-        informed: list[tuple[int, int]] = []
-        asked_of = [(0, 5), (1, 4), (1, 5), (1, 6)]
-        for each in asked_of:
-            runtime.inform_one(
-                *each, Event(functools.partial(lambda asked, *_: informed.append(asked), each))
-            )
-        assert informed == [(1, 5)]
-        assert [runtime.is_active(*each) for each in asked_of] == [False, False, True, False]
-        assert [each[:2] for each in runtime.each_active()] == [(1, 5)]
-        await runtime.stop()
-
-    run_virtual(scenario())
+@virtual
+async def test_a_load_that_is_given_up_is_not_gone_on_with() -> None:
+    hosting = Hosting()
+    hosting.lead(0, load_s=1.0)
+    await turns()
+    hosting.lose(0)
+    hosting.lead(1, load_s=1.0)
+    await turns()
+    await hosting.runtime.stop()
+    await asyncio.sleep(2)
+    assert hosting.runtime.counters.loads == 0
+    assert hosting.runtime.counters.failed_loads == 0
 
 
-def test_loads_are_counted() -> None:
-    async def scenario() -> None:
-        hosting = Hosting()
-        for number, load_s in enumerate((2.0, 3.0, 1.0)):
-            hosting.lead(number, load_s=load_s)
-        await asyncio.sleep(4)
-        counters = hosting.runtime.counters
-        assert (counters.loads, counters.failed_loads) == (3, 0)
-        assert counters.longest_s == pytest.approx(3.0)
-        assert counters.total_s == pytest.approx(6.0)
-        await hosting.runtime.stop()
-
-    run_virtual(scenario())
-
-
-def test_partitions_of_other_topics_are_none_of_its_own() -> None:
-    async def scenario() -> None:
-        hosting = Hosting()
-        hosting.logs[0] = SlowLog()
-        hosting.apply(0, topic_id=OTHER_ID)
-        assert hosting.runtime.partitions == []
-        hosting.apply(0)
-        assert hosting.runtime.partitions == [0]
-        await hosting.runtime.stop()
-        hosting.apply(0)
-        assert hosting.runtime.partitions == []
-
-    run_virtual(scenario())
-
-
-def test_a_coordinator_that_breaks_is_loaded_anew_if_it_still_leads() -> None:
-    async def scenario() -> None:
-        hosting = Hosting()
-        logs = [hosting.lead(number) for number in range(2)]
-        await turns()
-        for number, log in enumerate(logs):
-            log.failure = OSError("the disk is gone")
-            heard = hosting.add(number)
-            await turns()
-            assert heard.told == [NOT_COORDINATOR]
-            log.failure = None
-        hosting.lose(1)
-        assert hosting.runtime.partitions == [0]
-        await asyncio.sleep(2)
-        assert hosting.runtime.counters.loads == 3
-        assert (hosting.runtime.is_active(0, 0), hosting.runtime.partitions) == (True, [0])
-        await hosting.runtime.stop()
-
-    run_virtual(scenario())
-
-
-def test_a_load_that_is_given_up_is_not_gone_on_with() -> None:
-    async def scenario() -> None:
-        hosting = Hosting()
-        hosting.lead(0, load_s=1.0)
-        await turns()
-        hosting.lose(0)
-        hosting.lead(1, load_s=1.0)
-        await turns()
-        await hosting.runtime.stop()
-        await asyncio.sleep(2)
-        assert hosting.runtime.counters.loads == 0
-        assert hosting.runtime.counters.failed_loads == 0
-
-    run_virtual(scenario())
-
-
-def test_a_stop_waits_for_the_loads_that_it_ends() -> None:
-    async def scenario() -> None:
-        hosting = Hosting()
-        for number in range(2):
-            hosting.lead(number, load_s=1.0)
-        await turns()
-        others = asyncio.all_tasks() - {asyncio.current_task()}
-        assert len(others) == 2
-        await hosting.runtime.stop()
-        assert all(each.done() for each in others)
-
-    run_virtual(scenario())
+@virtual
+async def test_a_stop_waits_for_the_loads_that_it_ends() -> None:
+    hosting = Hosting()
+    for number in range(2):
+        hosting.lead(number, load_s=1.0)
+    await turns()
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    assert len(others) == 2
+    await hosting.runtime.stop()
+    assert all(each.done() for each in others)

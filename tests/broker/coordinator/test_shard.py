@@ -15,7 +15,8 @@ from broker.replication.hosted import Loaded
 from stele.errors import ErrorCode
 from stele.wire.batch import HEADER_SIZE, BatchBuilder, record_size_bound
 from tests.support.coordinators import Event, Heard, HeldLog, Sums
-from tests.support.shards import TIMEOUT_MS, ShardBench, active, record, run, turn
+from tests.support.shards import TIMEOUT_MS, ShardBench, active, record, turn
+from tests.support.worlds import virtual
 
 
 def batch_of(key: bytes, count: int) -> bytearray:
@@ -28,106 +29,92 @@ def batch_of(key: bytes, count: int) -> bytearray:
 # ---------------------------------------------------------------------------- deciding
 
 
-def test_requests_of_one_turn_share_a_batch_and_see_one_another() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        heard = [bench.add(b"a"), bench.add(b"a", 10), bench.add(b"b", 5)]
-        await turn()
-        (batch,) = bench.log.batches
-        assert [(each.key, each.value) for each in batch] == [
-            (b"a", b"1"), (b"a", b"11"), (b"b", b"5"),
-        ]  # fmt: skip
-        assert [each.told for each in heard] == [[], [], []]
-        bench.log.commit()
-        assert [each.told for each in heard] == [[1], [11], [5]]
-        assert bench.machine.committed_below == 3
-
-    run(scenario())
+@virtual
+async def test_requests_of_one_turn_share_a_batch_and_see_one_another() -> None:
+    bench = await active()
+    heard = [bench.add(b"a"), bench.add(b"a", 10), bench.add(b"b", 5)]
+    await turn()
+    (batch,) = bench.log.batches
+    assert [(each.key, each.value) for each in batch] == [
+        (b"a", b"1"), (b"a", b"11"), (b"b", b"5"),
+    ]  # fmt: skip
+    assert [each.told for each in heard] == [[], [], []]
+    bench.log.commit()
+    assert [each.told for each in heard] == [[1], [11], [5]]
+    assert bench.machine.committed_below == 3
 
 
-def test_an_answer_waits_for_its_own_records_only() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        first, second, last = (bench.add(key) for key in (b"a", b"b", b"c"))
-        await turn()
-        bench.log.commit(1)
-        assert (first.told, second.told) == ([1], [])
-        bench.log.commit(2)
-        assert (second.told, last.told) == ([1], [])
-        await asyncio.sleep(TIMEOUT_MS / 1000 + 0.02)
-        assert last.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "it has its time-out still"
-
-    run(scenario())
+@virtual
+async def test_an_answer_waits_for_its_own_records_only() -> None:
+    bench = await active()
+    first, second, last = (bench.add(key) for key in (b"a", b"b", b"c"))
+    await turn()
+    bench.log.commit(1)
+    assert (first.told, second.told) == ([1], [])
+    bench.log.commit(2)
+    assert (second.told, last.told) == ([1], [])
+    await asyncio.sleep(TIMEOUT_MS / 1000 + 0.02)
+    assert last.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE], "it has its time-out still"
 
 
-def test_what_rests_on_records_that_are_not_committed_is_not_told() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        bench.add(b"a")
-        await turn()
-        told, other = bench.get(b"a"), bench.get(b"b")
-        await turn()
-        assert (told.told, other.told) == ([], [None])
-        bench.log.commit()
-        assert told.told == [1]
-        again = bench.get(b"a")
-        await turn()
-        assert again.told == [1]
-
-    run(scenario())
+@virtual
+async def test_what_rests_on_records_that_are_not_committed_is_not_told() -> None:
+    bench = await active()
+    bench.add(b"a")
+    await turn()
+    told, other = bench.get(b"a"), bench.get(b"b")
+    await turn()
+    assert (told.told, other.told) == ([], [None])
+    bench.log.commit()
+    assert told.told == [1]
+    again = bench.get(b"a")
+    await turn()
+    assert again.told == [1]
 
 
 @pytest.mark.parametrize(("spare", "sizes"), [(0, [2]), (-1, [1, 1])])
-def test_a_batch_may_be_full(spare: int, sizes: list[int]) -> None:
-    async def scenario() -> None:
-        builder = BatchBuilder()
-        builder.append(b"a", b"%0400d" % 1, timestamp_ms=0)
-        full = builder.size_bytes + record_size_bound(b"b", b"%0400d" % 1, ())
-        bench = await active(max_batch_bytes=full + spare)
-        for key in (b"a", b"b"):
-            bench.add(key, size=400)
-        await turn()
-        assert [len(batch) for batch in bench.log.batches] == sizes
-
-    run(scenario())
+@virtual
+async def test_a_batch_may_be_full(spare: int, sizes: list[int]) -> None:
+    builder = BatchBuilder()
+    builder.append(b"a", b"%0400d" % 1, timestamp_ms=0)
+    full = builder.size_bytes + record_size_bound(b"b", b"%0400d" % 1, ())
+    bench = await active(max_batch_bytes=full + spare)
+    for key in (b"a", b"b"):
+        bench.add(key, size=400)
+    await turn()
+    assert [len(batch) for batch in bench.log.batches] == sizes
 
 
 @pytest.mark.parametrize(("spare", "told"), [(0, 1), (-1, ErrorCode.UNKNOWN_SERVER_ERROR)])
-def test_a_step_may_fill_a_batch(spare: int, told: object) -> None:
-    async def scenario() -> None:
-        room = record_size_bound(b"a", b"%0400d" % 1, ())
-        bench = await active(max_batch_bytes=HEADER_SIZE + room + spare)
-        heard = bench.add(b"a", size=400)
-        await turn()
-        bench.log.commit()
-        assert heard.told == [told]
-
-    run(scenario())
+@virtual
+async def test_a_step_may_fill_a_batch(spare: int, told: object) -> None:
+    room = record_size_bound(b"a", b"%0400d" % 1, ())
+    bench = await active(max_batch_bytes=HEADER_SIZE + room + spare)
+    heard = bench.add(b"a", size=400)
+    await turn()
+    bench.log.commit()
+    assert heard.told == [told]
 
 
-def test_more_than_fits_into_a_batch_makes_another_one() -> None:
-    async def scenario() -> None:
-        bench = await active(max_batch_bytes=1000)
-        heard = [bench.add(b"%d" % number, size=300) for number in range(7)]
-        await turn()
-        assert [len(batch) for batch in bench.log.batches] == [2, 2, 2, 1]
-        bench.log.commit()
-        assert all(each.told == [1] for each in heard)
-
-    run(scenario())
+@virtual
+async def test_more_than_fits_into_a_batch_makes_another_one() -> None:
+    bench = await active(max_batch_bytes=1000)
+    heard = [bench.add(b"%d" % number, size=300) for number in range(7)]
+    await turn()
+    assert [len(batch) for batch in bench.log.batches] == [2, 2, 2, 1]
+    bench.log.commit()
+    assert all(each.told == [1] for each in heard)
 
 
-def test_a_step_that_fits_into_no_batch_is_refused_and_changes_nothing() -> None:
-    async def scenario() -> None:
-        bench = await active(max_batch_bytes=1000)
-        heard, other = bench.add(b"a", size=1000), bench.add(b"b")
-        await turn()
-        assert heard.told == [ErrorCode.UNKNOWN_SERVER_ERROR]
-        assert bench.machine.sums == {b"b": 1}
-        bench.log.commit()
-        assert other.told == [1]
-
-    run(scenario())
+@virtual
+async def test_a_step_that_fits_into_no_batch_is_refused_and_changes_nothing() -> None:
+    bench = await active(max_batch_bytes=1000)
+    heard, other = bench.add(b"a", size=1000), bench.add(b"b")
+    await turn()
+    assert heard.told == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert bench.machine.sums == {b"b": 1}
+    bench.log.commit()
+    assert other.told == [1]
 
 
 # ---------------------------------------------------------------------------- refusals
@@ -140,450 +127,404 @@ def test_a_step_that_fits_into_no_batch_is_refused_and_changes_nothing() -> None
         (ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_a_log_that_takes_nothing_refuses_writers_only(error: ErrorCode, told: ErrorCode) -> None:
-    async def scenario() -> None:
-        bench = await active()
-        bench.log.no_writes = error
-        writer, reader = bench.add(b"a"), bench.get(b"a")
-        await turn()
-        assert (writer.told, reader.told) == ([told], [None])
-        assert bench.machine.sums == {}
-        assert bench.log.batches == []
-
-    run(scenario())
-
-
-def test_without_a_lease_nobody_is_told_anything() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        writer = bench.add(b"a")
-        await turn()
-        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        bench.log.commit()
-        reader = bench.get(b"b")
-        await turn()
-        assert (writer.told, reader.told) == ([], [ErrorCode.NOT_COORDINATOR])
-        bench.log.refusal = ErrorCode.NONE
-        bench.log.commit()  # the watcher is called again with every change
-        assert writer.told == [1]
-
-    run(scenario())
+@virtual
+async def test_a_log_that_takes_nothing_refuses_writers_only(
+    error: ErrorCode, told: ErrorCode
+) -> None:
+    bench = await active()
+    bench.log.no_writes = error
+    writer, reader = bench.add(b"a"), bench.get(b"a")
+    await turn()
+    assert (writer.told, reader.told) == ([told], [None])
+    assert bench.machine.sums == {}
+    assert bench.log.batches == []
 
 
-def test_records_that_cannot_be_committed_are_kept_and_not_acknowledged() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        first = bench.add(b"a")
-        await turn()
-        second = bench.add(b"b")
-        await turn()
-        third = bench.add(b"c")
-        await turn()
-        refused = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-        bench.log.tokens[1].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        assert [each.told for each in (first, second, third)] == [[], refused, []]
-        bench.log.commit()
-        assert [each.told for each in (first, second, third)] == [[1], refused, [1]]
-        assert bench.machine.sums == {b"a": 1, b"b": 1, b"c": 1}
-
-    run(scenario())
+@virtual
+async def test_without_a_lease_nobody_is_told_anything() -> None:
+    bench = await active()
+    writer = bench.add(b"a")
+    await turn()
+    bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.log.commit()
+    reader = bench.get(b"b")
+    await turn()
+    assert (writer.told, reader.told) == ([], [ErrorCode.NOT_COORDINATOR])
+    bench.log.refusal = ErrorCode.NONE
+    bench.log.commit()  # the watcher is called again with every change
+    assert writer.told == [1]
 
 
-def test_an_answer_waits_only_so_long() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        first = bench.add(b"a")
-        await asyncio.sleep(3)
-        second = bench.add(b"b")
-        await asyncio.sleep(1)
-        last = bench.add(b"b")
-        await asyncio.sleep(0.9)
-        assert first.told == []
-        await asyncio.sleep(0.2)
-        assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
-        await asyncio.sleep(3)
-        assert (second.told, last.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
-        await asyncio.sleep(1)
-        assert last.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-        assert len(bench.wheel) == 0
-        bench.log.commit()
-        third = bench.add(b"c")
-        await turn()
-        bench.log.commit()
-        assert third.told == [1]
-        assert len(bench.wheel) == 0
+@virtual
+async def test_records_that_cannot_be_committed_are_kept_and_not_acknowledged() -> None:
+    bench = await active()
+    first = bench.add(b"a")
+    await turn()
+    second = bench.add(b"b")
+    await turn()
+    third = bench.add(b"c")
+    await turn()
+    refused = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    bench.log.tokens[1].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    assert [each.told for each in (first, second, third)] == [[], refused, []]
+    bench.log.commit()
+    assert [each.told for each in (first, second, third)] == [[1], refused, [1]]
+    assert bench.machine.sums == {b"a": 1, b"b": 1, b"c": 1}
 
-    run(scenario())
+
+@virtual
+async def test_an_answer_waits_only_so_long() -> None:
+    bench = await active()
+    first = bench.add(b"a")
+    await asyncio.sleep(3)
+    second = bench.add(b"b")
+    await asyncio.sleep(1)
+    last = bench.add(b"b")
+    await asyncio.sleep(0.9)
+    assert first.told == []
+    await asyncio.sleep(0.2)
+    assert (first.told, second.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
+    await asyncio.sleep(3)
+    assert (second.told, last.told) == ([ErrorCode.COORDINATOR_NOT_AVAILABLE], [])
+    await asyncio.sleep(1)
+    assert last.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    assert len(bench.wheel) == 0
+    bench.log.commit()
+    third = bench.add(b"c")
+    await turn()
+    bench.log.commit()
+    assert third.told == [1]
+    assert len(bench.wheel) == 0
 
 
 # ---------------------------------------------------------------------------- life
 
 
-def test_requests_are_refused_while_loading_and_after_unloading() -> None:
-    async def scenario() -> None:
-        bench = ShardBench()
-        assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-        bench.shard.activate()
-        await turn()
-        bench.shard.unload()
-        assert bench.get(b"a").told == [ErrorCode.NOT_COORDINATOR]
-        assert bench.log.watcher is None
-
-    run(scenario())
+@virtual
+async def test_requests_are_refused_while_loading_and_after_unloading() -> None:
+    bench = ShardBench()
+    assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    bench.shard.activate()
+    await turn()
+    bench.shard.unload()
+    assert bench.get(b"a").told == [ErrorCode.NOT_COORDINATOR]
+    assert bench.log.watcher is None
 
 
-def test_what_is_loaded_is_what_was_written() -> None:
-    async def scenario() -> None:
-        bench = ShardBench()
-        assert bench.shard.replay(Loaded([record(b"a", b"4")])) == len(b"a4")
-        bench.shard.replay(Loaded([record(b"b", b"1", 5)]))
-        assert bench.shard.replay(Loaded([record(b"b", None, 6)])) == len(b"b")
-        bench.shard.replay(Loaded([record(None, b"no key", 7)]))
-        bench.shard.replay(Loaded([record(b"", b"not one of its own", 8)]))
-        assert bench.machine.sums == {b"a": 4}
-        bench.log.high_watermark = 9
-        bench.shard.activate()
-        heard = bench.get(b"a")
-        await turn()
-        assert heard.told == [4]
-        assert bench.machine.committed_below == 9
-
-    run(scenario())
+@virtual
+async def test_what_is_loaded_is_what_was_written() -> None:
+    bench = ShardBench()
+    assert bench.shard.replay(Loaded([record(b"a", b"4")])) == len(b"a4")
+    bench.shard.replay(Loaded([record(b"b", b"1", 5)]))
+    assert bench.shard.replay(Loaded([record(b"b", None, 6)])) == len(b"b")
+    bench.shard.replay(Loaded([record(None, b"no key", 7)]))
+    bench.shard.replay(Loaded([record(b"", b"not one of its own", 8)]))
+    assert bench.machine.sums == {b"a": 4}
+    bench.log.high_watermark = 9
+    bench.shard.activate()
+    heard = bench.get(b"a")
+    await turn()
+    assert heard.told == [4]
+    assert bench.machine.committed_below == 9
 
 
-def test_nothing_is_decided_before_all_that_was_loaded_is_committed() -> None:
+@virtual
+async def test_nothing_is_decided_before_all_that_was_loaded_is_committed() -> None:
     """The coordinator before it may have acknowledged the last records."""
 
-    async def scenario() -> None:
-        bench = ShardBench()
-        bench.log.append(batch_of(b"a", 2), cast(Any, None))
-        bench.shard.replay(Loaded([record(b"a", b"1", 0)]))
-        bench.shard.replay(Loaded([record(b"a", b"2", 1)]))
-        bench.log.high_watermark = 1
-        bench.shard.activate()
-        await turn()
-        assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-        assert not bench.machine.is_loaded
-        bench.log.commit()
-        heard = bench.get(b"a")
-        await turn()
-        assert heard.told == [2]
-        assert bench.machine.is_loaded
-
-    run(scenario())
+    bench = ShardBench()
+    bench.log.append(batch_of(b"a", 2), cast(Any, None))
+    bench.shard.replay(Loaded([record(b"a", b"1", 0)]))
+    bench.shard.replay(Loaded([record(b"a", b"2", 1)]))
+    bench.log.high_watermark = 1
+    bench.shard.activate()
+    await turn()
+    assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
+    assert not bench.machine.is_loaded
+    bench.log.commit()
+    heard = bench.get(b"a")
+    await turn()
+    assert heard.told == [2]
+    assert bench.machine.is_loaded
 
 
-def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
-    async def scenario() -> None:
-        bench = ShardBench()
-        bench.log.append(batch_of(b"a", 1), cast(Any, None))
-        bench.shard.replay(Loaded([record(b"a", b"1", 0)]))
-        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        bench.log.high_watermark = 1
-        bench.shard.activate()
-        await turn()
-        bench.log.refusal = ErrorCode.NONE
-        heard = bench.get(b"a")
-        await turn()
-        assert heard.told == [1]
-
-    run(scenario())
+@virtual
+async def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
+    bench = ShardBench()
+    bench.log.append(batch_of(b"a", 1), cast(Any, None))
+    bench.shard.replay(Loaded([record(b"a", b"1", 0)]))
+    bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.log.high_watermark = 1
+    bench.shard.activate()
+    await turn()
+    bench.log.refusal = ErrorCode.NONE
+    heard = bench.get(b"a")
+    await turn()
+    assert heard.told == [1]
 
 
-def test_what_was_committed_without_a_lease_is_told_when_there_is_one_again() -> None:
+@virtual
+async def test_what_was_committed_without_a_lease_is_told_when_there_is_one_again() -> None:
     """Although nobody asks anything, and the high watermark has nothing to rise over any more."""
 
-    async def scenario() -> None:
-        bench = await active()
-        heard = bench.add(b"a")
-        await turn()
-        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        bench.log.commit()
-        await asyncio.sleep(2 * RETRY_MS / 1000)
-        assert heard.told == []
-        assert bench.machine.committed_below == 0
-        bench.log.refusal = ErrorCode.NONE
-        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
-        assert heard.told == [1]
-        assert bench.machine.committed_below == 1
-
-    run(scenario())
+    bench = await active()
+    heard = bench.add(b"a")
+    await turn()
+    bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.log.commit()
+    await asyncio.sleep(2 * RETRY_MS / 1000)
+    assert heard.told == []
+    assert bench.machine.committed_below == 0
+    bench.log.refusal = ErrorCode.NONE
+    await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+    assert heard.told == [1]
+    assert bench.machine.committed_below == 1
 
 
-def test_the_machine_hears_what_is_committed_before_it_replays_it() -> None:
+@virtual
+async def test_the_machine_hears_what_is_committed_before_it_replays_it() -> None:
     """So it need not remember for every record that it is not committed."""
 
-    async def scenario() -> None:
-        log = HeldLog()
-        log.append(batch_of(b"a", 3), cast(Any, None))
-        log.high_watermark = 2
-        bench = ShardBench(log)
-        assert bench.machine.committed_below == 2
-        log.commit()
-        assert bench.machine.committed_below == 3
-        assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-
-    run(scenario())
+    log = HeldLog()
+    log.append(batch_of(b"a", 3), cast(Any, None))
+    log.high_watermark = 2
+    bench = ShardBench(log)
+    assert bench.machine.committed_below == 2
+    log.commit()
+    assert bench.machine.committed_below == 3
+    assert bench.get(b"a").told == [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
 
 
-def test_a_machine_that_is_loaded_without_a_lease_hears_of_it_later() -> None:
+@virtual
+async def test_a_machine_that_is_loaded_without_a_lease_hears_of_it_later() -> None:
     """Else the sessions of members that are gone would never end."""
 
-    async def scenario() -> None:
-        bench = ShardBench()
-        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        bench.shard.activate()
-        heard = bench.get(b"a")
-        await turn()
-        assert heard.told == [ErrorCode.NOT_COORDINATOR]
-        bench.log.refusal = ErrorCode.NONE
-        assert not bench.machine.is_loaded
-        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
-        loaded: bool = bench.machine.is_loaded
-        assert loaded
-        assert len(bench.wheel) == 0
-
-    run(scenario())
+    bench = ShardBench()
+    bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+    bench.shard.activate()
+    heard = bench.get(b"a")
+    await turn()
+    assert heard.told == [ErrorCode.NOT_COORDINATOR]
+    bench.log.refusal = ErrorCode.NONE
+    assert not bench.machine.is_loaded
+    await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+    loaded: bool = bench.machine.is_loaded
+    assert loaded
+    assert len(bench.wheel) == 0
 
 
-def test_a_machine_whose_first_records_are_refused_is_loaded_later() -> None:
+@virtual
+async def test_a_machine_whose_first_records_are_refused_is_loaded_later() -> None:
     class Records(Sums):
         def loaded(self, now: Any) -> Step:
             return Step([KeyValue(b"loaded", b"1")])
 
-    async def scenario() -> None:
-        bench = ShardBench()
-        bench.shard.machine = bench.machine = Records()
-        bench.machine.due = [(0.0, b"a")]
-        bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
-        bench.shard.activate()
-        heard = bench.get(b"a")
-        await turn()
-        assert heard.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
-        bench.log.no_writes = ErrorCode.NONE
-        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
-        assert list(bench.machine.sums)[:2] == [b"loaded", b"a"]
-        bench.get(b"a")
-        await turn()
-        keys = [each.key for batch in bench.log.batches for each in batch]
-        assert keys.count(b"loaded") == 1
-        bench.shard.unload()
-
-    run(scenario())
+    bench = ShardBench()
+    bench.shard.machine = bench.machine = Records()
+    bench.machine.due = [(0.0, b"a")]
+    bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.shard.activate()
+    heard = bench.get(b"a")
+    await turn()
+    assert heard.told == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    bench.log.no_writes = ErrorCode.NONE
+    await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+    assert list(bench.machine.sums)[:2] == [b"loaded", b"a"]
+    bench.get(b"a")
+    await turn()
+    keys = [each.key for batch in bench.log.batches for each in batch]
+    assert keys.count(b"loaded") == 1
+    bench.shard.unload()
 
 
-def test_a_load_that_ends_after_it_was_unloaded_changes_nothing() -> None:
-    async def scenario() -> None:
-        bench = ShardBench()
-        bench.shard.unload()
-        bench.shard.activate()
-        await turn()
-        assert bench.shard.state is ShardState.UNLOADED
-        assert bench.log.watcher is None
-        assert not bench.machine.is_loaded
-        assert bench.get(b"a").told == [ErrorCode.NOT_COORDINATOR]
-
-    run(scenario())
+@virtual
+async def test_a_load_that_ends_after_it_was_unloaded_changes_nothing() -> None:
+    bench = ShardBench()
+    bench.shard.unload()
+    bench.shard.activate()
+    await turn()
+    assert bench.shard.state is ShardState.UNLOADED
+    assert bench.log.watcher is None
+    assert not bench.machine.is_loaded
+    assert bench.get(b"a").told == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_nothing_is_told_or_appended_after_it_was_unloaded() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        appended = bench.add(b"a")
-        await turn()
-        undecided = bench.add(b"b")
-        bench.machine.due = [(0.0, b"c")]
-        bench.shard.unload()
-        bench.log.tokens[0].acknowledge()
-        bench.log.commit()
-        bench.log.tokens[0].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
-        await asyncio.sleep(2 * TIMEOUT_MS / 1000)
-        assert appended.told == undecided.told == [ErrorCode.NOT_COORDINATOR]
-        assert bench.log.end_offset == 1
-
-    run(scenario())
+@virtual
+async def test_nothing_is_told_or_appended_after_it_was_unloaded() -> None:
+    bench = await active()
+    appended = bench.add(b"a")
+    await turn()
+    undecided = bench.add(b"b")
+    bench.machine.due = [(0.0, b"c")]
+    bench.shard.unload()
+    bench.log.tokens[0].acknowledge()
+    bench.log.commit()
+    bench.log.tokens[0].refuse(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+    await asyncio.sleep(2 * TIMEOUT_MS / 1000)
+    assert appended.told == undecided.told == [ErrorCode.NOT_COORDINATOR]
+    assert bench.log.end_offset == 1
 
 
-def test_unloading_tells_everybody_once() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        told = bench.get(b"a")
-        waiting, kept = bench.add(b"a"), bench.keep()
-        await turn()
-        undecided = bench.add(b"b")
-        bench.shard.unload()
-        bench.log.watch(lambda: None, lambda *_: None)
-        bench.shard.unload()
-        assert bench.log.watcher is not None, "who watches the log next"
-        await turn()
-        bench.log.commit()
-        refused = [ErrorCode.NOT_COORDINATOR]
-        assert [each.told for each in (told, waiting, kept, undecided)] == [
-            [None], refused, refused, refused,
-        ]  # fmt: skip
-        assert bench.machine.sums == {b"a": 1}
-        assert len(bench.wheel) == 0
-
-    run(scenario())
+@virtual
+async def test_unloading_tells_everybody_once() -> None:
+    bench = await active()
+    told = bench.get(b"a")
+    waiting, kept = bench.add(b"a"), bench.keep()
+    await turn()
+    undecided = bench.add(b"b")
+    bench.shard.unload()
+    bench.log.watch(lambda: None, lambda *_: None)
+    bench.shard.unload()
+    assert bench.log.watcher is not None, "who watches the log next"
+    await turn()
+    bench.log.commit()
+    refused = [ErrorCode.NOT_COORDINATOR]
+    assert [each.told for each in (told, waiting, kept, undecided)] == [
+        [None], refused, refused, refused,
+    ]  # fmt: skip
+    assert bench.machine.sums == {b"a": 1}
+    assert len(bench.wheel) == 0
 
 
-def test_a_failed_append_unloads_what_was_replayed_already() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        bench.log.failure = OSError("the disk is gone")
-        reader, kept, writer = bench.get(b"a"), bench.keep(), bench.add(b"a")
-        await turn()
-        assert bench.shard.state is ShardState.UNLOADED
-        assert bench.broken == 1
-        assert reader.told == [None]
-        assert kept.told == writer.told == [ErrorCode.NOT_COORDINATOR]
-
-    run(scenario())
+@virtual
+async def test_a_failed_append_unloads_what_was_replayed_already() -> None:
+    bench = await active()
+    bench.log.failure = OSError("the disk is gone")
+    reader, kept, writer = bench.get(b"a"), bench.keep(), bench.add(b"a")
+    await turn()
+    assert bench.shard.state is ShardState.UNLOADED
+    assert bench.broken == 1
+    assert reader.told == [None]
+    assert kept.told == writer.told == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_records_that_land_elsewhere_unload_it() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        append = bench.log.append
-        bench.log.append = lambda batch, token: append(batch, token) + 1  # type: ignore[method-assign]
-        heard = bench.add(b"a")
-        await turn()
-        assert bench.broken == 1
-        assert heard.told == [ErrorCode.NOT_COORDINATOR]
-
-    run(scenario())
+@virtual
+async def test_records_that_land_elsewhere_unload_it() -> None:
+    bench = await active()
+    append = bench.log.append
+    bench.log.append = lambda batch, token: append(batch, token) + 1  # type: ignore[method-assign]
+    heard = bench.add(b"a")
+    await turn()
+    assert bench.broken == 1
+    assert heard.told == [ErrorCode.NOT_COORDINATOR]
 
 
 def raising(machine: Sums, now: object) -> Any:
     raise RuntimeError("a bug")
 
 
-def test_a_request_that_the_machine_fails_at_is_refused_alone() -> None:
+@virtual
+async def test_a_request_that_the_machine_fails_at_is_refused_alone() -> None:
     """Also by the same batch: what was decided before it and what comes behind are kept."""
 
-    async def scenario() -> None:
-        bench = await active()
-        before, failing = bench.add(b"a"), Heard()
-        bench.shard.submit(Event(raising), failing)
-        behind = bench.add(b"a")
-        await turn()
-        bench.log.commit()
-        assert bench.broken == 0
-        assert failing.told == [ErrorCode.UNKNOWN_SERVER_ERROR]
-        assert (before.told, behind.told) == ([1], [2])
-        assert len(bench.log.batches) == 1
-
-    run(scenario())
+    bench = await active()
+    before, failing = bench.add(b"a"), Heard()
+    bench.shard.submit(Event(raising), failing)
+    behind = bench.add(b"a")
+    await turn()
+    bench.log.commit()
+    assert bench.broken == 0
+    assert failing.told == [ErrorCode.UNKNOWN_SERVER_ERROR]
+    assert (before.told, behind.told) == ([1], [2])
+    assert len(bench.log.batches) == 1
 
 
-def test_a_step_in_the_place_of_one_that_is_too_large_may_fail_alone() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        failing = Heard()
+@virtual
+async def test_a_step_in_the_place_of_one_that_is_too_large_may_fail_alone() -> None:
+    bench = await active()
+    failing = Heard()
 
-        def too_large(machine: Sums, now: Now) -> Step:
-            step = machine.add(b"a", 1, failing, size=bench.log.max_batch_bytes)
-            step.instead = lambda: raising(machine, now)
-            return step
+    def too_large(machine: Sums, now: Now) -> Step:
+        step = machine.add(b"a", 1, failing, size=bench.log.max_batch_bytes)
+        step.instead = lambda: raising(machine, now)
+        return step
 
-        bench.shard.submit(Event(too_large), failing)
-        behind = bench.get(b"a")
-        await turn()
-        assert bench.broken == 0
-        assert (failing.told, behind.told) == ([ErrorCode.UNKNOWN_SERVER_ERROR], [None])
-
-    run(scenario())
+    bench.shard.submit(Event(too_large), failing)
+    behind = bench.get(b"a")
+    await turn()
+    assert bench.broken == 0
+    assert (failing.told, behind.told) == ([ErrorCode.UNKNOWN_SERVER_ERROR], [None])
 
 
 @pytest.mark.parametrize("spare", [-1, 0])
-def test_a_step_leaves_room_for_what_it_begins(spare: int) -> None:
-    async def scenario() -> None:
-        bench = await active()
-        heard = Heard()
+@virtual
+async def test_a_step_leaves_room_for_what_it_begins(spare: int) -> None:
+    bench = await active()
+    heard = Heard()
 
-        def add(machine: Sums, now: Now) -> Step:
-            step = machine.add(b"a", 1, heard)
-            size = HEADER_SIZE + sum(record_size_bound(*each, ()) for each in step.records)
-            step.headroom = bench.log.max_batch_bytes - size - spare
-            return step
+    def add(machine: Sums, now: Now) -> Step:
+        step = machine.add(b"a", 1, heard)
+        size = HEADER_SIZE + sum(record_size_bound(*each, ()) for each in step.records)
+        step.headroom = bench.log.max_batch_bytes - size - spare
+        return step
 
-        bench.shard.submit(Event(add), heard)
-        await turn()
-        bench.log.commit()
-        assert heard.told == ([1] if spare == 0 else [ErrorCode.UNKNOWN_SERVER_ERROR])
-
-    run(scenario())
+    bench.shard.submit(Event(add), heard)
+    await turn()
+    bench.log.commit()
+    assert heard.told == ([1] if spare == 0 else [ErrorCode.UNKNOWN_SERVER_ERROR])
 
 
-def test_a_note_that_the_machine_fails_at_has_it_loaded_anew() -> None:
+@virtual
+async def test_a_note_that_the_machine_fails_at_has_it_loaded_anew() -> None:
     """It may have missed what it had to know. The caller, who informs others, too, hears of
     nothing."""
 
-    async def scenario() -> None:
-        bench = await active()
-        bench.shard.inform(Event(raising))
-        assert bench.broken == 1
-
-    run(scenario())
+    bench = await active()
+    bench.shard.inform(Event(raising))
+    assert bench.broken == 1
 
 
-def test_a_machine_that_fails_at_a_commit_is_loaded_anew() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        heard = bench.add(b"a")
-        await turn()
-        bench.machine.committed = lambda high_watermark: raising(bench.machine, None)  # type: ignore[method-assign]
-        bench.log.commit()
-        assert bench.broken == 1
-        assert heard.told == [ErrorCode.NOT_COORDINATOR]
-
-    run(scenario())
+@virtual
+async def test_a_machine_that_fails_at_a_commit_is_loaded_anew() -> None:
+    bench = await active()
+    heard = bench.add(b"a")
+    await turn()
+    bench.machine.committed = lambda high_watermark: raising(bench.machine, None)  # type: ignore[method-assign]
+    bench.log.commit()
+    assert bench.broken == 1
+    assert heard.told == [ErrorCode.NOT_COORDINATOR]
 
 
-def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
-    async def scenario() -> None:
-        bench = await active()
+@virtual
+async def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
+    bench = await active()
 
-        class Gone(Heard):
-            def answer(self, answer: Any) -> None:
-                raise ConnectionError
+    class Gone(Heard):
+        def answer(self, answer: Any) -> None:
+            raise ConnectionError
 
-        gone = Gone()
-        bench.shard.submit(Event(lambda machine, now: machine.get(b"a", gone)), gone)
-        heard = bench.get(b"a")
-        await turn()
-        assert heard.told == [None]
-        assert bench.broken == 0
-
-    run(scenario())
+    gone = Gone()
+    bench.shard.submit(Event(lambda machine, now: machine.get(b"a", gone)), gone)
+    heard = bench.get(b"a")
+    await turn()
+    assert heard.told == [None]
+    assert bench.broken == 0
 
 
-def test_what_it_must_know_it_is_told_without_a_lease() -> None:
-    async def scenario() -> None:
-        bench = ShardBench()
-        informed: list[int] = []
-        bench.shard.inform(Event(lambda machine, now: informed.append(1)))
-        bench.shard.activate()
-        bench.shard.inform(Event(lambda machine, now: informed.append(2)))
-        await turn()
-        bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
+@virtual
+async def test_what_it_must_know_it_is_told_without_a_lease() -> None:
+    bench = ShardBench()
+    informed: list[int] = []
+    bench.shard.inform(Event(lambda machine, now: informed.append(1)))
+    bench.shard.activate()
+    bench.shard.inform(Event(lambda machine, now: informed.append(2)))
+    await turn()
+    bench.log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-        def note(machine: Sums, now: Now) -> None:
-            informed.append(3)
-            machine.due = [(now.monotonic_ms, b"a")]
+    def note(machine: Sums, now: Now) -> None:
+        informed.append(3)
+        machine.due = [(now.monotonic_ms, b"a")]
 
-        bench.machine = bench.shard.machine = TickingSums()
-        bench.shard.inform(Event(note))
-        await turn()
-        assert informed == [3]
-        bench.log.refusal = ErrorCode.NONE
-        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
-        assert bench.machine.sums[b"a"] == 1
-        bench.shard.unload()
-        bench.shard.inform(Event(note))
-        assert informed == [3]
-
-    run(scenario())
+    bench.machine = bench.shard.machine = TickingSums()
+    bench.shard.inform(Event(note))
+    await turn()
+    assert informed == [3]
+    bench.log.refusal = ErrorCode.NONE
+    await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+    assert bench.machine.sums[b"a"] == 1
+    bench.shard.unload()
+    bench.shard.inform(Event(note))
+    assert informed == [3]
 
 
 # ---------------------------------------------------------------------------- time
@@ -605,195 +546,175 @@ def ticking() -> ShardBench:
     return bench
 
 
-def test_what_is_due_is_done_at_its_time() -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.shard.activate()
-        await turn()
-        now_ms = bench.clock.monotonic() * 1000
-        bench.machine.due = [(now_ms + 200, b"a"), (now_ms + 100, b"a"), (now_ms + 9000, b"b")]
-        bench.get(b"a")  # whatever is decided sets the timer
-        await asyncio.sleep(0.15)
-        assert bench.machine.sums[b"a"] == 1
-        await asyncio.sleep(0.1)
-        assert bench.machine.sums[b"a"] == 2
-        await asyncio.sleep(10)
-        assert bench.machine.sums[b"b"] == 1
-        bench.log.commit()
-        assert len(bench.wheel) == 0
-
-    run(scenario())
+@virtual
+async def test_what_is_due_is_done_at_its_time() -> None:
+    bench = ticking()
+    bench.shard.activate()
+    await turn()
+    now_ms = bench.clock.monotonic() * 1000
+    bench.machine.due = [(now_ms + 200, b"a"), (now_ms + 100, b"a"), (now_ms + 9000, b"b")]
+    bench.get(b"a")  # whatever is decided sets the timer
+    await asyncio.sleep(0.15)
+    assert bench.machine.sums[b"a"] == 1
+    await asyncio.sleep(0.1)
+    assert bench.machine.sums[b"a"] == 2
+    await asyncio.sleep(10)
+    assert bench.machine.sums[b"b"] == 1
+    bench.log.commit()
+    assert len(bench.wheel) == 0
 
 
-def test_what_is_due_is_tried_again_when_the_log_took_nothing() -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.machine.due = [(0.0, b"a")]
-        bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
-        bench.shard.activate()
-        await turn()
-        bench.log.no_writes = ErrorCode.NONE
-        heard = bench.get(b"b")
-        await turn()
-        assert heard.told == [None]
-        assert bench.machine.sums == {}
-        await asyncio.sleep(RETRY_MS / 1000 + 0.02)
-        assert bench.machine.sums[b"a"] == 1
-
-    run(scenario())
+@virtual
+async def test_what_is_due_is_tried_again_when_the_log_took_nothing() -> None:
+    bench = ticking()
+    bench.machine.due = [(0.0, b"a")]
+    bench.log.no_writes = ErrorCode.NOT_ENOUGH_REPLICAS
+    bench.shard.activate()
+    await turn()
+    bench.log.no_writes = ErrorCode.NONE
+    heard = bench.get(b"b")
+    await turn()
+    assert heard.told == [None]
+    assert bench.machine.sums == {}
+    await asyncio.sleep(RETRY_MS / 1000 + 0.02)
+    assert bench.machine.sums[b"a"] == 1
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_deadline_that_cannot_be_done_is_put_off_alone(
+@virtual
+async def test_a_deadline_that_cannot_be_done_is_put_off_alone(
     fails: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.shard.activate()
-        await turn()
-        machine = bench.machine
-        tick = machine.tick
+    bench = ticking()
+    bench.shard.activate()
+    await turn()
+    machine = bench.machine
+    tick = machine.tick
 
-        def one_cannot(now: Now) -> Step:
-            step = tick(now)
-            if min(machine.due)[1] != b"large":
-                return step
-            if fails:
-                raise RuntimeError("a bug")
-            step.records.append(KeyValue(b"a", bytes(bench.log.max_batch_bytes)))
+    def one_cannot(now: Now) -> Step:
+        step = tick(now)
+        if min(machine.due)[1] != b"large":
             return step
+        if fails:
+            raise RuntimeError("a bug")
+        step.records.append(KeyValue(b"a", bytes(bench.log.max_batch_bytes)))
+        return step
 
-        machine.tick = one_cannot  # type: ignore[method-assign]
-        now_ms = bench.clock.monotonic() * 1000
-        machine.due = [(now_ms + 1, b"large"), (now_ms + 2, b"small")]
-        bench.get(b"a")
-        await asyncio.sleep(0.05)
-        assert bench.broken == 0
-        assert machine.sums[b"small"] == 1
-        assert b"large" not in machine.sums
-        assert "an addition to b'large'" in caplog.text
-        machine.tick = tick  # type: ignore[method-assign]
-        await asyncio.sleep(PUT_OFF_MS / 1000)
-        assert machine.sums[b"large"] == 1
-
-    run(scenario())
-
-
-def test_a_deadline_that_a_commit_has_set_is_heard_of() -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.shard.activate()
-        await turn()
-        machine = bench.machine
-        committed = machine.committed
-
-        def due_at_once(high_watermark: int) -> None:
-            committed(high_watermark)
-            if b"b" not in machine.sums:
-                machine.due = [(bench.clock.monotonic() * 1000, b"b")]
-
-        bench.add(b"a")
-        await turn()
-        machine.committed = due_at_once  # type: ignore[method-assign]
-        bench.log.commit()
-        await asyncio.sleep(0.05)
-        assert machine.sums[b"b"] == 1
-
-    run(scenario())
+    machine.tick = one_cannot  # type: ignore[method-assign]
+    now_ms = bench.clock.monotonic() * 1000
+    machine.due = [(now_ms + 1, b"large"), (now_ms + 2, b"small")]
+    bench.get(b"a")
+    await asyncio.sleep(0.05)
+    assert bench.broken == 0
+    assert machine.sums[b"small"] == 1
+    assert b"large" not in machine.sums
+    assert "an addition to b'large'" in caplog.text
+    machine.tick = tick  # type: ignore[method-assign]
+    await asyncio.sleep(PUT_OFF_MS / 1000)
+    assert machine.sums[b"large"] == 1
 
 
-def test_many_requests_of_one_turn_are_divided_among_turns() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        bench.machine.due = []
-        heard = [bench.get(b"b") for _ in range(250)]
-        for told in (100, 200, 250):
-            await asyncio.sleep(0)
-            assert sum(len(each.told) for each in heard) == told
+@virtual
+async def test_a_deadline_that_a_commit_has_set_is_heard_of() -> None:
+    bench = ticking()
+    bench.shard.activate()
+    await turn()
+    machine = bench.machine
+    committed = machine.committed
 
-    run(scenario())
+    def due_at_once(high_watermark: int) -> None:
+        committed(high_watermark)
+        if b"b" not in machine.sums:
+            machine.due = [(bench.clock.monotonic() * 1000, b"b")]
+
+    bench.add(b"a")
+    await turn()
+    machine.committed = due_at_once  # type: ignore[method-assign]
+    bench.log.commit()
+    await asyncio.sleep(0.05)
+    assert machine.sums[b"b"] == 1
 
 
-def test_many_records_are_divided_among_turns() -> None:
-    async def scenario() -> None:
-        bench = await active()
-        heard = [bench.add_many(b"a", 200) for _ in range(4)]
+@virtual
+async def test_many_requests_of_one_turn_are_divided_among_turns() -> None:
+    bench = await active()
+    bench.machine.due = []
+    heard = [bench.get(b"b") for _ in range(250)]
+    for told in (100, 200, 250):
         await asyncio.sleep(0)
-        assert bench.log.end_offset == 600
-        await asyncio.sleep(0)
-        assert bench.log.end_offset == 800
-        bench.log.commit()
-        assert [len(each.told) for each in heard] == [1] * 4
-        for _ in range(3):
-            bench.add_many(b"a", 250)
-        await asyncio.sleep(0)
-        assert bench.log.end_offset == 800 + 500
-
-    run(scenario())
+        assert sum(len(each.told) for each in heard) == told
 
 
-def test_what_is_due_now_is_done_in_this_turn() -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.shard.activate()
-        await turn()
-        bench.machine.due = [(bench.clock.monotonic() * 1000, b"a")]
-        bench.get(b"a")
-        await asyncio.sleep(0)
-        assert bench.machine.sums[b"a"] == 1
+@virtual
+async def test_many_records_are_divided_among_turns() -> None:
+    bench = await active()
+    heard = [bench.add_many(b"a", 200) for _ in range(4)]
+    await asyncio.sleep(0)
+    assert bench.log.end_offset == 600
+    await asyncio.sleep(0)
+    assert bench.log.end_offset == 800
+    bench.log.commit()
+    assert [len(each.told) for each in heard] == [1] * 4
+    for _ in range(3):
+        bench.add_many(b"a", 250)
+    await asyncio.sleep(0)
+    assert bench.log.end_offset == 800 + 500
 
-    run(scenario())
+
+@virtual
+async def test_what_is_due_now_is_done_in_this_turn() -> None:
+    bench = ticking()
+    bench.shard.activate()
+    await turn()
+    bench.machine.due = [(bench.clock.monotonic() * 1000, b"a")]
+    bench.get(b"a")
+    await asyncio.sleep(0)
+    assert bench.machine.sums[b"a"] == 1
 
 
-def test_a_timer_that_stays_is_not_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.machine.due = [(60_000.0, b"a")]
-        bench.shard.activate()
-        await turn()
-        set_to: list[float] = []
-        add = bench.wheel.add
+@virtual
+async def test_a_timer_that_stays_is_not_set_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = ticking()
+    bench.machine.due = [(60_000.0, b"a")]
+    bench.shard.activate()
+    await turn()
+    set_to: list[float] = []
+    add = bench.wheel.add
 
-        def noted(delay_ms: float, callback: Callable[[], None]) -> Deadline:
-            set_to.append(delay_ms)
-            return add(delay_ms, callback)
+    def noted(delay_ms: float, callback: Callable[[], None]) -> Deadline:
+        set_to.append(delay_ms)
+        return add(delay_ms, callback)
 
-        monkeypatch.setattr(bench.wheel, "add", noted)
-        for _ in range(3):
-            bench.get(b"a")
-            await turn()
-        assert set_to == []
-        bench.machine.due = [(61_000.0, b"a")]
+    monkeypatch.setattr(bench.wheel, "add", noted)
+    for _ in range(3):
         bench.get(b"a")
         await turn()
-        assert len(set_to) == 1
-        bench.shard.unload()
-
-    run(scenario())
+    assert set_to == []
+    bench.machine.due = [(61_000.0, b"a")]
+    bench.get(b"a")
+    await turn()
+    assert len(set_to) == 1
+    bench.shard.unload()
 
 
 @pytest.mark.parametrize("records", [498, 600])
-def test_what_is_due_has_its_turn_beside_many_requests(records: int) -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.shard.activate()
-        await turn()
-        bench.machine.due = [(0.0, b"b"), (0.0, b"b")]
-        bench.add_many(b"a", records)
-        await asyncio.sleep(0)
-        assert bench.machine.sums[b"b"] == 1
-
-    run(scenario())
+@virtual
+async def test_what_is_due_has_its_turn_beside_many_requests(records: int) -> None:
+    bench = ticking()
+    bench.shard.activate()
+    await turn()
+    bench.machine.due = [(0.0, b"b"), (0.0, b"b")]
+    bench.add_many(b"a", records)
+    await asyncio.sleep(0)
+    assert bench.machine.sums[b"b"] == 1
 
 
-def test_many_things_due_at_once_do_not_take_one_turn() -> None:
-    async def scenario() -> None:
-        bench = ticking()
-        bench.machine.due = [(float(number), b"a") for number in range(-250, 0)]
-        bench.shard.activate()
-        await turn()
-        assert 0 < bench.machine.sums[b"a"] < 250
-        await asyncio.sleep(0.1)
-        assert bench.machine.sums[b"a"] == 250
-
-    run(scenario())
+@virtual
+async def test_many_things_due_at_once_do_not_take_one_turn() -> None:
+    bench = ticking()
+    bench.machine.due = [(float(number), b"a") for number in range(-250, 0)]
+    bench.shard.activate()
+    await turn()
+    assert 0 < bench.machine.sums[b"a"] < 250
+    await asyncio.sleep(0.1)
+    assert bench.machine.sums[b"a"] == 250

@@ -14,7 +14,8 @@ from stele.ids import TopicPartition
 from stele.wire.kafka.messages import add_partitions_to_txn as wire
 from tests.support.broker_apis import ME, Edges
 from tests.support.coordinators import Heard
-from tests.support.timing import run_virtual, until
+from tests.support.timing import until
+from tests.support.worlds import virtual
 
 ID = "payments"
 
@@ -101,124 +102,110 @@ def asked(request: wire.AddPartitionsToTxnRequest) -> list[tuple[Any, ...]]:
     ]
 
 
-def test_a_coordinator_of_this_broker_is_asked_directly_and_once() -> None:
-    async def main() -> None:
-        bench = Bench(1)
-        await bench.a_producer()
-        (log,) = bench.edges.replicas.hosted_logs.values()
-        before = log.end_offset
-        bench.verify(0, add=False)
-        assert await bench.all_told(1) == [(0, ErrorCode.TRANSACTION_ABORTABLE)]
-        bench.told.clear()
-        for number in (2, 0, 1):
-            bench.verify(number)
-        assert not bench.told, "it is told later"
-        assert await bench.all_told(3) == [(number, ErrorCode.NONE) for number in range(3)]
-        assert log.end_offset == before + 1
-        bench.verify(0, add=False)
-        bench.verify(3, add=False)
-        assert (await bench.all_told(5))[-1] == (3, ErrorCode.TRANSACTION_ABORTABLE)
-        bench.verify(0, producer=(8, 0))
-        assert (0, ErrorCode.INVALID_PRODUCER_ID_MAPPING) in await bench.all_told(6)
-        assert not bench.requests
-
-    run_virtual(main())
+@virtual
+async def test_a_coordinator_of_this_broker_is_asked_directly_and_once() -> None:
+    bench = Bench(1)
+    await bench.a_producer()
+    (log,) = bench.edges.replicas.hosted_logs.values()
+    before = log.end_offset
+    bench.verify(0, add=False)
+    assert await bench.all_told(1) == [(0, ErrorCode.TRANSACTION_ABORTABLE)]
+    bench.told.clear()
+    for number in (2, 0, 1):
+        bench.verify(number)
+    assert not bench.told, "it is told later"
+    assert await bench.all_told(3) == [(number, ErrorCode.NONE) for number in range(3)]
+    assert log.end_offset == before + 1
+    bench.verify(0, add=False)
+    bench.verify(3, add=False)
+    assert (await bench.all_told(5))[-1] == (3, ErrorCode.TRANSACTION_ABORTABLE)
+    bench.verify(0, producer=(8, 0))
+    assert (0, ErrorCode.INVALID_PRODUCER_ID_MAPPING) in await bench.all_told(6)
+    assert not bench.requests
 
 
-def test_another_broker_is_asked_in_batches() -> None:
-    async def main() -> None:
-        bench = Bench(2)
-        bench.errors[3] = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+@virtual
+async def test_another_broker_is_asked_in_batches() -> None:
+    bench = Bench(2)
+    bench.errors[3] = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+    bench.verify(0)
+    await asyncio.sleep(0)  # its request is under way
+    for number in (2, 1, 1):
+        bench.verify(number)
+    bench.verify(3, of="another")
+    bench.verify(0, add=False)
+    told = await bench.all_told(6)
+    assert told == [
+        (0, ErrorCode.NONE),
+        (0, ErrorCode.NONE),
+        (1, ErrorCode.NONE),
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.NONE),
+        (3, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ]
+    assert [asked(each) for each in bench.requests] == [
+        [(ID, 0, False, [0])],
+        [(ID, 0, False, [2, 1]), ("another", 0, False, [3])],
+        [(ID, 0, True, [0])],
+    ], "a request has each transactional id once"
+    assert {(broker, version) for broker, version, _ in bench.edges.nodes.asked} == {(2, 5)}
+
+
+@virtual
+async def test_a_coordinator_that_nobody_can_ask() -> None:
+    nowhere, leaderless, remote = Bench(), Bench(-1), Bench(2)
+    for bench in (nowhere, leaderless):
         bench.verify(0)
-        await asyncio.sleep(0)  # its request is under way
-        for number in (2, 1, 1):
-            bench.verify(number)
-        bench.verify(3, of="another")
-        bench.verify(0, add=False)
-        told = await bench.all_told(6)
-        assert told == [
-            (0, ErrorCode.NONE),
-            (0, ErrorCode.NONE),
-            (1, ErrorCode.NONE),
-            (1, ErrorCode.NONE),
-            (2, ErrorCode.NONE),
-            (3, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
-        ]
-        assert [asked(each) for each in bench.requests] == [
-            [(ID, 0, False, [0])],
-            [(ID, 0, False, [2, 1]), ("another", 0, False, [3])],
-            [(ID, 0, True, [0])],
-        ], "a request has each transactional id once"
-        assert {(broker, version) for broker, version, _ in bench.edges.nodes.asked} == {(2, 5)}
-
-    run_virtual(main())
+        assert not bench.told
+        assert await bench.all_told(1) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
+    del remote.edges.nodes.answers[wire.AddPartitionsToTxnRequest]
+    remote.verify(0)
+    assert await remote.all_told(1) == [(0, ErrorCode.NETWORK_EXCEPTION)]
+    loading = Bench(1)
+    loading.verify(0)
+    ((_, error),) = await loading.all_told(1)
+    assert error in (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+    )
 
 
-def test_a_coordinator_that_nobody_can_ask() -> None:
-    async def main() -> None:
-        nowhere, leaderless, remote = Bench(), Bench(-1), Bench(2)
-        for bench in (nowhere, leaderless):
-            bench.verify(0)
-            assert not bench.told
-            assert await bench.all_told(1) == [(0, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
-        del remote.edges.nodes.answers[wire.AddPartitionsToTxnRequest]
-        remote.verify(0)
-        assert await remote.all_told(1) == [(0, ErrorCode.NETWORK_EXCEPTION)]
-        loading = Bench(1)
-        loading.verify(0)
-        ((_, error),) = await loading.all_told(1)
-        assert error in (
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        )
-
-    run_virtual(main())
+@virtual
+async def test_a_transaction_that_is_being_ended_is_asked_for_again_for_a_while() -> None:
+    bench = Bench(2)
+    bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
+    bench.verify(0)
+    assert await bench.all_told(1) == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
+    assert len(bench.requests) == 8
+    for pause_ms, expected_ms in zip(bench.pauses_ms(), (3, 6, 12, 20, 20, 20, 20), strict=True):
+        assert expected_ms <= pause_ms <= expected_ms + 3  # the slot, and the question itself
+    bench.verify(0, add=False)
+    await bench.all_told(2)
+    assert len(bench.requests) == 9, "an older producer waits by itself"
+    bench.verify(0)
+    await until(lambda: len(bench.requests) == 11)
+    bench.errors.clear()
+    assert (0, ErrorCode.NONE) in await bench.all_told(3)
 
 
-def test_a_transaction_that_is_being_ended_is_asked_for_again_for_a_while() -> None:
-    async def main() -> None:
-        bench = Bench(2)
-        bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
-        bench.verify(0)
-        assert await bench.all_told(1) == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
-        assert len(bench.requests) == 8
-        for pause_ms, expected_ms in zip(
-            bench.pauses_ms(), (3, 6, 12, 20, 20, 20, 20), strict=True
-        ):
-            assert expected_ms <= pause_ms <= expected_ms + 3  # the slot, and the question itself
-        bench.verify(0, add=False)
-        await bench.all_told(2)
-        assert len(bench.requests) == 9, "an older producer waits by itself"
-        bench.verify(0)
-        await until(lambda: len(bench.requests) == 11)
-        bench.errors.clear()
-        assert (0, ErrorCode.NONE) in await bench.all_told(3)
+@virtual
+async def test_when_its_time_is_over_nobody_is_asked_again() -> None:
+    bench = Bench(2)
+    bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
 
-    run_virtual(main())
+    def late(request: wire.AddPartitionsToTxnRequest) -> wire.AddPartitionsToTxnResponse:
+        bench.edges.clock.skipped_s = AGAIN_FOR_MS / 1000
+        return bench.answer(request)
+
+    bench.edges.nodes.answers[wire.AddPartitionsToTxnRequest] = late
+    bench.verify(0)
+    assert await bench.all_told(1) == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
+    assert len(bench.requests) == 1
 
 
-def test_when_its_time_is_over_nobody_is_asked_again() -> None:
-    async def main() -> None:
-        bench = Bench(2)
-        bench.errors[0] = ErrorCode.CONCURRENT_TRANSACTIONS
-
-        def late(request: wire.AddPartitionsToTxnRequest) -> wire.AddPartitionsToTxnResponse:
-            bench.edges.clock.skipped_s = AGAIN_FOR_MS / 1000
-            return bench.answer(request)
-
-        bench.edges.nodes.answers[wire.AddPartitionsToTxnRequest] = late
-        bench.verify(0)
-        assert await bench.all_told(1) == [(0, ErrorCode.CONCURRENT_TRANSACTIONS)]
-        assert len(bench.requests) == 1
-
-    run_virtual(main())
-
-
-def test_a_broker_that_refuses_the_question_as_a_whole() -> None:
-    async def main() -> None:
-        bench = Bench(2)
-        bench.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        bench.verify(0)
-        assert await bench.all_told(1) == [(0, ErrorCode.NETWORK_EXCEPTION)]
-
-    run_virtual(main())
+@virtual
+async def test_a_broker_that_refuses_the_question_as_a_whole() -> None:
+    bench = Bench(2)
+    bench.error = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    bench.verify(0)
+    assert await bench.all_told(1) == [(0, ErrorCode.NETWORK_EXCEPTION)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,10 @@ PROTOCOLS = [
     pb.SubscribeStart.GROUP_PROTOCOL_CLASSIC,
     pb.SubscribeStart.GROUP_PROTOCOL_CONSUMER,
 ]
-SETTINGS = {"group_initial_rebalance_delay_ms": "100", "offsets_topic_replication_factor": "1"}
+SETTINGS: dict[str, Any] = {
+    "group_initial_rebalance_delay_ms": "100",
+    "offsets_topic_replication_factor": "1",
+}
 
 
 class PatternMember(Subscribing):
@@ -68,56 +72,56 @@ async def refused(channel: Channel, pattern: str) -> RpcError:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_topics_that_match_are_read_also_those_that_come_later(
-    protocol: pb.SubscribeStart.GroupProtocol,
+@on_a_node(**SETTINGS)
+async def test_topics_that_match_are_read_also_those_that_come_later(
+    world: World, protocol: pb.SubscribeStart.GroupProtocol
 ) -> None:
-    async def questions(world: World) -> None:
-        await create(world, "orders-a", 2)
-        await create(world, "other", 1)
-        await create(world, "orders", 1)
-        channel = world.network.channel(HOST, 9192)
-        member = PatternMember(channel)
-        await member.join("orders-.*|__.*", protocol)
-        await member.until(lambda: member.owned == {("orders-a", 0), ("orders-a", 1)})
-        await create(world, "orders-b", 1)
-        await publish(channel, [record(b"new")], topic="orders-b")
-        await member.until(lambda: ("orders-b", 0) in member.owned and member.values == [b"new"])
-        await remove(world, "orders-a")
-        await member.until(lambda: member.owned == {("orders-b", 0)})
-
-    on_a_node(questions, **SETTINGS)
+    await create(world, "orders-a", 2)
+    await create(world, "other", 1)
+    await create(world, "orders", 1)
+    channel = world.network.channel(HOST, 9192)
+    member = PatternMember(channel)
+    await member.join("orders-.*|__.*", protocol)
+    await member.until(lambda: member.owned == {("orders-a", 0), ("orders-a", 1)})
+    await create(world, "orders-b", 1)
+    await publish(channel, [record(b"new")], topic="orders-b")
+    await member.until(lambda: ("orders-b", 0) in member.owned and member.values == [b"new"])
+    await remove(world, "orders-a")
+    await member.until(lambda: member.owned == {("orders-b", 0)})
 
 
-def test_a_stream_waits_for_the_first_topic_that_matches() -> None:
-    async def questions(world: World) -> None:
-        channel = world.network.channel(HOST, 9192)
-        await create(world, "t", 1)
-        member = PatternMember(channel)
-        await member.join("later")
-        commit = pb.Commit(offsets=[pb.Commit.Offset(topic="t", offset=1)])
-        await member.send(pb.SubscribeRequest(commit=commit))
-        await member.until(lambda: bool(member.commits))
-        assert member.commits[0].error.code == ErrorCode.UNKNOWN_MEMBER_ID
-        await create(world, "later", 1)
-        await publish(channel, [record(b"v")], topic="later")
-        await member.until(lambda: member.values == [b"v"])
-
-    on_a_node(questions, **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_a_stream_waits_for_the_first_topic_that_matches(world: World) -> None:
+    channel = world.network.channel(HOST, 9192)
+    await create(world, "t", 1)
+    member = PatternMember(channel)
+    await member.join("later")
+    commit = pb.Commit(offsets=[pb.Commit.Offset(topic="t", offset=1)])
+    await member.send(pb.SubscribeRequest(commit=commit))
+    await member.until(lambda: bool(member.commits))
+    assert member.commits[0].error.code == ErrorCode.UNKNOWN_MEMBER_ID
+    await create(world, "later", 1)
+    await publish(channel, [record(b"v")], topic="later")
+    await member.until(lambda: member.values == [b"v"])
 
 
-def test_topics_that_may_not_be_read_do_not_match() -> None:
-    authorizer = FakeAuthorizer()
+@pytest.fixture
+def authorizer() -> FakeAuthorizer:
+    return FakeAuthorizer()
+
+
+@on_a_node(**SETTINGS)
+async def test_topics_that_may_not_be_read_do_not_match(
+    world: World, authorizer: FakeAuthorizer
+) -> None:
     authorizer.denied.add((Operation.READ, topic_resource("orders-b")))
 
-    async def questions(world: World) -> None:
-        for name in ("orders-a", "orders-b"):
-            await create(world, name, 1)
-        member = PatternMember(world.network.channel(HOST, 9192))
-        await member.join("orders-.*")
-        await member.until(lambda: bool(member.owned))
-        assert member.owned == {("orders-a", 0)}
-
-    on_a_node(questions, authorizer, **SETTINGS)
+    for name in ("orders-a", "orders-b"):
+        await create(world, name, 1)
+    member = PatternMember(world.network.channel(HOST, 9192))
+    await member.join("orders-.*")
+    await member.until(lambda: bool(member.owned))
+    assert member.owned == {("orders-a", 0)}
 
 
 @pytest.mark.parametrize(
@@ -130,15 +134,15 @@ def test_topics_that_may_not_be_read_do_not_match() -> None:
         ("(a?){200}" * 3, "states"),
     ],
 )
-def test_a_bad_expression_ends_the_stream_and_says_why(pattern: str, why: str) -> None:
-    async def questions(world: World) -> None:
-        await create(world)
-        error = await refused(world.network.channel(HOST, 9192), pattern)
-        assert error.code is RpcCode.INVALID_ARGUMENT
-        assert why in error.detail
-        assert error.info is not None
-        assert error.info.reason == "INVALID_REGULAR_EXPRESSION"
-        assert error.info.metadata["topic_pattern"] == pattern[:100]
-        assert error.info.retry_after_ms is None
-
-    on_a_node(questions, **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_a_bad_expression_ends_the_stream_and_says_why(
+    world: World, pattern: str, why: str
+) -> None:
+    await create(world)
+    error = await refused(world.network.channel(HOST, 9192), pattern)
+    assert error.code is RpcCode.INVALID_ARGUMENT
+    assert why in error.detail
+    assert error.info is not None
+    assert error.info.reason == "INVALID_REGULAR_EXPRESSION"
+    assert error.info.metadata["topic_pattern"] == pattern[:100]
+    assert error.info.retry_after_ms is None

@@ -20,7 +20,7 @@ from world.world import World
 
 COMMIT = pb.PublishRequest.TRANSACTION_END_COMMIT
 ABORT = pb.PublishRequest.TRANSACTION_END_ABORT
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "transaction_state_log_replication_factor": "1",
     "transaction_state_log_min_isr": "1",
     "transaction_state_log_num_partitions": "3",
@@ -94,101 +94,91 @@ async def committed(world: World, count: int, partitions: int = 3) -> list[bytes
     return found
 
 
-def test_transactions_count_as_a_whole_or_not_at_all() -> None:
-    async def questions(world: World) -> None:
-        await create(world)
-        stream = Transacting(world)
-        await stream.send(*values(b"a1", b"a2"))
-        await stream.send(*values(b"a3"), end=COMMIT)
-        assert await stream.ended() == pb.TransactionEnded(is_committed=True)
-        numbers = sorted(each.number for each in stream.results)
-        assert numbers == [0, 1, 2], "all results come before the end"
-        assert not any(each.HasField("error") for each in stream.results)
-        await stream.send(*values(b"b1", b"b2", b"b3"), end=ABORT)
-        assert await stream.ended() == pb.TransactionEnded(is_committed=False)
-        await stream.send(end=COMMIT)  # without any record
-        assert await stream.ended() == pb.TransactionEnded(is_committed=True)
-        await stream.send(*values(b"c1"), end=COMMIT)
-        assert (await stream.ended()).is_committed
-        assert await committed(world, 4) == [b"a1", b"a2", b"a3", b"c1"]
-
-    on_a_node(questions, None, **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_transactions_count_as_a_whole_or_not_at_all(world: World) -> None:
+    await create(world)
+    stream = Transacting(world)
+    await stream.send(*values(b"a1", b"a2"))
+    await stream.send(*values(b"a3"), end=COMMIT)
+    assert await stream.ended() == pb.TransactionEnded(is_committed=True)
+    numbers = sorted(each.number for each in stream.results)
+    assert numbers == [0, 1, 2], "all results come before the end"
+    assert not any(each.HasField("error") for each in stream.results)
+    await stream.send(*values(b"b1", b"b2", b"b3"), end=ABORT)
+    assert await stream.ended() == pb.TransactionEnded(is_committed=False)
+    await stream.send(end=COMMIT)  # without any record
+    assert await stream.ended() == pb.TransactionEnded(is_committed=True)
+    await stream.send(*values(b"c1"), end=COMMIT)
+    assert (await stream.ended()).is_committed
+    assert await committed(world, 4) == [b"a1", b"a2", b"a3", b"c1"]
 
 
-def test_a_refused_record_costs_the_transaction() -> None:
-    async def questions(world: World) -> None:
-        await create(world, max_message_bytes="1000")
-        stream = Transacting(world)
-        given = [*values(b"a1"), record(b"x" * 2000), *values(b"a2")]
-        await stream.send(*given, end=COMMIT)
-        ended = await stream.ended()
-        assert not ended.is_committed
-        assert ended.error.code == ErrorCode.MESSAGE_TOO_LARGE
-        assert not ended.error.maybe_written
-        refused = {each.number: each.error.code for each in stream.results if each.error.code}
-        assert refused[1] == refused[2] == ErrorCode.MESSAGE_TOO_LARGE
-        messages = {each.number: each.error.message for each in stream.results}
-        assert messages[2].startswith("the transaction is lost: ")
-        assert refused[0] == ErrorCode.TRANSACTION_ABORTABLE, "it was not delivered yet"
-        await stream.send(*values(b"b1"), end=COMMIT)
-        assert (await stream.ended()).is_committed
-        assert await committed(world, 1) == [b"b1"]
-
-    on_a_node(questions, None, **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_a_refused_record_costs_the_transaction(world: World) -> None:
+    await create(world, max_message_bytes="1000")
+    stream = Transacting(world)
+    given = [*values(b"a1"), record(b"x" * 2000), *values(b"a2")]
+    await stream.send(*given, end=COMMIT)
+    ended = await stream.ended()
+    assert not ended.is_committed
+    assert ended.error.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert not ended.error.maybe_written
+    refused = {each.number: each.error.code for each in stream.results if each.error.code}
+    assert refused[1] == refused[2] == ErrorCode.MESSAGE_TOO_LARGE
+    messages = {each.number: each.error.message for each in stream.results}
+    assert messages[2].startswith("the transaction is lost: ")
+    assert refused[0] == ErrorCode.TRANSACTION_ABORTABLE, "it was not delivered yet"
+    await stream.send(*values(b"b1"), end=COMMIT)
+    assert (await stream.ended()).is_committed
+    assert await committed(world, 1) == [b"b1"]
 
 
 @pytest.mark.parametrize("breaks", [True, False])
-def test_the_end_of_the_stream_aborts(breaks: bool) -> None:
-    async def questions(world: World) -> None:
-        await create(world)
-        stream = Transacting(world)
-        await stream.send(*values(b"a1"))
-        while not stream.results:
-            await stream.receive()
-        await stream.break_off()
-        again = Transacting(world)
-        await again.send(*values(b"b1"), end=COMMIT)
-        assert (await again.ended()).is_committed
-        assert await committed(world, 1) == [b"b1"]
-
-    on_a_node(questions, None, **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_the_end_of_the_stream_aborts(world: World, breaks: bool) -> None:
+    await create(world)
+    stream = Transacting(world)
+    await stream.send(*values(b"a1"))
+    while not stream.results:
+        await stream.receive()
+    await stream.break_off()
+    again = Transacting(world)
+    await again.send(*values(b"b1"), end=COMMIT)
+    assert (await again.ended()).is_committed
+    assert await committed(world, 1) == [b"b1"]
 
 
-def test_a_second_stream_fences_the_first() -> None:
-    async def questions(world: World) -> None:
-        await create(world)
-        first, second = Transacting(world), Transacting(world)
-        await first.send(*values(b"a1"))
-        while not first.results:
-            await first.receive()
-        await second.send(*values(b"b1"), end=COMMIT)
-        assert (await second.ended()).is_committed
-        await first.send(end=COMMIT)
-        ended = await first.ended()
-        assert ended.error.code == ErrorCode.PRODUCER_FENCED
-        await first.send(*values(b"a2"), end=COMMIT)
-        assert (await first.ended()).error.code == ErrorCode.PRODUCER_FENCED
-        assert first.results[-1].error.code == ErrorCode.PRODUCER_FENCED
-        assert await committed(world, 1) == [b"b1"]
-
-    on_a_node(questions, None, **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_a_second_stream_fences_the_first(world: World) -> None:
+    await create(world)
+    first, second = Transacting(world), Transacting(world)
+    await first.send(*values(b"a1"))
+    while not first.results:
+        await first.receive()
+    await second.send(*values(b"b1"), end=COMMIT)
+    assert (await second.ended()).is_committed
+    await first.send(end=COMMIT)
+    ended = await first.ended()
+    assert ended.error.code == ErrorCode.PRODUCER_FENCED
+    await first.send(*values(b"a2"), end=COMMIT)
+    assert (await first.ended()).error.code == ErrorCode.PRODUCER_FENCED
+    assert first.results[-1].error.code == ErrorCode.PRODUCER_FENCED
+    assert await committed(world, 1) == [b"b1"]
 
 
-def test_a_transaction_that_takes_too_long_is_not_committed() -> None:
-    async def questions(world: World) -> None:
-        await create(world)
-        stream = Transacting(world, transaction_timeout_ms=1_000)
-        await stream.send(*values(b"a1"))
-        await asyncio.sleep(5)
-        await stream.send(end=COMMIT)
-        ended = await stream.ended()
-        assert not ended.is_committed
-        assert ended.error.code == ErrorCode.INVALID_TXN_STATE
-        await stream.send(*values(b"b1"), end=COMMIT)
-        assert (await stream.ended()).is_committed
-        assert await committed(world, 1) == [b"b1"]
-
-    on_a_node(questions, None, **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_a_transaction_that_takes_too_long_is_not_committed(world: World) -> None:
+    await create(world)
+    stream = Transacting(world, transaction_timeout_ms=1_000)
+    await stream.send(*values(b"a1"))
+    await asyncio.sleep(5)
+    await stream.send(end=COMMIT)
+    ended = await stream.ended()
+    assert not ended.is_committed
+    assert ended.error.code == ErrorCode.INVALID_TXN_STATE
+    await stream.send(*values(b"b1"), end=COMMIT)
+    assert (await stream.ended()).is_committed
+    assert await committed(world, 1) == [b"b1"]
 
 
 @pytest.mark.parametrize(
@@ -201,49 +191,47 @@ def test_a_transaction_that_takes_too_long_is_not_committed() -> None:
     ],
     ids=str,
 )
-def test_what_is_wrong_ends_the_stream(options: dict[str, Any], end: int) -> None:
-    async def questions(world: World) -> None:
-        await create(world)
-        stream = Transacting(world, **options)
-        await stream.send(end=end)
-        with pytest.raises(RpcError) as error:
-            await stream.receive()
-        assert error.value.code is RpcCode.INVALID_ARGUMENT
-
-    on_a_node(questions, None, **SETTINGS)
-
-
-def test_who_may_not_use_the_id_is_told_so() -> None:
-    async def questions(world: World) -> None:
-        await create(world)
-        stream = Transacting(world)
-        await stream.send(*values(b"a1"))
-        with pytest.raises(RpcError) as error:
-            await stream.receive()
-        assert error.value.code is RpcCode.PERMISSION_DENIED
-        assert error.value.info is not None
-        assert error.value.info.reason == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
-
-    on_a_node(questions, Forbidding(), **SETTINGS)
+@on_a_node(**SETTINGS)
+async def test_what_is_wrong_ends_the_stream(
+    world: World, options: dict[str, Any], end: int
+) -> None:
+    await create(world)
+    stream = Transacting(world, **options)
+    await stream.send(end=end)
+    with pytest.raises(RpcError) as error:
+        await stream.receive()
+    assert error.value.code is RpcCode.INVALID_ARGUMENT
 
 
-def test_transactional_streams_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_a_node(Forbidding(), **SETTINGS)
+async def test_who_may_not_use_the_id_is_told_so(world: World) -> None:
+    await create(world)
+    stream = Transacting(world)
+    await stream.send(*values(b"a1"))
+    with pytest.raises(RpcError) as error:
+        await stream.receive()
+    assert error.value.code is RpcCode.PERMISSION_DENIED
+    assert error.value.info is not None
+    assert error.value.info.reason == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+@on_a_node(**SETTINGS)
+async def test_transactional_streams_are_bounded(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(producers, "TRANSACTIONAL_MAX", 1)
 
-    async def questions(world: World) -> None:
-        await create(world)
-        first = Transacting(world)
-        await first.send(*values(b"a1"), end=COMMIT)
-        assert (await first.ended()).is_committed
-        second = Transacting(world, "another")
-        await second.send(*values(b"b1"))
-        with pytest.raises(RpcError) as error:
-            await second.receive()
-        assert error.value.code is RpcCode.RESOURCE_EXHAUSTED
-        await first.break_off()
-        await asyncio.sleep(1)
-        third = Transacting(world, "another")
-        await third.send(*values(b"c1"), end=COMMIT)
-        assert (await third.ended()).is_committed
-
-    on_a_node(questions, None, **SETTINGS)
+    await create(world)
+    first = Transacting(world)
+    await first.send(*values(b"a1"), end=COMMIT)
+    assert (await first.ended()).is_committed
+    second = Transacting(world, "another")
+    await second.send(*values(b"b1"))
+    with pytest.raises(RpcError) as error:
+        await second.receive()
+    assert error.value.code is RpcCode.RESOURCE_EXHAUSTED
+    await first.break_off()
+    await asyncio.sleep(1)
+    third = Transacting(world, "another")
+    await third.send(*values(b"c1"), end=COMMIT)
+    assert (await third.ended()).is_committed

@@ -8,7 +8,7 @@ import pytest
 
 from broker.gateway.streams import Streams
 from stele.world import RpcCode, RpcError
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 
 class FakeStream:
@@ -51,21 +51,19 @@ def test_a_stream_that_fails_is_counted_no_more() -> None:
 
 
 @pytest.mark.parametrize(("busy_s", "ends_at_s"), [(0.0, 0.0), (1.0, 1.0), (9.0, 2.0)])
-def test_a_broker_that_stops_waits_for_busy_streams_but_not_for_long(
+@virtual
+async def test_a_broker_that_stops_waits_for_busy_streams_but_not_for_long(
     busy_s: float, ends_at_s: float
 ) -> None:
-    async def main() -> None:
-        streams = Streams("Publish", 5)
-        stream, other = FakeStream(busy_s), FakeStream()
-        with streams.admitted(stream), streams.admitted(other):
-            began_s = asyncio.get_running_loop().time()
-            await streams.close(2.0)
-            for each in (stream, other):
-                assert each.ended_by is not None
-                assert each.ended_by.code is RpcCode.UNAVAILABLE
-                assert each.ended_at_s - began_s == pytest.approx(ends_at_s)
-        with pytest.raises(RpcError) as caught, streams.admitted(FakeStream()):
-            pass
-        assert caught.value.code is RpcCode.UNAVAILABLE
-
-    run_virtual(main())
+    streams = Streams("Publish", 5)
+    stream, other = FakeStream(busy_s), FakeStream()
+    with streams.admitted(stream), streams.admitted(other):
+        began_s = asyncio.get_running_loop().time()
+        await streams.close(2.0)
+        for each in (stream, other):
+            assert each.ended_by is not None
+            assert each.ended_by.code is RpcCode.UNAVAILABLE
+            assert each.ended_at_s - began_s == pytest.approx(ends_at_s)
+    with pytest.raises(RpcError) as caught, streams.admitted(FakeStream()):
+        pass
+    assert caught.value.code is RpcCode.UNAVAILABLE

@@ -31,6 +31,11 @@ class Forbidding:
         return True
 
 
+@pytest.fixture
+def authorizer() -> Forbidding:
+    return Forbidding()
+
+
 async def refusal(subscribing: Subscribing) -> RpcError:
     with pytest.raises(RpcError) as caught:
         await subscribing.records(1)
@@ -38,70 +43,60 @@ async def refusal(subscribing: Subscribing) -> RpcError:
     return caught.value
 
 
-def test_topics_that_may_not_be_written() -> None:
-    authorizer = Forbidding()
-
-    async def questions(world: World) -> None:
-        for name in ("open", "closed"):
-            await create(world, name, 1)
-        authorizer.forbidden = {(Operation.WRITE, CLOSED)}
-        channel = world.network.channel(HOST, 9192)
-        given = [record(topic="open"), record(topic="closed"), record(topic="open")]
-        results = await publish(channel, given)
-        assert [result.error.code for result in results] == [
-            0,
-            ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            0,
-        ]
-        publishing = Publishing(channel)
-        await publishing.send(record(), topic="open")
-        await publishing.receive(1)
-        authorizer.forbidden.add((Operation.WRITE, OPEN))
-        await publishing.send(record(), topic="open")
-        (_, late) = await publishing.receive(2)
-        assert late.error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-
-    on_a_node(questions, authorizer)
+@on_a_node
+async def test_topics_that_may_not_be_written(world: World, authorizer: Forbidding) -> None:
+    for name in ("open", "closed"):
+        await create(world, name, 1)
+    authorizer.forbidden = {(Operation.WRITE, CLOSED)}
+    channel = world.network.channel(HOST, 9192)
+    given = [record(topic="open"), record(topic="closed"), record(topic="open")]
+    results = await publish(channel, given)
+    assert [result.error.code for result in results] == [
+        0,
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        0,
+    ]
+    publishing = Publishing(channel)
+    await publishing.send(record(), topic="open")
+    await publishing.receive(1)
+    authorizer.forbidden.add((Operation.WRITE, OPEN))
+    await publishing.send(record(), topic="open")
+    (_, late) = await publishing.receive(2)
+    assert late.error.code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_publishers_need_the_permission_to_be_idempotent() -> None:
-    authorizer = Forbidding()
-
-    async def questions(world: World) -> None:
-        authorizer.forbidden = {(Operation.IDEMPOTENT_WRITE, CLUSTER)}
-        channel = world.network.channel(HOST, 9192)
-        with pytest.raises(RpcError) as caught:
-            await channel.call("/stele.v1.Log/CreatePublisher", b"", timeout_s=5)
-        assert caught.value.code is RpcCode.PERMISSION_DENIED
-
-    on_a_node(questions, authorizer)
+@on_a_node
+async def test_publishers_need_the_permission_to_be_idempotent(
+    world: World, authorizer: Forbidding
+) -> None:
+    authorizer.forbidden = {(Operation.IDEMPOTENT_WRITE, CLUSTER)}
+    channel = world.network.channel(HOST, 9192)
+    with pytest.raises(RpcError) as caught:
+        await channel.call("/stele.v1.Log/CreatePublisher", b"", timeout_s=5)
+    assert caught.value.code is RpcCode.PERMISSION_DENIED
 
 
-def test_topics_that_may_not_be_read() -> None:
-    authorizer = Forbidding()
-
-    async def questions(world: World) -> None:
-        await create(world, "open", 1)
-        channel = world.network.channel(HOST, 9192)
-        await publish(channel, [record()] * 10, "open")
-        subscribing = Subscribing(channel)
-        await subscribing.start(
-            pb.PartitionStart(topic="open", edge=EARLIEST), credit=pb.Credit(records=1)
-        )
-        await subscribing.records(1)
-        authorizer.forbidden = {(Operation.READ, OPEN)}
-        await subscribing.grant(1)
-        late = await refusal(subscribing)
-        assert late.code is RpcCode.PERMISSION_DENIED
-        another = Subscribing(channel)
-        start = pb.SubscribeStart(partitions=[pb.PartitionStart(topic="open")])
-        await another.send(pb.SubscribeRequest(start=start))
-        refused = await refusal(another)
-        assert refused.code is RpcCode.PERMISSION_DENIED
-        assert refused.info is not None
-        assert refused.info.metadata == {"topic": "open"}
-
-    on_a_node(questions, authorizer)
+@on_a_node
+async def test_topics_that_may_not_be_read(world: World, authorizer: Forbidding) -> None:
+    await create(world, "open", 1)
+    channel = world.network.channel(HOST, 9192)
+    await publish(channel, [record()] * 10, "open")
+    subscribing = Subscribing(channel)
+    await subscribing.start(
+        pb.PartitionStart(topic="open", edge=EARLIEST), credit=pb.Credit(records=1)
+    )
+    await subscribing.records(1)
+    authorizer.forbidden = {(Operation.READ, OPEN)}
+    await subscribing.grant(1)
+    late = await refusal(subscribing)
+    assert late.code is RpcCode.PERMISSION_DENIED
+    another = Subscribing(channel)
+    start = pb.SubscribeStart(partitions=[pb.PartitionStart(topic="open")])
+    await another.send(pb.SubscribeRequest(start=start))
+    refused = await refusal(another)
+    assert refused.code is RpcCode.PERMISSION_DENIED
+    assert refused.info is not None
+    assert refused.info.metadata == {"topic": "open"}
 
 
 @pytest.mark.parametrize(
@@ -111,18 +106,16 @@ def test_topics_that_may_not_be_read() -> None:
         (Resource(ResourceType.GROUP, "g"), "GROUP_AUTHORIZATION_FAILED"),
     ],
 )
-def test_groups_that_may_not_be_joined(resource: Resource, reason: str) -> None:
-    authorizer = Forbidding()
-
-    async def questions(world: World) -> None:
-        await create(world, "open", 1)
-        authorizer.forbidden = {(Operation.READ, resource)}
-        subscribing = Subscribing(world.network.channel(HOST, 9192))
-        start = pb.SubscribeStart(group="g", topics=["open"])
-        await subscribing.send(pb.SubscribeRequest(start=start))
-        refused = await refusal(subscribing)
-        assert refused.code is RpcCode.PERMISSION_DENIED
-        assert refused.info is not None
-        assert refused.info.reason == reason
-
-    on_a_node(questions, authorizer, offsets_topic_replication_factor="1")
+@on_a_node(offsets_topic_replication_factor="1")
+async def test_groups_that_may_not_be_joined(
+    world: World, authorizer: Forbidding, resource: Resource, reason: str
+) -> None:
+    await create(world, "open", 1)
+    authorizer.forbidden = {(Operation.READ, resource)}
+    subscribing = Subscribing(world.network.channel(HOST, 9192))
+    start = pb.SubscribeStart(group="g", topics=["open"])
+    await subscribing.send(pb.SubscribeRequest(start=start))
+    refused = await refusal(subscribing)
+    assert refused.code is RpcCode.PERMISSION_DENIED
+    assert refused.info is not None
+    assert refused.info.reason == reason

@@ -18,7 +18,8 @@ from stele.wire.v1.controller_pb2 import (
 from stele.wire.v1.raft_pb2 import AddVoterRequest
 from stele.world import RpcCode, RpcError
 from tests.support.broker_edges import FakeChannel, FakeNetwork
-from tests.support.timing import LoopClock, run_virtual
+from tests.support.timing import LoopClock
+from tests.support.worlds import virtual
 from world.network import Peer, Service
 
 METHOD = "/stele.v1.Controller/AllocateProducerIds"
@@ -106,170 +107,148 @@ def _refusal(error: ErrorCode, leader_id: int = -1) -> AllocateProducerIdsRespon
     return AllocateProducerIdsResponse(error=error, leader_id=leader_id)
 
 
-def test_asks_the_leader_of_the_quorum() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        assert (await controllers.ask()).first == 1000
-        assert controllers.asked == [1]
-
-    run_virtual(main())
+@virtual
+async def test_asks_the_leader_of_the_quorum() -> None:
+    controllers = _Controllers()
+    assert (await controllers.ask()).first == 1000
+    assert controllers.asked == [1]
 
 
-def test_follows_the_leader_that_a_refusal_names() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.active = 3
-        before = asyncio.get_running_loop().time()
-        assert (await controllers.ask()).first == 1000
-        assert controllers.asked == [1, 3]
-        assert asyncio.get_running_loop().time() == before
-
-    run_virtual(main())
+@virtual
+async def test_follows_the_leader_that_a_refusal_names() -> None:
+    controllers = _Controllers()
+    controllers.active = 3
+    before = asyncio.get_running_loop().time()
+    assert (await controllers.ask()).first == 1000
+    assert controllers.asked == [1, 3]
+    assert asyncio.get_running_loop().time() == before
 
 
-def test_waits_for_an_election_and_tries_again_at_once_when_it_is_over() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.known = LeaderAndEpoch(None, 1)
-        loop = asyncio.get_running_loop()
+@virtual
+async def test_waits_for_an_election_and_tries_again_at_once_when_it_is_over() -> None:
+    controllers = _Controllers()
+    controllers.known = LeaderAndEpoch(None, 1)
+    loop = asyncio.get_running_loop()
 
-        def elect() -> None:
-            controllers.active, controllers.known = 2, LeaderAndEpoch(2, 2)
-            controllers.client.on_leader_change()
+    def elect() -> None:
+        controllers.active, controllers.known = 2, LeaderAndEpoch(2, 2)
+        controllers.client.on_leader_change()
 
-        loop.call_later(0.7, elect)
-        assert (await controllers.ask()).count == 1000
-        assert controllers.asked == [2]
-        assert loop.time() == pytest.approx(0.7)
-
-    run_virtual(main())
+    loop.call_later(0.7, elect)
+    assert (await controllers.ask()).count == 1000
+    assert controllers.asked == [2]
+    assert loop.time() == pytest.approx(0.7)
 
 
-def test_a_controller_that_comes_back_is_found() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        del controllers.network.services[VOTERS[1]]
-        asyncio.get_running_loop().call_later(1.0, controllers.start, 1)
-        assert (await controllers.ask()).count == 1000
-        assert asyncio.get_running_loop().time() < 1.3
-
-    run_virtual(main())
+@virtual
+async def test_a_controller_that_comes_back_is_found() -> None:
+    controllers = _Controllers()
+    del controllers.network.services[VOTERS[1]]
+    asyncio.get_running_loop().call_later(1.0, controllers.start, 1)
+    assert (await controllers.ask()).count == 1000
+    assert asyncio.get_running_loop().time() < 1.3
 
 
-def test_a_refusal_of_another_cluster_is_no_answer_and_its_leader_is_nobody() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, leader_id=2)]
-        assert (await controllers.ask()).first == 1000
-        assert controllers.asked == [1, 1]
-        controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)] * 100
-        with pytest.raises(ApiError, match="another cluster answers at the address") as caught:
-            await controllers.ask(timeout_s=1.0)
-        assert not isinstance(caught.value, OutcomeUnknownError)
-
-    run_virtual(main())
+@virtual
+async def test_a_refusal_of_another_cluster_is_no_answer_and_its_leader_is_nobody() -> None:
+    controllers = _Controllers()
+    controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID, leader_id=2)]
+    assert (await controllers.ask()).first == 1000
+    assert controllers.asked == [1, 1]
+    controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)] * 100
+    with pytest.raises(ApiError, match="another cluster answers at the address") as caught:
+        await controllers.ask(timeout_s=1.0)
+    assert not isinstance(caught.value, OutcomeUnknownError)
 
 
-def test_requests_say_of_which_cluster_they_are() -> None:
+@virtual
+async def test_requests_say_of_which_cluster_they_are() -> None:
     """A request that names another cluster by its client's will is sent as it is, and its refusal
     is the answer."""
 
-    async def main() -> None:
-        controllers = _Controllers()
-        read, forwarded = ReadIndexRequest(), CreateTopicsRequest()
-        forwarded.on_behalf_of.principal = "User:alice"
-        named = AddVoterRequest(cluster_id="another")
-        named.on_behalf_of.principal = "User:alice"
-        for request in (read, forwarded, named):
-            controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)]
-            answer = await controllers.client.call(METHOD, request, AllocateProducerIdsResponse)
-            expected = ErrorCode.INCONSISTENT_CLUSTER_ID if request is named else ErrorCode.NONE
-            assert answer.error == expected
-        assert read.cluster_id == forwarded.on_behalf_of.cluster_id == "cluster"
-        assert (named.cluster_id, named.on_behalf_of.cluster_id) == ("another", "cluster")
-
-    run_virtual(main())
+    controllers = _Controllers()
+    read, forwarded = ReadIndexRequest(), CreateTopicsRequest()
+    forwarded.on_behalf_of.principal = "User:alice"
+    named = AddVoterRequest(cluster_id="another")
+    named.on_behalf_of.principal = "User:alice"
+    for request in (read, forwarded, named):
+        controllers.answers = [_refusal(ErrorCode.INCONSISTENT_CLUSTER_ID)]
+        answer = await controllers.client.call(METHOD, request, AllocateProducerIdsResponse)
+        expected = ErrorCode.INCONSISTENT_CLUSTER_ID if request is named else ErrorCode.NONE
+        assert answer.error == expected
+    assert read.cluster_id == forwarded.on_behalf_of.cluster_id == "cluster"
+    assert (named.cluster_id, named.on_behalf_of.cluster_id) == ("another", "cluster")
 
 
-def test_gives_up_at_the_deadline_saying_why() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.network.services.clear()
-        with pytest.raises(ApiError, match="controller 1 is unavailable") as caught:
-            await controllers.ask(timeout_s=3.0)
-        assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
-        assert asyncio.get_running_loop().time() == pytest.approx(3.0)
-
-    run_virtual(main())
+@virtual
+async def test_gives_up_at_the_deadline_saying_why() -> None:
+    controllers = _Controllers()
+    controllers.network.services.clear()
+    with pytest.raises(ApiError, match="controller 1 is unavailable") as caught:
+        await controllers.ask(timeout_s=3.0)
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+    assert asyncio.get_running_loop().time() == pytest.approx(3.0)
 
 
-def test_when_there_is_no_time_left_nobody_is_asked() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        with pytest.raises(ApiError) as caught:
-            await controllers.ask(timeout_s=0.0)
-        assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
-        assert controllers.asked == []
-
-    run_virtual(main())
+@virtual
+async def test_when_there_is_no_time_left_nobody_is_asked() -> None:
+    controllers = _Controllers()
+    with pytest.raises(ApiError) as caught:
+        await controllers.ask(timeout_s=0.0)
+    assert caught.value.code == ErrorCode.REQUEST_TIMED_OUT
+    assert controllers.asked == []
 
 
-def test_two_that_name_each_other_are_no_busy_loop() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.active = None
+@virtual
+async def test_two_that_name_each_other_are_no_busy_loop() -> None:
+    controllers = _Controllers()
+    controllers.active = None
 
-        async def blame_two(payload: bytes, _: Peer) -> bytes:
-            controllers.asked.append(1)
-            return AllocateProducerIdsResponse(
-                error=ErrorCode.NOT_CONTROLLER, leader_id=2
-            ).SerializeToString()
+    async def blame_two(payload: bytes, _: Peer) -> bytes:
+        controllers.asked.append(1)
+        return AllocateProducerIdsResponse(
+            error=ErrorCode.NOT_CONTROLLER, leader_id=2
+        ).SerializeToString()
 
-        async def blame_one(payload: bytes, _: Peer) -> bytes:
-            controllers.asked.append(2)
-            return AllocateProducerIdsResponse(
-                error=ErrorCode.NOT_CONTROLLER, leader_id=1
-            ).SerializeToString()
+    async def blame_one(payload: bytes, _: Peer) -> bytes:
+        controllers.asked.append(2)
+        return AllocateProducerIdsResponse(
+            error=ErrorCode.NOT_CONTROLLER, leader_id=1
+        ).SerializeToString()
 
-        controllers.network.services[VOTERS[1]].unary[METHOD] = blame_two
-        controllers.network.services[VOTERS[2]].unary[METHOD] = blame_one
-        with pytest.raises(ApiError):
-            await controllers.ask(timeout_s=1.0)
-        assert len(controllers.asked) < 20
-
-    run_virtual(main())
+    controllers.network.services[VOTERS[1]].unary[METHOD] = blame_two
+    controllers.network.services[VOTERS[2]].unary[METHOD] = blame_one
+    with pytest.raises(ApiError):
+        await controllers.ask(timeout_s=1.0)
+    assert len(controllers.asked) < 20
 
 
-def test_a_silent_controller_does_not_cost_the_whole_deadline() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
+@virtual
+async def test_a_silent_controller_does_not_cost_the_whole_deadline() -> None:
+    controllers = _Controllers()
 
-        controllers.silence(1)
-        controllers.active = 2
-        loop = asyncio.get_running_loop()
-        loop.call_later(1.0, lambda: setattr(controllers, "known", LeaderAndEpoch(2, 2)))
-        assert (await controllers.ask(timeout_s=30.0)).count == 1000
-        assert loop.time() < 6
-
-    run_virtual(main())
+    controllers.silence(1)
+    controllers.active = 2
+    loop = asyncio.get_running_loop()
+    loop.call_later(1.0, lambda: setattr(controllers, "known", LeaderAndEpoch(2, 2)))
+    assert (await controllers.ask(timeout_s=30.0)).count == 1000
+    assert loop.time() < 6
 
 
-def test_a_call_refused_as_such_is_not_retried() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.network.services[VOTERS[1]].unary.clear()
-        with pytest.raises(RpcError) as caught:
-            await controllers.ask()
-        assert caught.value.code == RpcCode.UNIMPLEMENTED
+@virtual
+async def test_a_call_refused_as_such_is_not_retried() -> None:
+    controllers = _Controllers()
+    controllers.network.services[VOTERS[1]].unary.clear()
+    with pytest.raises(RpcError) as caught:
+        await controllers.ask()
+    assert caught.value.code == RpcCode.UNIMPLEMENTED
 
-        async def garbage(payload: bytes, _: Peer) -> bytes:
-            return b"\xff\xff"
+    async def garbage(payload: bytes, _: Peer) -> bytes:
+        return b"\xff\xff"
 
-        controllers.network.services[VOTERS[1]].unary[METHOD] = garbage
-        with pytest.raises(RpcError, match="garbage"):
-            await controllers.ask()
-
-    run_virtual(main())
+    controllers.network.services[VOTERS[1]].unary[METHOD] = garbage
+    with pytest.raises(RpcError, match="garbage"):
+        await controllers.ask()
 
 
 # ------------------------------------------------------------------------------- who is asked
@@ -285,127 +264,113 @@ def test_nobody_is_active_while_no_leader_or_no_address_is_known() -> None:
     assert active == [1, None, None]
 
 
-def test_a_leader_that_was_elected_meanwhile_is_asked_at_once() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.active = 2
+@virtual
+async def test_a_leader_that_was_elected_meanwhile_is_asked_at_once() -> None:
+    controllers = _Controllers()
+    controllers.active = 2
 
-        async def elect(payload: bytes, _: Peer) -> bytes:
-            controllers.asked.append(1)
-            controllers.known = LeaderAndEpoch(2, 2)
-            return _refusal(ErrorCode.NOT_CONTROLLER).SerializeToString()
+    async def elect(payload: bytes, _: Peer) -> bytes:
+        controllers.asked.append(1)
+        controllers.known = LeaderAndEpoch(2, 2)
+        return _refusal(ErrorCode.NOT_CONTROLLER).SerializeToString()
 
-        controllers.network.services[VOTERS[1]].unary[METHOD] = elect
-        assert (await controllers.ask()).count == 1000
-        assert controllers.asked == [1, 2]
-        assert asyncio.get_running_loop().time() == 0.0
-
-    run_virtual(main())
+    controllers.network.services[VOTERS[1]].unary[METHOD] = elect
+    assert (await controllers.ask()).count == 1000
+    assert controllers.asked == [1, 2]
+    assert asyncio.get_running_loop().time() == 0.0
 
 
 @pytest.mark.parametrize("named", [-1, 1, 9])
-def test_a_refusal_that_names_nobody_else_is_waited_out(named: int) -> None:
+@virtual
+async def test_a_refusal_that_names_nobody_else_is_waited_out(named: int) -> None:
     """The refusal names no leader, the controller itself, or one whose address nobody knows."""
 
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.answers = [_refusal(ErrorCode.NOT_CONTROLLER, named)] * 100
-        loop = asyncio.get_running_loop()
-        times: list[float] = []
-        handler = controllers.network.services[VOTERS[1]].unary[METHOD]
+    controllers = _Controllers()
+    controllers.answers = [_refusal(ErrorCode.NOT_CONTROLLER, named)] * 100
+    loop = asyncio.get_running_loop()
+    times: list[float] = []
+    handler = controllers.network.services[VOTERS[1]].unary[METHOD]
 
-        async def timed(payload: bytes, peer: Peer) -> bytes:
-            times.append(loop.time())
-            return await handler(payload, peer)
+    async def timed(payload: bytes, peer: Peer) -> bytes:
+        times.append(loop.time())
+        return await handler(payload, peer)
 
-        controllers.network.services[VOTERS[1]].unary[METHOD] = timed
-        with pytest.raises(ApiError) as caught:
-            await controllers.ask(timeout_s=0.5)
-        assert times == pytest.approx([0.0, 0.05, 0.15, 0.35])
-        assert not isinstance(caught.value, OutcomeUnknownError)
-
-    run_virtual(main())
+    controllers.network.services[VOTERS[1]].unary[METHOD] = timed
+    with pytest.raises(ApiError) as caught:
+        await controllers.ask(timeout_s=0.5)
+    assert times == pytest.approx([0.0, 0.05, 0.15, 0.35])
+    assert not isinstance(caught.value, OutcomeUnknownError)
 
 
 # ------------------------------------------------------------------------------- what came of it
 
 
-def test_who_never_answered_may_have_done_it() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.silence(1)
-        controllers.active = None
-        loop = asyncio.get_running_loop()
-        loop.call_later(1.0, lambda: setattr(controllers, "known", LeaderAndEpoch(2, 2)))
-        with pytest.raises(OutcomeUnknownError):
-            await controllers.ask(timeout_s=8.0)
-        assert set(controllers.asked[1:]) == {2}, "and those have refused"
-
-    run_virtual(main())
+@virtual
+async def test_who_never_answered_may_have_done_it() -> None:
+    controllers = _Controllers()
+    controllers.silence(1)
+    controllers.active = None
+    loop = asyncio.get_running_loop()
+    loop.call_later(1.0, lambda: setattr(controllers, "known", LeaderAndEpoch(2, 2)))
+    with pytest.raises(OutcomeUnknownError):
+        await controllers.ask(timeout_s=8.0)
+    assert set(controllers.asked[1:]) == {2}, "and those have refused"
 
 
-def test_an_answer_that_does_not_know_the_outcome_is_passed_on() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)]
-        assert (await controllers.ask()).error == ErrorCode.REQUEST_TIMED_OUT
-        assert controllers.asked == [1]
-
-    run_virtual(main())
+@virtual
+async def test_an_answer_that_does_not_know_the_outcome_is_passed_on() -> None:
+    controllers = _Controllers()
+    controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)]
+    assert (await controllers.ask()).error == ErrorCode.REQUEST_TIMED_OUT
+    assert controllers.asked == [1]
 
 
-def test_who_has_to_know_the_outcome_asks_again() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)] * 2
-        assert (await controllers.ask_till_known()).count == 1000
-        assert controllers.asked == [1, 1, 1]
-        controllers.answers = [_refusal(ErrorCode.INVALID_REQUEST)]
-        assert (await controllers.ask_till_known()).error == ErrorCode.INVALID_REQUEST
-        controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)] * 100
-        with pytest.raises(OutcomeUnknownError):
-            await controllers.ask_till_known(timeout_s=1.0)
-
-    run_virtual(main())
+@virtual
+async def test_who_has_to_know_the_outcome_asks_again() -> None:
+    controllers = _Controllers()
+    controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)] * 2
+    assert (await controllers.ask_till_known()).count == 1000
+    assert controllers.asked == [1, 1, 1]
+    controllers.answers = [_refusal(ErrorCode.INVALID_REQUEST)]
+    assert (await controllers.ask_till_known()).error == ErrorCode.INVALID_REQUEST
+    controllers.answers = [_refusal(ErrorCode.REQUEST_TIMED_OUT)] * 100
+    with pytest.raises(OutcomeUnknownError):
+        await controllers.ask_till_known(timeout_s=1.0)
 
 
 # ------------------------------------------------------------------------------- channels
 
 
-def test_a_controller_has_one_channel_as_long_as_it_has_one_address() -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        await controllers.ask()
-        await controllers.ask()
-        controllers.client.on_leader_change()
-        await controllers.ask()
-        ((address, channel),) = controllers.network.channels
-        assert address == VOTERS[1]
-        assert not channel.closed
-
-    run_virtual(main())
+@virtual
+async def test_a_controller_has_one_channel_as_long_as_it_has_one_address() -> None:
+    controllers = _Controllers()
+    await controllers.ask()
+    await controllers.ask()
+    controllers.client.on_leader_change()
+    await controllers.ask()
+    ((address, channel),) = controllers.network.channels
+    assert address == VOTERS[1]
+    assert not channel.closed
 
 
 @pytest.mark.parametrize("told", [False, True])
-def test_a_controller_that_has_moved_is_asked_where_it_is_now(told: bool) -> None:
-    async def main() -> None:
-        controllers = _Controllers()
-        await controllers.ask()
-        controllers.network.services["c1b", 9093] = controllers.network.services[VOTERS[1]]
-        controllers.addresses[1] = ("c1b", 9093)
-        if told:
-            controllers.client.on_leader_change()
-            await asyncio.sleep(0)
-            assert controllers.network.channels[0][1].closed
-        assert (await controllers.ask()).count == 1000
-        assert [address for address, _ in controllers.network.channels] == [
-            VOTERS[1],
-            ("c1b", 9093),
-        ]
+@virtual
+async def test_a_controller_that_has_moved_is_asked_where_it_is_now(told: bool) -> None:
+    controllers = _Controllers()
+    await controllers.ask()
+    controllers.network.services["c1b", 9093] = controllers.network.services[VOTERS[1]]
+    controllers.addresses[1] = ("c1b", 9093)
+    if told:
+        controllers.client.on_leader_change()
         await asyncio.sleep(0)
-        assert [channel.closed for _, channel in controllers.network.channels] == [True, False]
-
-    run_virtual(main())
+        assert controllers.network.channels[0][1].closed
+    assert (await controllers.ask()).count == 1000
+    assert [address for address, _ in controllers.network.channels] == [
+        VOTERS[1],
+        ("c1b", 9093),
+    ]
+    await asyncio.sleep(0)
+    assert [channel.closed for _, channel in controllers.network.channels] == [True, False]
 
 
 def test_a_controller_without_an_address_cannot_be_reached() -> None:

@@ -115,70 +115,61 @@ class _Stepping(_Subscriber):
         super().apply(delta, image)
 
 
-def test_an_image_counts_as_applied_after_the_last_turn() -> None:
-    async def main() -> None:
-        setup = _Setup(_Stepping(2))
-        later = _Subscriber()
-        setup.publisher.subscribe(later)
-        stepping = cast(_Stepping, setup.subscriber)
-        setup.commit([_registration(0)])
-        waiting = asyncio.create_task(
-            setup.publisher.wait_until(lambda image: image.offset >= 0, timeout_s=5)
-        )
-        assert setup.publisher.image.offset == 0, "the image is the new one at once"
-        for _ in range(2):
-            assert (setup.publisher.offset, setup.published, later.applied) == (-1, 0, [])
-            assert not waiting.done()
-            await asyncio.sleep(0)
-        assert (setup.publisher.offset, setup.published) == (0, 1)
-        assert len(later.applied) == 1
-        assert len(stepping.begun) == 1
-        assert await waiting
-
-    asyncio.run(main())
-
-
-def test_what_comes_meanwhile_is_the_next_delta() -> None:
-    async def main() -> None:
-        setup = _Setup(_Stepping(3))
-        stepping = cast(_Stepping, setup.subscriber)
-        setup.commit([_registration(0)])
-        setup.commit([_topic(1, "a")])
+async def test_an_image_counts_as_applied_after_the_last_turn() -> None:
+    setup = _Setup(_Stepping(2))
+    later = _Subscriber()
+    setup.publisher.subscribe(later)
+    stepping = cast(_Stepping, setup.subscriber)
+    setup.commit([_registration(0)])
+    waiting = asyncio.create_task(
+        setup.publisher.wait_until(lambda image: image.offset >= 0, timeout_s=5)
+    )
+    assert setup.publisher.image.offset == 0, "the image is the new one at once"
+    for _ in range(2):
+        assert (setup.publisher.offset, setup.published, later.applied) == (-1, 0, [])
+        assert not waiting.done()
         await asyncio.sleep(0)
-        setup.commit([_topic(3, "b")])
-        assert len(stepping.begun) == 1
-        assert setup.publisher.snapshot_records() is not None
-        records = list(setup.publisher.snapshot_records() or ())
-        assert image_of(5, records).topic("b") is not None, "all that was delivered"
-        while setup.publisher.offset < 4:  # noqa: ASYNC110 - no later than that
-            await asyncio.sleep(0)
-        assert [image.offset for image in stepping.begun] == [0, 4]
-        assert setup.published == 2
-        setup.commit([_topic(5, "c")])
-        snapshot = _snapshot(_registration(0), _topic(1, "a"), _topic(3, "d"))
-        setup.publisher.on_snapshot(9, snapshot)
-        while setup.publisher.offset < 8:  # noqa: ASYNC110 - no later than that
-            await asyncio.sleep(0)
-        topics = [topic.name for topic in setup.publisher.image.sorted_topics()]
-        assert topics == ["a", "d"], "the snapshot is newer than what was held back"
-        assert not setup.failures
-
-    asyncio.run(main())
+    assert (setup.publisher.offset, setup.published) == (0, 1)
+    assert len(later.applied) == 1
+    assert len(stepping.begun) == 1
+    assert await waiting
 
 
-def test_a_failure_in_a_later_turn_stops_the_publisher() -> None:
-    async def main() -> None:
-        setup = _Setup(_Stepping(2))
-        stepping = cast(_Stepping, setup.subscriber)
-        setup.commit([_registration(0)])
-        stepping.fails = True
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert [type(each) for each in setup.failures] == [ZeroDivisionError]
-        setup.commit([_topic(1, "a")])
-        assert (setup.publisher.offset, setup.published) == (-1, 0)
+async def test_what_comes_meanwhile_is_the_next_delta() -> None:
+    setup = _Setup(_Stepping(3))
+    stepping = cast(_Stepping, setup.subscriber)
+    setup.commit([_registration(0)])
+    setup.commit([_topic(1, "a")])
+    await asyncio.sleep(0)
+    setup.commit([_topic(3, "b")])
+    assert len(stepping.begun) == 1
+    assert setup.publisher.snapshot_records() is not None
+    records = list(setup.publisher.snapshot_records() or ())
+    assert image_of(5, records).topic("b") is not None, "all that was delivered"
+    while setup.publisher.offset < 4:  # noqa: ASYNC110 - no later than that
+        await asyncio.sleep(0)
+    assert [image.offset for image in stepping.begun] == [0, 4]
+    assert setup.published == 2
+    setup.commit([_topic(5, "c")])
+    snapshot = _snapshot(_registration(0), _topic(1, "a"), _topic(3, "d"))
+    setup.publisher.on_snapshot(9, snapshot)
+    while setup.publisher.offset < 8:  # noqa: ASYNC110 - no later than that
+        await asyncio.sleep(0)
+    topics = [topic.name for topic in setup.publisher.image.sorted_topics()]
+    assert topics == ["a", "d"], "the snapshot is newer than what was held back"
+    assert not setup.failures
 
-    asyncio.run(main())
+
+async def test_a_failure_in_a_later_turn_stops_the_publisher() -> None:
+    setup = _Setup(_Stepping(2))
+    stepping = cast(_Stepping, setup.subscriber)
+    setup.commit([_registration(0)])
+    stepping.fails = True
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert [type(each) for each in setup.failures] == [ZeroDivisionError]
+    setup.commit([_topic(1, "a")])
+    assert (setup.publisher.offset, setup.published) == (-1, 0)
 
 
 def test_the_offset_counts_control_records_as_it_does_after_a_snapshot() -> None:

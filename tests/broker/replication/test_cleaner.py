@@ -15,8 +15,9 @@ from stele.wire.batch import Record, batches, decode
 from tests.support.batches import make_batch
 from tests.support.compaction import keyed_batch, last_values
 from tests.support.replica_cluster import Node, ReplicaCluster
-from tests.support.replication import Scenario, run, settled
+from tests.support.replication import settled, with_brokers
 from tests.support.timing import until
+from tests.support.worlds import Scenario, world
 
 CONFIGS = {
     "cleanup.policy": "compact",
@@ -26,14 +27,15 @@ CONFIGS = {
 BACKOFF_MS = 500
 
 
-def with_topic(scenario: Scenario, **changes: str) -> None:
+@world("cluster")
+def with_topic(scenario: Scenario, /, **changes: str) -> None:
     async def whole(cluster: ReplicaCluster) -> None:
         configs = CONFIGS | {name.replace("_", "."): value for name, value in changes.items()}
         cluster.create_topic((1, 2, 3), configs=configs)
         await settled(cluster)
         await scenario(cluster)
 
-    run(whole, log_cleaner_backoff_ms=BACKOFF_MS)
+    with_brokers.run(whole, log_cleaner_backoff_ms=BACKOFF_MS)
 
 
 async def fill(node: Node, numbers: Iterable[int], keys: int = 7) -> dict[bytes | None, bytes]:
@@ -73,240 +75,216 @@ def is_clean_upto(node: Node, offset: int) -> bool:
     return node.directory.clean_end(node.replica().log) >= offset
 
 
-def test_leader_and_followers_compact_their_own_logs() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        values = await fill(cluster[1], range(200))
-        await until(lambda: all(is_compacted(cluster[each], 30) for each in (1, 2, 3)))
-        assert last_values(await read_all(cluster[1])) == values
-        for each in (1, 2, 3):
-            node = cluster[each]
-            log = node.replica().log
-            await until(partial(is_clean_upto, node, 150))
-            assert node.manager.cleaner.rounds > 0
-            assert 0 < node.manager.cleaner.recopy_percent < 100
-            # The active segment is as it was.
-            active = list(log.batches_now(log.segments.active.base_offset))
-            assert sum(header.record_count for header, _ in active) == (
-                log.end_offset - log.segments.active.base_offset
-            )
-        # Who was a follower leads on, and everything goes on.
-        cluster.fence(1)
-        await until(lambda: cluster[2].replica().machine.is_leader)
-        values |= await fill(cluster[2], range(200, 300))
-        assert last_values(await read_all(cluster[2])) == values
-
-    with_topic(scenario)
-
-
-def test_a_replica_that_begins_anew_copies_a_compacted_log() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        values = await fill(cluster[1], range(200))
-        await until(lambda: is_compacted(cluster[1], 30))
-        cluster[3].kill()
-        cluster.fence(3)
-        cluster[3].disk.lose("/data/orders-0")
-        await cluster[3].start()
-        cluster.register(cluster[3])
-        await until(cluster[3].holds)
-        end = cluster[1].replica().log.end_offset
-        await until(lambda: cluster[3].replica().log.end_offset == end)
-        await until(lambda: 3 in cluster.state().isr)
-        assert cluster[3].replica().log.start_offset == 0
-        cluster.change(leader=3)
-        await until(lambda: cluster[3].replica().machine.is_leader)
-        assert last_values(await read_all(cluster[3])) == values
-
-    with_topic(scenario)
-
-
-def test_a_tombstone_goes_when_its_time_is_over() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = cluster[1]
-        values = await fill(node, range(50))
-        await node.produce(keyed_batch([(b"k3", None)]))
-        del values[b"k3"]
-        values |= await fill(node, [number for number in range(50, 130) if number % 7 != 3])
-        await until(lambda: is_compacted(node, 30))
-        assert any(record.value is None for record in await read_all(node))
-        await asyncio.sleep(60)
-        values |= await fill(node, [number for number in range(130, 230) if number % 7 != 3])
-        await until(lambda: is_clean_upto(node, 180))
-        found = await read_all(node)
-        assert all(record.key != b"k3" for record in found)
-        assert last_values(found) == values
-
-    with_topic(scenario, delete_retention_ms="30000")
-
-
-def test_compact_and_delete_does_both() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = cluster[1]
-        await fill(node, range(200))
-        await until(lambda: is_compacted(node, 30))
-        assert node.replica().log.start_offset == 0
-        await asyncio.sleep(700)
-        values = await fill(node, range(200, 260), keys=3)
-        await until(lambda: node.replica().log.start_offset > 150, within_s=400)
-        assert last_values(await read_all(node)).items() >= values.items()
-
-    with_topic(scenario, cleanup_policy="compact,delete", retention_ms="600000")
-
-
-def test_a_topic_that_is_only_compacted_keeps_old_records() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = cluster[1]
-        values = await fill(node, range(100))
-        await asyncio.sleep(1000)
-        assert node.replica().log.start_offset == 0
-        assert last_values(await read_all(node)) == values
-
-    with_topic(scenario, retention_ms="1000", retention_bytes="1")
-
-
-def test_a_damaged_log_is_given_up_and_the_others_go_on(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = cluster[2]
-        # Nothing is compacted yet: nothing is dirty enough.
-        await fill(cluster[1], range(60))
+@with_topic
+async def test_leader_and_followers_compact_their_own_logs(cluster: ReplicaCluster) -> None:
+    values = await fill(cluster[1], range(200))
+    await until(lambda: all(is_compacted(cluster[each], 30) for each in (1, 2, 3)))
+    assert last_values(await read_all(cluster[1])) == values
+    for each in (1, 2, 3):
+        node = cluster[each]
         log = node.replica().log
-        await until(lambda: node.directory.checkpointed(log)[0] > 50)
-        node.disk.flip_bit(log.segments.all()[1].path, 70)
-        for each in (1, 2):
-            log = cluster[each].replica().log
-            log.configure(replace(log.config, min_cleanable_dirty_ratio=0.1))
-        await until(lambda: node.manager.cleaner.uncleanable_in(node.directory) == 1)
-        await until(lambda: is_compacted(cluster[1], 30))
-        assert node.replica().state is ReplicaState.ONLINE
-        rounds = node.manager.cleaner.rounds
-        await asyncio.sleep(5 * BACKOFF_MS / 1000)
-        assert node.manager.cleaner.rounds == rounds
-        told = [each for each in caplog.messages if "cannot be compacted" in each]
-        assert len(told) == 1
-        assert cluster[1].manager.cleaner.uncleanable_in(cluster[1].directory) == 0
-
-    with_topic(scenario, min_cleanable_dirty_ratio="1")
+        await until(partial(is_clean_upto, node, 150))
+        assert node.manager.cleaner.rounds > 0
+        assert 0 < node.manager.cleaner.recopy_percent < 100
+        # The active segment is as it was.
+        active = list(log.batches_now(log.segments.active.base_offset))
+        assert sum(header.record_count for header, _ in active) == (
+            log.end_offset - log.segments.active.base_offset
+        )
+    # Who was a follower leads on, and everything goes on.
+    cluster.fence(1)
+    await until(lambda: cluster[2].replica().machine.is_leader)
+    values |= await fill(cluster[2], range(200, 300))
+    assert last_values(await read_all(cluster[2])) == values
 
 
-def test_a_damaged_log_is_compacted_again_when_the_damage_is_deleted() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        leader, node = cluster[1], cluster[2]
-        await fill(leader, range(60))
-        log = node.replica().log
-        await until(lambda: node.directory.checkpointed(log)[0] > 50)
-        damaged = log.segments.all()[1]
-        node.disk.flip_bit(damaged.path, 70)
+@with_topic
+async def test_a_replica_that_begins_anew_copies_a_compacted_log(cluster: ReplicaCluster) -> None:
+    values = await fill(cluster[1], range(200))
+    await until(lambda: is_compacted(cluster[1], 30))
+    cluster[3].kill()
+    cluster.fence(3)
+    cluster[3].disk.lose("/data/orders-0")
+    await cluster[3].start()
+    cluster.register(cluster[3])
+    await until(cluster[3].holds)
+    end = cluster[1].replica().log.end_offset
+    await until(lambda: cluster[3].replica().log.end_offset == end)
+    await until(lambda: 3 in cluster.state().isr)
+    assert cluster[3].replica().log.start_offset == 0
+    cluster.change(leader=3)
+    await until(lambda: cluster[3].replica().machine.is_leader)
+    assert last_values(await read_all(cluster[3])) == values
+
+
+@with_topic(delete_retention_ms="30000")
+async def test_a_tombstone_goes_when_its_time_is_over(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    values = await fill(node, range(50))
+    await node.produce(keyed_batch([(b"k3", None)]))
+    del values[b"k3"]
+    values |= await fill(node, [number for number in range(50, 130) if number % 7 != 3])
+    await until(lambda: is_compacted(node, 30))
+    assert any(record.value is None for record in await read_all(node))
+    await asyncio.sleep(60)
+    values |= await fill(node, [number for number in range(130, 230) if number % 7 != 3])
+    await until(lambda: is_clean_upto(node, 180))
+    found = await read_all(node)
+    assert all(record.key != b"k3" for record in found)
+    assert last_values(found) == values
+
+
+@with_topic(cleanup_policy="compact,delete", retention_ms="600000")
+async def test_compact_and_delete_does_both(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    await fill(node, range(200))
+    await until(lambda: is_compacted(node, 30))
+    assert node.replica().log.start_offset == 0
+    await asyncio.sleep(700)
+    values = await fill(node, range(200, 260), keys=3)
+    await until(lambda: node.replica().log.start_offset > 150, within_s=400)
+    assert last_values(await read_all(node)).items() >= values.items()
+
+
+@with_topic(retention_ms="1000", retention_bytes="1")
+async def test_a_topic_that_is_only_compacted_keeps_old_records(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    values = await fill(node, range(100))
+    await asyncio.sleep(1000)
+    assert node.replica().log.start_offset == 0
+    assert last_values(await read_all(node)) == values
+
+
+@with_topic(min_cleanable_dirty_ratio="1")
+async def test_a_damaged_log_is_given_up_and_the_others_go_on(
+    cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = cluster[2]
+    # Nothing is compacted yet: nothing is dirty enough.
+    await fill(cluster[1], range(60))
+    log = node.replica().log
+    await until(lambda: node.directory.checkpointed(log)[0] > 50)
+    node.disk.flip_bit(log.segments.all()[1].path, 70)
+    for each in (1, 2):
+        log = cluster[each].replica().log
         log.configure(replace(log.config, min_cleanable_dirty_ratio=0.1))
-        cleaner = node.manager.cleaner
-        await until(lambda: cleaner.uncleanable_in(node.directory) == 1)
-        rounds = cleaner.rounds
-        result = await leader.delete(log.segments.all()[2].base_offset)
-        assert result.error is ErrorCode.NONE
-        await until(
-            lambda: cleaner.rounds > rounds, within_s=600
-        )  # housekeeping removes the segments
-        assert cleaner.uncleanable_in(node.directory) == 0
-
-    with_topic(scenario, min_cleanable_dirty_ratio="1", cleanup_policy="compact,delete")
+    await until(lambda: node.manager.cleaner.uncleanable_in(node.directory) == 1)
+    await until(lambda: is_compacted(cluster[1], 30))
+    assert node.replica().state is ReplicaState.ONLINE
+    rounds = node.manager.cleaner.rounds
+    await asyncio.sleep(5 * BACKOFF_MS / 1000)
+    assert node.manager.cleaner.rounds == rounds
+    told = [each for each in caplog.messages if "cannot be compacted" in each]
+    assert len(told) == 1
+    assert cluster[1].manager.cleaner.uncleanable_in(cluster[1].directory) == 0
 
 
-def test_a_record_without_a_key_is_refused() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        result = await cluster[1].produce(keyed_batch([(b"k", b"v"), (None, b"v")]))
-        assert result.error is ErrorCode.INVALID_RECORD
-        assert cluster[1].replica().log.end_offset == 0
-        assert (await cluster[1].produce(make_batch())).error is ErrorCode.NONE
-
-    with_topic(scenario)
-
-
-def test_a_log_that_is_dirty_for_too_long_is_compacted() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = cluster[1]
-        await fill(node, range(60))
-        await asyncio.sleep(30)
-        assert node.manager.cleaner.rounds == 0
-        assert node.manager.cleaner.max_dirty_percent == 100
-        await asyncio.sleep(40)
-        assert node.manager.cleaner.rounds == 1
-
-    with_topic(scenario, min_cleanable_dirty_ratio="1", max_compaction_lag_ms="60000")
+@with_topic(min_cleanable_dirty_ratio="1", cleanup_policy="compact,delete")
+async def test_a_damaged_log_is_compacted_again_when_the_damage_is_deleted(
+    cluster: ReplicaCluster,
+) -> None:
+    leader, node = cluster[1], cluster[2]
+    await fill(leader, range(60))
+    log = node.replica().log
+    await until(lambda: node.directory.checkpointed(log)[0] > 50)
+    damaged = log.segments.all()[1]
+    node.disk.flip_bit(damaged.path, 70)
+    log.configure(replace(log.config, min_cleanable_dirty_ratio=0.1))
+    cleaner = node.manager.cleaner
+    await until(lambda: cleaner.uncleanable_in(node.directory) == 1)
+    rounds = cleaner.rounds
+    result = await leader.delete(log.segments.all()[2].base_offset)
+    assert result.error is ErrorCode.NONE
+    await until(lambda: cleaner.rounds > rounds, within_s=600)  # housekeeping removes the segments
+    assert cleaner.uncleanable_in(node.directory) == 0
 
 
-def test_a_cleaner_that_is_turned_off_does_nothing() -> None:
-    async def whole(cluster: ReplicaCluster) -> None:
-        cluster.create_topic((1, 2, 3), configs=CONFIGS)
-        await settled(cluster)
-        await fill(cluster[1], range(100))
-        await asyncio.sleep(60)
-        assert len(await read_all(cluster[1])) == 100
-        assert cluster[1].manager.cleaner.max_dirty_percent == 0
-
-    run(whole, log_cleaner_backoff_ms=BACKOFF_MS, log_cleaner_enable="false")
+@with_topic
+async def test_a_record_without_a_key_is_refused(cluster: ReplicaCluster) -> None:
+    result = await cluster[1].produce(keyed_batch([(b"k", b"v"), (None, b"v")]))
+    assert result.error is ErrorCode.INVALID_RECORD
+    assert cluster[1].replica().log.end_offset == 0
+    assert (await cluster[1].produce(make_batch())).error is ErrorCode.NONE
 
 
-def test_a_deleted_topic_is_not_compacted_any_more() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await fill(cluster[1], range(200))
-        await asyncio.sleep(5.2)  # the checkpoint is written, a compaction may be under way
-        cluster.delete_topic()
-        await until(lambda: not cluster[1].holds())
-        assert not cluster[1].process.world.disk.exists("/data/orders-0")
-        cluster.create_topic((1, 2, 3), configs=CONFIGS, topic_id=b"orders-made-anew")
-        assert cluster[1].manager.cleaner.uncleanable_in(cluster[1].directory) == 0
-
-    with_topic(scenario)
+@with_topic(min_cleanable_dirty_ratio="1", max_compaction_lag_ms="60000")
+async def test_a_log_that_is_dirty_for_too_long_is_compacted(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    await fill(node, range(60))
+    await asyncio.sleep(30)
+    assert node.manager.cleaner.rounds == 0
+    assert node.manager.cleaner.max_dirty_percent == 100
+    await asyncio.sleep(40)
+    assert node.manager.cleaner.rounds == 1
 
 
-def test_what_is_not_committed_is_not_compacted() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await fill(cluster[1], range(100))
-        await until(lambda: is_compacted(cluster[1], 30))
-        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
-        for number in range(100, 200):
-            batch = keyed_batch([(b"k%d" % (number % 7), b"not committed")])
-            await cluster[1].produce(batch, acks=1)
-        replica = cluster[1].replica()
-        high_watermark = replica.machine.high_watermark
-        assert high_watermark <= 101
-        # Two checkpoints, and less than it takes to lose the followers.
-        await asyncio.sleep(8)
-        above = [header for header, _ in replica.log.batches_now(high_watermark)]
-        assert sum(header.record_count for header in above) == 200 - high_watermark
-        values = last_values(await read_all(cluster[1]))
-        assert values[b"k0"] == b"v98"
-
-    with_topic(scenario)
+@with_brokers(log_cleaner_backoff_ms=BACKOFF_MS, log_cleaner_enable="false")
+async def test_a_cleaner_that_is_turned_off_does_nothing(cluster: ReplicaCluster) -> None:
+    cluster.create_topic((1, 2, 3), configs=CONFIGS)
+    await settled(cluster)
+    await fill(cluster[1], range(100))
+    await asyncio.sleep(60)
+    assert len(await read_all(cluster[1])) == 100
+    assert cluster[1].manager.cleaner.max_dirty_percent == 0
 
 
-def test_what_is_above_the_checkpointed_recovery_point_is_not_compacted() -> None:
-    async def whole(cluster: ReplicaCluster) -> None:
-        cluster.create_topic((1, 2, 3), configs=CONFIGS)
-        await settled(cluster)
-        await fill(cluster[1], range(100))
-        await asyncio.sleep(100)
-        assert cluster[1].manager.cleaner.rounds == 0
-        await cluster[1].process.run(cluster[1].directory.checkpoint())
-        await until(lambda: is_compacted(cluster[1], 30))
-
-    run(
-        whole,
-        log_cleaner_backoff_ms=BACKOFF_MS,
-        replica_high_watermark_checkpoint_interval_ms=1_000_000,
-    )
+@with_topic
+async def test_a_deleted_topic_is_not_compacted_any_more(cluster: ReplicaCluster) -> None:
+    await fill(cluster[1], range(200))
+    await asyncio.sleep(5.2)  # the checkpoint is written, a compaction may be under way
+    cluster.delete_topic()
+    await until(lambda: not cluster[1].holds())
+    assert not cluster[1].process.world.disk.exists("/data/orders-0")
+    cluster.create_topic((1, 2, 3), configs=CONFIGS, topic_id=b"orders-made-anew")
+    assert cluster[1].manager.cleaner.uncleanable_in(cluster[1].directory) == 0
 
 
-def test_a_log_that_failed_for_now_is_compacted_later(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = cluster[1]
-        await fill(node, range(60))
-        log = node.replica().log
-        await until(lambda: node.directory.checkpointed(log)[0] > 50)
-        node.disk.faults.quota_bytes = node.disk.used_bytes() + 10
-        log.configure(replace(log.config, min_cleanable_dirty_ratio=0.1))
-        await until(lambda: any("failed for now" in each for each in caplog.messages))
-        assert node.manager.cleaner.rounds == 0
-        node.disk.faults.quota_bytes = None
-        await until(lambda: is_compacted(node, 30))
-        assert node.manager.cleaner.uncleanable_in(node.directory) == 0
+@with_topic
+async def test_what_is_not_committed_is_not_compacted(cluster: ReplicaCluster) -> None:
+    await fill(cluster[1], range(100))
+    await until(lambda: is_compacted(cluster[1], 30))
+    cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+    for number in range(100, 200):
+        batch = keyed_batch([(b"k%d" % (number % 7), b"not committed")])
+        await cluster[1].produce(batch, acks=1)
+    replica = cluster[1].replica()
+    high_watermark = replica.machine.high_watermark
+    assert high_watermark <= 101
+    # Two checkpoints, and less than it takes to lose the followers.
+    await asyncio.sleep(8)
+    above = [header for header, _ in replica.log.batches_now(high_watermark)]
+    assert sum(header.record_count for header in above) == 200 - high_watermark
+    values = last_values(await read_all(cluster[1]))
+    assert values[b"k0"] == b"v98"
 
-    with_topic(scenario, min_cleanable_dirty_ratio="1")
+
+@with_brokers(
+    log_cleaner_backoff_ms=BACKOFF_MS, replica_high_watermark_checkpoint_interval_ms=1000000
+)
+async def test_what_is_above_the_checkpointed_recovery_point_is_not_compacted(
+    cluster: ReplicaCluster,
+) -> None:
+    cluster.create_topic((1, 2, 3), configs=CONFIGS)
+    await settled(cluster)
+    await fill(cluster[1], range(100))
+    await asyncio.sleep(100)
+    assert cluster[1].manager.cleaner.rounds == 0
+    await cluster[1].process.run(cluster[1].directory.checkpoint())
+    await until(lambda: is_compacted(cluster[1], 30))
+
+
+@with_topic(min_cleanable_dirty_ratio="1")
+async def test_a_log_that_failed_for_now_is_compacted_later(
+    cluster: ReplicaCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = cluster[1]
+    await fill(node, range(60))
+    log = node.replica().log
+    await until(lambda: node.directory.checkpointed(log)[0] > 50)
+    node.disk.faults.quota_bytes = node.disk.used_bytes() + 10
+    log.configure(replace(log.config, min_cleanable_dirty_ratio=0.1))
+    await until(lambda: any("failed for now" in each for each in caplog.messages))
+    assert node.manager.cleaner.rounds == 0
+    node.disk.faults.quota_bytes = None
+    await until(lambda: is_compacted(node, 30))
+    assert node.manager.cleaner.uncleanable_in(node.directory) == 0

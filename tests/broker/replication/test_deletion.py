@@ -20,7 +20,8 @@ from tests.support.broker import leading, of, state
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.replication import with_topic
-from tests.support.timing import run_virtual, until
+from tests.support.timing import until
+from tests.support.worlds import virtual
 
 # --------------------------------------------------------------------------------- the machine
 
@@ -126,186 +127,174 @@ async def write(cluster: ReplicaCluster, count: int) -> None:
         assert (await cluster[1].produce(make_batch(3))).error is ErrorCode.NONE
 
 
-def test_deleted_records_are_gone_everywhere_and_stay_so() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await write(cluster, 4)
-        assert await cluster[1].delete(5) == DeletionResult(ErrorCode.NONE, 5)
-        assert [cluster[each].starts() for each in (1, 2, 3)] == [(5, 5)] * 3
-        assert (await cluster[1].fetch(4)).error is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await cluster[1].fetch(5)).error is ErrorCode.NONE
-        for node in cluster.nodes.values():
-            cluster.simulation.power_off(node.name)
-        for node in cluster.nodes.values():
-            cluster.simulation.power_on(node.name)
-            await node.start()
-            log = node.directory.get("orders", 0)
-            assert log is not None
-            assert log.start_offset == 5
-
-    with_topic(scenario)
+@with_topic
+async def test_deleted_records_are_gone_everywhere_and_stay_so(cluster: ReplicaCluster) -> None:
+    await write(cluster, 4)
+    assert await cluster[1].delete(5) == DeletionResult(ErrorCode.NONE, 5)
+    assert [cluster[each].starts() for each in (1, 2, 3)] == [(5, 5)] * 3
+    assert (await cluster[1].fetch(4)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await cluster[1].fetch(5)).error is ErrorCode.NONE
+    for node in cluster.nodes.values():
+        cluster.simulation.power_off(node.name)
+    for node in cluster.nodes.values():
+        cluster.simulation.power_on(node.name)
+        await node.start()
+        log = node.directory.get("orders", 0)
+        assert log is not None
+        assert log.start_offset == 5
 
 
-def test_the_new_leader_has_deleted_them_too() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await write(cluster, 2)
-        assert (await cluster[1].delete(-1)).low_watermark == 6
-        cluster[1].kill()
-        cluster.fence(1)
-        await until(lambda: cluster[2].replica().machine.is_leader)
-        assert (await cluster[2].fetch(3)).error is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await cluster[2].produce()).base_offset == 6
-
-    with_topic(scenario)
+@with_topic
+async def test_the_new_leader_has_deleted_them_too(cluster: ReplicaCluster) -> None:
+    await write(cluster, 2)
+    assert (await cluster[1].delete(-1)).low_watermark == 6
+    cluster[1].kill()
+    cluster.fence(1)
+    await until(lambda: cluster[2].replica().machine.is_leader)
+    assert (await cluster[2].fetch(3)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await cluster[2].produce()).base_offset == 6
 
 
-def test_a_replica_that_is_down_is_not_waited_for_and_learns_it_when_it_is_back() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await write(cluster, 2)
-        cluster[3].kill()
-        assert (await cluster[1].delete(4, timeout_ms=500)).error is ErrorCode.REQUEST_TIMED_OUT
-        assert (await cluster[1].fetch(3)).error is ErrorCode.OFFSET_OUT_OF_RANGE, "all the same"
-        cluster.fence(3)
-        assert await cluster[1].delete(5) == DeletionResult(ErrorCode.NONE, 5)
-        await cluster[3].start()
-        cluster.register(cluster[3])
-        await until(lambda: 3 in cluster.state().isr)
-        assert cluster[3].starts() == (5, 5)
-
-    with_topic(scenario)
+@with_topic
+async def test_a_replica_that_is_down_is_not_waited_for_and_learns_it_when_it_is_back(
+    cluster: ReplicaCluster,
+) -> None:
+    await write(cluster, 2)
+    cluster[3].kill()
+    assert (await cluster[1].delete(4, timeout_ms=500)).error is ErrorCode.REQUEST_TIMED_OUT
+    assert (await cluster[1].fetch(3)).error is ErrorCode.OFFSET_OUT_OF_RANGE, "all the same"
+    cluster.fence(3)
+    assert await cluster[1].delete(5) == DeletionResult(ErrorCode.NONE, 5)
+    await cluster[3].start()
+    cluster.register(cluster[3])
+    await until(lambda: 3 in cluster.state().isr)
+    assert cluster[3].starts() == (5, 5)
 
 
 @pytest.mark.parametrize("is_lost", [True, False])
-def test_a_replica_that_begins_anew_within_a_batch_joins(is_lost: bool) -> None:
+@with_topic
+async def test_a_replica_that_begins_anew_within_a_batch_joins(
+    cluster: ReplicaCluster, is_lost: bool
+) -> None:
     """The leader's log begins in the middle of a batch, and the leader sends the whole batch."""
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await write(cluster, 1)
-        cluster[3].kill()
-        cluster.fence(3)
-        await write(cluster, 3)
-        assert (await cluster[1].delete(5)).low_watermark == 5
-        if is_lost:
-            cluster[3].disk.lose("/data")
-        await cluster[3].start()
-        cluster.register(cluster[3])
-        await until(lambda: 3 in cluster.state().isr)
-        assert cluster[3].starts() == (5, 5)
-        cluster.change(leader=3)
-        await until(lambda: cluster[3].replica().machine.is_leader)
-        assert (await cluster[3].fetch(4)).error is ErrorCode.OFFSET_OUT_OF_RANGE
-        (records,) = (await cluster[3].fetch(5)).records
-        (_, first), *_ = batches(records)
-        assert (first.base_offset, first.last_offset) == (3, 5)
-        assert (await cluster[3].produce()).base_offset == 12
-
-    with_topic(scenario)
+    await write(cluster, 1)
+    cluster[3].kill()
+    cluster.fence(3)
+    await write(cluster, 3)
+    assert (await cluster[1].delete(5)).low_watermark == 5
+    if is_lost:
+        cluster[3].disk.lose("/data")
+    await cluster[3].start()
+    cluster.register(cluster[3])
+    await until(lambda: 3 in cluster.state().isr)
+    assert cluster[3].starts() == (5, 5)
+    cluster.change(leader=3)
+    await until(lambda: cluster[3].replica().machine.is_leader)
+    assert (await cluster[3].fetch(4)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    (records,) = (await cluster[3].fetch(5)).records
+    (_, first), *_ = batches(records)
+    assert (first.base_offset, first.last_offset) == (3, 5)
+    assert (await cluster[3].produce()).base_offset == 12
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.004, 0.008, 0.02])
-def test_a_loss_of_power_while_it_begins_anew_does_not_matter(after_s: float) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        cluster[3].kill()
-        cluster.fence(3)
-        await write(cluster, 4)
-        assert (await cluster[1].delete(5)).low_watermark == 5
-        await cluster[3].start()
-        cluster.register(cluster[3])
-        await until(lambda: cluster[3].holds() and cluster[3].replica().log.end_offset > 3)
-        await asyncio.sleep(after_s)
-        cluster.simulation.power_off(cluster[3].name)
-        cluster.fence(3)
-        cluster.simulation.power_on(cluster[3].name)
-        await cluster[3].start()
-        cluster.register(cluster[3])
-        await until(lambda: 3 in cluster.state().isr)
-        assert cluster[3].starts() == (5, 5)
-        assert cluster[3].replica().log.end_offset == 12
-        assert cluster[3].corrupt == []
-
-    with_topic(scenario)
-
-
-def test_refused() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await write(cluster, 1)
-        assert (await cluster[1].delete(4)).error is ErrorCode.OFFSET_OUT_OF_RANGE
-        assert (await cluster[2].delete(1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        elsewhere = PartitionId(bytes(16), 0)
-        result = await cluster[1].delete(1, partition=elsewhere)
-        assert result.error is ErrorCode.UNKNOWN_TOPIC_ID
-        cluster[1].lease = False
-        assert (await cluster[1].delete(1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    with_topic(scenario)
+@with_topic
+async def test_a_loss_of_power_while_it_begins_anew_does_not_matter(
+    cluster: ReplicaCluster, after_s: float
+) -> None:
+    cluster[3].kill()
+    cluster.fence(3)
+    await write(cluster, 4)
+    assert (await cluster[1].delete(5)).low_watermark == 5
+    await cluster[3].start()
+    cluster.register(cluster[3])
+    await until(lambda: cluster[3].holds() and cluster[3].replica().log.end_offset > 3)
+    await asyncio.sleep(after_s)
+    cluster.simulation.power_off(cluster[3].name)
+    cluster.fence(3)
+    cluster.simulation.power_on(cluster[3].name)
+    await cluster[3].start()
+    cluster.register(cluster[3])
+    await until(lambda: 3 in cluster.state().isr)
+    assert cluster[3].starts() == (5, 5)
+    assert cluster[3].replica().log.end_offset == 12
+    assert cluster[3].corrupt == []
 
 
-def test_a_topic_that_is_only_compacted_keeps_its_records() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        replica = cluster[1].replica()
-        values = {**vars(replica.config), "cleanup_policy": ("compact",)}
-        replica.config = TopicConfig(lambda key: values[key.name.replace(".", "_")])
-        assert (await cluster[1].delete(-1)).error is ErrorCode.POLICY_VIOLATION
+@with_topic
+async def test_refused(cluster: ReplicaCluster) -> None:
+    await write(cluster, 1)
+    assert (await cluster[1].delete(4)).error is ErrorCode.OFFSET_OUT_OF_RANGE
+    assert (await cluster[2].delete(1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    elsewhere = PartitionId(bytes(16), 0)
+    result = await cluster[1].delete(1, partition=elsewhere)
+    assert result.error is ErrorCode.UNKNOWN_TOPIC_ID
+    cluster[1].lease = False
+    assert (await cluster[1].delete(1)).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    with_topic(scenario)
+
+@with_topic
+async def test_a_topic_that_is_only_compacted_keeps_its_records(cluster: ReplicaCluster) -> None:
+    replica = cluster[1].replica()
+    values = {**vars(replica.config), "cleanup_policy": ("compact",)}
+    replica.config = TopicConfig(lambda key: values[key.name.replace(".", "_")])
+    assert (await cluster[1].delete(-1)).error is ErrorCode.POLICY_VIOLATION
 
 
-def test_a_full_disk_does_not_promise_what_it_cannot_keep() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await write(cluster, 1)
-        disk = cluster[1].disk
-        disk.faults.quota_bytes = disk.used_bytes()
-        assert (await cluster[1].delete(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
-        disk.faults.quota_bytes = None
-        follower = cluster[2].disk
-        follower.faults.quota_bytes = follower.used_bytes()
-        deleting = asyncio.ensure_future(cluster[1].delete(2))
-        await asyncio.sleep(3)
-        assert not deleting.done()
-        follower.faults.quota_bytes = None
-        assert await deleting == DeletionResult(ErrorCode.NONE, 2)
-
-    with_topic(scenario)
+@with_topic
+async def test_a_full_disk_does_not_promise_what_it_cannot_keep(cluster: ReplicaCluster) -> None:
+    await write(cluster, 1)
+    disk = cluster[1].disk
+    disk.faults.quota_bytes = disk.used_bytes()
+    assert (await cluster[1].delete(1)).error is ErrorCode.KAFKA_STORAGE_ERROR
+    disk.faults.quota_bytes = None
+    follower = cluster[2].disk
+    follower.faults.quota_bytes = follower.used_bytes()
+    deleting = asyncio.ensure_future(cluster[1].delete(2))
+    await asyncio.sleep(3)
+    assert not deleting.done()
+    follower.faults.quota_bytes = None
+    assert await deleting == DeletionResult(ErrorCode.NONE, 2)
 
 
 # ------------------------------------------------------------------------------------- the API
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_each_partition_is_answered(version: int) -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.add_topic("a", [[1], [1], [1]])
-        request = wire.DeleteRecordsRequest(
-            [
-                wire.DeleteRecordsTopic(
-                    "a",
-                    [
-                        wire.DeleteRecordsPartition(0, 5),
-                        wire.DeleteRecordsPartition(1, -1),
-                        wire.DeleteRecordsPartition(9, 0),
-                        wire.DeleteRecordsPartition(2, 1),
-                        wire.DeleteRecordsPartition(2, 2),
-                    ],
-                ),
-                wire.DeleteRecordsTopic("x", [wire.DeleteRecordsPartition(0, 5)]),
-            ],
-            timeout_ms=1234,
-        )
-        answer = await edges.client().call(wire.API, version, request)
-        assert [
-            (topic.name, each.partition_index, each.low_watermark, each.error_code)
-            for topic in answer.topics
-            for each in topic.partitions
-        ] == [
-            ("a", 0, 7, ErrorCode.NONE),
-            ("a", 1, 7, ErrorCode.NONE),
-            ("a", 9, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            ("a", 2, -1, ErrorCode.INVALID_REQUEST),
-            ("a", 2, -1, ErrorCode.INVALID_REQUEST),
-            ("x", 0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        ]
-        known = PartitionId(topic_id("a"), 0), PartitionId(topic_id("a"), 1)
-        deletions = [Deletion(known[0], 5), Deletion(known[1], -1)]
-        assert edges.replicas.deletion.deleted == [(deletions, 1234)]
-
-    run_virtual(main())
+@virtual
+async def test_each_partition_is_answered(version: int) -> None:
+    edges = Edges()
+    edges.add_topic("a", [[1], [1], [1]])
+    request = wire.DeleteRecordsRequest(
+        [
+            wire.DeleteRecordsTopic(
+                "a",
+                [
+                    wire.DeleteRecordsPartition(0, 5),
+                    wire.DeleteRecordsPartition(1, -1),
+                    wire.DeleteRecordsPartition(9, 0),
+                    wire.DeleteRecordsPartition(2, 1),
+                    wire.DeleteRecordsPartition(2, 2),
+                ],
+            ),
+            wire.DeleteRecordsTopic("x", [wire.DeleteRecordsPartition(0, 5)]),
+        ],
+        timeout_ms=1234,
+    )
+    answer = await edges.client().call(wire.API, version, request)
+    assert [
+        (topic.name, each.partition_index, each.low_watermark, each.error_code)
+        for topic in answer.topics
+        for each in topic.partitions
+    ] == [
+        ("a", 0, 7, ErrorCode.NONE),
+        ("a", 1, 7, ErrorCode.NONE),
+        ("a", 9, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ("a", 2, -1, ErrorCode.INVALID_REQUEST),
+        ("a", 2, -1, ErrorCode.INVALID_REQUEST),
+        ("x", 0, -1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+    ]
+    known = PartitionId(topic_id("a"), 0), PartitionId(topic_id("a"), 1)
+    deletions = [Deletion(known[0], 5), Deletion(known[1], -1)]
+    assert edges.replicas.deletion.deleted == [(deletions, 1234)]

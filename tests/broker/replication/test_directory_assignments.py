@@ -26,7 +26,7 @@ from tests.support.replica_cluster import (
     Node,
     ReplicaCluster,
 )
-from tests.support.replication import settled
+from tests.support.replication import settled, with_brokers
 from tests.support.timing import until
 
 Request = AssignReplicasToDirectoriesRequest
@@ -59,168 +59,154 @@ async def all_told(cluster: ReplicaCluster) -> None:
     )
 
 
-def test_new_replicas_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_new_replicas_are_told(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(assignments, "REPLICAS_PER_REQUEST", 2)
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        raise_level(cluster)
-        cluster.create_topic(*[[1]] * 5)
-        await all_told(cluster)
-        assert len(cluster.assignments) == 5, "each once"
-        assert {path for _, path, _ in cluster.assignments} == {
-            id_of(cluster[1], path) for path in DIRECTORIES
-        }
-
-    ReplicaCluster(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other").run(scenario)
+    raise_level(cluster)
+    cluster.create_topic(*[[1]] * 5)
+    await all_told(cluster)
+    assert len(cluster.assignments) == 5, "each once"
+    assert {path for _, path, _ in cluster.assignments} == {
+        id_of(cluster[1], path) for path in DIRECTORIES
+    }
 
 
-def test_a_broker_with_one_directory_tells_nothing() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        raise_level(cluster)
-        cluster.create_topic([1])
-        await settled(cluster)
-        await asyncio.sleep(1.0)
-        assert cluster.assignments == []
-        # Unless the metadata name another directory, from which it was moved here.
-        record = pb.PartitionChangeRecord(topic_id=TOPIC_ID)
-        record.directories.ids.append(b"elsewhere-------")
-        cluster.commit(pb.MetadataRecord(partition_change=record))
-        await all_told(cluster)
-
-    ReplicaCluster(brokers=1, log_dirs="/data").run(scenario)
+@with_brokers(brokers=1, log_dirs="/data")
+async def test_a_broker_with_one_directory_tells_nothing(cluster: ReplicaCluster) -> None:
+    raise_level(cluster)
+    cluster.create_topic([1])
+    await settled(cluster)
+    await asyncio.sleep(1.0)
+    assert cluster.assignments == []
+    # Unless the metadata name another directory, from which it was moved here.
+    record = pb.PartitionChangeRecord(topic_id=TOPIC_ID)
+    record.directories.ids.append(b"elsewhere-------")
+    cluster.commit(pb.MetadataRecord(partition_change=record))
+    await all_told(cluster)
 
 
-def test_all_replicas_are_told_once_the_level_allows_it() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        raise_level(cluster, 4)
-        cluster.create_topic(*[[1]] * 3)
-        await settled(cluster)
-        await asyncio.sleep(1.0)
-        assert cluster.assignments == []
-        raise_level(cluster)
-        await all_told(cluster)
-
-    ReplicaCluster(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other").run(scenario)
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_all_replicas_are_told_once_the_level_allows_it(cluster: ReplicaCluster) -> None:
+    raise_level(cluster, 4)
+    cluster.create_topic(*[[1]] * 3)
+    await settled(cluster)
+    await asyncio.sleep(1.0)
+    assert cluster.assignments == []
+    raise_level(cluster)
+    await all_told(cluster)
 
 
-def test_what_is_not_answered_or_is_refused_is_told_again(
-    monkeypatch: pytest.MonkeyPatch,
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_what_is_not_answered_or_is_refused_is_told_again(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [Response(error=ErrorCode.STALE_BROKER_EPOCH), None]
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        assign = cluster.assign_replicas
+    assign = cluster.assign_replicas
 
-        def failing(request: Request) -> Response:
-            if answers:
-                answer = answers.pop()
-                return answer or Response(error=ErrorCode.NOT_CONTROLLER)
-            return assign(request)
+    def failing(request: Request) -> Response:
+        if answers:
+            answer = answers.pop()
+            return answer or Response(error=ErrorCode.NOT_CONTROLLER)
+        return assign(request)
 
-        monkeypatch.setattr(cluster, "assign_replicas", failing)
-        raise_level(cluster)
-        cluster.create_topic([1])
-        await all_told(cluster)
-        assert not answers
-
-    ReplicaCluster(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other").run(scenario)
+    monkeypatch.setattr(cluster, "assign_replicas", failing)
+    raise_level(cluster)
+    cluster.create_topic([1])
+    await all_told(cluster)
+    assert not answers
 
 
-def test_a_late_copy_of_a_request_is_corrected() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        raise_level(cluster)
-        cluster.create_topic([1])
-        await all_told(cluster)
-        request = Request(broker_id=1)
-        directory = request.directories.add(directory_id=id_of(cluster[1], OTHER_DIRECTORY))
-        directory.replicas.add(topic_id=TOPIC_ID)
-        assert place(cluster[1]) == DIRECTORY
-        cluster.assign_replicas(request)
-        assert known(cluster) == id_of(cluster[1], OTHER_DIRECTORY)
-        await all_told(cluster)
-        assert known(cluster) == id_of(cluster[1], DIRECTORY)
-
-    ReplicaCluster(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other").run(scenario)
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_late_copy_of_a_request_is_corrected(cluster: ReplicaCluster) -> None:
+    raise_level(cluster)
+    cluster.create_topic([1])
+    await all_told(cluster)
+    request = Request(broker_id=1)
+    directory = request.directories.add(directory_id=id_of(cluster[1], OTHER_DIRECTORY))
+    directory.replicas.add(topic_id=TOPIC_ID)
+    assert place(cluster[1]) == DIRECTORY
+    cluster.assign_replicas(request)
+    assert known(cluster) == id_of(cluster[1], OTHER_DIRECTORY)
+    await all_told(cluster)
+    assert known(cluster) == id_of(cluster[1], DIRECTORY)
 
 
-def test_a_replica_whose_directory_fails_before_it_is_told_is_told_then(
-    monkeypatch: pytest.MonkeyPatch,
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_replica_whose_directory_fails_before_it_is_told_is_told_then(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        raise_level(cluster)
-        assign = cluster.assign_replicas
-        monkeypatch.setattr(
-            cluster, "assign_replicas", lambda request: Response(error=ErrorCode.NOT_CONTROLLER)
-        )
-        cluster.create_topic([1])
-        await until(cluster[1].holds)
-        log = cluster[1].replica().log
-        cluster[1].process.loop.call_soon(
-            cluster[1].directory.failed, log, OSError(errno.EIO, "the device is gone")
-        )
-        await until(lambda: cluster[1].directory.offline is not None)
-        assert cluster[1].manager.reports.failed_directories == [id_of(cluster[1], DIRECTORY)]
-        assert known(cluster) == UNASSIGNED
-        monkeypatch.setattr(cluster, "assign_replicas", assign)
-        await all_told(cluster)
-        assert known(cluster) == id_of(cluster[1], DIRECTORY)
-
-    ReplicaCluster(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other").run(scenario)
+    raise_level(cluster)
+    assign = cluster.assign_replicas
+    monkeypatch.setattr(
+        cluster, "assign_replicas", lambda request: Response(error=ErrorCode.NOT_CONTROLLER)
+    )
+    cluster.create_topic([1])
+    await until(cluster[1].holds)
+    log = cluster[1].replica().log
+    cluster[1].process.loop.call_soon(
+        cluster[1].directory.failed, log, OSError(errno.EIO, "the device is gone")
+    )
+    await until(lambda: cluster[1].directory.offline is not None)
+    assert cluster[1].manager.reports.failed_directories == [id_of(cluster[1], DIRECTORY)]
+    assert known(cluster) == UNASSIGNED
+    monkeypatch.setattr(cluster, "assign_replicas", assign)
+    await all_told(cluster)
+    assert known(cluster) == id_of(cluster[1], DIRECTORY)
 
 
-def test_a_move_acknowledges_nothing_before_the_controller_knows_the_new_place(
-    monkeypatch: pytest.MonkeyPatch,
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_move_acknowledges_nothing_before_the_controller_knows_the_new_place(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        raise_level(cluster)
-        cluster.create_topic([1])
-        await all_told(cluster)
-        node, assign = cluster[1], cluster.assign_replicas
-        writer = Writer(node)
-        await writer.write(10)
-        monkeypatch.setattr(
-            cluster, "assign_replicas", lambda request: Response(error=ErrorCode.NOT_CONTROLLER)
-        )
-        await move(node, OTHER_DIRECTORY)
-        await until(lambda: place(node) == OTHER_DIRECTORY)
-        writing = asyncio.ensure_future(writer.write())
-        await asyncio.sleep(5.0)
-        assert len(writer.acknowledged) == 10
-        assert len(on_disk(node)) == 2, "the old log is there"
-        monkeypatch.setattr(cluster, "assign_replicas", assign)
-        await writing
-        assert known(cluster) == id_of(node, OTHER_DIRECTORY)
-        await until(lambda: on_disk(node) == [f"{OTHER_DIRECTORY}/{KEY}"])
-
-    ReplicaCluster(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other").run(scenario)
+    raise_level(cluster)
+    cluster.create_topic([1])
+    await all_told(cluster)
+    node, assign = cluster[1], cluster.assign_replicas
+    writer = Writer(node)
+    await writer.write(10)
+    monkeypatch.setattr(
+        cluster, "assign_replicas", lambda request: Response(error=ErrorCode.NOT_CONTROLLER)
+    )
+    await move(node, OTHER_DIRECTORY)
+    await until(lambda: place(node) == OTHER_DIRECTORY)
+    writing = asyncio.ensure_future(writer.write())
+    await asyncio.sleep(5.0)
+    assert len(writer.acknowledged) == 10
+    assert len(on_disk(node)) == 2, "the old log is there"
+    monkeypatch.setattr(cluster, "assign_replicas", assign)
+    await writing
+    assert known(cluster) == id_of(node, OTHER_DIRECTORY)
+    await until(lambda: on_disk(node) == [f"{OTHER_DIRECTORY}/{KEY}"])
 
 
-def test_an_end_while_the_new_place_is_not_known_leaves_the_old_log(
-    monkeypatch: pytest.MonkeyPatch,
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_an_end_while_the_new_place_is_not_known_leaves_the_old_log(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        raise_level(cluster)
-        cluster.create_topic([1])
-        await all_told(cluster)
-        node, assign = cluster[1], cluster.assign_replicas
-        writer = Writer(node)
-        await writer.write(10)
-        monkeypatch.setattr(
-            cluster, "assign_replicas", lambda request: Response(error=ErrorCode.NOT_CONTROLLER)
-        )
-        await move(node, OTHER_DIRECTORY)
-        await until(lambda: place(node) == OTHER_DIRECTORY)
-        await asyncio.sleep(1.0)
-        await node.stop()
-        assert len(on_disk(node)) == 2
-        monkeypatch.setattr(cluster, "assign_replicas", assign)
-        await node.start()
-        cluster.register(node)
-        await until(lambda: node.holds() and node.replica().machine.is_leader)
-        assert place(node) == DIRECTORY, "where the controller knows it"
-        assert on_disk(node) == [f"{DIRECTORY}/{KEY}"]
-        await writer.write(1)
-        assert len(writer.acknowledged) == 11
-        assert cluster.state().leader != NO_LEADER
-
-    ReplicaCluster(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other").run(scenario)
+    raise_level(cluster)
+    cluster.create_topic([1])
+    await all_told(cluster)
+    node, assign = cluster[1], cluster.assign_replicas
+    writer = Writer(node)
+    await writer.write(10)
+    monkeypatch.setattr(
+        cluster, "assign_replicas", lambda request: Response(error=ErrorCode.NOT_CONTROLLER)
+    )
+    await move(node, OTHER_DIRECTORY)
+    await until(lambda: place(node) == OTHER_DIRECTORY)
+    await asyncio.sleep(1.0)
+    await node.stop()
+    assert len(on_disk(node)) == 2
+    monkeypatch.setattr(cluster, "assign_replicas", assign)
+    await node.start()
+    cluster.register(node)
+    await until(lambda: node.holds() and node.replica().machine.is_leader)
+    assert place(node) == DIRECTORY, "where the controller knows it"
+    assert on_disk(node) == [f"{DIRECTORY}/{KEY}"]
+    await writer.write(1)
+    assert len(writer.acknowledged) == 11
+    assert cluster.state().leader != NO_LEADER

@@ -10,7 +10,7 @@ from stele.wire.batch import decode
 from tests.broker.replication.test_cleaner import read_all
 from tests.support.compaction import keyed_batch, last_values
 from tests.support.replica_cluster import Node, ReplicaCluster
-from tests.support.replication import run, settled
+from tests.support.replication import settled, with_brokers
 from tests.support.timing import until
 
 RETENTION_S = 3600
@@ -80,56 +80,51 @@ def started_anew(node: Node) -> bool:
     return node.replica().log.truncation_generation > 0
 
 
-def run_hours(scenario: object) -> None:
-    run(
-        scenario,  # type: ignore[arg-type]
-        log_cleaner_backoff_ms=60_000,
-        log_retention_check_interval_ms=3_600_000,
-    )
+for_hours = with_brokers(log_cleaner_backoff_ms=60_000, log_retention_check_interval_ms=3_600_000)
 
 
-def test_a_deleted_key_does_not_come_back_with_a_replica_that_was_away() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await delete_while_away(cluster, 3)
-        await pass_hours(cluster[1], 3)
-        assert not holds(cluster[1], b"doomed"), "the leader has dropped the tombstone"
-        await come_back(cluster, 3)
-        assert started_anew(cluster[3])
-        await lead(cluster, 3)
-        assert b"doomed" not in last_values(await read_all(cluster[3]))
-
-    run_hours(scenario)
-
-
-def test_a_replica_that_is_back_before_tombstones_go_reads_on() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await delete_while_away(cluster, 3)
-        await asyncio.sleep(RETENTION_S / 2)
-        await come_back(cluster, 3)
-        assert not started_anew(cluster[3])
-        await lead(cluster, 3)
-        assert b"doomed" not in last_values(await read_all(cluster[3]))
-
-    run_hours(scenario)
+@for_hours
+async def test_a_deleted_key_does_not_come_back_with_a_replica_that_was_away(
+    cluster: ReplicaCluster,
+) -> None:
+    await delete_while_away(cluster, 3)
+    await pass_hours(cluster[1], 3)
+    assert not holds(cluster[1], b"doomed"), "the leader has dropped the tombstone"
+    await come_back(cluster, 3)
+    assert started_anew(cluster[3])
+    await lead(cluster, 3)
+    assert b"doomed" not in last_values(await read_all(cluster[3]))
 
 
-def test_a_replica_that_was_filled_without_tombstones_sends_others_back_as_a_leader() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await delete_while_away(cluster, 3, (1, 3))
-        await pass_hours(cluster[1], 3)
-        cluster.change(replicas=(1, 2, 3))
-        await until(lambda: 2 in cluster.state().isr)
-        dropped_end = cluster[1].replica().log.dropped_end
-        assert cluster[2].replica().log.dropped_end == dropped_end > 0
-        # Broker 2 has not compacted its log itself, and forgets what it has in memory.
-        cluster[2].kill()
-        cluster.fence(2)
-        await come_back(cluster, 2)
-        await lead(cluster, 2)
-        assert cluster[2].replica().log.dropped_end == dropped_end
-        await come_back(cluster, 3)
-        assert started_anew(cluster[3])
-        await lead(cluster, 3)
-        assert b"doomed" not in last_values(await read_all(cluster[3]))
+@for_hours
+async def test_a_replica_that_is_back_before_tombstones_go_reads_on(
+    cluster: ReplicaCluster,
+) -> None:
+    await delete_while_away(cluster, 3)
+    await asyncio.sleep(RETENTION_S / 2)
+    await come_back(cluster, 3)
+    assert not started_anew(cluster[3])
+    await lead(cluster, 3)
+    assert b"doomed" not in last_values(await read_all(cluster[3]))
 
-    run_hours(scenario)
+
+@for_hours
+async def test_a_replica_that_was_filled_without_tombstones_sends_others_back_as_a_leader(
+    cluster: ReplicaCluster,
+) -> None:
+    await delete_while_away(cluster, 3, (1, 3))
+    await pass_hours(cluster[1], 3)
+    cluster.change(replicas=(1, 2, 3))
+    await until(lambda: 2 in cluster.state().isr)
+    dropped_end = cluster[1].replica().log.dropped_end
+    assert cluster[2].replica().log.dropped_end == dropped_end > 0
+    # Broker 2 has not compacted its log itself, and forgets what it has in memory.
+    cluster[2].kill()
+    cluster.fence(2)
+    await come_back(cluster, 2)
+    await lead(cluster, 2)
+    assert cluster[2].replica().log.dropped_end == dropped_end
+    await come_back(cluster, 3)
+    assert started_anew(cluster[3])
+    await lead(cluster, 3)
+    assert b"doomed" not in last_values(await read_all(cluster[3]))

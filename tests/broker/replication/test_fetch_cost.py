@@ -13,7 +13,7 @@ from stele.ids import PartitionId
 from storage.log import PartitionLog
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC_ID, ReplicaCluster
-from tests.support.replication import run, settled
+from tests.support.replication import settled, with_brokers
 from tests.support.timing import until
 
 
@@ -60,7 +60,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, partitions: int) -> tuple[int, int]:
         await asyncio.sleep(20)
         counted.extend(counter.taken())
 
-    run(scenario)
+    with_brokers.run(scenario)
     monkeypatch.undo()
     busy, idle, ticks = counted
     assert busy > 20
@@ -73,7 +73,10 @@ def test_idle_partitions_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert many[0] <= few[0] + 5
 
 
-def test_a_fetch_that_waits_for_bytes_reads_them_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@with_brokers
+async def test_a_fetch_that_waits_for_bytes_reads_them_once(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even if it is woken often. Otherwise 1 MiB in pieces of 2 kB would be read 250 times."""
     read_bytes: list[int] = []
     read = PartitionLog.read
@@ -83,33 +86,28 @@ def test_a_fetch_that_waits_for_bytes_reads_them_once(monkeypatch: pytest.Monkey
         read_bytes.append(len(found.data))
         return found
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        cluster.create_topic((1,), min_insync=1)
-        await settled(cluster)
-        batch = make_batch(size=2000)
-        wanted = 100 * len(batch)
-        waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=600_000, min_bytes=wanted))
-        monkeypatch.setattr(PartitionLog, "read", count)
-        for _ in range(100):
-            assert not waiting.done()
-            await cluster[1].produce(make_batch(size=2000), partition=P0)
-            await asyncio.sleep(0.01)
-        assert sum(map(len, (await waiting).records)) == wanted == sum(read_bytes)
-        assert len(read_bytes) == 1
-
-    run(scenario)
+    cluster.create_topic((1,), min_insync=1)
+    await settled(cluster)
+    batch = make_batch(size=2000)
+    wanted = 100 * len(batch)
+    waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=600_000, min_bytes=wanted))
+    monkeypatch.setattr(PartitionLog, "read", count)
+    for _ in range(100):
+        assert not waiting.done()
+        await cluster[1].produce(make_batch(size=2000), partition=P0)
+        await asyncio.sleep(0.01)
+    assert sum(map(len, (await waiting).records)) == wanted == sum(read_bytes)
+    assert len(read_bytes) == 1
     monkeypatch.undo()
 
 
-def test_more_than_an_answer_may_hold_is_not_waited_for() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        cluster.create_topic((1,), min_insync=1)
-        await settled(cluster)
-        for _ in range(3):
-            await cluster[1].produce(make_batch(size=500_000))
-        began = cluster.simulation.now
-        found = await cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=1 << 30)
-        assert found.records
-        assert cluster.simulation.now - began < 1
-
-    run(scenario)
+@with_brokers
+async def test_more_than_an_answer_may_hold_is_not_waited_for(cluster: ReplicaCluster) -> None:
+    cluster.create_topic((1,), min_insync=1)
+    await settled(cluster)
+    for _ in range(3):
+        await cluster[1].produce(make_batch(size=500_000))
+    began = cluster.simulation.now
+    found = await cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=1 << 30)
+    assert found.records
+    assert cluster.simulation.now - began < 1

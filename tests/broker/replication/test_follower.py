@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import pytest
 
 from broker.replication.follower import REST_MAX_S, REST_MIN_S, Following, Verdict
@@ -18,32 +15,27 @@ from storage.log import PartitionLog
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.timing import until
+from tests.support.worlds import Scenario, world
 
 BACKOFF_S = 0.7
 
 
-def following(act: Callable[[Following], None]) -> None:
+@world("each")
+def following(scenario: Scenario) -> None:
     """Act on a follower whose leader cannot be reached, inside of its process."""
 
-    async def at_once(each: Following) -> None:
-        act(each)
-
-    following_for_a_while(at_once)
-
-
-def following_for_a_while(act: Callable[[Following], Coroutine[Any, Any, None]]) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
+    async def whole(cluster: ReplicaCluster) -> None:
         cluster.simulation.fabric.isolate("b1", ["b2"])
         cluster.create_topic((2, 1))
         node = cluster[1]
         await until(node.holds)
 
         async def inside() -> None:
-            await act(Following(node.replica(), 0, BACKOFF_S, _nothing_is_corrupt))
+            await scenario(Following(node.replica(), 0, BACKOFF_S, _nothing_is_corrupt))
 
         await node.process.run(inside())
 
-    ReplicaCluster(brokers=2).run(scenario)
+    ReplicaCluster(brokers=2).run(whole)
 
 
 def _nothing_is_corrupt(replica: Replica, log: PartitionLog, error: CorruptLogError) -> None:
@@ -76,43 +68,39 @@ def fill(each: Following, *runs: tuple[int, int]) -> None:
     each.replica.machine.copied(each.replica.position, 0)
 
 
-def test_a_position_names_the_end_and_the_epoch_of_the_record_before_it() -> None:
-    def act(each: Following) -> None:
-        empty = each.position(100)
-        assert (empty.fetch_offset, empty.last_fetched_epoch) == (0, -1)
-        fill(each, (0, 2), (3, 1))
-        position = each.position(100)
-        assert (position.fetch_offset, position.last_fetched_epoch) == (3, 3)
-        each.replica.log.assign_leader_epoch(4)  # led, and wrote nothing
-        assert each.position(100).last_fetched_epoch == 3
-
-    following(act)
-
-
-def test_records_are_appended_and_the_high_watermark_taken_over() -> None:
-    def act(each: Following) -> None:
-        each.position(100)
-        data = records(0, 3)
-        assert each.take(answer(data, hw=2)) == Verdict(moved=True, written_bytes=len(data))
-        assert each.replica.log.end_offset == 3
-        assert each.replica.machine.high_watermark == 2
-        assert each.replica.log.ask_high_watermark() == 2
-        each.position(100)
-        assert each.take(answer(hw=3)) == Verdict()
-        assert each.replica.machine.high_watermark == 3
-
-    following(act)
+@following
+async def test_a_position_names_the_end_and_the_epoch_of_the_record_before_it(
+    each: Following,
+) -> None:
+    empty = each.position(100)
+    assert (empty.fetch_offset, empty.last_fetched_epoch) == (0, -1)
+    fill(each, (0, 2), (3, 1))
+    position = each.position(100)
+    assert (position.fetch_offset, position.last_fetched_epoch) == (3, 3)
+    each.replica.log.assign_leader_epoch(4)  # led, and wrote nothing
+    assert each.position(100).last_fetched_epoch == 3
 
 
-def test_an_answer_about_an_earlier_position_is_dropped() -> None:
-    def act(each: Following) -> None:
-        each.position(100)
-        each.take(answer(records(0, 3)))
-        assert each.take(answer(records(0, 3))) == Verdict()
-        assert each.take(diverging(0, 1)) == Verdict()
-        assert each.replica.log.end_offset == 3
+@following
+async def test_records_are_appended_and_the_high_watermark_taken_over(each: Following) -> None:
+    each.position(100)
+    data = records(0, 3)
+    assert each.take(answer(data, hw=2)) == Verdict(moved=True, written_bytes=len(data))
+    assert each.replica.log.end_offset == 3
+    assert each.replica.machine.high_watermark == 2
+    assert each.replica.log.ask_high_watermark() == 2
+    each.position(100)
+    assert each.take(answer(hw=3)) == Verdict()
+    assert each.replica.machine.high_watermark == 3
 
-    following(act)
+
+@following
+async def test_an_answer_about_an_earlier_position_is_dropped(each: Following) -> None:
+    each.position(100)
+    each.take(answer(records(0, 3)))
+    assert each.take(answer(records(0, 3))) == Verdict()
+    assert each.take(diverging(0, 1)) == Verdict()
+    assert each.replica.log.end_offset == 3
 
 
 @pytest.mark.parametrize(
@@ -124,88 +112,76 @@ def test_an_answer_about_an_earlier_position_is_dropped() -> None:
         ([(1, 4)], (0, 2), 0),  # we have nothing of what the leader had then
     ],
 )
-def test_a_diverging_tail_is_cut_at_the_common_ground(
-    runs: list[tuple[int, int]], leader_says: tuple[int, int], end: int
+@following
+async def test_a_diverging_tail_is_cut_at_the_common_ground(
+    each: Following, runs: list[tuple[int, int]], leader_says: tuple[int, int], end: int
 ) -> None:
-    def act(each: Following) -> None:
-        fill(each, *runs)
-        each.position(100)
-        assert each.take(diverging(*leader_says)) == Verdict(moved=True)
-        assert each.replica.log.end_offset == end
-
-    following(act)
+    fill(each, *runs)
+    each.position(100)
+    assert each.take(diverging(*leader_says)) == Verdict(moved=True)
+    assert each.replica.log.end_offset == end
 
 
-def test_it_cuts_by_epoch_even_below_its_high_watermark() -> None:
-    def act(each: Following) -> None:
-        fill(each, (0, 5))
-        each.replica.machine.copied(each.replica.position, 5)
-        each.position(100)
-        each.take(diverging(0, 2))
-        assert each.replica.log.end_offset == 2
-        assert each.replica.machine.high_watermark == 2
-
-    following(act)
+@following
+async def test_it_cuts_by_epoch_even_below_its_high_watermark(each: Following) -> None:
+    fill(each, (0, 5))
+    each.replica.machine.copied(each.replica.position, 5)
+    each.position(100)
+    each.take(diverging(0, 2))
+    assert each.replica.log.end_offset == 2
+    assert each.replica.machine.high_watermark == 2
 
 
-def test_out_of_range_begins_anew_at_the_leaders_start() -> None:
-    def act(each: Following) -> None:
-        fill(each, (0, 2))
-        each.position(100)
-        assert each.take(refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=40)) == Verdict(moved=True)
-        log = each.replica.log
-        assert (log.start_offset, log.end_offset, each.replica.machine.high_watermark) == (
-            (40, 40, 40)
-        )
-
-    following(act)
+@following
+async def test_out_of_range_begins_anew_at_the_leaders_start(each: Following) -> None:
+    fill(each, (0, 2))
+    each.position(100)
+    assert each.take(refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=40)) == Verdict(moved=True)
+    log = each.replica.log
+    assert (log.start_offset, log.end_offset, each.replica.machine.high_watermark) == ((40, 40, 40))
 
 
-def test_the_leaders_start_is_taken_over() -> None:
-    def act(each: Following) -> None:
-        fill(each, (0, 5))
-        each.position(100)
-        each.take(answer(start=3, hw=5))
-        assert each.replica.log.start_offset == 3
-
-    following(act)
+@following
+async def test_the_leaders_start_is_taken_over(each: Following) -> None:
+    fill(each, (0, 5))
+    each.position(100)
+    each.take(answer(start=3, hw=5))
+    assert each.replica.log.start_offset == 3
 
 
-def test_a_start_that_was_written_for_another_partition_is_told() -> None:
-    async def act(each: Following) -> None:
-        fill(each, (0, 5))
-        each.replica.log.advance_start_offset(3)
-        assert each.position(100).log_start_offset == 0  # not on disk yet
-        await each.replica.directory.persist_start_offsets()
-        assert each.take(answer(start=3, hw=5)).moved
-        assert each.position(100).log_start_offset == 3
-        assert not each.take(answer(start=3, hw=5)).moved  # the leader knows it
-
-    following_for_a_while(act)
+@following
+async def test_a_start_that_was_written_for_another_partition_is_told(each: Following) -> None:
+    fill(each, (0, 5))
+    each.replica.log.advance_start_offset(3)
+    assert each.position(100).log_start_offset == 0  # not on disk yet
+    await each.replica.directory.persist_start_offsets()
+    assert each.take(answer(start=3, hw=5)).moved
+    assert each.position(100).log_start_offset == 3
+    assert not each.take(answer(start=3, hw=5)).moved  # the leader knows it
 
 
-def test_errors_that_pass_are_rested_out_a_little_longer_each_time() -> None:
-    def act(each: Following) -> None:
-        each.position(100)
-        rests = [each.take(refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)).rest_s for _ in range(5)]
-        assert rests[0] == REST_MIN_S
-        assert rests == sorted(rests)
-        assert rests[-1] == REST_MAX_S
-        each.take(answer())
-        assert each.take(refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)).rest_s == REST_MIN_S
-
-    following(act)
+@following
+async def test_errors_that_pass_are_rested_out_a_little_longer_each_time(each: Following) -> None:
+    each.position(100)
+    rests = [each.take(refusal(ErrorCode.UNKNOWN_LEADER_EPOCH)).rest_s for _ in range(5)]
+    assert rests[0] == REST_MIN_S
+    assert rests == sorted(rests)
+    assert rests[-1] == REST_MAX_S
+    each.take(answer())
+    assert each.take(refusal(ErrorCode.NOT_LEADER_OR_FOLLOWER)).rest_s == REST_MIN_S
 
 
 @pytest.mark.parametrize("error", [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR])
-def test_other_errors_rest_for_the_configured_time(error: ErrorCode) -> None:
-    following(lambda each: _rests(each, refusal(error)))
+@following
+async def test_other_errors_rest_for_the_configured_time(each: Following, error: ErrorCode) -> None:
+    _rests(each, refusal(error))
 
 
-def test_what_cannot_be_appended_rests_and_leaves_the_log_as_it_was() -> None:
+@following
+async def test_what_cannot_be_appended_rests_and_leaves_the_log_as_it_was(each: Following) -> None:
     broken = make_batch(2)
     broken[-1] ^= 1
-    following(lambda each: _rests(each, answer(memoryview(broken))))
+    _rests(each, answer(memoryview(broken)))
 
 
 def _rests(each: Following, data: PartitionData) -> None:
@@ -214,79 +190,75 @@ def _rests(each: Following, data: PartitionData) -> None:
     assert each.replica.log.end_offset == 0
 
 
-def test_a_replica_without_log_rests() -> None:
-    def act(each: Following) -> None:
-        each.position(100)
-        each.replica.take_down(ReplicaState.OFFLINE)
-        assert each.take(answer(records(0, 1))).rest_s == BACKOFF_S
-
-    following(act)
+@following
+async def test_a_replica_without_log_rests(each: Following) -> None:
+    each.position(100)
+    each.replica.take_down(ReplicaState.OFFLINE)
+    assert each.take(answer(records(0, 1))).rest_s == BACKOFF_S
 
 
 # -------------------------------------------------------------------------- transactions
 
 
-def test_what_an_unclean_election_has_cost_transactions_is_told(
-    caplog: pytest.LogCaptureFixture,
+@following
+async def test_what_an_unclean_election_has_cost_transactions_is_told(
+    each: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def act(each: Following) -> None:
-        replica = each.replica
-        log = replica.log
+    replica = each.replica
+    log = replica.log
 
-        def append(producer_id: int, *, ends: bool = False) -> None:
-            batch = (
-                end_marker_batch(producer_id, 1, commit=False, coordinator_epoch=0, timestamp_ms=0)
-                if ends
-                else make_batch(producer=(producer_id, 0, 0), is_transactional=True)
-            )
-            stamp(batch, 0, base_offset=log.end_offset, leader_epoch=0)
-            log.append_as_follower(batch)
+    def append(producer_id: int, *, ends: bool = False) -> None:
+        batch = (
+            end_marker_batch(producer_id, 1, commit=False, coordinator_epoch=0, timestamp_ms=0)
+            if ends
+            else make_batch(producer=(producer_id, 0, 0), is_transactional=True)
+        )
+        stamp(batch, 0, base_offset=log.end_offset, leader_epoch=0)
+        log.append_as_follower(batch)
 
-        append(1)
-        append(2)
-        append(2, ends=True)
-        append(3)
-        replica.machine.copied(replica.position, log.end_offset)  # all of it is committed
-        assert replica.machine.last_stable_offset == 0
-        each.position(1 << 20)
-        verdict = each.take(diverging(0, 2))
-        assert (verdict.moved, verdict.cut_transactions) == (True, 2)
-        assert log.producers.open_transactions() == [(1, 0), (2, 1)]
-        append(3, ends=True)  # it resurrects nothing
-        assert log.producers.open_transactions() == [(1, 0), (2, 1)]
-        assert log.transactions.aborted(0, log.end_offset) == []
-        replica.machine.copied(replica.position, log.end_offset)
-        append(1, ends=True)
-        replica.machine.copied(replica.position, log.end_offset)
-        assert replica.machine.last_stable_offset == 1
+    append(1)
+    append(2)
+    append(2, ends=True)
+    append(3)
+    replica.machine.copied(replica.position, log.end_offset)  # all of it is committed
+    assert replica.machine.last_stable_offset == 0
+    each.position(1 << 20)
+    verdict = each.take(diverging(0, 2))
+    assert (verdict.moved, verdict.cut_transactions) == (True, 2)
+    assert log.producers.open_transactions() == [(1, 0), (2, 1)]
+    append(3, ends=True)  # it resurrects nothing
+    assert log.producers.open_transactions() == [(1, 0), (2, 1)]
+    assert log.transactions.aborted(0, log.end_offset) == []
+    replica.machine.copied(replica.position, log.end_offset)
+    append(1, ends=True)
+    replica.machine.copied(replica.position, log.end_offset)
+    assert replica.machine.last_stable_offset == 1
 
-    following(act)
     told = next(each for each in caplog.messages if "has cost" in each)
     assert "transactions of producers [3]" in told
     assert "markers of transactions of producers [2]" in told
 
 
-def test_what_was_never_committed_costs_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    def act(each: Following) -> None:
-        batch = make_batch(producer=(1, 0, 0), is_transactional=True)
-        stamp(batch, 0, base_offset=0, leader_epoch=0)
-        each.replica.log.append_as_follower(batch)
-        each.replica.machine.copied(each.replica.position, 0)
-        each.position(1 << 20)
-        assert each.take(diverging(0, 0)).cut_transactions == 0
+@following
+async def test_what_was_never_committed_costs_nothing(
+    each: Following, caplog: pytest.LogCaptureFixture
+) -> None:
+    batch = make_batch(producer=(1, 0, 0), is_transactional=True)
+    stamp(batch, 0, base_offset=0, leader_epoch=0)
+    each.replica.log.append_as_follower(batch)
+    each.replica.machine.copied(each.replica.position, 0)
+    each.position(1 << 20)
+    assert each.take(diverging(0, 0)).cut_transactions == 0
 
-    following(act)
     assert not [each for each in caplog.messages if "has cost" in each]
 
 
-def test_an_unexpected_error_of_one_log_is_no_error_of_the_session() -> None:
-    def act(each: Following) -> None:
-        def fail(data: memoryview) -> None:
-            raise OverflowError
+@following
+async def test_an_unexpected_error_of_one_log_is_no_error_of_the_session(each: Following) -> None:
+    def fail(data: memoryview) -> None:
+        raise OverflowError
 
-        log = each.replica.log
-        each.position(1000)
-        log.append_as_follower = fail  # type: ignore[method-assign, assignment]
-        assert each.take(answer(records(0, 1))) == Verdict(rest_s=BACKOFF_S)
-
-    following(act)
+    log = each.replica.log
+    each.position(1000)
+    log.append_as_follower = fail  # type: ignore[method-assign, assignment]
+    assert each.take(answer(records(0, 1))) == Verdict(rest_s=BACKOFF_S)

@@ -34,45 +34,41 @@ def confirm(hosted: HostedPartition, producer_id: int, epoch: int = 0) -> None:
     assert told == [ErrorCode.NONE]
 
 
-def test_producers_that_never_write_are_forgotten() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        leader = cluster[1]
-        leader.manager.produce.transactional.verifier = Confirming()
-        hosted = leader.manager.hosting.host(P0)
-        assert hosted is not None
-        for producer_id in range(VERIFIED_MAX):
-            confirm(hosted, producer_id)
-        confirm(hosted, 0, epoch=1)  # it is the newest now
-        assert hosted.transaction_refusal(1, 0) is ErrorCode.NONE
-        confirm(hosted, VERIFIED_MAX)
-        assert hosted.transaction_refusal(1, 0) is ErrorCode.INVALID_TXN_STATE, "the oldest"
-        for producer_id, epoch in ((0, 1), (2, 0), (VERIFIED_MAX, 0)):
-            assert hosted.transaction_refusal(producer_id, epoch) is ErrorCode.NONE
-        assert hosted.transaction_refusal(0, 0) is ErrorCode.INVALID_TXN_STATE
-
-    with_topic(scenario)
+@with_topic
+async def test_producers_that_never_write_are_forgotten(cluster: ReplicaCluster) -> None:
+    leader = cluster[1]
+    leader.manager.produce.transactional.verifier = Confirming()
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+    for producer_id in range(VERIFIED_MAX):
+        confirm(hosted, producer_id)
+    confirm(hosted, 0, epoch=1)  # it is the newest now
+    assert hosted.transaction_refusal(1, 0) is ErrorCode.NONE
+    confirm(hosted, VERIFIED_MAX)
+    assert hosted.transaction_refusal(1, 0) is ErrorCode.INVALID_TXN_STATE, "the oldest"
+    for producer_id, epoch in ((0, 1), (2, 0), (VERIFIED_MAX, 0)):
+        assert hosted.transaction_refusal(producer_id, epoch) is ErrorCode.NONE
+    assert hosted.transaction_refusal(0, 0) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_marker_ends_a_verification_that_is_under_way() -> None:
+@with_topic
+async def test_a_marker_ends_a_verification_that_is_under_way(cluster: ReplicaCluster) -> None:
     """Also in a partition that does not know the producer yet, and only for that transaction."""
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        leader = cluster[1]
-        coordinator = Coordinator(leader)
-        coordinator.verdict = None
-        hosted = leader.manager.hosting.host(P0)
-        assert hosted is not None
-        late: list[ErrorCode] = []
-        following: list[ErrorCode] = []
-        hosted.begin_transaction("t", 7, 5, adds=False, done=late.append)
-        await leader.mark(marker(commit=False, epoch=5, version=0))
-        hosted.begin_transaction("t", 7, 5, adds=False, done=following.append)
-        first, second = coordinator.waiting
-        second(ErrorCode.NONE)
-        first(ErrorCode.NONE)
-        assert (late, following) == ([ErrorCode.INVALID_TXN_STATE], [ErrorCode.NONE])
-        assert hosted.transaction_refusal(7, 5) is ErrorCode.NONE
-        await leader.mark(marker(commit=False, epoch=5, version=0))
-        assert hosted.transaction_refusal(7, 5) is ErrorCode.INVALID_TXN_STATE, "not used in time"
-
-    with_topic(scenario)
+    leader = cluster[1]
+    coordinator = Coordinator(leader)
+    coordinator.verdict = None
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+    late: list[ErrorCode] = []
+    following: list[ErrorCode] = []
+    hosted.begin_transaction("t", 7, 5, adds=False, done=late.append)
+    await leader.mark(marker(commit=False, epoch=5, version=0))
+    hosted.begin_transaction("t", 7, 5, adds=False, done=following.append)
+    first, second = coordinator.waiting
+    second(ErrorCode.NONE)
+    first(ErrorCode.NONE)
+    assert (late, following) == ([ErrorCode.INVALID_TXN_STATE], [ErrorCode.NONE])
+    assert hosted.transaction_refusal(7, 5) is ErrorCode.NONE
+    await leader.mark(marker(commit=False, epoch=5, version=0))
+    assert hosted.transaction_refusal(7, 5) is ErrorCode.INVALID_TXN_STATE, "not used in time"

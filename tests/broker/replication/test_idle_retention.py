@@ -21,60 +21,61 @@ def leads(node: Node) -> Callable[[], bool]:
     return lambda: node.replica().machine.is_leader
 
 
-def test_the_last_records_of_an_idle_partition_are_deleted_everywhere() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        leader = cluster[1]
-        now_ms = leader.process.world.clock.time_ms()
-        await leader.produce(make_batch(3, timestamp_ms=now_ms))
-        logs = [cluster[number].replica().log for number in cluster.nodes]
-        await until(lambda: all(log.segments.bases == [3] for log in logs), within_s=400)
-        assert [log.size_bytes for log in logs] == [0] * len(logs)
-        query = OffsetQuery(P0, EARLIEST_TIMESTAMP, -1)
-        (earliest,) = await leader.process.run(leader.manager.offsets.list_offsets([query]))
-        assert earliest.offset == 3
-        assert (await leader.produce()).base_offset == 3
-        assert ends(cluster, 1) == [4]
+@with_topic(retention_ms="5000")
+async def test_the_last_records_of_an_idle_partition_are_deleted_everywhere(
+    cluster: ReplicaCluster,
+) -> None:
+    leader = cluster[1]
+    now_ms = leader.process.world.clock.time_ms()
+    await leader.produce(make_batch(3, timestamp_ms=now_ms))
+    logs = [cluster[number].replica().log for number in cluster.nodes]
+    await until(lambda: all(log.segments.bases == [3] for log in logs), within_s=400)
+    assert [log.size_bytes for log in logs] == [0] * len(logs)
+    query = OffsetQuery(P0, EARLIEST_TIMESTAMP, -1)
+    (earliest,) = await leader.process.run(leader.manager.offsets.list_offsets([query]))
+    assert earliest.offset == 3
+    assert (await leader.produce()).base_offset == 3
+    assert ends(cluster, 1) == [4]
 
-    with_topic(scenario, retention_ms="5000")
 
-
-def test_followers_that_have_everything_keep_it_and_their_producers() -> None:
+@with_topic(retention_ms="5000")
+async def test_followers_that_have_everything_keep_it_and_their_producers(
+    cluster: ReplicaCluster,
+) -> None:
     """The leader has written nothing in its epoch, so retention deletes the last records of the
     epoch that its followers end in."""
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        now_ms = cluster[1].process.world.clock.time_ms()
-        sent = make_batch(3, timestamp_ms=now_ms, producer=(7, 0, 0))
-        assert (await cluster[1].produce(bytearray(sent))).base_offset == 0
-        cluster.change(leader=2)
-        logs = [cluster[number].replica().log for number in cluster.nodes]
-        await until(lambda: all(log.segments.bases == [3] for log in logs), within_s=400)
-        await asyncio.sleep(5)
-        assert [log.truncation_generation for log in logs] == [0] * len(logs)
-        for leader in (cluster[1], cluster[3]):
-            cluster.change(leader=leader.broker_id)
-            await until(leads(leader))
-            again = await leader.produce(bytearray(sent))
-            assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
-        assert ends(cluster, 1, 2, 3) == [3, 3, 3]
-
-    with_topic(scenario, retention_ms="5000")
+    now_ms = cluster[1].process.world.clock.time_ms()
+    sent = make_batch(3, timestamp_ms=now_ms, producer=(7, 0, 0))
+    assert (await cluster[1].produce(bytearray(sent))).base_offset == 0
+    cluster.change(leader=2)
+    logs = [cluster[number].replica().log for number in cluster.nodes]
+    await until(lambda: all(log.segments.bases == [3] for log in logs), within_s=400)
+    await asyncio.sleep(5)
+    assert [log.truncation_generation for log in logs] == [0] * len(logs)
+    for leader in (cluster[1], cluster[3]):
+        cluster.change(leader=leader.broker_id)
+        await until(leads(leader))
+        again = await leader.produce(bytearray(sent))
+        assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
+    assert ends(cluster, 1, 2, 3) == [3, 3, 3]
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_records_of_an_open_transaction_stay_until_it_is_decided(commit: bool) -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        Coordinator(*cluster.nodes.values())
-        leader = cluster[1]
-        await leader.produce(make_batch(2))
-        assert (await leader.produce(batch(0, 2), transaction=NEW)).base_offset == 2
-        logs = [cluster[number].replica().log for number in cluster.nodes]
-        await asyncio.sleep(700)
-        assert [log.start_offset for log in logs] == [0] * len(logs)
-        assert await leader.mark(marker(commit=commit)) == [ErrorCode.NONE]
-        fetched = await leader.fetch(2, read_committed=True)
-        assert spans(fetched) == [2]
-        await until(lambda: all(log.segments.bases == [5] for log in logs), within_s=700)
-
+@with_topic(retention_ms="5000")
+async def test_records_of_an_open_transaction_stay_until_it_is_decided(
+    cluster: ReplicaCluster, commit: bool
+) -> None:
     # All records are too old when they are written.
-    with_topic(scenario, retention_ms="5000")
+
+    Coordinator(*cluster.nodes.values())
+    leader = cluster[1]
+    await leader.produce(make_batch(2))
+    assert (await leader.produce(batch(0, 2), transaction=NEW)).base_offset == 2
+    logs = [cluster[number].replica().log for number in cluster.nodes]
+    await asyncio.sleep(700)
+    assert [log.start_offset for log in logs] == [0] * len(logs)
+    assert await leader.mark(marker(commit=commit)) == [ErrorCode.NONE]
+    fetched = await leader.fetch(2, read_committed=True)
+    assert spans(fetched) == [2]
+    await until(lambda: all(log.segments.bases == [5] for log in logs), within_s=700)

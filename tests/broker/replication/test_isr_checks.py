@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from broker.replication.housekeeping import every_on_time
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 
 class _LateLoop:
@@ -24,14 +24,12 @@ class _LateLoop:
         self.checked_at.append(asyncio.get_running_loop().time())
 
 
-def test_after_a_stall_followers_are_heard_before_they_are_judged() -> None:
+@virtual
+async def test_after_a_stall_followers_are_heard_before_they_are_judged() -> None:
     """A round after a stall is left out, but never two in a row."""
 
-    async def main() -> list[float]:
-        late = _LateLoop()
-        task = asyncio.create_task(every_on_time(1.0, late.check, sleep=late.sleep))
-        await asyncio.sleep(100.0)
-        task.cancel()
-        return [round(at, 3) for at in late.checked_at]
-
-    assert run_virtual(main()) == [1.0, 13.0, 14.1, 21.1]
+    late = _LateLoop()
+    task = asyncio.create_task(every_on_time(1.0, late.check, sleep=late.sleep))
+    await asyncio.sleep(100.0)
+    task.cancel()
+    assert [round(at, 3) for at in late.checked_at] == [1.0, 13.0, 14.1, 21.1]

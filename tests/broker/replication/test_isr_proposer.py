@@ -13,6 +13,7 @@ from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionRe
 from stele.wire.v1.metadata_pb2 import RECOVERED
 from stele.world import RpcCode, RpcError
 from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 
 def partition(number: int) -> PartitionId:
@@ -157,13 +158,11 @@ def test_a_newer_proposal_takes_the_place_of_one_that_is_tried_again() -> None:
     assert [r.partitions[0].partition_epoch for r in controller.requests] == [3, 4]
 
 
-def test_after_stopping_nothing_is_sent() -> None:
-    async def run() -> None:
-        controller = Controller()
-        controller.proposer.propose(partition(0), proposal())
-        await controller.proposer.stop()
-        controller.proposer.propose(partition(1), proposal())
-        await asyncio.sleep(1)
-        assert controller.answers == []
-
-    run_virtual(run())
+@virtual
+async def test_after_stopping_nothing_is_sent() -> None:
+    controller = Controller()
+    controller.proposer.propose(partition(0), proposal())
+    await controller.proposer.stop()
+    controller.proposer.propose(partition(1), proposal())
+    await asyncio.sleep(1)
+    assert controller.answers == []

@@ -13,7 +13,7 @@ from metadata.delta import MetadataDelta
 from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.replica_cluster import TOPIC, TOPIC_ID, Node, ReplicaCluster
-from tests.support.replication import run
+from tests.support.replication import with_brokers
 from tests.support.timing import until
 
 COUNT = 7
@@ -86,68 +86,60 @@ async def begin(cluster: ReplicaCluster) -> Node:
     return cluster[1]
 
 
-def test_a_partition_and_its_min_insync_replicas_change_in_one_step() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = await begin(cluster)
-        cluster.commit(*elect(2), require(3), to=())
-        found = await steps(node)
-        changed = [each.count(Seen(False, 3)) for each in found]
-        assert all(set(each) <= {Seen(True, 2), Seen(False, 3)} for each in found)
-        assert changed[:4] == [2, 4, 6, 7]
-
-    run(scenario)
-
-
-def test_a_configuration_alone_also_takes_steps() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = await begin(cluster)
-        cluster.commit(require(3), to=())
-        found = await steps(node)
-        assert [each.count(Seen(True, 3)) for each in found] == [2, 4, 6, 7]
-
-    run(scenario)
+@with_brokers
+async def test_a_partition_and_its_min_insync_replicas_change_in_one_step(
+    cluster: ReplicaCluster,
+) -> None:
+    node = await begin(cluster)
+    cluster.commit(*elect(2), require(3), to=())
+    found = await steps(node)
+    changed = [each.count(Seen(False, 3)) for each in found]
+    assert all(set(each) <= {Seen(True, 2), Seen(False, 3)} for each in found)
+    assert changed[:4] == [2, 4, 6, 7]
 
 
-def test_a_topic_is_deleted_in_steps_before_another_one_is_made() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = await begin(cluster)
-        cluster.commit(
-            pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=TOPIC_ID)), to=()
-        )
-        found = await steps(node)
-        assert [len(each) for each in found] == [5, 3, 1, 0]
-
-    run(scenario)
+@with_brokers
+async def test_a_configuration_alone_also_takes_steps(cluster: ReplicaCluster) -> None:
+    node = await begin(cluster)
+    cluster.commit(require(3), to=())
+    found = await steps(node)
+    assert [each.count(Seen(True, 3)) for each in found] == [2, 4, 6, 7]
 
 
-def test_logs_of_an_earlier_decision_are_not_made_between_the_steps(
-    monkeypatch: pytest.MonkeyPatch,
+@with_brokers
+async def test_a_topic_is_deleted_in_steps_before_another_one_is_made(
+    cluster: ReplicaCluster,
+) -> None:
+    node = await begin(cluster)
+    cluster.commit(pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=TOPIC_ID)), to=())
+    found = await steps(node)
+    assert [len(each) for each in found] == [5, 3, 1, 0]
+
+
+@with_brokers
+async def test_logs_of_an_earlier_decision_are_not_made_between_the_steps(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They would have the state of the earlier decision and the configuration of the newest."""
     monkeypatch.setattr(metadata, "LOGS_AT_ONCE", 1)
     monkeypatch.setattr(metadata, "REPLICAS_AT_ONCE", 2 * COUNT)
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        cluster.create_topic(*([(1, 2, 3)] * COUNT))
-        node = cluster[1]
-        while not node.holds(PARTITIONS[0]):  # noqa: ASYNC110 - no later than that
-            await asyncio.sleep(0)
-        assert not node.holds(PARTITIONS[-1])
-        monkeypatch.setattr(metadata, "REPLICAS_AT_ONCE", 2)
-        cluster.commit(*elect(2), require(3), to=())
-        found = await steps(node)
-        assert all(set(each) <= {Seen(True, 2), Seen(False, 3)} for each in found)
-        await until(lambda: look(node) == [Seen(False, 3)] * COUNT)
-
-    run(scenario)
+    cluster.create_topic(*([(1, 2, 3)] * COUNT))
+    node = cluster[1]
+    while not node.holds(PARTITIONS[0]):  # noqa: ASYNC110 - no later than that
+        await asyncio.sleep(0)
+    assert not node.holds(PARTITIONS[-1])
+    monkeypatch.setattr(metadata, "REPLICAS_AT_ONCE", 2)
+    cluster.commit(*elect(2), require(3), to=())
+    found = await steps(node)
+    assert all(set(each) <= {Seen(True, 2), Seen(False, 3)} for each in found)
+    await until(lambda: look(node) == [Seen(False, 3)] * COUNT)
 
 
-def test_a_broker_that_stops_takes_no_further_step() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        node = await begin(cluster)
-        cluster.commit(*elect(2), to=())
-        found = await steps(node, stop_after=2)
-        assert [each.count(Seen(False, 2)) for each in found[:2]] == [2, 4]
-        assert len(found) == 3, "two steps, and what a stopped broker has"
-
-    run(scenario)
+@with_brokers
+async def test_a_broker_that_stops_takes_no_further_step(cluster: ReplicaCluster) -> None:
+    node = await begin(cluster)
+    cluster.commit(*elect(2), to=())
+    found = await steps(node, stop_after=2)
+    assert [each.count(Seen(False, 2)) for each in found[:2]] == [2, 4]
+    assert len(found) == 3, "two steps, and what a stopped broker has"

@@ -58,42 +58,41 @@ def test_each_batch_gets_the_codec_of_its_topic(kind: str) -> None:
         await until(lambda: ends(cluster, 1, 2, 3) == [3 * len(CODECS)] * 3)
         assert appended(cluster, 2, 0) == appended(cluster, 1, 0)
 
-    with_topic(scenario, compression_type=kind)
+    with_topic.run(scenario, compression_type=kind)
 
 
-def test_a_batch_of_the_right_codec_stays_as_it_is() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        batch = batch_of(Compression.GZIP)
-        await cluster[1].produce(bytearray(batch))
-        assert appended(cluster, 1, 0)[wire.HEADER_SIZE :] == batch[wire.HEADER_SIZE :]
-
-    with_topic(scenario, compression_type="gzip", compression_gzip_level="9")
+@with_topic(compression_type="gzip", compression_gzip_level="9")
+async def test_a_batch_of_the_right_codec_stays_as_it_is(cluster: ReplicaCluster) -> None:
+    batch = batch_of(Compression.GZIP)
+    await cluster[1].produce(bytearray(batch))
+    assert appended(cluster, 1, 0)[wire.HEADER_SIZE :] == batch[wire.HEADER_SIZE :]
 
 
-def test_sequences_stay_in_order_while_batches_are_compressed() -> None:
+@with_topic(compression_type="lz4")
+async def test_sequences_stay_in_order_while_batches_are_compressed(
+    cluster: ReplicaCluster,
+) -> None:
     """Batches of the right codec come between those of others."""
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        sizes = [3, 20_000, 1, 2, 5_000, 4]
-        starts = [sum(sizes[:number]) for number in range(len(sizes))]
-        batches = [
-            batch_of(CODECS[number % 5], size, sequence=start)
-            for number, (size, start) in enumerate(zip(sizes, starts, strict=True))
-        ]
-        again = [bytearray(each) for each in batches[-2:]]
-        results = await asyncio.gather(*(cluster[1].produce(each) for each in batches))
-        assert [each.error for each in results] == [ErrorCode.NONE] * len(sizes)
-        assert [each.base_offset for each in results] == starts
-        for batch, result in zip(again, results[-2:], strict=True):
-            duplicate = await cluster[1].produce(batch)
-            assert (duplicate.error, duplicate.base_offset) == (ErrorCode.NONE, result.base_offset)
-        assert ends(cluster, 1) == [sum(sizes)]
-
-    with_topic(scenario, compression_type="lz4")
+    sizes = [3, 20_000, 1, 2, 5_000, 4]
+    starts = [sum(sizes[:number]) for number in range(len(sizes))]
+    batches = [
+        batch_of(CODECS[number % 5], size, sequence=start)
+        for number, (size, start) in enumerate(zip(sizes, starts, strict=True))
+    ]
+    again = [bytearray(each) for each in batches[-2:]]
+    results = await asyncio.gather(*(cluster[1].produce(each) for each in batches))
+    assert [each.error for each in results] == [ErrorCode.NONE] * len(sizes)
+    assert [each.base_offset for each in results] == starts
+    for batch, result in zip(again, results[-2:], strict=True):
+        duplicate = await cluster[1].produce(batch)
+        assert (duplicate.error, duplicate.base_offset) == (ErrorCode.NONE, result.base_offset)
+    assert ends(cluster, 1) == [sum(sizes)]
 
 
-def test_a_batch_that_comes_while_another_is_compressed_waits(
-    monkeypatch: pytest.MonkeyPatch,
+@with_topic(compression_type="lz4")
+async def test_a_batch_that_comes_while_another_is_compressed_waits(
+    cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = Recompression.begin
     answers: list[ProduceResult] = []
@@ -108,40 +107,33 @@ def test_a_batch_that_comes_while_another_is_compressed_waits(
 
     monkeypatch.setattr(Recompression, "begin", followed)
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        nodes.append(cluster[1])
-        first = await cluster[1].produce(batch_of(Compression.NONE, 3, sequence=0))
-        await until(lambda: bool(answers))
-        assert [each.error for each in (first, *answers)] == [ErrorCode.NONE] * 2
-        assert [each.base_offset for each in (first, *answers)] == [0, 3]
-
-    with_topic(scenario, compression_type="lz4")
+    nodes.append(cluster[1])
+    first = await cluster[1].produce(batch_of(Compression.NONE, 3, sequence=0))
+    await until(lambda: bool(answers))
+    assert [each.error for each in (first, *answers)] == [ErrorCode.NONE] * 2
+    assert [each.base_offset for each in (first, *answers)] == [0, 3]
 
 
-def test_the_size_counts_before_and_after() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        small = batch_of(Compression.ZSTD, value=b"v" * 5000)
-        assert len(small) < 1000
-        result = await cluster[1].produce(small)
-        assert result.error is ErrorCode.MESSAGE_TOO_LARGE
-        assert "compression.type=uncompressed, max.message.bytes is 1000" in result.message
-        large = await cluster[1].produce(batch_of(Compression.NONE, value=b"v" * 5000))
-        assert large.error is ErrorCode.MESSAGE_TOO_LARGE
-        assert (await cluster[1].produce(make_batch())).base_offset == 0
-
-    with_topic(scenario, compression_type="uncompressed", max_message_bytes="1000")
+@with_topic(compression_type="uncompressed", max_message_bytes="1000")
+async def test_the_size_counts_before_and_after(cluster: ReplicaCluster) -> None:
+    small = batch_of(Compression.ZSTD, value=b"v" * 5000)
+    assert len(small) < 1000
+    result = await cluster[1].produce(small)
+    assert result.error is ErrorCode.MESSAGE_TOO_LARGE
+    assert "compression.type=uncompressed, max.message.bytes is 1000" in result.message
+    large = await cluster[1].produce(batch_of(Compression.NONE, value=b"v" * 5000))
+    assert large.error is ErrorCode.MESSAGE_TOO_LARGE
+    assert (await cluster[1].produce(make_batch())).base_offset == 0
 
 
-def test_records_of_this_moment_get_the_time_of_their_append() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        now_ms = cluster[1].process.world.clock.time_ms()
-        result = await cluster[1].produce(batch_of(Compression.ZSTD))
-        header = wire.read_header(appended(cluster, 1, 0))
-        assert result.log_append_time_ms == header.max_timestamp_ms >= now_ms
-        assert header.is_log_append_time
-        assert header.compression is Compression.LZ4
-
-    with_topic(scenario, compression_type="lz4", message_timestamp_type="LogAppendTime")
+@with_topic(compression_type="lz4", message_timestamp_type="LogAppendTime")
+async def test_records_of_this_moment_get_the_time_of_their_append(cluster: ReplicaCluster) -> None:
+    now_ms = cluster[1].process.world.clock.time_ms()
+    result = await cluster[1].produce(batch_of(Compression.ZSTD))
+    header = wire.read_header(appended(cluster, 1, 0))
+    assert result.log_append_time_ms == header.max_timestamp_ms >= now_ms
+    assert header.is_log_append_time
+    assert header.compression is Compression.LZ4
 
 
 @pytest.mark.parametrize(
@@ -151,8 +143,9 @@ def test_records_of_this_moment_get_the_time_of_their_append() -> None:
         (RuntimeError("a bug"), ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_a_batch_that_cannot_be_compressed_is_refused_alone(
-    failure: Exception, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
+@with_topic(compression_type="gzip")
+async def test_a_batch_that_cannot_be_compressed_is_refused_alone(
+    cluster: ReplicaCluster, failure: Exception, code: ErrorCode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     call = SimCompute.call
     failures = [failure]
@@ -165,17 +158,14 @@ def test_a_batch_that_cannot_be_compressed_is_refused_alone(
 
     monkeypatch.setattr(SimCompute, "call", failing)
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        refused, taken, plain = await asyncio.gather(
-            cluster[1].produce(batch_of(Compression.NONE)),
-            cluster[1].produce(batch_of(Compression.ZSTD)),
-            cluster[1].produce(batch_of(Compression.GZIP)),
-        )
-        assert refused.error is code
-        assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
-        assert (plain.error, plain.base_offset) == (ErrorCode.NONE, 3)
-
-    with_topic(scenario, compression_type="gzip")
+    refused, taken, plain = await asyncio.gather(
+        cluster[1].produce(batch_of(Compression.NONE)),
+        cluster[1].produce(batch_of(Compression.ZSTD)),
+        cluster[1].produce(batch_of(Compression.GZIP)),
+    )
+    assert refused.error is code
+    assert (taken.error, taken.base_offset) == (ErrorCode.NONE, 0)
+    assert (plain.error, plain.base_offset) == (ErrorCode.NONE, 3)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +182,9 @@ def test_a_batch_that_cannot_be_compressed_is_refused_alone(
     ],
     ids=["another leads", "the topic is deleted"],
 )
-def test_what_changes_meanwhile_is_asked_for_again(
+@with_topic(compression_type="gzip")
+async def test_what_changes_meanwhile_is_asked_for_again(
+    cluster: ReplicaCluster,
     meanwhile: Callable[[ReplicaCluster], None],
     codes: set[ErrorCode],
     monkeypatch: pytest.MonkeyPatch,
@@ -206,8 +198,5 @@ def test_what_changes_meanwhile_is_asked_for_again(
 
     monkeypatch.setattr(Recompression, "begin", followed)
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        clusters.append(cluster)
-        assert (await cluster[1].produce(batch_of(Compression.ZSTD))).error in codes
-
-    with_topic(scenario, compression_type="gzip")
+    clusters.append(cluster)
+    assert (await cluster[1].produce(batch_of(Compression.ZSTD))).error in codes

@@ -11,83 +11,79 @@ from stele.errors import ErrorCode
 from tests.support.batches import make_batch
 from tests.support.fetches import AskedFetch
 from tests.support.replica_cluster import P0, ReplicaCluster
-from tests.support.replication import run, settled, with_topic
+from tests.support.replication import settled, with_brokers, with_topic
 from tests.support.timing import until
 
 
-def test_a_consumer_waits_for_the_high_watermark_and_sees_nothing_above_it() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=5_000))
-        await asyncio.sleep(0.1)
-        produced = asyncio.ensure_future(cluster[1].produce())
-        result = await waiting
-        assert (await produced).error is ErrorCode.NONE
-        assert len(result.records) == 1
-        assert result.high_watermark == 1
-        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
-        await cluster[1].produce(acks=1)
-        between = await cluster[1].fetch(1)
-        assert (between.error, between.records) == (ErrorCode.NONE, [])
-        at_end = await cluster[1].fetch(2)
-        assert (at_end.error, at_end.records) == (ErrorCode.NONE, [])
-        assert (await cluster[1].fetch(3)).error is ErrorCode.OFFSET_OUT_OF_RANGE
-
-    with_topic(scenario)
-
-
-def test_a_fetch_that_finds_nothing_is_answered_at_its_deadline() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        start = cluster.simulation.now
-        result = await cluster[1].fetch(0, max_wait_ms=300)
-        assert (result.error, result.records) == (ErrorCode.NONE, [])
-        assert 0.3 <= cluster.simulation.now - start < 0.33
-
-    with_topic(scenario)
+@with_topic
+async def test_a_consumer_waits_for_the_high_watermark_and_sees_nothing_above_it(
+    cluster: ReplicaCluster,
+) -> None:
+    waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=5_000))
+    await asyncio.sleep(0.1)
+    produced = asyncio.ensure_future(cluster[1].produce())
+    result = await waiting
+    assert (await produced).error is ErrorCode.NONE
+    assert len(result.records) == 1
+    assert result.high_watermark == 1
+    cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+    await cluster[1].produce(acks=1)
+    between = await cluster[1].fetch(1)
+    assert (between.error, between.records) == (ErrorCode.NONE, [])
+    at_end = await cluster[1].fetch(2)
+    assert (at_end.error, at_end.records) == (ErrorCode.NONE, [])
+    assert (await cluster[1].fetch(3)).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_who_waits_in_vain_at_a_leader_without_lease_is_sent_to_look_for_another_one() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce()
-        cluster[1].lease = False
-        start = cluster.simulation.now
-        below = await cluster[1].fetch(0, max_wait_ms=300)
-        assert (below.error, len(below.records)) == (ErrorCode.NONE, 1)
-        assert cluster.simulation.now == start
-        assert (await cluster[1].fetch(1)).error is ErrorCode.NONE, "it did not wait"
-        at_end = await cluster[1].fetch(1, max_wait_ms=300)
-        assert at_end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert cluster.simulation.now - start >= 0.3
-        few = await cluster[1].fetch(0, max_wait_ms=300, min_bytes=1 << 20)
-        assert (few.error, len(few.records)) == (ErrorCode.NONE, 1)
-        cluster[1].lease = True
-        assert (await cluster[1].fetch(1, max_wait_ms=300)).error is ErrorCode.NONE
-
-    with_topic(scenario)
+@with_topic
+async def test_a_fetch_that_finds_nothing_is_answered_at_its_deadline(
+    cluster: ReplicaCluster,
+) -> None:
+    start = cluster.simulation.now
+    result = await cluster[1].fetch(0, max_wait_ms=300)
+    assert (result.error, result.records) == (ErrorCode.NONE, [])
+    assert 0.3 <= cluster.simulation.now - start < 0.33
 
 
-def test_a_leader_without_lease_goes_on_to_answer_its_followers() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        cluster[1].lease = False
-        epoch = cluster[2].epoch
-        answer = await cluster[1].fetch(
-            0, max_wait_ms=300, epoch=0, replica_id=2, replica_epoch=epoch
-        )
-        assert answer.error is ErrorCode.NONE
+@with_topic
+async def test_who_waits_in_vain_at_a_leader_without_lease_is_sent_to_look_for_another_one(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster[1].produce()
+    cluster[1].lease = False
+    start = cluster.simulation.now
+    below = await cluster[1].fetch(0, max_wait_ms=300)
+    assert (below.error, len(below.records)) == (ErrorCode.NONE, 1)
+    assert cluster.simulation.now == start
+    assert (await cluster[1].fetch(1)).error is ErrorCode.NONE, "it did not wait"
+    at_end = await cluster[1].fetch(1, max_wait_ms=300)
+    assert at_end.error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert cluster.simulation.now - start >= 0.3
+    few = await cluster[1].fetch(0, max_wait_ms=300, min_bytes=1 << 20)
+    assert (few.error, len(few.records)) == (ErrorCode.NONE, 1)
+    cluster[1].lease = True
+    assert (await cluster[1].fetch(1, max_wait_ms=300)).error is ErrorCode.NONE
 
-    with_topic(scenario)
+
+@with_topic
+async def test_a_leader_without_lease_goes_on_to_answer_its_followers(
+    cluster: ReplicaCluster,
+) -> None:
+    cluster[1].lease = False
+    epoch = cluster[2].epoch
+    answer = await cluster[1].fetch(0, max_wait_ms=300, epoch=0, replica_id=2, replica_epoch=epoch)
+    assert answer.error is ErrorCode.NONE
 
 
-def test_a_fetch_waits_for_its_minimum_of_bytes() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        size = len(make_batch())
-        waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=2 * size))
-        await cluster[1].produce()
-        await asyncio.sleep(0.1)
-        assert not waiting.done()
-        await cluster[1].produce()
-        assert sum(map(len, (await waiting).records)) == 2 * size
-
-    with_topic(scenario)
+@with_topic
+async def test_a_fetch_waits_for_its_minimum_of_bytes(cluster: ReplicaCluster) -> None:
+    size = len(make_batch())
+    waiting = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000, min_bytes=2 * size))
+    await cluster[1].produce()
+    await asyncio.sleep(0.1)
+    assert not waiting.done()
+    await cluster[1].produce()
+    assert sum(map(len, (await waiting).records)) == 2 * size
 
 
 def test_the_broker_bounds_what_a_consumer_gets_and_may_wait_for() -> None:
@@ -105,72 +101,68 @@ def test_the_broker_bounds_what_a_consumer_gets_and_may_wait_for() -> None:
         assert sum(map(len, follower.records)) == 3 * size
 
     size = len(make_batch(value=bytes(1000)))
-    run(scenario, fetch_max_bytes=2 * size)
+    with_brokers.run(scenario, fetch_max_bytes=2 * size)
 
 
-def test_who_waits_at_a_leader_hears_at_once_that_it_leads_no_more() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        fetching = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000))
-        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
-        producing = asyncio.ensure_future(cluster[1].produce())
-        await asyncio.sleep(0.1)
-        cluster.change(leader=2)
-        assert (await fetching).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (await producing).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+@with_topic
+async def test_who_waits_at_a_leader_hears_at_once_that_it_leads_no_more(
+    cluster: ReplicaCluster,
+) -> None:
+    fetching = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000))
+    cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+    producing = asyncio.ensure_future(cluster[1].produce())
+    await asyncio.sleep(0.1)
+    cluster.change(leader=2)
+    assert (await fetching).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await producing).error is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    with_topic(scenario)
 
+@with_topic
+async def test_a_cancelled_fetch_is_not_answered(cluster: ReplicaCluster) -> None:
+    answers: list[object] = []
 
-def test_a_cancelled_fetch_is_not_answered() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        answers: list[object] = []
+    async def inside() -> None:
+        asked = AskedFetch([FetchEntry(P0, 0, 1 << 20)], answers.append, max_wait_ms=60_000)
+        cluster[1].manager.fetch.begin(asked)
+        cluster[1].manager.fetch.withdraw(asked)
+        cluster[1].manager.fetch.withdraw(asked)
 
-        async def inside() -> None:
-            asked = AskedFetch([FetchEntry(P0, 0, 1 << 20)], answers.append, max_wait_ms=60_000)
-            cluster[1].manager.fetch.begin(asked)
-            cluster[1].manager.fetch.withdraw(asked)
-            cluster[1].manager.fetch.withdraw(asked)
-
-        await cluster[1].process.run(inside())
-        await cluster[1].produce()
-        assert answers == []
-        assert not cluster[1].replica().consumers
-
-    with_topic(scenario)
+    await cluster[1].process.run(inside())
+    await cluster[1].produce()
+    assert answers == []
+    assert not cluster[1].replica().consumers
 
 
 def noting(answered: list[int], number: int) -> Callable[[object], None]:
     return lambda _: answered.append(number)
 
 
-def test_consumers_get_one_big_answer_in_a_turn_of_the_loop() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        batch = make_batch(value=bytes(TURN_BYTES))
-        await cluster[1].produce(batch)
-        answered: list[int] = []
-        turns: list[int] = []
+@with_topic
+async def test_consumers_get_one_big_answer_in_a_turn_of_the_loop(cluster: ReplicaCluster) -> None:
+    batch = make_batch(value=bytes(TURN_BYTES))
+    await cluster[1].produce(batch)
+    answered: list[int] = []
+    turns: list[int] = []
 
-        def turn() -> None:
-            turns.append(len(answered))
-            if len(answered) < 4:
-                asyncio.get_running_loop().call_soon(turn)
-
-        async def inside() -> None:
+    def turn() -> None:
+        turns.append(len(answered))
+        if len(answered) < 4:
             asyncio.get_running_loop().call_soon(turn)
-            for number in range(5):
-                asked = AskedFetch(
-                    [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=60_000
-                )
-                cluster[1].manager.fetch.begin(asked)
-                if number == 2:
-                    cluster[1].manager.fetch.withdraw(asked)
 
-        await cluster[1].process.run(inside())
-        await until(lambda: len(answered) == 4)
-        assert answered == [0, 1, 3, 4]
-        assert turns == [1, 2, 3, 4]
+    async def inside() -> None:
+        asyncio.get_running_loop().call_soon(turn)
+        for number in range(5):
+            asked = AskedFetch(
+                [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=60_000
+            )
+            cluster[1].manager.fetch.begin(asked)
+            if number == 2:
+                cluster[1].manager.fetch.withdraw(asked)
 
-    with_topic(scenario)
+    await cluster[1].process.run(inside())
+    await until(lambda: len(answered) == 4)
+    assert answered == [0, 1, 3, 4]
+    assert turns == [1, 2, 3, 4]
 
 
 class Answers:
@@ -195,140 +187,132 @@ class Answers:
             asyncio.get_running_loop().call_soon(self._turn)
 
 
-def test_consumers_woken_by_one_append_are_answered_in_turns() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        answers = Answers(4)
+@with_topic
+async def test_consumers_woken_by_one_append_are_answered_in_turns(cluster: ReplicaCluster) -> None:
+    answers = Answers(4)
 
-        async def inside() -> None:
-            for number in range(4):
-                asked = AskedFetch(
-                    [FetchEntry(P0, 0, 1 << 20)], answers.noting(number), max_wait_ms=60_000
-                )
-                cluster[1].manager.fetch.begin(asked)
-            entry = ProduceEntry(P0, make_batch(value=bytes(TURN_BYTES)))
-            cluster[1].manager.produce.begin([entry], -1, 30_000, lambda results: None)
-
-        await cluster[1].process.run(inside())
-        await until(lambda: len(answers.order) == 4)
-        assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
-        assert answers.order == [0, 1, 2, 3]
-
-    with_topic(scenario)
-
-
-def test_consumers_due_at_one_moment_are_answered_in_turns() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
-        answers = Answers(4)
-
-        async def inside() -> None:
-            for number in range(4):
-                asked = AskedFetch(
-                    [FetchEntry(P0, 0, 1 << 20)],
-                    answers.noting(number),
-                    max_wait_ms=300,
-                    min_bytes=1 << 20,
-                )
-                cluster[1].manager.fetch.begin(asked)
-
-        await cluster[1].process.run(inside())
-        assert answers.order == []
-        await until(lambda: len(answers.order) == 4)
-        assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
-        assert answers.order == [0, 1, 2, 3]
-
-    with_topic(scenario)
-
-
-def test_one_that_is_due_while_it_stands_in_the_queue_is_answered_once() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        answered: list[int] = []
-
-        async def inside() -> None:
-            for number in range(3):
-                asked = AskedFetch(
-                    [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=300
-                )
-                cluster[1].manager.fetch.begin(asked)
-            await asyncio.sleep(0.2999)
-            entry = ProduceEntry(P0, make_batch(value=bytes(TURN_BYTES)))
-            cluster[1].manager.produce.begin([entry], -1, 30_000, lambda results: None)
-            await asyncio.sleep(1)
-
-        await cluster[1].process.run(inside())
-        assert sorted(answered) == [0, 1, 2]
-
-    with_topic(scenario)
-
-
-def test_small_answers_of_several_turns_add_up() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(value=bytes(TURN_BYTES // 2)))
-        answered: list[int] = []
-
-        async def inside() -> None:
-            for number in range(3):
-                asked = AskedFetch(
-                    [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=60_000
-                )
-                cluster[1].manager.fetch.begin(asked)
-                if number == 0:
-                    await asyncio.sleep(0)
-            assert answered == [0, 1]
-            await asyncio.sleep(0)
-            assert answered == [0, 1, 2]
-
-        await cluster[1].process.run(inside())
-
-    with_topic(scenario)
-
-
-def test_fetches_that_stand_in_the_queue_are_answered_at_the_end() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
-        answered: list[int] = []
-
-        async def inside() -> None:
-            for number in range(3):
-                asked = AskedFetch(
-                    [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=60_000
-                )
-                cluster[1].manager.fetch.begin(asked)
-            assert answered == [0]
-            await cluster[1].manager.stop()
-            assert answered == [0, 1, 2]
-
-        await cluster[1].process.run(inside())
-        cluster[1].kill()
-
-    with_topic(scenario)
-
-
-def test_cold_bytes_are_warmed_and_then_answered() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await cluster[1].produce(make_batch(5))
-        cluster[1].disk.faults.cold_read = 1.0
-        result = await cluster[1].fetch(0, max_wait_ms=500)
-        assert len(result.records) == 1
-        assert cluster[1].process.machine.disk.faults.cold_read == 1.0
-
-    with_topic(scenario)
-
-
-def test_a_client_that_poses_as_a_follower_acknowledges_nothing() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
-        await cluster[1].produce(acks=1)
-        for replica_id, replica_epoch, epoch, error in (
-            (2, -1, 0, ErrorCode.STALE_BROKER_EPOCH),
-            (2, cluster[2].epoch + 1, 0, ErrorCode.STALE_BROKER_EPOCH),
-            (2, cluster[2].epoch, -1, ErrorCode.UNKNOWN_LEADER_EPOCH),
-            (9, 1, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        ):
-            result = await cluster[1].fetch(
-                1, epoch=epoch, replica_id=replica_id, replica_epoch=replica_epoch
+    async def inside() -> None:
+        for number in range(4):
+            asked = AskedFetch(
+                [FetchEntry(P0, 0, 1 << 20)], answers.noting(number), max_wait_ms=60_000
             )
-            assert result.error is error
-        assert cluster[1].replica().machine.high_watermark == 0
+            cluster[1].manager.fetch.begin(asked)
+        entry = ProduceEntry(P0, make_batch(value=bytes(TURN_BYTES)))
+        cluster[1].manager.produce.begin([entry], -1, 30_000, lambda results: None)
 
-    with_topic(scenario)
+    await cluster[1].process.run(inside())
+    await until(lambda: len(answers.order) == 4)
+    assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
+    assert answers.order == [0, 1, 2, 3]
+
+
+@with_topic
+async def test_consumers_due_at_one_moment_are_answered_in_turns(cluster: ReplicaCluster) -> None:
+    await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
+    answers = Answers(4)
+
+    async def inside() -> None:
+        for number in range(4):
+            asked = AskedFetch(
+                [FetchEntry(P0, 0, 1 << 20)],
+                answers.noting(number),
+                max_wait_ms=300,
+                min_bytes=1 << 20,
+            )
+            cluster[1].manager.fetch.begin(asked)
+
+    await cluster[1].process.run(inside())
+    assert answers.order == []
+    await until(lambda: len(answers.order) == 4)
+    assert answers.turns == [2, 3, 4]  # the first one is behind the second answer
+    assert answers.order == [0, 1, 2, 3]
+
+
+@with_topic
+async def test_one_that_is_due_while_it_stands_in_the_queue_is_answered_once(
+    cluster: ReplicaCluster,
+) -> None:
+    answered: list[int] = []
+
+    async def inside() -> None:
+        for number in range(3):
+            asked = AskedFetch(
+                [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=300
+            )
+            cluster[1].manager.fetch.begin(asked)
+        await asyncio.sleep(0.2999)
+        entry = ProduceEntry(P0, make_batch(value=bytes(TURN_BYTES)))
+        cluster[1].manager.produce.begin([entry], -1, 30_000, lambda results: None)
+        await asyncio.sleep(1)
+
+    await cluster[1].process.run(inside())
+    assert sorted(answered) == [0, 1, 2]
+
+
+@with_topic
+async def test_small_answers_of_several_turns_add_up(cluster: ReplicaCluster) -> None:
+    await cluster[1].produce(make_batch(value=bytes(TURN_BYTES // 2)))
+    answered: list[int] = []
+
+    async def inside() -> None:
+        for number in range(3):
+            asked = AskedFetch(
+                [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=60_000
+            )
+            cluster[1].manager.fetch.begin(asked)
+            if number == 0:
+                await asyncio.sleep(0)
+        assert answered == [0, 1]
+        await asyncio.sleep(0)
+        assert answered == [0, 1, 2]
+
+    await cluster[1].process.run(inside())
+
+
+@with_topic
+async def test_fetches_that_stand_in_the_queue_are_answered_at_the_end(
+    cluster: ReplicaCluster,
+) -> None:
+    await cluster[1].produce(make_batch(value=bytes(TURN_BYTES)))
+    answered: list[int] = []
+
+    async def inside() -> None:
+        for number in range(3):
+            asked = AskedFetch(
+                [FetchEntry(P0, 0, 1 << 20)], noting(answered, number), max_wait_ms=60_000
+            )
+            cluster[1].manager.fetch.begin(asked)
+        assert answered == [0]
+        await cluster[1].manager.stop()
+        assert answered == [0, 1, 2]
+
+    await cluster[1].process.run(inside())
+    cluster[1].kill()
+
+
+@with_topic
+async def test_cold_bytes_are_warmed_and_then_answered(cluster: ReplicaCluster) -> None:
+    await cluster[1].produce(make_batch(5))
+    cluster[1].disk.faults.cold_read = 1.0
+    result = await cluster[1].fetch(0, max_wait_ms=500)
+    assert len(result.records) == 1
+    assert cluster[1].process.machine.disk.faults.cold_read == 1.0
+
+
+@with_topic
+async def test_a_client_that_poses_as_a_follower_acknowledges_nothing(
+    cluster: ReplicaCluster,
+) -> None:
+    cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
+    await cluster[1].produce(acks=1)
+    for replica_id, replica_epoch, epoch, error in (
+        (2, -1, 0, ErrorCode.STALE_BROKER_EPOCH),
+        (2, cluster[2].epoch + 1, 0, ErrorCode.STALE_BROKER_EPOCH),
+        (2, cluster[2].epoch, -1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (9, 1, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ):
+        result = await cluster[1].fetch(
+            1, epoch=epoch, replica_id=replica_id, replica_epoch=replica_epoch
+        )
+        assert result.error is error
+    assert cluster[1].replica().machine.high_watermark == 0

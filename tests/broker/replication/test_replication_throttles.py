@@ -4,6 +4,9 @@ others."""
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from broker.replication.quota import BURST_S
 from chaos.sim.laws.sessions import unnoticed
@@ -12,8 +15,9 @@ from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster
-from tests.support.replication import ends, run, settled
+from tests.support.replication import ends, settled, with_brokers
 from tests.support.timing import until
+from tests.support.worlds import Scenario, world
 
 LEADERS = "leader.replication.throttled"
 FOLLOWERS = "follower.replication.throttled"
@@ -70,107 +74,100 @@ async def check_rate(cluster: ReplicaCluster, seconds: int, rate: int = RATE) ->
         assert copied >= rate * second * 0.8
 
 
-def with_lag(scenario: object, *replicas: tuple[int, ...], **config: object) -> None:
+@world("cluster")
+def with_lag(scenario: Scenario, /, *replicas: tuple[int, ...], **config: Any) -> None:
     async def whole(cluster: ReplicaCluster) -> None:
         cluster.create_topic(*(replicas or ((1, 2, 3),)))
         await settled(cluster)
-        await scenario(cluster)  # type: ignore[operator]
+        await scenario(cluster)
 
-    run(whole, **config)
-
-
-def test_a_follower_that_is_not_in_sync_gets_no_more_than_the_leaders_rate() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await fall_behind(cluster)
-        throttle(cluster, LEADERS)
-        come_back(cluster)
-        await check_rate(cluster, 4)
-        counters = cluster[1].manager.measures.counters()
-        assert counters.throttled_bytes_out >= 4 * RATE * 0.8
-        await until(lambda: 3 in cluster.state().isr)
-
-    with_lag(scenario)
+    with_brokers.run(whole, **config)
 
 
-def test_a_follower_that_is_not_in_sync_asks_for_no_more_than_its_own_rate() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await fall_behind(cluster, 30, P0, P1)
-        throttle(cluster, FOLLOWERS)
-        come_back(cluster)
-        await check_rate(cluster, 4)
-        assert cluster[3].manager.measures.counters().throttled_bytes_in == copied_bytes(cluster)
-        await until(lambda: 3 in cluster.state().isr and 3 in cluster.state(P1).isr)
-
-    with_lag(scenario, (1, 2, 3), (2, 1, 3), replica_fetch_max_bytes=10_000)
-
-
-def test_who_is_in_sync_is_never_held_back() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await fall_behind(cluster)
-        throttle(cluster, LEADERS, rate=0)
-        come_back(cluster)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        for _ in range(30):
-            await cluster[1].produce(make_batch(value=VALUE))
-        assert loop.time() - began < 1
-        assert ends(cluster, 1, 2) == [90, 90]
-        await asyncio.sleep(3)
-        assert copied_bytes(cluster) == 0
-        assert cluster.state().isr == (1, 2)
-
-    with_lag(scenario)
+@with_lag
+async def test_a_follower_that_is_not_in_sync_gets_no_more_than_the_leaders_rate(
+    cluster: ReplicaCluster,
+) -> None:
+    await fall_behind(cluster)
+    throttle(cluster, LEADERS)
+    come_back(cluster)
+    await check_rate(cluster, 4)
+    counters = cluster[1].manager.measures.counters()
+    assert counters.throttled_bytes_out >= 4 * RATE * 0.8
+    await until(lambda: 3 in cluster.state().isr)
 
 
-def test_a_throttle_ends_with_its_list_or_its_rate() -> None:
-    async def ended_by(cluster: ReplicaCluster, name: str, *, topic: bool) -> None:
-        await fall_behind(cluster)
-        throttle(cluster, LEADERS, rate=0)
-        throttle(cluster, FOLLOWERS, rate=0)
-        come_back(cluster)
-        await asyncio.sleep(3)
-        assert copied_bytes(cluster) == 0
-        for role in (LEADERS, FOLLOWERS):
-            set_config(cluster, f"{role}.{name}", None, topic=topic)
-        await until(lambda: 3 in cluster.state().isr, within_s=2)
-
-    async def by_list(cluster: ReplicaCluster) -> None:
-        await ended_by(cluster, "replicas", topic=True)
-
-    async def by_rate(cluster: ReplicaCluster) -> None:
-        await ended_by(cluster, "rate", topic=False)
-
-    with_lag(by_list)
-    with_lag(by_rate)
+@with_lag((1, 2, 3), (2, 1, 3), replica_fetch_max_bytes=10_000)
+async def test_a_follower_that_is_not_in_sync_asks_for_no_more_than_its_own_rate(
+    cluster: ReplicaCluster,
+) -> None:
+    await fall_behind(cluster, 30, P0, P1)
+    throttle(cluster, FOLLOWERS)
+    come_back(cluster)
+    await check_rate(cluster, 4)
+    assert cluster[3].manager.measures.counters().throttled_bytes_in == copied_bytes(cluster)
+    await until(lambda: 3 in cluster.state().isr and 3 in cluster.state(P1).isr)
 
 
-def test_partitions_that_are_not_named_go_on_while_others_wait() -> None:
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await fall_behind(cluster, 60, P0, P1)
-        throttle(cluster, LEADERS, rate=0, replicas="0:1,1:2")
-        throttle(cluster, FOLLOWERS, rate=0, replicas="0:3,1:1")
-        come_back(cluster)
-        await until(lambda: 3 in cluster.state(P1).isr, within_s=3)
-        assert 3 not in cluster.state(P0).isr
-        assert cluster[3].replica(P0).log.end_offset == 0
+@with_lag
+async def test_who_is_in_sync_is_never_held_back(cluster: ReplicaCluster) -> None:
+    await fall_behind(cluster)
+    throttle(cluster, LEADERS, rate=0)
+    come_back(cluster)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    for _ in range(30):
+        await cluster[1].produce(make_batch(value=VALUE))
+    assert loop.time() - began < 1
+    assert ends(cluster, 1, 2) == [90, 90]
+    await asyncio.sleep(3)
+    assert copied_bytes(cluster) == 0
+    assert cluster.state().isr == (1, 2)
 
-    with_lag(scenario, (1, 2, 3), (1, 2, 3))
+
+@pytest.mark.parametrize(("name", "topic"), [("replicas", True), ("rate", False)])
+@with_lag
+async def test_a_throttle_ends_with_its_list_or_its_rate(
+    cluster: ReplicaCluster, name: str, topic: bool
+) -> None:
+    await fall_behind(cluster)
+    throttle(cluster, LEADERS, rate=0)
+    throttle(cluster, FOLLOWERS, rate=0)
+    come_back(cluster)
+    await asyncio.sleep(3)
+    assert copied_bytes(cluster) == 0
+    for role in (LEADERS, FOLLOWERS):
+        set_config(cluster, f"{role}.{name}", None, topic=topic)
+    await until(lambda: 3 in cluster.state().isr, within_s=2)
 
 
-def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest() -> None:
+@with_lag((1, 2, 3), (1, 2, 3))
+async def test_partitions_that_are_not_named_go_on_while_others_wait(
+    cluster: ReplicaCluster,
+) -> None:
+    await fall_behind(cluster, 60, P0, P1)
+    throttle(cluster, LEADERS, rate=0, replicas="0:1,1:2")
+    throttle(cluster, FOLLOWERS, rate=0, replicas="0:3,1:1")
+    come_back(cluster)
+    await until(lambda: 3 in cluster.state(P1).isr, within_s=3)
+    assert 3 not in cluster.state(P0).isr
+    assert cluster[3].replica(P0).log.end_offset == 0
+
+
+@with_lag
+async def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest(
+    cluster: ReplicaCluster,
+) -> None:
     """Fetches with records of one partition do not examine the partitions that wait."""
 
-    async def scenario(cluster: ReplicaCluster) -> None:
-        await fall_behind(cluster)
-        throttle(cluster, LEADERS, rate=0)
-        come_back(cluster)
-        await asyncio.sleep(1)
-        session = [each for each in cluster[1].sessions if each.replica_id == 3][-1]
-        assert list(session.held) == [P0]
-        assert session.to_look_at(lambda: 0.0) == []
-        replicas, sessions = cluster[1].manager.hosted, cluster[1].sessions
-        assert not list(unnoticed(replicas, sessions))
-        cluster[1].replica().throttled_as_leader = False
-        assert any("in vain" in fault for fault in unnoticed(replicas, sessions))
-
-    with_lag(scenario)
+    await fall_behind(cluster)
+    throttle(cluster, LEADERS, rate=0)
+    come_back(cluster)
+    await asyncio.sleep(1)
+    session = [each for each in cluster[1].sessions if each.replica_id == 3][-1]
+    assert list(session.held) == [P0]
+    assert session.to_look_at(lambda: 0.0) == []
+    replicas, sessions = cluster[1].manager.hosted, cluster[1].sessions
+    assert not list(unnoticed(replicas, sessions))
+    cluster[1].replica().throttled_as_leader = False
+    assert any("in vain" in fault for fault in unnoticed(replicas, sessions))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -23,68 +22,67 @@ from tests.support.replica_cluster import P0, Node, ReplicaCluster
 from tests.support.replicated_transactions import NEW, OLD, Coordinator, batch, marker
 from tests.support.replication import with_topic
 from tests.support.timing import until
+from tests.support.worlds import Scenario, world
 
 
 def spans(fetched: FetchResult) -> list[int]:
     return [header.base_offset for data in fetched.records for _, header in batches(data)]
 
 
-Scenario = Callable[[ReplicaCluster, Coordinator], Awaitable[None]]
-
-
+@world("cluster", "coordinator")
 def transactional(scenario: Scenario) -> None:
     async def whole(cluster: ReplicaCluster) -> None:
         await scenario(cluster, Coordinator(*cluster.nodes.values()))
 
     # The markers are much younger than the records.
-    with_topic(whole, segment_ms=str(1 << 60))
+    with_topic.run(whole, segment_ms=str(1 << 60))
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_transaction_is_shown_when_its_marker_is_committed(commit: bool) -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        written = await leader.produce(batch(0, 2), transaction=NEW)
-        assert (written.error, written.base_offset) == (ErrorCode.NONE, 0)
-        assert (await leader.produce(batch(2), transaction=NEW)).base_offset == 2
-        assert (await leader.produce()).base_offset == 3  # of nobody's transaction
-        assert coordinator.asked == [("t", 7, 5, TopicPartition("orders", 0), True)]
-        fetched = await leader.fetch(0, read_committed=True)
-        assert (fetched.high_watermark, fetched.last_stable_offset) == (4, 0)
-        assert spans(fetched) == []
-        assert spans(await leader.fetch(0)) == [0, 2, 3]
-        assert await leader.mark(marker(commit=commit)) == [ErrorCode.NONE]
-        fetched = await leader.fetch(0, read_committed=True)
-        assert (fetched.high_watermark, fetched.last_stable_offset) == (5, 5)
-        assert spans(fetched) == [0, 2, 3, 4]
-        aborted = [(each.producer_id, each.first_offset) for each in fetched.aborted]
-        assert aborted == ([] if commit else [(7, 0)])
-        assert list((await leader.fetch(3, read_committed=True)).aborted) == (
-            [] if commit else list(fetched.aborted)
-        )
-        assert (await leader.fetch(0)).aborted == ()
-        replicas = [node.replica() for node in cluster.nodes.values()]
-        await until(lambda: all(each.machine.last_stable_offset == 5 for each in replicas))
-        assert all(each.log.producers.first_open_offset > 5 for each in replicas)
+@transactional
+async def test_a_transaction_is_shown_when_its_marker_is_committed(
+    cluster: ReplicaCluster, coordinator: Coordinator, commit: bool
+) -> None:
+    leader = cluster[1]
+    written = await leader.produce(batch(0, 2), transaction=NEW)
+    assert (written.error, written.base_offset) == (ErrorCode.NONE, 0)
+    assert (await leader.produce(batch(2), transaction=NEW)).base_offset == 2
+    assert (await leader.produce()).base_offset == 3  # of nobody's transaction
+    assert coordinator.asked == [("t", 7, 5, TopicPartition("orders", 0), True)]
+    fetched = await leader.fetch(0, read_committed=True)
+    assert (fetched.high_watermark, fetched.last_stable_offset) == (4, 0)
+    assert spans(fetched) == []
+    assert spans(await leader.fetch(0)) == [0, 2, 3]
+    assert await leader.mark(marker(commit=commit)) == [ErrorCode.NONE]
+    fetched = await leader.fetch(0, read_committed=True)
+    assert (fetched.high_watermark, fetched.last_stable_offset) == (5, 5)
+    assert spans(fetched) == [0, 2, 3, 4]
+    aborted = [(each.producer_id, each.first_offset) for each in fetched.aborted]
+    assert aborted == ([] if commit else [(7, 0)])
+    assert list((await leader.fetch(3, read_committed=True)).aborted) == (
+        [] if commit else list(fetched.aborted)
+    )
+    assert (await leader.fetch(0)).aborted == ()
+    replicas = [node.replica() for node in cluster.nodes.values()]
+    await until(lambda: all(each.machine.last_stable_offset == 5 for each in replicas))
+    assert all(each.log.producers.first_open_offset > 5 for each in replicas)
 
-    transactional(scenario)
 
-
-def test_a_reader_of_committed_records_waits_for_the_marker() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        await leader.produce(batch(0), transaction=NEW)
-        reader = asyncio.ensure_future(
-            leader.fetch(0, read_committed=True, max_wait_ms=10_000, min_bytes=100)
-        )
-        await asyncio.sleep(0.2)
-        await leader.produce()
-        await asyncio.sleep(0.2)
-        assert not reader.done()
-        await leader.mark(marker())
-        assert spans(await reader) == [0, 1, 2]
-
-    transactional(scenario)
+@transactional
+async def test_a_reader_of_committed_records_waits_for_the_marker(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    await leader.produce(batch(0), transaction=NEW)
+    reader = asyncio.ensure_future(
+        leader.fetch(0, read_committed=True, max_wait_ms=10_000, min_bytes=100)
+    )
+    await asyncio.sleep(0.2)
+    await leader.produce()
+    await asyncio.sleep(0.2)
+    assert not reader.done()
+    await leader.mark(marker())
+    assert spans(await reader) == [0, 1, 2]
 
 
 # --------------------------------------------------------------------------- verification
@@ -110,88 +108,86 @@ def test_what_the_coordinator_does_not_confirm_is_refused(
     assert told_to_producer(verdict) is told
 
 
-def test_a_refused_batch_is_not_in_the_log_and_may_come_again() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        for transaction in (OLD, NEW):
-            coordinator.verdict = ErrorCode.CONCURRENT_TRANSACTIONS
-            some = batch(0, producer_id=len(coordinator.asked))
-            refused = await leader.produce(some, transaction=transaction)
-            assert (refused.error, refused.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
-            assert (
-                refused.message == "the transaction could not be verified: CONCURRENT_TRANSACTIONS"
-            )
-            coordinator.verdict = ErrorCode.NONE
-        assert leader.replica().log.end_offset == 0
-        assert (await leader.produce(batch(0), transaction=OLD)).error is ErrorCode.NONE
-        assert [asked[-1] for asked in coordinator.asked] == [False, True, False]
-
-    transactional(scenario)
-
-
-def test_a_batch_of_no_transactional_id_is_refused() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        refused = await cluster[1].produce(batch(0))
-        assert refused.error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert coordinator.asked == []
-
-    transactional(scenario)
-
-
-def test_later_batches_of_the_producer_wait_behind_the_first_and_others_do_not() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        coordinator.verdict = None
-        first, second = (
-            asyncio.ensure_future(leader.produce(batch(n), transaction=NEW)) for n in (0, 1)
-        )
-        await asyncio.sleep(0.1)
-        assert len(coordinator.asked) == 1
-        assert (await leader.produce()).base_offset == 0
-        other = batch(0, producer_id=8)
-        third = asyncio.ensure_future(leader.produce(other, transaction=NEW))
-        await asyncio.sleep(0.1)
-        assert len(coordinator.asked) == 2
-        await coordinator.answer(leader)
-        results = [await each for each in (first, second, third)]
-        assert [(each.error, each.base_offset) for each in results] == [
-            (ErrorCode.NONE, 1),
-            (ErrorCode.NONE, 2),
-            (ErrorCode.NONE, 3),
-        ]
-        assert len(coordinator.asked) == 2
-
-    transactional(scenario)
-
-
-def test_what_waits_behind_a_refused_batch_is_refused_with_it() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        coordinator.verdict = None
-        waiting = [asyncio.ensure_future(leader.produce(batch(n), transaction=OLD)) for n in (0, 1)]
-        await asyncio.sleep(0.1)
-        await coordinator.answer(leader, ErrorCode.NOT_COORDINATOR)
-        assert [(await each).error for each in waiting] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
-        # The second cannot become the first, although the log does not know the producer.
+@transactional
+async def test_a_refused_batch_is_not_in_the_log_and_may_come_again(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    for transaction in (OLD, NEW):
+        coordinator.verdict = ErrorCode.CONCURRENT_TRANSACTIONS
+        some = batch(0, producer_id=len(coordinator.asked))
+        refused = await leader.produce(some, transaction=transaction)
+        assert (refused.error, refused.base_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, -1)
+        assert refused.message == "the transaction could not be verified: CONCURRENT_TRANSACTIONS"
         coordinator.verdict = ErrorCode.NONE
-        early = await leader.produce(batch(1), transaction=OLD)
-        assert early.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert (await leader.produce(batch(1, epoch=6), transaction=OLD)).error is ErrorCode.NONE
-
-    transactional(scenario)
+    assert leader.replica().log.end_offset == 0
+    assert (await leader.produce(batch(0), transaction=OLD)).error is ErrorCode.NONE
+    assert [asked[-1] for asked in coordinator.asked] == [False, True, False]
 
 
-def test_a_batch_that_has_timed_out_is_not_appended_by_a_late_verdict() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        coordinator.verdict = None
-        late = await leader.produce(batch(0), transaction=NEW, timeout_ms=100)
-        assert late.error is ErrorCode.REQUEST_TIMED_OUT
-        await coordinator.answer(leader)
-        await asyncio.sleep(0.1)
-        assert leader.replica().log.end_offset == 0
+@transactional
+async def test_a_batch_of_no_transactional_id_is_refused(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    refused = await cluster[1].produce(batch(0))
+    assert refused.error is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert coordinator.asked == []
 
-    transactional(scenario)
+
+@transactional
+async def test_later_batches_of_the_producer_wait_behind_the_first_and_others_do_not(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    coordinator.verdict = None
+    first, second = (
+        asyncio.ensure_future(leader.produce(batch(n), transaction=NEW)) for n in (0, 1)
+    )
+    await asyncio.sleep(0.1)
+    assert len(coordinator.asked) == 1
+    assert (await leader.produce()).base_offset == 0
+    other = batch(0, producer_id=8)
+    third = asyncio.ensure_future(leader.produce(other, transaction=NEW))
+    await asyncio.sleep(0.1)
+    assert len(coordinator.asked) == 2
+    await coordinator.answer(leader)
+    results = [await each for each in (first, second, third)]
+    assert [(each.error, each.base_offset) for each in results] == [
+        (ErrorCode.NONE, 1),
+        (ErrorCode.NONE, 2),
+        (ErrorCode.NONE, 3),
+    ]
+    assert len(coordinator.asked) == 2
+
+
+@transactional
+async def test_what_waits_behind_a_refused_batch_is_refused_with_it(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    coordinator.verdict = None
+    waiting = [asyncio.ensure_future(leader.produce(batch(n), transaction=OLD)) for n in (0, 1)]
+    await asyncio.sleep(0.1)
+    await coordinator.answer(leader, ErrorCode.NOT_COORDINATOR)
+    assert [(await each).error for each in waiting] == [ErrorCode.NOT_ENOUGH_REPLICAS] * 2
+    # The second cannot become the first, although the log does not know the producer.
+    coordinator.verdict = ErrorCode.NONE
+    early = await leader.produce(batch(1), transaction=OLD)
+    assert early.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert (await leader.produce(batch(1, epoch=6), transaction=OLD)).error is ErrorCode.NONE
+
+
+@transactional
+async def test_a_batch_that_has_timed_out_is_not_appended_by_a_late_verdict(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    coordinator.verdict = None
+    late = await leader.produce(batch(0), transaction=NEW, timeout_ms=100)
+    assert late.error is ErrorCode.REQUEST_TIMED_OUT
+    await coordinator.answer(leader)
+    await asyncio.sleep(0.1)
+    assert leader.replica().log.end_offset == 0
 
 
 @pytest.mark.parametrize(
@@ -203,246 +199,240 @@ def test_a_batch_that_has_timed_out_is_not_appended_by_a_late_verdict() -> None:
         (marker(epoch=5), ErrorCode.NONE),  # it ended the transaction of epoch 4
     ],
 )
-def test_a_verdict_counts_for_nothing_once_the_transaction_is_ended(
-    end: Marker, told: ErrorCode
+@transactional
+async def test_a_verdict_counts_for_nothing_once_the_transaction_is_ended(
+    cluster: ReplicaCluster, coordinator: Coordinator, end: Marker, told: ErrorCode
 ) -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        before = 4 if end.transaction_version == 2 and end.producer_epoch == 5 else 5
-        await leader.produce(batch(0, epoch=before), transaction=NEW)
-        await leader.mark(marker(epoch=before + (before == 4), version=2 if before == 4 else 1))
-        if before == 4:  # the same marker again, as late as it may come
-            before_end = leader.replica().log.end_offset
-        coordinator.verdict = None
-        waiting = asyncio.ensure_future(
-            leader.produce(batch(1 if before == 5 else 0), transaction=OLD)
-        )
-        await asyncio.sleep(0.1)
-        assert await leader.mark(end) == [ErrorCode.NONE]
-        if before == 4:
-            assert leader.replica().log.end_offset == before_end
-        await coordinator.answer(leader)
-        assert (await waiting).error is told
-
-    transactional(scenario)
+    leader = cluster[1]
+    before = 4 if end.transaction_version == 2 and end.producer_epoch == 5 else 5
+    await leader.produce(batch(0, epoch=before), transaction=NEW)
+    await leader.mark(marker(epoch=before + (before == 4), version=2 if before == 4 else 1))
+    if before == 4:  # the same marker again, as late as it may come
+        before_end = leader.replica().log.end_offset
+    coordinator.verdict = None
+    waiting = asyncio.ensure_future(leader.produce(batch(1 if before == 5 else 0), transaction=OLD))
+    await asyncio.sleep(0.1)
+    assert await leader.mark(end) == [ErrorCode.NONE]
+    if before == 4:
+        assert leader.replica().log.end_offset == before_end
+    await coordinator.answer(leader)
+    assert (await waiting).error is told
 
 
 @pytest.mark.parametrize("known_in", [None, 4, 5])
-def test_a_marker_ends_the_verification_of_a_first_batch(known_in: int | None) -> None:
+@transactional
+async def test_a_marker_ends_the_verification_of_a_first_batch(
+    cluster: ReplicaCluster, coordinator: Coordinator, known_in: int | None
+) -> None:
     """The client keeps its epoch, as before KIP-890. The partition may never have seen the
     producer, or only in an earlier epoch."""
 
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        sequence = 0
-        if known_in is not None:
-            await leader.produce(batch(0, epoch=known_in), transaction=OLD)
-            await leader.mark(marker(epoch=known_in, version=0))
-            sequence = int(known_in == 5)
-        coordinator.verdict = None
-        late = asyncio.ensure_future(leader.produce(batch(sequence), transaction=OLD))
-        await until(lambda: len(coordinator.waiting) == 1)
-        assert await leader.mark(marker(commit=False, epoch=5, version=0)) == [ErrorCode.NONE]
-        refused = await late
-        assert refused.error is ErrorCode.INVALID_TXN_STATE
-        assert "producer 7 in epoch 5" in (refused.message or "")
+    leader = cluster[1]
+    sequence = 0
+    if known_in is not None:
+        await leader.produce(batch(0, epoch=known_in), transaction=OLD)
+        await leader.mark(marker(epoch=known_in, version=0))
+        sequence = int(known_in == 5)
+    coordinator.verdict = None
+    late = asyncio.ensure_future(leader.produce(batch(sequence), transaction=OLD))
+    await until(lambda: len(coordinator.waiting) == 1)
+    assert await leader.mark(marker(commit=False, epoch=5, version=0)) == [ErrorCode.NONE]
+    refused = await late
+    assert refused.error is ErrorCode.INVALID_TXN_STATE
+    assert "producer 7 in epoch 5" in (refused.message or "")
 
-        # The next transaction of the epoch asks anew, whatever the late verdict says.
-        following = asyncio.ensure_future(leader.produce(batch(sequence), transaction=OLD))
-        await until(lambda: len(coordinator.waiting) == 2)
-        first, second = coordinator.waiting
-        coordinator.waiting = [first]
-        end_offset = leader.replica().log.end_offset
-        await coordinator.answer(leader)
-        assert leader.replica().log.end_offset == end_offset
-        coordinator.waiting = [second]
-        await coordinator.answer(leader)
-        assert (await following).error is ErrorCode.NONE
-        assert leader.replica().log.producers.open_transactions() == [(7, end_offset)]
-
-    transactional(scenario)
+    # The next transaction of the epoch asks anew, whatever the late verdict says.
+    following = asyncio.ensure_future(leader.produce(batch(sequence), transaction=OLD))
+    await until(lambda: len(coordinator.waiting) == 2)
+    first, second = coordinator.waiting
+    coordinator.waiting = [first]
+    end_offset = leader.replica().log.end_offset
+    await coordinator.answer(leader)
+    assert leader.replica().log.end_offset == end_offset
+    coordinator.waiting = [second]
+    await coordinator.answer(leader)
+    assert (await following).error is ErrorCode.NONE
+    assert leader.replica().log.producers.open_transactions() == [(7, end_offset)]
 
 
-def test_a_batch_of_the_next_epoch_outlasts_the_end_of_the_one_before() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        coordinator.verdict = None
-        ended = asyncio.ensure_future(leader.produce(batch(0), transaction=OLD))
-        following = asyncio.ensure_future(leader.produce(batch(0, epoch=6), transaction=OLD))
-        await until(lambda: len(coordinator.waiting) == 1)
-        coordinator.verdict = ErrorCode.NONE
-        await leader.mark(marker(epoch=5, version=0))
-        assert (await ended).error is ErrorCode.INVALID_TXN_STATE
-        assert (await following).error is ErrorCode.NONE
+@transactional
+async def test_a_batch_of_the_next_epoch_outlasts_the_end_of_the_one_before(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    coordinator.verdict = None
+    ended = asyncio.ensure_future(leader.produce(batch(0), transaction=OLD))
+    following = asyncio.ensure_future(leader.produce(batch(0, epoch=6), transaction=OLD))
+    await until(lambda: len(coordinator.waiting) == 1)
+    coordinator.verdict = ErrorCode.NONE
+    await leader.mark(marker(epoch=5, version=0))
+    assert (await ended).error is ErrorCode.INVALID_TXN_STATE
+    assert (await following).error is ErrorCode.NONE
 
-    transactional(scenario)
 
-
-def test_a_batch_that_is_there_already_is_not_asked_about() -> None:
+@transactional
+async def test_a_batch_that_is_there_already_is_not_asked_about(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
     """Also when its transaction has ended since: the answer was lost."""
 
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        await leader.produce(batch(0, 2), transaction=OLD)
-        await leader.mark(marker(epoch=5, version=1))
-        coordinator.verdict = ErrorCode.INVALID_TXN_STATE
-        again = await leader.produce(batch(0, 2), transaction=OLD)
-        assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
-        assert len(coordinator.asked) == 1
-        assert leader.replica().log.end_offset == 3
-
-    transactional(scenario)
+    leader = cluster[1]
+    await leader.produce(batch(0, 2), transaction=OLD)
+    await leader.mark(marker(epoch=5, version=1))
+    coordinator.verdict = ErrorCode.INVALID_TXN_STATE
+    again = await leader.produce(batch(0, 2), transaction=OLD)
+    assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
+    assert len(coordinator.asked) == 1
+    assert leader.replica().log.end_offset == 3
 
 
-def test_a_verdict_for_an_earlier_leadership_is_asked_for_anew() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        coordinator.verdict = None
-        waiting = asyncio.ensure_future(leader.produce(batch(0), transaction=NEW))
-        await until(lambda: len(coordinator.asked) == 1)
-        for broker_id in (2, 1):
-            cluster.change(leader=broker_id)
-            node = cluster[broker_id]
-            await until(lambda node=node: node.replica().machine.is_leader)  # type: ignore[misc]
-        await coordinator.answer(leader)
-        await until(lambda: len(coordinator.asked) == 2)
-        await coordinator.answer(leader)
-        assert (await waiting).error is ErrorCode.NONE
-
-    transactional(scenario)
+@transactional
+async def test_a_verdict_for_an_earlier_leadership_is_asked_for_anew(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    coordinator.verdict = None
+    waiting = asyncio.ensure_future(leader.produce(batch(0), transaction=NEW))
+    await until(lambda: len(coordinator.asked) == 1)
+    for broker_id in (2, 1):
+        cluster.change(leader=broker_id)
+        node = cluster[broker_id]
+        await until(lambda node=node: node.replica().machine.is_leader)  # type: ignore[misc]
+    await coordinator.answer(leader)
+    await until(lambda: len(coordinator.asked) == 2)
+    await coordinator.answer(leader)
+    assert (await waiting).error is ErrorCode.NONE
 
 
 # --------------------------------------------------------------------------- epochs
 
 
-def test_sequences_and_epochs_of_transactions() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
+@transactional
+async def test_sequences_and_epochs_of_transactions(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
 
-        async def sent(some: bytearray, transaction: TransactionalWrite | None = NEW) -> ErrorCode:
-            return (await leader.produce(some, transaction=transaction)).error
+    async def sent(some: bytearray, transaction: TransactionalWrite | None = NEW) -> ErrorCode:
+        return (await leader.produce(some, transaction=transaction)).error
 
-        # Each transaction has its own epoch, and begins with sequence 0, whatever is known.
-        assert await sent(batch(3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert await sent(batch(0)) is ErrorCode.NONE
-        assert await sent(batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        outside = batch(1, open_=False)
-        assert await sent(outside, None) is ErrorCode.INVALID_TXN_STATE
-        assert await leader.mark(marker(epoch=5)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert await leader.mark(marker(epoch=4, version=1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert await leader.mark(marker(coordinator_epoch=3)) == [ErrorCode.NONE]
-        entry = leader.replica().log.producers.get(7)
-        assert entry is not None
-        assert (entry.epoch, entry.coordinator_epoch, entry.last_sequence) == (6, 3, -1)
-        assert await sent(batch(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
-        assert await sent(batch(1, epoch=6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-        assert await sent(batch(0, epoch=6)) is ErrorCode.NONE
-        late = marker(epoch=7, coordinator_epoch=2)
-        assert await leader.mark(late) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
-        # The marker of the transaction before comes once more. It cannot end this one.
-        assert await leader.mark(marker(coordinator_epoch=3)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
-        assert leader.replica().log.producers.is_open(7, 6)
-        assert await leader.mark(marker(epoch=7, coordinator_epoch=3)) == [ErrorCode.NONE]
-        assert await sent(batch(0, epoch=7, open_=False), None) is ErrorCode.NONE
-
-    transactional(scenario)
+    # Each transaction has its own epoch, and begins with sequence 0, whatever is known.
+    assert await sent(batch(3)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await sent(batch(0)) is ErrorCode.NONE
+    assert await sent(batch(2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    outside = batch(1, open_=False)
+    assert await sent(outside, None) is ErrorCode.INVALID_TXN_STATE
+    assert await leader.mark(marker(epoch=5)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert await leader.mark(marker(epoch=4, version=1)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert await leader.mark(marker(coordinator_epoch=3)) == [ErrorCode.NONE]
+    entry = leader.replica().log.producers.get(7)
+    assert entry is not None
+    assert (entry.epoch, entry.coordinator_epoch, entry.last_sequence) == (6, 3, -1)
+    assert await sent(batch(1)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert await sent(batch(1, epoch=6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert await sent(batch(0, epoch=6)) is ErrorCode.NONE
+    late = marker(epoch=7, coordinator_epoch=2)
+    assert await leader.mark(late) == [ErrorCode.TRANSACTION_COORDINATOR_FENCED]
+    # The marker of the transaction before comes once more. It cannot end this one.
+    assert await leader.mark(marker(coordinator_epoch=3)) == [ErrorCode.INVALID_PRODUCER_EPOCH]
+    assert leader.replica().log.producers.is_open(7, 6)
+    assert await leader.mark(marker(epoch=7, coordinator_epoch=3)) == [ErrorCode.NONE]
+    assert await sent(batch(0, epoch=7, open_=False), None) is ErrorCode.NONE
 
 
-def test_the_next_transaction_does_not_commit_one_whose_marker_was_lost() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        await leader.produce(batch(0, 2), transaction=NEW)  # an unclean election loses its end
-        assert (await leader.produce(batch(0, epoch=6), transaction=NEW)).base_offset == 3
-        assert await leader.mark(marker(epoch=7)) == [ErrorCode.NONE]
-        fetched = await leader.fetch(0, read_committed=True)
-        assert spans(fetched) == [0, 2, 3, 4]
-        assert [(each.producer_id, each.first_offset) for each in fetched.aborted] == [(7, 0)]
-        assert fetched.last_stable_offset == 5
-        replicas = [node.replica() for node in cluster.nodes.values()]
-        await until(lambda: all(each.machine.last_stable_offset == 5 for each in replicas))
-        assert len(coordinator.asked) == 2
-
-    transactional(scenario)
+@transactional
+async def test_the_next_transaction_does_not_commit_one_whose_marker_was_lost(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    await leader.produce(batch(0, 2), transaction=NEW)  # an unclean election loses its end
+    assert (await leader.produce(batch(0, epoch=6), transaction=NEW)).base_offset == 3
+    assert await leader.mark(marker(epoch=7)) == [ErrorCode.NONE]
+    fetched = await leader.fetch(0, read_committed=True)
+    assert spans(fetched) == [0, 2, 3, 4]
+    assert [(each.producer_id, each.first_offset) for each in fetched.aborted] == [(7, 0)]
+    assert fetched.last_stable_offset == 5
+    replicas = [node.replica() for node in cluster.nodes.values()]
+    await until(lambda: all(each.machine.last_stable_offset == 5 for each in replicas))
+    assert len(coordinator.asked) == 2
 
 
 @pytest.mark.parametrize(("epoch", "version"), [(7, 2), (7, 0), (9, 2)])
-def test_the_marker_of_a_later_transaction_commits_nothing_of_this_one(
-    epoch: int, version: int
+@transactional
+async def test_the_marker_of_a_later_transaction_commits_nothing_of_this_one(
+    cluster: ReplicaCluster, coordinator: Coordinator, epoch: int, version: int
 ) -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        await leader.produce(batch(0, 2), transaction=NEW)
-        assert await leader.mark(marker(epoch=epoch, version=version)) == [ErrorCode.NONE]
-        fetched = await leader.fetch(0, read_committed=True)
-        assert [(each.producer_id, each.first_offset) for each in fetched.aborted] == [(7, 0)]
-
-    transactional(scenario)
+    leader = cluster[1]
+    await leader.produce(batch(0, 2), transaction=NEW)
+    assert await leader.mark(marker(epoch=epoch, version=version)) == [ErrorCode.NONE]
+    fetched = await leader.fetch(0, read_committed=True)
+    assert [(each.producer_id, each.first_offset) for each in fetched.aborted] == [(7, 0)]
 
 
 @pytest.mark.parametrize(("epoch", "version"), [(5, 0), (6, 0), (6, 2)])
-def test_a_marker_commits_the_transaction_before_it(epoch: int, version: int) -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        await leader.produce(batch(0, 2), transaction=NEW)
-        assert await leader.mark(marker(epoch=epoch, version=version)) == [ErrorCode.NONE]
-        assert not (await leader.fetch(0, read_committed=True)).aborted
-
-    transactional(scenario)
-
-
-def test_markers_are_answered_in_order_each_for_itself() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        await leader.produce(batch(0), transaction=NEW)
-        elsewhere = P0._replace(partition=9)
-        errors = await leader.mark(
-            marker(partition=elsewhere), marker(), marker(producer_id=8, epoch=0)
-        )
-        assert errors == [
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ErrorCode.NONE,
-            ErrorCode.NONE,  # of a producer without records here
-        ]
-        assert await cluster[2].mark(marker()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
-        assert await leader.mark() == []
-
-    transactional(scenario)
+@transactional
+async def test_a_marker_commits_the_transaction_before_it(
+    cluster: ReplicaCluster, coordinator: Coordinator, epoch: int, version: int
+) -> None:
+    leader = cluster[1]
+    await leader.produce(batch(0, 2), transaction=NEW)
+    assert await leader.mark(marker(epoch=epoch, version=version)) == [ErrorCode.NONE]
+    assert not (await leader.fetch(0, read_committed=True)).aborted
 
 
-def test_a_marker_waits_to_be_committed_and_decides_nothing_before() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader = cluster[1]
-        await leader.produce(batch(0), transaction=NEW)
-        for other in ("b2", "b3"):
-            cluster.simulation.fabric.cut("b1", other)
-            cluster.simulation.fabric.cut(other, "b1")
-        marking = asyncio.ensure_future(leader.mark(marker()))
-        await asyncio.sleep(0.2)
-        machine = leader.replica().machine
-        assert (machine.log.end_offset, machine.high_watermark) == (2, 1)
-        assert (machine.last_stable_offset, marking.done()) == (0, False)
-        cluster.simulation.fabric.heal()
-        assert await marking == [ErrorCode.NONE]
-        assert machine.last_stable_offset == 2
+@transactional
+async def test_markers_are_answered_in_order_each_for_itself(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    await leader.produce(batch(0), transaction=NEW)
+    elsewhere = P0._replace(partition=9)
+    errors = await leader.mark(
+        marker(partition=elsewhere), marker(), marker(producer_id=8, epoch=0)
+    )
+    assert errors == [
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NONE,
+        ErrorCode.NONE,  # of a producer without records here
+    ]
+    assert await cluster[2].mark(marker()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert await leader.mark() == []
 
-    transactional(scenario)
+
+@transactional
+async def test_a_marker_waits_to_be_committed_and_decides_nothing_before(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader = cluster[1]
+    await leader.produce(batch(0), transaction=NEW)
+    for other in ("b2", "b3"):
+        cluster.simulation.fabric.cut("b1", other)
+        cluster.simulation.fabric.cut(other, "b1")
+    marking = asyncio.ensure_future(leader.mark(marker()))
+    await asyncio.sleep(0.2)
+    machine = leader.replica().machine
+    assert (machine.log.end_offset, machine.high_watermark) == (2, 1)
+    assert (machine.last_stable_offset, marking.done()) == (0, False)
+    cluster.simulation.fabric.heal()
+    assert await marking == [ErrorCode.NONE]
+    assert machine.last_stable_offset == 2
 
 
-def test_followers_serve_readers_of_committed_records() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        leader, follower = cluster[1], cluster[2]
-        await leader.produce(batch(0), transaction=NEW)
-        await leader.produce()
-        await until(lambda: follower.replica().machine.high_watermark == 2)
-        asked = await follower.fetch(0, read_committed=True, any_replica=True)
-        assert (spans(asked), asked.last_stable_offset) == ([], 0)
-        await leader.mark(marker(commit=False))
-        await until(lambda: follower.replica().machine.high_watermark == 3)
-        asked = await follower.fetch(0, read_committed=True, any_replica=True)
-        assert (spans(asked), asked.last_stable_offset) == ([0, 1, 2], 3)
-        assert [each.first_offset for each in asked.aborted] == [0]
-
-    transactional(scenario)
+@transactional
+async def test_followers_serve_readers_of_committed_records(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    leader, follower = cluster[1], cluster[2]
+    await leader.produce(batch(0), transaction=NEW)
+    await leader.produce()
+    await until(lambda: follower.replica().machine.high_watermark == 2)
+    asked = await follower.fetch(0, read_committed=True, any_replica=True)
+    assert (spans(asked), asked.last_stable_offset) == ([], 0)
+    await leader.mark(marker(commit=False))
+    await until(lambda: follower.replica().machine.high_watermark == 3)
+    asked = await follower.fetch(0, read_committed=True, any_replica=True)
+    assert (spans(asked), asked.last_stable_offset) == ([0, 1, 2], 3)
+    assert [each.first_offset for each in asked.aborted] == [0]
 
 
 # ----------------------------------------------------------- other brokers, other logs
@@ -475,114 +465,112 @@ async def _knows(cluster: ReplicaCluster, node: Node) -> None:
     assert fetched.last_stable_offset == fetched.high_watermark
 
 
-def test_another_leader_goes_on_with_the_transactions() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        await _begin(cluster)
-        cluster.change(leader=2)
-        await until(lambda: cluster[2].replica().machine.is_leader)
-        await _knows(cluster, cluster[2])
-
-    transactional(scenario)
+@transactional
+async def test_another_leader_goes_on_with_the_transactions(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    await _begin(cluster)
+    cluster.change(leader=2)
+    await until(lambda: cluster[2].replica().machine.is_leader)
+    await _knows(cluster, cluster[2])
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill", "power"])
-def test_transactions_outlive_all_brokers(ending: str) -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        await _begin(cluster)
-        for node in cluster.nodes.values():
-            if ending == "stop":
-                await node.stop()
-            elif ending == "kill":
-                node.kill()
-            else:
-                cluster.simulation.power_off(node.name)
-                cluster.simulation.power_on(node.name)
-        for node in cluster.nodes.values():
-            await node.start()
-            cluster.register(node)
-        await until(lambda: cluster.state().isr == (1, 2, 3))
-        await _knows(cluster, cluster[cluster.state().leader])
-
-    transactional(scenario)
-
-
-def test_a_replica_that_is_copied_anew_knows_the_transactions() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        await _begin(cluster)
-        cluster.change(replicas=(1, 2), isr=(1, 2))
-        await until(lambda: not cluster[3].holds())
-        cluster.change(replicas=(1, 2, 3), isr=(1, 2))
-        await until(lambda: cluster.state().isr == (1, 2, 3))
-        cluster.change(leader=3)
-        await until(lambda: cluster[3].replica().machine.is_leader)
-        await _knows(cluster, cluster[3])
-
-    transactional(scenario)
+@transactional
+async def test_transactions_outlive_all_brokers(
+    cluster: ReplicaCluster, coordinator: Coordinator, ending: str
+) -> None:
+    await _begin(cluster)
+    for node in cluster.nodes.values():
+        if ending == "stop":
+            await node.stop()
+        elif ending == "kill":
+            node.kill()
+        else:
+            cluster.simulation.power_off(node.name)
+            cluster.simulation.power_on(node.name)
+    for node in cluster.nodes.values():
+        await node.start()
+        cluster.register(node)
+    await until(lambda: cluster.state().isr == (1, 2, 3))
+    await _knows(cluster, cluster[cluster.state().leader])
 
 
-def test_a_topic_that_is_made_anew_has_no_transactions() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        await _begin(cluster)
-        cluster.delete_topic()
-        await until(lambda: not any(node.holds() for node in cluster.nodes.values()))
-        cluster.create_topic((1, 2, 3))
-        await until(lambda: all(node.holds() for node in cluster.nodes.values()))
-        leader = cluster[1]
-        await leader.produce()
-        fetched = await leader.fetch(0, read_committed=True)
-        assert (fetched.last_stable_offset, fetched.aborted) == (1, ())
-        assert len(leader.replica().log.producers) == 0
-
-    transactional(scenario)
+@transactional
+async def test_a_replica_that_is_copied_anew_knows_the_transactions(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    await _begin(cluster)
+    cluster.change(replicas=(1, 2), isr=(1, 2))
+    await until(lambda: not cluster[3].holds())
+    cluster.change(replicas=(1, 2, 3), isr=(1, 2))
+    await until(lambda: cluster.state().isr == (1, 2, 3))
+    cluster.change(leader=3)
+    await until(lambda: cluster[3].replica().machine.is_leader)
+    await _knows(cluster, cluster[3])
 
 
-def test_records_of_an_open_transaction_are_deleted() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        await _begin(cluster)
-        leader = cluster[1]
-        assert (await leader.delete(6)).error is ErrorCode.NONE
-        machine = leader.replica().machine
-        assert (machine.start_offset, machine.last_stable_offset) == (6, 6)
-        assert spans(await leader.fetch(6, read_committed=True)) == []
-        for producer_id in (9, 10):
-            assert await leader.mark(marker(producer_id=producer_id)) == [ErrorCode.NONE]
-        assert spans(await leader.fetch(6, read_committed=True)) == [6, 7, 8]
+@transactional
+async def test_a_topic_that_is_made_anew_has_no_transactions(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    await _begin(cluster)
+    cluster.delete_topic()
+    await until(lambda: not any(node.holds() for node in cluster.nodes.values()))
+    cluster.create_topic((1, 2, 3))
+    await until(lambda: all(node.holds() for node in cluster.nodes.values()))
+    leader = cluster[1]
+    await leader.produce()
+    fetched = await leader.fetch(0, read_committed=True)
+    assert (fetched.last_stable_offset, fetched.aborted) == (1, ())
+    assert len(leader.replica().log.producers) == 0
 
-    transactional(scenario)
+
+@transactional
+async def test_records_of_an_open_transaction_are_deleted(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    await _begin(cluster)
+    leader = cluster[1]
+    assert (await leader.delete(6)).error is ErrorCode.NONE
+    machine = leader.replica().machine
+    assert (machine.start_offset, machine.last_stable_offset) == (6, 6)
+    assert spans(await leader.fetch(6, read_committed=True)) == []
+    for producer_id in (9, 10):
+        assert await leader.mark(marker(producer_id=producer_id)) == [ErrorCode.NONE]
+    assert spans(await leader.fetch(6, read_committed=True)) == [6, 7, 8]
 
 
 @pytest.mark.parametrize("read_committed", [True, False])
-def test_offsets_are_told_up_to_the_last_stable_one(read_committed: bool) -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        await _begin(cluster)
-        leader = cluster[1]
-        queries = [OffsetQuery(P0, each) for each in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, 0)]
-        asked = leader.manager.offsets.list_offsets(queries, read_committed=read_committed)
-        results = await leader.process.run(asked)
-        assert [each.offset for each in results] == [4 if read_committed else 7, 0, 0]
-        assert (await leader.delete(4)).error is ErrorCode.NONE
-        asked = leader.manager.offsets.list_offsets(
-            [OffsetQuery(P0, 0)], read_committed=read_committed
-        )
-        (found,) = await leader.process.run(asked)
-        assert (found.error, found.offset) == (ErrorCode.NONE, -1 if read_committed else 4)
-
-    transactional(scenario)
+@transactional
+async def test_offsets_are_told_up_to_the_last_stable_one(
+    cluster: ReplicaCluster, coordinator: Coordinator, read_committed: bool
+) -> None:
+    await _begin(cluster)
+    leader = cluster[1]
+    queries = [OffsetQuery(P0, each) for each in (LATEST_TIMESTAMP, EARLIEST_TIMESTAMP, 0)]
+    asked = leader.manager.offsets.list_offsets(queries, read_committed=read_committed)
+    results = await leader.process.run(asked)
+    assert [each.offset for each in results] == [4 if read_committed else 7, 0, 0]
+    assert (await leader.delete(4)).error is ErrorCode.NONE
+    asked = leader.manager.offsets.list_offsets([OffsetQuery(P0, 0)], read_committed=read_committed)
+    (found,) = await leader.process.run(asked)
+    assert (found.error, found.offset) == (ErrorCode.NONE, -1 if read_committed else 4)
 
 
-def test_an_index_in_cold_storage_is_warmed_first() -> None:
-    async def scenario(cluster: ReplicaCluster, coordinator: Coordinator) -> None:
-        await _begin(cluster)
-        leader = cluster[1]
-        await leader.stop()
-        await leader.start()
-        cluster.register(leader)
-        await until(lambda: cluster.state().isr == (1, 2, 3))
-        cluster.change(leader=1)
-        await until(lambda: leader.replica().machine.is_leader)
-        index = leader.replica().log.segments.active.txn_index
-        assert index.is_present
-        fetched = await leader.fetch(0, read_committed=True, max_wait_ms=1000)
-        assert [each.producer_id for each in fetched.aborted] == [8]
-
-    transactional(scenario)
+@transactional
+async def test_an_index_in_cold_storage_is_warmed_first(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    await _begin(cluster)
+    leader = cluster[1]
+    await leader.stop()
+    await leader.start()
+    cluster.register(leader)
+    await until(lambda: cluster.state().isr == (1, 2, 3))
+    cluster.change(leader=1)
+    await until(lambda: leader.replica().machine.is_leader)
+    index = leader.replica().log.segments.active.txn_index
+    assert index.is_present
+    fetched = await leader.fetch(0, read_committed=True, max_wait_ms=1000)
+    assert [each.producer_id for each in fetched.aborted] == [8]

@@ -51,7 +51,7 @@ from tests.support.authorization import A, call_admin, edges_with_topics, told_e
 from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.broker_edges import PEER, FakeStream
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 TOPIC_CONFIG, BROKER_CONFIG, GROUP_CONFIG = 2, 4, 32
 G = group_resource("g")
@@ -336,20 +336,18 @@ def _refusal(resource: Resource, api: Api[Any, Any] | None = None) -> ErrorCode:
 @pytest.mark.parametrize(
     "asked", OVER_KAFKA, ids=lambda each: f"{each.api.key.name}-{each.operation.name}"
 )
-def test_over_kafkas_protocol(asked: Asked) -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        error = _refusal(asked.resource, asked.api)
-        edges.authorizer.denied.add((asked.operation, asked.resource))
-        answer = await edges.client().call(asked.api, asked.version, asked.request)
-        assert set(told_errors(answer)) == {error}
-        edges.authorizer.denied.clear()
-        answer = await edges.client().call(asked.api, asked.version, asked.request)
-        assert error not in told_errors(answer)
-        caller = Caller(ANONYMOUS, "test", "EXTERNAL", Plane.KAFKA, "10.0.0.9")
-        assert set(edges.authorizer.callers) == {caller}
-
-    run_virtual(main())
+@virtual
+async def test_over_kafkas_protocol(asked: Asked) -> None:
+    edges = edges_with_topics()
+    error = _refusal(asked.resource, asked.api)
+    edges.authorizer.denied.add((asked.operation, asked.resource))
+    answer = await edges.client().call(asked.api, asked.version, asked.request)
+    assert set(told_errors(answer)) == {error}
+    edges.authorizer.denied.clear()
+    answer = await edges.client().call(asked.api, asked.version, asked.request)
+    assert error not in told_errors(answer)
+    caller = Caller(ANONYMOUS, "test", "EXTERNAL", Plane.KAFKA, "10.0.0.9")
+    assert set(edges.authorizer.callers) == {caller}
 
 
 OVER_GRPC: list[tuple[Operation, Resource, str, Any, Any]] = [
@@ -476,33 +474,29 @@ OF_VOTERS: list[tuple[str, Any, Any]] = [
     OVER_GRPC,
     ids=[each[2] for each in OVER_GRPC],
 )
-def test_over_grpc(
+@virtual
+async def test_over_grpc(
     operation: Operation, resource: Resource, method: str, request_: Message, answer_type: Any
 ) -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied.add((operation, resource))
-        answer = await call_admin(edges, method, request_, answer_type)
-        assert set(told_errors(answer)) == {_refusal(resource)}
-        edges.authorizer.denied.clear()
-        answer = await call_admin(edges, method, request_, answer_type)
-        assert _refusal(resource) not in told_errors(answer)
-        caller = Caller(ANONYMOUS, None, "EXTERNAL", Plane.GRPC, "10.0.0.9")
-        assert set(edges.authorizer.callers) == {caller}
-
-    run_virtual(main())
+    edges = edges_with_topics()
+    edges.authorizer.denied.add((operation, resource))
+    answer = await call_admin(edges, method, request_, answer_type)
+    assert set(told_errors(answer)) == {_refusal(resource)}
+    edges.authorizer.denied.clear()
+    answer = await call_admin(edges, method, request_, answer_type)
+    assert _refusal(resource) not in told_errors(answer)
+    caller = Caller(ANONYMOUS, None, "EXTERNAL", Plane.GRPC, "10.0.0.9")
+    assert set(edges.authorizer.callers) == {caller}
 
 
 @pytest.mark.parametrize(("method", "request_", "answer_type"), OF_VOTERS)
-def test_changes_of_the_quorum(method: str, request_: Message, answer_type: Any) -> None:
-    async def main() -> None:
-        edges = Edges()
-        edges.authorizer.denied.add((Operation.ALTER, CLUSTER))
-        answer = await call_admin(edges, f"Admin/{method}", request_, answer_type)
-        assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-        assert answer.message == "User:ANONYMOUS may not ALTER the cluster kafka-cluster"
-
-    run_virtual(main())
+@virtual
+async def test_changes_of_the_quorum(method: str, request_: Message, answer_type: Any) -> None:
+    edges = Edges()
+    edges.authorizer.denied.add((Operation.ALTER, CLUSTER))
+    answer = await call_admin(edges, f"Admin/{method}", request_, answer_type)
+    assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert answer.message == "User:ANONYMOUS may not ALTER the cluster kafka-cluster"
 
 
 @pytest.mark.parametrize(
@@ -525,22 +519,20 @@ def test_changes_of_the_quorum(method: str, request_: Message, answer_type: Any)
         ),
     ],
 )
-def test_streams_over_grpc(
+@virtual
+async def test_streams_over_grpc(
     operation: Operation, method: str, request_: Message, answer_type: Any
 ) -> None:
-    async def main() -> None:
-        edges = edges_with_topics()
-        edges.authorizer.denied.add((operation, A))
-        client, server = FakeStream.pair()
-        await client.send(request_.SerializeToString())
-        client.peer.inbox.put_nowait(None)
-        service = DataService(edges.context, "EXTERNAL").service()
-        await service.streams[f"/stele.v1.Data/{method}"](server, PEER)
-        answer = answer_type.FromString(await client.receive())
-        assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        assert not edges.replicas.produce.produced
-
-    run_virtual(main())
+    edges = edges_with_topics()
+    edges.authorizer.denied.add((operation, A))
+    client, server = FakeStream.pair()
+    await client.send(request_.SerializeToString())
+    client.peer.inbox.put_nowait(None)
+    service = DataService(edges.context, "EXTERNAL").service()
+    await service.streams[f"/stele.v1.Data/{method}"](server, PEER)
+    answer = answer_type.FromString(await client.receive())
+    assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert not edges.replicas.produce.produced
 
 
 def _replicate(session_id: int, session_epoch: int) -> fetch.FetchRequest:
@@ -553,21 +545,19 @@ def _replicate(session_id: int, session_epoch: int) -> fetch.FetchRequest:
     )
 
 
-def test_the_epoch_of_a_broker_is_no_permission() -> None:
+@virtual
+async def test_the_epoch_of_a_broker_is_no_permission() -> None:
     """Anybody may find the epoch out. A session of a caller that was allowed before ends."""
 
-    async def main() -> None:
-        edges = edges_with_topics()
-        client = edges.client()
-        opened = await client.call(fetch.API, 18, _replicate(0, 0))
-        assert (opened.error_code, len(edges.context.sessions)) == (ErrorCode.NONE, 1)
-        edges.authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
-        edges.replicas.fetch.fetched.clear()
-        answer = await client.call(fetch.API, 18, _replicate(opened.session_id, 1))
-        assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-        answer = await client.call(fetch.API, 18, _replicate(0, 0))
-        assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-        assert (answer.session_id, len(edges.context.sessions)) == (0, 0)
-        assert edges.replicas.fetch.fetched == []
-
-    run_virtual(main())
+    edges = edges_with_topics()
+    client = edges.client()
+    opened = await client.call(fetch.API, 18, _replicate(0, 0))
+    assert (opened.error_code, len(edges.context.sessions)) == (ErrorCode.NONE, 1)
+    edges.authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
+    edges.replicas.fetch.fetched.clear()
+    answer = await client.call(fetch.API, 18, _replicate(opened.session_id, 1))
+    assert answer.error_code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    answer = await client.call(fetch.API, 18, _replicate(0, 0))
+    assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    assert (answer.session_id, len(edges.context.sessions)) == (0, 0)
+    assert edges.replicas.fetch.fetched == []

@@ -10,55 +10,49 @@ from stele.wire.v1 import raft_pb2 as raft
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from tests.support.authorization import call_admin
 from tests.support.broker_apis import CONTROLLER, Edges
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 from world.network import Peer
 
 FORGED = OnBehalfOf(principal="User:root", client_id="root", address="127.0.0.1")
 
 
-def test_a_change_over_kafkas_protocol() -> None:
-    async def main() -> None:
-        edges = Edges()
-        request = create_topics.CreateTopicsRequest(
-            [create_topics.CreatableTopic("a", 1, 1)], timeout_ms=1000
-        )
-        answer = await edges.client().call(create_topics.API, 7, request)
-        assert answer.topics[0].error_code == ErrorCode.NONE
-        (sent,) = edges.controller.created
-        assert sent.on_behalf_of == OnBehalfOf(
-            principal=ANONYMOUS, client_id="test", address="10.0.0.9", cluster_id="cluster"
-        )
-
-    run_virtual(main())
+@virtual
+async def test_a_change_over_kafkas_protocol() -> None:
+    edges = Edges()
+    request = create_topics.CreateTopicsRequest(
+        [create_topics.CreatableTopic("a", 1, 1)], timeout_ms=1000
+    )
+    answer = await edges.client().call(create_topics.API, 7, request)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    (sent,) = edges.controller.created
+    assert sent.on_behalf_of == OnBehalfOf(
+        principal=ANONYMOUS, client_id="test", address="10.0.0.9", cluster_id="cluster"
+    )
 
 
-def test_a_client_cannot_say_that_it_is_another_one() -> None:
-    async def main() -> None:
-        edges = Edges()
-        request = admin.CreateTopicsRequest(topics=[admin.NewTopic(name="a")], on_behalf_of=FORGED)
-        await call_admin(edges, "Admin/CreateTopics", request, admin.CreateTopicsResponse)
-        (sent,) = edges.controller.created
-        assert sent.on_behalf_of == OnBehalfOf(
-            principal=ANONYMOUS, address="10.0.0.9", cluster_id="cluster"
-        )
-
-    run_virtual(main())
+@virtual
+async def test_a_client_cannot_say_that_it_is_another_one() -> None:
+    edges = Edges()
+    request = admin.CreateTopicsRequest(topics=[admin.NewTopic(name="a")], on_behalf_of=FORGED)
+    await call_admin(edges, "Admin/CreateTopics", request, admin.CreateTopicsResponse)
+    (sent,) = edges.controller.created
+    assert sent.on_behalf_of == OnBehalfOf(
+        principal=ANONYMOUS, address="10.0.0.9", cluster_id="cluster"
+    )
 
 
-def test_a_question_to_the_quorums_leader() -> None:
-    async def main() -> None:
-        edges = Edges()
-        asked: list[raft.DescribeQuorumRequest] = []
+@virtual
+async def test_a_question_to_the_quorums_leader() -> None:
+    edges = Edges()
+    asked: list[raft.DescribeQuorumRequest] = []
 
-        async def describe(payload: bytes, _: Peer) -> bytes:
-            asked.append(raft.DescribeQuorumRequest.FromString(payload))
-            return raft.DescribeQuorumResponse().SerializeToString()
+    async def describe(payload: bytes, _: Peer) -> bytes:
+        asked.append(raft.DescribeQuorumRequest.FromString(payload))
+        return raft.DescribeQuorumResponse().SerializeToString()
 
-        edges.network.services[CONTROLLER].unary["/stele.v1.Admin/DescribeQuorum"] = describe
-        request = raft.DescribeQuorumRequest(on_behalf_of=FORGED)
-        await call_admin(edges, "Admin/DescribeQuorum", request, raft.DescribeQuorumResponse)
-        assert asked[0].on_behalf_of == OnBehalfOf(
-            principal=ANONYMOUS, address="10.0.0.9", cluster_id="cluster"
-        )
-
-    run_virtual(main())
+    edges.network.services[CONTROLLER].unary["/stele.v1.Admin/DescribeQuorum"] = describe
+    request = raft.DescribeQuorumRequest(on_behalf_of=FORGED)
+    await call_admin(edges, "Admin/DescribeQuorum", request, raft.DescribeQuorumResponse)
+    assert asked[0].on_behalf_of == OnBehalfOf(
+        principal=ANONYMOUS, address="10.0.0.9", cluster_id="cluster"
+    )

@@ -36,40 +36,34 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
     writer.close()
 
 
-def test_a_relay_delays_both_directions_and_passes_the_end_on() -> None:
-    async def main() -> None:
-        loop, ports = asyncio.get_running_loop(), Ports(None)
-        server = await asyncio.start_server(_echo, "127.0.0.1", 0)
-        relay = Relay(ports.kafka(), server.sockets[0].getsockname()[1])
-        await relay.start()
-        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-        writer.write(b"at once")
-        assert await reader.readexactly(7) == b"at once"
-        relay.delay_s = 0.05
-        began = loop.time()
-        writer.write(b"later")
-        assert await reader.readexactly(5) == b"later"
-        assert loop.time() - began >= 2 * relay.delay_s
-        writer.write_eof()
-        assert await reader.read() == b""
-        writer.close()
-        await relay.close()
-        server.close()
-
-    asyncio.run(main())
+async def test_a_relay_delays_both_directions_and_passes_the_end_on() -> None:
+    loop, ports = asyncio.get_running_loop(), Ports(None)
+    server = await asyncio.start_server(_echo, "127.0.0.1", 0)
+    relay = Relay(ports.kafka(), server.sockets[0].getsockname()[1])
+    await relay.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    writer.write(b"at once")
+    assert await reader.readexactly(7) == b"at once"
+    relay.delay_s = 0.05
+    began = loop.time()
+    writer.write(b"later")
+    assert await reader.readexactly(5) == b"later"
+    assert loop.time() - began >= 2 * relay.delay_s
+    writer.write_eof()
+    assert await reader.read() == b""
+    writer.close()
+    await relay.close()
+    server.close()
 
 
-def test_a_relay_without_a_target_closes_the_connection() -> None:
-    async def main() -> None:
-        ports = Ports(None)
-        relay = Relay(ports.kafka(), ports.kafka())
-        await relay.start()
-        reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
-        assert await reader.read() == b""
-        writer.close()
-        await relay.close()
-
-    asyncio.run(main())
+async def test_a_relay_without_a_target_closes_the_connection() -> None:
+    ports = Ports(None)
+    relay = Relay(ports.kafka(), ports.kafka())
+    await relay.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", relay.port)
+    assert await reader.read() == b""
+    writer.close()
+    await relay.close()
 
 
 def test_a_process_tree_has_what_its_children_have_started() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cli.perf.pacing import Pace, send_paced, send_unpaced
 from tests.support.timing import LoopClock, run_virtual
+from tests.support.worlds import virtual
 
 
 @given(st.floats(0.1, 1e6), st.floats(0, 1e6), st.integers(0, 10_000))
@@ -59,31 +60,29 @@ def test_a_stall_counts_for_every_record_that_it_delayed() -> None:
     assert sum(delay > 0.1 for delay in delays) > 85
 
 
-def test_it_catches_up_without_keeping_the_loop_busy() -> None:
+@virtual
+async def test_it_catches_up_without_keeping_the_loop_busy() -> None:
     """After a long stall other tasks have their turns."""
 
-    async def main() -> None:
-        clock = LoopClock()
-        turns = 0
-        done = False
+    clock = LoopClock()
+    turns = 0
+    done = False
 
-        async def others() -> None:
-            nonlocal turns
-            while not done:
-                turns += 1
-                await asyncio.sleep(0)
+    async def others() -> None:
+        nonlocal turns
+        while not done:
+            turns += 1
+            await asyncio.sleep(0)
 
-        async def send(number: int, intended_s: float) -> None:
-            if number == 0:
-                clock.skipped_s += 100
+    async def send(number: int, intended_s: float) -> None:
+        if number == 0:
+            clock.skipped_s += 100
 
-        other = asyncio.get_running_loop().create_task(others())
-        await send_paced(send, 10_000, 1000, clock)
-        done = True
-        await other
-        assert turns > 100
-
-    run_virtual(main())
+    other = asyncio.get_running_loop().create_task(others())
+    await send_paced(send, 10_000, 1000, clock)
+    done = True
+    await other
+    assert turns > 100
 
 
 @settings(max_examples=50)
@@ -100,16 +99,14 @@ def test_all_are_sent_and_none_too_early(
     assert all(late >= at - 2e-6 for at, late in found)
 
 
-def test_without_a_target_the_time_of_the_call_counts() -> None:
-    async def main() -> None:
-        clock = LoopClock()
-        found = []
+@virtual
+async def test_without_a_target_the_time_of_the_call_counts() -> None:
+    clock = LoopClock()
+    found = []
 
-        async def send(number: int, intended_s: float) -> None:
-            found.append((number, clock.monotonic() - intended_s))
-            await asyncio.sleep(0.1)
+    async def send(number: int, intended_s: float) -> None:
+        found.append((number, clock.monotonic() - intended_s))
+        await asyncio.sleep(0.1)
 
-        await send_unpaced(send, 100, clock)
-        assert found == [(number, 0.0) for number in range(100)]
-
-    run_virtual(main())
+    await send_unpaced(send, 100, clock)
+    assert found == [(number, 0.0) for number in range(100)]

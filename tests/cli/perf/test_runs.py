@@ -18,6 +18,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, TimestampType
 from tests.support.timing import LoopClock, run_virtual, until
+from tests.support.worlds import virtual
 
 RUN_ID = b"run-1234"
 
@@ -212,79 +213,73 @@ def test_a_run_in_which_nothing_is_acknowledged() -> None:
 # ------------------------------------------------------------------------------- consume
 
 
-def test_what_is_consumed_and_how_fast() -> None:
-    async def main() -> None:
-        cluster, clock = Cluster(), LoopClock()
-        totals: list[tuple[Consumed, Consumed]] = []
+@virtual
+async def test_what_is_consumed_and_how_fast() -> None:
+    cluster, clock = Cluster(), LoopClock()
+    totals: list[tuple[Consumed, Consumed]] = []
 
-        async def feed() -> None:
-            for _ in range(40):
-                await asyncio.sleep(0.1)
-                cluster.arrive(b"v" * 1000, b"k" * 24)
-                cluster.arrive(None, b"k" * 1024)
+    async def feed() -> None:
+        for _ in range(40):
+            await asyncio.sleep(0.1)
+            cluster.arrive(b"v" * 1000, b"k" * 24)
+            cluster.arrive(None, b"k" * 1024)
 
-        feeding = asyncio.get_running_loop().create_task(feed())
-        run = ConsumeRun(
-            cluster,
-            clock,
-            topic="t",
-            records=80,
-            silence_s=1,
-            on_interval=lambda *each: totals.append(each),
-            interval_s=1.0,
-        )
-        consumed = await run.run()
-        await feeding
-        assert (consumed.records, consumed.bytes) == (80, 80 * 1024)
-        assert consumed.assignment_s == pytest.approx(0.5, abs=0.01)
-        assert consumed.seconds == pytest.approx(4.0, abs=0.05)
-        assert [each.records for each, _ in totals] == [22, 42, 62]
-        assert [each.records for _, each in totals] == [22, 20, 20]
-        assert [each.assignment_s > 0 for _, each in totals] == [True, False, False]
-
-    run_virtual(main())
+    feeding = asyncio.get_running_loop().create_task(feed())
+    run = ConsumeRun(
+        cluster,
+        clock,
+        topic="t",
+        records=80,
+        silence_s=1,
+        on_interval=lambda *each: totals.append(each),
+        interval_s=1.0,
+    )
+    consumed = await run.run()
+    await feeding
+    assert (consumed.records, consumed.bytes) == (80, 80 * 1024)
+    assert consumed.assignment_s == pytest.approx(0.5, abs=0.01)
+    assert consumed.seconds == pytest.approx(4.0, abs=0.05)
+    assert [each.records for each, _ in totals] == [22, 42, 62]
+    assert [each.records for _, each in totals] == [22, 20, 20]
+    assert [each.assignment_s > 0 for _, each in totals] == [True, False, False]
 
 
-def test_in_a_group_the_time_without_partitions_counts_apart() -> None:
-    async def main() -> None:
-        cluster, clock = Cluster(), LoopClock()
-        intervals: list[Consumed] = []
+@virtual
+async def test_in_a_group_the_time_without_partitions_counts_apart() -> None:
+    cluster, clock = Cluster(), LoopClock()
+    intervals: list[Consumed] = []
 
-        async def feed() -> None:
-            await asyncio.sleep(4.5)
-            for _ in range(10):
-                cluster.arrive(b"v")
+    async def feed() -> None:
+        await asyncio.sleep(4.5)
+        for _ in range(10):
+            cluster.arrive(b"v")
 
-        feeding = asyncio.get_running_loop().create_task(feed())
-        run = ConsumeRun(
-            cluster,
-            clock,
-            topic="t",
-            records=10,
-            silence_s=10,
-            in_group=True,
-            on_interval=lambda _, interval: intervals.append(interval),
-            interval_s=2.0,
-        )
-        consumed = await run.run()
-        await feeding
-        assert consumed.assignment_s == pytest.approx(2.0, abs=0.01)
-        assert consumed.figures["rebalance.time.ms"] == 2000
-        assert [round(each.assignment_s, 2) for each in intervals] == [1.0, 1.0]
-
-    run_virtual(main())
+    feeding = asyncio.get_running_loop().create_task(feed())
+    run = ConsumeRun(
+        cluster,
+        clock,
+        topic="t",
+        records=10,
+        silence_s=10,
+        in_group=True,
+        on_interval=lambda _, interval: intervals.append(interval),
+        interval_s=2.0,
+    )
+    consumed = await run.run()
+    await feeding
+    assert consumed.assignment_s == pytest.approx(2.0, abs=0.01)
+    assert consumed.figures["rebalance.time.ms"] == 2000
+    assert [round(each.assignment_s, 2) for each in intervals] == [1.0, 1.0]
 
 
-def test_it_gives_up_after_a_silence() -> None:
-    async def main() -> None:
-        cluster, clock = Cluster(), LoopClock()
-        cluster.arrive(b"v")
-        run = ConsumeRun(cluster, clock, topic="t", records=2, silence_s=3)
-        consumed = await run.run()
-        assert consumed.records == 1
-        assert 3.5 < clock.monotonic() < 4.0
-
-    run_virtual(main())
+@virtual
+async def test_it_gives_up_after_a_silence() -> None:
+    cluster, clock = Cluster(), LoopClock()
+    cluster.arrive(b"v")
+    run = ConsumeRun(cluster, clock, topic="t", records=2, silence_s=3)
+    consumed = await run.run()
+    assert consumed.records == 1
+    assert 3.5 < clock.monotonic() < 4.0
 
 
 def test_a_line_of_figures() -> None:
@@ -318,68 +313,58 @@ def end_to_end(
     )
 
 
-def test_one_record_at_a_time() -> None:
-    async def main() -> None:
-        cluster, clock = Cluster(0.02), LoopClock()
-        run = end_to_end(cluster, clock, 50, None)
-        await run.run()
-        assert run.latencies.count == 50
-        assert 20 <= run.latencies.mean_ms < 22
-        assert 1.5 < clock.monotonic() < 1.6  # each waits for the one before
-        assert {len(each) for each in cluster.sent} == {100}
-
-    run_virtual(main())
+@virtual
+async def test_one_record_at_a_time() -> None:
+    cluster, clock = Cluster(0.02), LoopClock()
+    run = end_to_end(cluster, clock, 50, None)
+    await run.run()
+    assert run.latencies.count == 50
+    assert 20 <= run.latencies.mean_ms < 22
+    assert 1.5 < clock.monotonic() < 1.6  # each waits for the one before
+    assert {len(each) for each in cluster.sent} == {100}
 
 
-def test_records_in_time_whatever_happens_to_the_ones_before() -> None:
-    async def main() -> None:
-        cluster, clock = Cluster(0.02), LoopClock()
-        run = end_to_end(cluster, clock, 300, 100)
-        sending = asyncio.get_running_loop().create_task(run.run())
-        await asyncio.sleep(1.5)
-        cluster.blocked_until_s = clock.monotonic() + 1
-        await sending
-        assert run.latencies.count == 300
-        assert 1000 < run.latencies.max_ms < 1030
-        assert 850 < run.latencies.percentiles_ms()[95.0] < 890
-
-    run_virtual(main())
+@virtual
+async def test_records_in_time_whatever_happens_to_the_ones_before() -> None:
+    cluster, clock = Cluster(0.02), LoopClock()
+    run = end_to_end(cluster, clock, 300, 100)
+    sending = asyncio.get_running_loop().create_task(run.run())
+    await asyncio.sleep(1.5)
+    cluster.blocked_until_s = clock.monotonic() + 1
+    await sending
+    assert run.latencies.count == 300
+    assert 1000 < run.latencies.max_ms < 1030
+    assert 850 < run.latencies.percentiles_ms()[95.0] < 890
 
 
-def test_records_of_others_and_repeated_ones_do_not_count() -> None:
-    async def main() -> None:
-        cluster, clock = Cluster(0.02), LoopClock()
-        run = end_to_end(cluster, clock, 3, None)
-        sending = asyncio.get_running_loop().create_task(run.run())
-        await until(lambda: bool(cluster.sent))
-        for value in (None, b"", RUN_ID, b"x" * 16, RUN_ID + (99).to_bytes(8, "big")):
-            cluster.arrive(value)
-        await asyncio.sleep(0.03)
-        cluster.arrive(cluster.sent[0])
-        await sending
-        assert run.latencies.count == 3
-        assert len(cluster.sent) == 3
-
-    run_virtual(main())
+@virtual
+async def test_records_of_others_and_repeated_ones_do_not_count() -> None:
+    cluster, clock = Cluster(0.02), LoopClock()
+    run = end_to_end(cluster, clock, 3, None)
+    sending = asyncio.get_running_loop().create_task(run.run())
+    await until(lambda: bool(cluster.sent))
+    for value in (None, b"", RUN_ID, b"x" * 16, RUN_ID + (99).to_bytes(8, "big")):
+        cluster.arrive(value)
+    await asyncio.sleep(0.03)
+    cluster.arrive(cluster.sent[0])
+    await sending
+    assert run.latencies.count == 3
+    assert len(cluster.sent) == 3
 
 
-def test_records_that_do_not_arrive() -> None:
-    async def main() -> None:
-        cluster = Cluster()
-        cluster.refused = {1}
-        with pytest.raises(CommandError, match="no record arrived for 5 s, after 1 of 3"):
-            await end_to_end(cluster, LoopClock(), 3, None).run()
-
-    run_virtual(main())
+@virtual
+async def test_records_that_do_not_arrive() -> None:
+    cluster = Cluster()
+    cluster.refused = {1}
+    with pytest.raises(CommandError, match="no record arrived for 5 s, after 1 of 3"):
+        await end_to_end(cluster, LoopClock(), 3, None).run()
 
 
-def test_a_producer_that_fails() -> None:
+@virtual
+async def test_a_producer_that_fails() -> None:
     class Failing(Cluster):
         async def send(self, topic: str, value: bytes) -> asyncio.Future[Any]:
             raise ApiError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "no")
 
-    async def main() -> None:
-        with pytest.raises(ApiError, match="no"):
-            await end_to_end(Failing(), LoopClock(), 3, 10).run()
-
-    run_virtual(main())
+    with pytest.raises(ApiError, match="no"):
+        await end_to_end(Failing(), LoopClock(), 3, 10).run()

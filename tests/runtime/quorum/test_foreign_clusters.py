@@ -21,7 +21,7 @@ from runtime.quorum.messages import (
 )
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
-from tests.support.raft_quorum import PORT, QuorumCluster, QuorumNode
+from tests.support.raft_quorum import PORT, QuorumCluster, QuorumNode, with_quorum
 from world.network import Peer, Service
 
 RESPONSES: dict[str, Any] = {
@@ -93,27 +93,25 @@ def test_a_foreign_cluster_at_a_voters_address_is_as_good_as_nobody(
     assert len(said) <= 4, "it is said once for each address, not at each call"
 
 
-def test_an_observer_with_a_foreign_bootstrap_server_finds_its_own_quorum() -> None:
-    cluster = QuorumCluster(observers=1)
-
-    async def main() -> None:
-        observer = cluster.replicas[4]
-        observer.config = replace(
-            observer.config, voters=(), bootstrap=(("node1", PORT), ("foreign", PORT))
-        )
-        asked: list[str] = []
-        await serve_foreigner(cluster, "foreign", asked)
-        leader = await cluster.start()
-        voters: list[QuorumNode] = [cluster.replicas[each] for each in (1, 2, 3)]
-        for each in voters:
-            each.kill()
-        await cluster.until(lambda: bool(asked), timeout_s=20.0)
-        for each in voters:
-            await each.start()
-        leader = await cluster.leader()
-        await leader.propose(b"a")
-        await cluster.until_equal(timeout_s=20.0)
-        assert observer.witness.records == [b"a"]
-        assert tuple(observer.quorum.leader) == tuple(leader.quorum.leader)
-
-    cluster.simulation.run(main())
+@with_quorum(observers=1)
+async def test_an_observer_with_a_foreign_bootstrap_server_finds_its_own_quorum(
+    cluster: QuorumCluster,
+) -> None:
+    observer = cluster.replicas[4]
+    observer.config = replace(
+        observer.config, voters=(), bootstrap=(("node1", PORT), ("foreign", PORT))
+    )
+    asked: list[str] = []
+    await serve_foreigner(cluster, "foreign", asked)
+    leader = await cluster.start()
+    voters: list[QuorumNode] = [cluster.replicas[each] for each in (1, 2, 3)]
+    for each in voters:
+        each.kill()
+    await cluster.until(lambda: bool(asked), timeout_s=20.0)
+    for each in voters:
+        await each.start()
+    leader = await cluster.leader()
+    await leader.propose(b"a")
+    await cluster.until_equal(timeout_s=20.0)
+    assert observer.witness.records == [b"a"]
+    assert tuple(observer.quorum.leader) == tuple(leader.quorum.leader)

@@ -13,7 +13,8 @@ from raft.api import LeaderAndEpoch, NotLeaderError
 from raft.ready import Ready, Role, Status
 from runtime.quorum.driver import Driver
 from stele.world import RpcError
-from tests.support.timing import LoopClock, run_virtual
+from tests.support.timing import LoopClock
+from tests.support.worlds import virtual
 
 NOW = 50.0  # it stands still
 
@@ -113,90 +114,80 @@ def test_who_leads(epoch: int | None) -> None:
         bench.driver.leading(epoch)
 
 
-def test_who_waits_looks_again_after_every_event() -> None:
-    async def main() -> None:
-        bench = _Bench()
-        looked = 0
+@virtual
+async def test_who_waits_looks_again_after_every_event() -> None:
+    bench = _Bench()
+    looked = 0
 
-        def is_third_look() -> bool:
-            nonlocal looked
-            looked += 1
-            return looked == 3
+    def is_third_look() -> bool:
+        nonlocal looked
+        looked += 1
+        return looked == 3
 
-        waiting = asyncio.get_running_loop().create_task(bench.driver.until(is_third_look))
-        for _ in range(2):
-            await asyncio.sleep(0)
-            assert not waiting.done()
-            bench.event()
-        await waiting
-
-    run(main())
+    waiting = asyncio.get_running_loop().create_task(bench.driver.until(is_third_look))
+    for _ in range(2):
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        bench.event()
+    await waiting
 
 
-def test_the_core_is_ticked_at_the_earliest_deadline() -> None:
-    async def main() -> None:
-        bench = _Bench()
-        bench.event(Ready(deadline=NOW + 100))
-        bench.event(Ready(deadline=NOW))
-        bench.event(Ready(deadline=NOW + 200))
-        await bench.driver.until(lambda: len(bench.carried_out) == 4)
-        assert bench.core.told == ["tick"]
-
-    run(main())
+@virtual
+async def test_the_core_is_ticked_at_the_earliest_deadline() -> None:
+    bench = _Bench()
+    bench.event(Ready(deadline=NOW + 100))
+    bench.event(Ready(deadline=NOW))
+    bench.event(Ready(deadline=NOW + 200))
+    await bench.driver.until(lambda: len(bench.carried_out) == 4)
+    assert bench.core.told == ["tick"]
 
 
-def test_one_that_stops_is_not_ticked() -> None:
-    async def main() -> None:
-        bench = _Bench()
-        bench.event(Ready(deadline=NOW))
-        bench.driver.stop_ticking()
-        bench.event(Ready(deadline=NOW))
-        for _ in range(3):
-            await asyncio.sleep(0)
-        assert bench.core.told == []
-
-    run(main())
+@virtual
+async def test_one_that_stops_is_not_ticked() -> None:
+    bench = _Bench()
+    bench.event(Ready(deadline=NOW))
+    bench.driver.stop_ticking()
+    bench.event(Ready(deadline=NOW))
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert bench.core.told == []
 
 
-def test_after_a_stall_what_has_come_is_read_before_the_core_is_told_the_time() -> None:
+@virtual
+async def test_after_a_stall_what_has_come_is_read_before_the_core_is_told_the_time() -> None:
     """Example: a leader must not resign because it has not read what its followers have sent."""
     clock = LoopClock()
     core = _Core()
     driver = Driver(clock, carry_out=lambda ready: None, fail=raised)
     driver.begin(cast(Any, core), cast(Any, SimpleNamespace(has_room=lambda: True)))
 
-    async def main() -> None:
-        def event(core: object, now: float) -> Ready:
-            cast(Any, core).told.append("event")
-            return Ready(deadline=1.0)
+    def event(core: object, now: float) -> Ready:
+        cast(Any, core).told.append("event")
+        return Ready(deadline=1.0)
 
-        driver.take(event)
-        await asyncio.sleep(0.5)
-        clock.skipped_s = 2.0  # the loop did not run
-        await asyncio.sleep(0.55)
-        driver.take(event)
-        await asyncio.sleep(0.02)
-        assert core.told == ["event", "event"]
-        await asyncio.sleep(0.05)
-        assert core.told == ["event", "event", "tick"]
-
-    run_virtual(main())
+    driver.take(event)
+    await asyncio.sleep(0.5)
+    clock.skipped_s = 2.0  # the loop did not run
+    await asyncio.sleep(0.55)
+    driver.take(event)
+    await asyncio.sleep(0.02)
+    assert core.told == ["event", "event"]
+    await asyncio.sleep(0.05)
+    assert core.told == ["event", "event", "tick"]
 
 
-def test_a_deadline_that_is_over_when_it_is_set_is_no_stall() -> None:
+@virtual
+async def test_a_deadline_that_is_over_when_it_is_set_is_no_stall() -> None:
     clock = LoopClock()
     core = _Core()
     driver = Driver(clock, carry_out=lambda ready: None, fail=raised)
     driver.begin(cast(Any, core), cast(Any, SimpleNamespace(has_room=lambda: True)))
 
-    async def main() -> None:
-        await asyncio.sleep(5.0)
-        driver.take(lambda core, now: Ready(deadline=1.0))
-        await asyncio.sleep(0.0)
-        await asyncio.sleep(0.001)
-        assert core.told == ["tick"]
-
-    run_virtual(main())
+    await asyncio.sleep(5.0)
+    driver.take(lambda core, now: Ready(deadline=1.0))
+    await asyncio.sleep(0.0)
+    await asyncio.sleep(0.001)
+    assert core.told == ["tick"]
 
 
 def raised(error: BaseException) -> None:

@@ -20,7 +20,7 @@ from runtime.quorum.peers import Peers
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcError
-from tests.support.raft_quorum import DIRECTORY, PORT, QuorumCluster, QuorumNode
+from tests.support.raft_quorum import DIRECTORY, PORT, QuorumCluster, QuorumNode, with_quorum
 
 
 def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
@@ -58,134 +58,112 @@ async def grow(cluster: QuorumCluster, node_id: int, **settings: Any) -> QuorumN
     return replica
 
 
-def test_the_log_remembers_the_voters() -> None:
-    cluster = QuorumCluster(voters=1, observers=2)
-
-    async def main() -> None:
-        await cluster.replicas[1].start()
-        for node_id in (2, 3):
-            await grow(cluster, node_id)
-        leader = await cluster.leader()
-        await leader.propose(b"x")
-        await cluster.until_equal()
-        everybody = list(cluster.replicas.values())
-        expected = VoterSet(voter(each) for each in everybody)
-        assert all(each.quorum.voters == expected for each in everybody)
-        for replica in everybody:
-            await replica.stop()
-            disk = cluster.simulation.process(replica.machine).world.disk
-            assert voters_on_disk(disk, DIRECTORY, "cluster") == expected
-        for replica in everybody:
-            await replica.start()
-        assert all(each.quorum.voters == expected for each in everybody)
-        await (await cluster.leader(after_epoch=1)).propose(b"y")
-        await cluster.until_equal()
-
-    run(cluster, main())
+@with_quorum(voters=1, observers=2)
+async def test_the_log_remembers_the_voters(cluster: QuorumCluster) -> None:
+    await cluster.replicas[1].start()
+    for node_id in (2, 3):
+        await grow(cluster, node_id)
+    leader = await cluster.leader()
+    await leader.propose(b"x")
+    await cluster.until_equal()
+    everybody = list(cluster.replicas.values())
+    expected = VoterSet(voter(each) for each in everybody)
+    assert all(each.quorum.voters == expected for each in everybody)
+    for replica in everybody:
+        await replica.stop()
+        disk = cluster.simulation.process(replica.machine).world.disk
+        assert voters_on_disk(disk, DIRECTORY, "cluster") == expected
+    for replica in everybody:
+        await replica.start()
+    assert all(each.quorum.voters == expected for each in everybody)
+    await (await cluster.leader(after_epoch=1)).propose(b"y")
+    await cluster.until_equal()
 
 
-def test_a_snapshot_carries_the_voters() -> None:
-    cluster = QuorumCluster(voters=1, observers=2)
-
-    async def main() -> None:
-        often = {"snapshot_after_bytes": 500, "snapshot_interval_ms": 0}
-        first = cluster.replicas[1]
-        await first.start(**often)
-        await grow(cluster, 2, **often)
-        leader = await cluster.leader()
-        for number in range(300):
-            await leader.propose(b"%d" % number)
-            await asyncio.sleep(0.05)
-        await cluster.until(lambda: leader.quorum.log_start_offset > 20)
-        voters = leader.quorum.voters
-        assert len(voters) == 2
-        # The record of the voters is no longer in the log. A new replica gets the voters with the
-        # snapshot,
-        new = cluster.replicas[3]
-        await new.start(voters=(), bootstrap=(("node2", PORT),), **often)
-        await cluster.until(lambda: new.witness.state == leader.witness.state)
-        assert new.witness.snapshot
-        assert new.quorum.voters == voters
-        # and a replica that restarts has them in its own snapshot.
-        for replica in cluster.replicas.values():
-            await replica.stop()
-        for replica in cluster.replicas.values():
-            await replica.start()
-            assert replica.quorum.voters == voters
-        await cluster.leader(after_epoch=leader.quorum.leader.epoch)
-
-    run(cluster, main())
+@with_quorum(voters=1, observers=2)
+async def test_a_snapshot_carries_the_voters(cluster: QuorumCluster) -> None:
+    often = {"snapshot_after_bytes": 500, "snapshot_interval_ms": 0}
+    first = cluster.replicas[1]
+    await first.start(**often)
+    await grow(cluster, 2, **often)
+    leader = await cluster.leader()
+    for number in range(300):
+        await leader.propose(b"%d" % number)
+        await asyncio.sleep(0.05)
+    await cluster.until(lambda: leader.quorum.log_start_offset > 20)
+    voters = leader.quorum.voters
+    assert len(voters) == 2
+    # The record of the voters is no longer in the log. A new replica gets the voters with the
+    # snapshot,
+    new = cluster.replicas[3]
+    await new.start(voters=(), bootstrap=(("node2", PORT),), **often)
+    await cluster.until(lambda: new.witness.state == leader.witness.state)
+    assert new.witness.snapshot
+    assert new.quorum.voters == voters
+    # and a replica that restarts has them in its own snapshot.
+    for replica in cluster.replicas.values():
+        await replica.stop()
+    for replica in cluster.replicas.values():
+        await replica.start()
+        assert replica.quorum.voters == voters
+    await cluster.leader(after_epoch=leader.quorum.leader.epoch)
 
 
-def test_a_voter_that_moves_tells_the_others() -> None:
-    cluster = QuorumCluster(voters=3, observers=1)
+@with_quorum(voters=3, observers=1)
+async def test_a_voter_that_moves_tells_the_others(cluster: QuorumCluster) -> None:
+    leader = await cluster.start()
+    await cluster.until(lambda: all(any(v.key.directory_id) for v in leader.quorum.voters.voters))
+    moved, other = cluster.others(leader)
+    await moved.stop()
+    moved.port = PORT + 1
+    await moved.start(endpoint=f"{moved.machine}:{PORT + 1}")
 
-    async def main() -> None:
-        leader = await cluster.start()
-        await cluster.until(
-            lambda: all(any(v.key.directory_id) for v in leader.quorum.voters.voters)
-        )
-        moved, other = cluster.others(leader)
-        await moved.stop()
-        moved.port = PORT + 1
-        await moved.start(endpoint=f"{moved.machine}:{PORT + 1}")
+    def is_known() -> bool:
+        found = [each.quorum.voters.get(moved.id) for each in cluster.replicas.values()]
+        return all(e is not None and e.endpoint == f"{moved.machine}:{PORT + 1}" for e in found)
 
-        def is_known() -> bool:
-            found = [each.quorum.voters.get(moved.id) for each in cluster.replicas.values()]
-            return all(e is not None and e.endpoint == f"{moved.machine}:{PORT + 1}" for e in found)
-
-        await cluster.until(is_known, timeout_s=20.0)
-        other.kill()  # the leader needs it where it is now
-        await leader.process.run(leader.quorum.transfer_leadership(moved.id))
-        assert await cluster.leader(after_epoch=1) is moved
-        await moved.propose(b"x")
-        await cluster.until_equal(leader, moved)
-
-    run(cluster, main())
+    await cluster.until(is_known, timeout_s=20.0)
+    other.kill()  # the leader needs it where it is now
+    await leader.process.run(leader.quorum.transfer_leadership(moved.id))
+    assert await cluster.leader(after_epoch=1) is moved
+    await moved.propose(b"x")
+    await cluster.until_equal(leader, moved)
 
 
-def test_all_voters_move_at_once_when_the_configuration_knows_where() -> None:
-    cluster = QuorumCluster(voters=3)
-
-    async def main() -> None:
-        leader = await cluster.start()
-        await until_directories_are_known(cluster, leader)
-        await cluster.until_equal()
-        everybody = list(cluster.replicas.values())
-        for replica in everybody:
-            await replica.stop()
-        elsewhere = tuple(QuorumVoter(each.id, each.machine, PORT + 1) for each in everybody)
-        for replica in everybody:
-            replica.port = PORT + 1
-            await replica.start(voters=elsewhere)
-        expected = VoterSet(voter(each) for each in everybody)
-        await cluster.until(
-            lambda: all(each.quorum.voters == expected for each in everybody), timeout_s=60.0
-        )
-        await (await cluster.leader(after_epoch=1)).propose(b"x")
-        await cluster.until_equal()
-
-    run(cluster, main())
+@with_quorum(voters=3)
+async def test_all_voters_move_at_once_when_the_configuration_knows_where(
+    cluster: QuorumCluster,
+) -> None:
+    leader = await cluster.start()
+    await until_directories_are_known(cluster, leader)
+    await cluster.until_equal()
+    everybody = list(cluster.replicas.values())
+    for replica in everybody:
+        await replica.stop()
+    elsewhere = tuple(QuorumVoter(each.id, each.machine, PORT + 1) for each in everybody)
+    for replica in everybody:
+        replica.port = PORT + 1
+        await replica.start(voters=elsewhere)
+    expected = VoterSet(voter(each) for each in everybody)
+    await cluster.until(
+        lambda: all(each.quorum.voters == expected for each in everybody), timeout_s=60.0
+    )
+    await (await cluster.leader(after_epoch=1)).propose(b"x")
+    await cluster.until_equal()
 
 
-def test_a_leader_that_removes_itself_hands_over() -> None:
-    cluster = QuorumCluster(voters=3)
-
-    async def main() -> None:
-        leader = await cluster.start()
-        await cluster.until(
-            lambda: all(any(v.key.directory_id) for v in leader.quorum.voters.voters)
-        )
-        await change(leader, RemoveVoter(ReplicaKey(leader.id, leader.config.directory_id)))
-        after = await cluster.leader(after_epoch=1)
-        assert after is not leader
-        await cluster.until(lambda: leader.quorum.role is Role.OBSERVER)
-        await after.propose(b"x")
-        await cluster.until_equal()  # it goes on as an observer
-        assert leader.id not in after.quorum.voters.ids
-        assert not leader.fatal
-
-    run(cluster, main())
+@with_quorum(voters=3)
+async def test_a_leader_that_removes_itself_hands_over(cluster: QuorumCluster) -> None:
+    leader = await cluster.start()
+    await cluster.until(lambda: all(any(v.key.directory_id) for v in leader.quorum.voters.voters))
+    await change(leader, RemoveVoter(ReplicaKey(leader.id, leader.config.directory_id)))
+    after = await cluster.leader(after_epoch=1)
+    assert after is not leader
+    await cluster.until(lambda: leader.quorum.role is Role.OBSERVER)
+    await after.propose(b"x")
+    await cluster.until_equal()  # it goes on as an observer
+    assert leader.id not in after.quorum.voters.ids
+    assert not leader.fatal
 
 
 async def ask(
@@ -212,56 +190,46 @@ async def ask(
         ),
     ],
 )
-def test_what_is_wrong_with_a_new_voter(
-    fields: dict[str, Any], error: ErrorCode, words: str
+@with_quorum
+async def test_what_is_wrong_with_a_new_voter(
+    cluster: QuorumCluster, fields: dict[str, Any], error: ErrorCode, words: str
 ) -> None:
-    cluster = QuorumCluster()
-
-    async def main() -> None:
-        leader = await cluster.start()
-        await leader.propose(b"x")
-        before = leader.quorum.voters
-        good = {"voter_id": 9, "voter_directory_id": bytes(15) + b"9", "endpoint": "node9:9093"}
-        answer = await ask(cluster.others(leader)[0], leader, ADD_VOTER, **(good | fields))
-        assert (answer.error, answer.leader_id) == (error, leader.id)
-        assert words in answer.message
-        assert leader.quorum.voters.ids == before.ids
-
-    run(cluster, main())
+    leader = await cluster.start()
+    await leader.propose(b"x")
+    before = leader.quorum.voters
+    good = {"voter_id": 9, "voter_directory_id": bytes(15) + b"9", "endpoint": "node9:9093"}
+    answer = await ask(cluster.others(leader)[0], leader, ADD_VOTER, **(good | fields))
+    assert (answer.error, answer.leader_id) == (error, leader.id)
+    assert words in answer.message
+    assert leader.quorum.voters.ids == before.ids
 
 
-def test_what_is_learned_meanwhile_is_not_taken_for_the_voter_that_was_given_up() -> None:
-    cluster = QuorumCluster()
-
-    async def main() -> None:
-        late = cluster.replicas[3]
-        for node_id in (1, 2):
-            await cluster.replicas[node_id].start()
-        leader = await cluster.leader()
-        absent = Voter(ReplicaKey(9, bytes([9]) * 16), "node9:9093")
-        adding = asyncio.ensure_future(change(leader, AddVoter(absent, 2.0)))
-        await asyncio.sleep(1.0)
-        assert leader.quorum.voters.directory_id(late.id) == bytes(16)
-        await late.start()  # the record of the voters changes: its directory is known now
-        with pytest.raises(ApiError, match="did not catch up"):
-            await adding
-        assert leader.quorum.voters.directory_id(late.id) == late.config.directory_id
-        assert leader.quorum.voters.ids == (1, 2, 3)
-
-    run(cluster, main())
+@with_quorum
+async def test_what_is_learned_meanwhile_is_not_taken_for_the_voter_that_was_given_up(
+    cluster: QuorumCluster,
+) -> None:
+    late = cluster.replicas[3]
+    for node_id in (1, 2):
+        await cluster.replicas[node_id].start()
+    leader = await cluster.leader()
+    absent = Voter(ReplicaKey(9, bytes([9]) * 16), "node9:9093")
+    adding = asyncio.ensure_future(change(leader, AddVoter(absent, 2.0)))
+    await asyncio.sleep(1.0)
+    assert leader.quorum.voters.directory_id(late.id) == bytes(16)
+    await late.start()  # the record of the voters changes: its directory is known now
+    with pytest.raises(ApiError, match="did not catch up"):
+        await adding
+    assert leader.quorum.voters.directory_id(late.id) == late.config.directory_id
+    assert leader.quorum.voters.ids == (1, 2, 3)
 
 
-def test_whoever_does_not_lead_names_the_leader() -> None:
-    cluster = QuorumCluster()
-
-    async def main() -> None:
-        leader = await cluster.start()
-        other = cluster.others(leader)[0]
-        key = {"voter_id": leader.id, "voter_directory_id": leader.config.directory_id}
-        answer = await ask(leader, other, REMOVE_VOTER, **key)
-        assert (answer.error, answer.leader_id) == (ErrorCode.NOT_CONTROLLER, leader.id)
-
-    run(cluster, main())
+@with_quorum
+async def test_whoever_does_not_lead_names_the_leader(cluster: QuorumCluster) -> None:
+    leader = await cluster.start()
+    other = cluster.others(leader)[0]
+    key = {"voter_id": leader.id, "voter_directory_id": leader.config.directory_id}
+    answer = await ask(leader, other, REMOVE_VOTER, **key)
+    assert (answer.error, answer.leader_id) == (ErrorCode.NOT_CONTROLLER, leader.id)
 
 
 @pytest.mark.parametrize("moment_ms", [0, 1, 2, 3, 5, 10])

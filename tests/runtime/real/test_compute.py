@@ -24,41 +24,35 @@ def compute() -> Iterator[RealCompute]:
     compute.close()
 
 
-def test_results_and_errors_come_back(compute: RealCompute) -> None:
-    async def scenario() -> None:
-        plain = b"records" * 100_000
-        packed = compress(Compression.ZSTD, plain)
-        call = compute.call
-        zstd, none = int(Compression.ZSTD), int(Compression.NONE)
-        results = await asyncio.gather(
-            call(recompress, zstd, none, None, packed, 1 << 20),
-            call(recompress, zstd, none, None, packed, 100),
-        )
-        assert list(results) == [(len(plain), plain), (len(plain), b"")]
-        first = compute.process_id
-        with pytest.raises(OSError, match="not zstd data"):
-            await call(recompress, zstd, none, None, b"xxx", 100)
-        assert (await call(recompress, zstd, none, None, packed, 1))[0] == len(plain)
-        assert compute.process_id == first
-
-    asyncio.run(scenario())
+async def test_results_and_errors_come_back(compute: RealCompute) -> None:
+    plain = b"records" * 100_000
+    packed = compress(Compression.ZSTD, plain)
+    call = compute.call
+    zstd, none = int(Compression.ZSTD), int(Compression.NONE)
+    results = await asyncio.gather(
+        call(recompress, zstd, none, None, packed, 1 << 20),
+        call(recompress, zstd, none, None, packed, 100),
+    )
+    assert list(results) == [(len(plain), plain), (len(plain), b"")]
+    first = compute.process_id
+    with pytest.raises(OSError, match="not zstd data"):
+        await call(recompress, zstd, none, None, b"xxx", 100)
+    assert (await call(recompress, zstd, none, None, packed, 1))[0] == len(plain)
+    assert compute.process_id == first
 
 
-def test_another_process_takes_the_place_of_one_that_dies(
+async def test_another_process_takes_the_place_of_one_that_dies(
     compute: RealCompute, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario() -> None:
-        none = int(Compression.NONE)
-        arguments = (recompress, none, none, None, b"x", 9)
-        waiting = asyncio.ensure_future(compute.call(*arguments))
-        await until(lambda: compute.process_id is not None)
-        os.kill(compute.process_id or 0, signal.SIGKILL)
-        with pytest.raises(OSError, match="died") as caught:
-            await waiting
-        assert caught.value.errno == errno.ECHILD
-        with pytest.raises(OSError, match="died again"):  # so soon
-            await compute.call(*arguments)
-        monkeypatch.setattr(module, "_PAUSE_S", 0.0)
-        assert await compute.call(*arguments) == (1, b"x")
-
-    asyncio.run(scenario())
+    none = int(Compression.NONE)
+    arguments = (recompress, none, none, None, b"x", 9)
+    waiting = asyncio.ensure_future(compute.call(*arguments))
+    await until(lambda: compute.process_id is not None)
+    os.kill(compute.process_id or 0, signal.SIGKILL)
+    with pytest.raises(OSError, match="died") as caught:
+        await waiting
+    assert caught.value.errno == errno.ECHILD
+    with pytest.raises(OSError, match="died again"):  # so soon
+        await compute.call(*arguments)
+    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    assert await compute.call(*arguments) == (1, b"x")

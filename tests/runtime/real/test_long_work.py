@@ -53,17 +53,14 @@ def test_a_round_in_a_process_of_its_own(disk: RealDisk, tmp_path: Path) -> None
     assert records(again) == records(log)
 
 
-def test_one_process_does_all_rounds(disk: RealDisk, tmp_path: Path) -> None:
+async def test_one_process_does_all_rounds(disk: RealDisk, tmp_path: Path) -> None:
     log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
-    async def scenario() -> None:
-        await compacting(log, disk)
-        first = disk.work_process_id
-        roll(log)
-        await compacting(log, disk)
-        assert disk.work_process_id == first
-
-    asyncio.run(scenario())
+    await compacting(log, disk)
+    first = disk.work_process_id
+    roll(log)
+    await compacting(log, disk)
+    assert disk.work_process_id == first
 
 
 def test_work_that_is_closed_early_ends_and_other_work_begins(
@@ -87,23 +84,20 @@ def test_work_that_is_closed_early_ends_and_other_work_begins(
     assert len(records(log)) == 8
 
 
-def test_a_process_that_dies_fails_its_work_alone(disk: RealDisk, tmp_path: Path) -> None:
+async def test_a_process_that_dies_fails_its_work_alone(disk: RealDisk, tmp_path: Path) -> None:
     log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
-    async def scenario() -> None:
-        found = await survey(log, 0, log.end_offset, 10**9)
-        work = disk.carry_out(nap, 60.0)
-        first = asyncio.ensure_future(anext(work))
-        await until(lambda: disk.work_process_id is not None)
-        assert disk.work_process_id is not None
-        os.kill(disk.work_process_id, signal.SIGKILL)
-        with pytest.raises(OSError, match="died") as caught:
-            await first
-        assert caught.value.errno == errno.ECHILD
-        assert found.segments
-        assert await compacting(log, disk) is not None
-
-    asyncio.run(scenario())
+    found = await survey(log, 0, log.end_offset, 10**9)
+    work = disk.carry_out(nap, 60.0)
+    first = asyncio.ensure_future(anext(work))
+    await until(lambda: disk.work_process_id is not None)
+    assert disk.work_process_id is not None
+    os.kill(disk.work_process_id, signal.SIGKILL)
+    with pytest.raises(OSError, match="died") as caught:
+        await first
+    assert caught.value.errno == errno.ECHILD
+    assert found.segments
+    assert await compacting(log, disk) is not None
 
 
 def nap(disk: RealDisk, seconds: float) -> Generator[Any, None, None]:

@@ -24,7 +24,7 @@ from stele.admin.groups import (
 from stele.errors import ApiError, BulkError, ErrorCode, UnreachableError
 from stele.ids import TopicPartition
 from stele.wire.v1 import groups_pb2 as pb
-from tests.support.stele import FakeCluster, Stage, play
+from tests.support.stele import FakeCluster, Stage, on_stage
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -179,35 +179,34 @@ class FakeGroups:
         return response
 
 
-def test_groups_of_all_brokers_are_listed_and_described() -> None:
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        for number, name in enumerate("cab"):
-            groups.add(name, number + 1)
-        groups.with_members.add("a")
-        async with stage.admin() as admin:
-            assert [each.group_id for each in await admin.list_groups()] == ["a", "b", "c"]
-            groups.asked.clear()
-            found = await admin.describe_groups(["b", "a", "c", "nope", "a"])
-            assert [(each.group_id, each.state) for each in found] == [
-                ("b", "Empty"),
-                ("a", "Stable"),
-                ("c", "Empty"),
-                ("nope", DEAD),
-            ]
-            assert found[1].coordinator == (2, "127.0.0.1", 9102)
-            assert found[1].members == (
-                MemberDescription("m", None, "c", "/h", (T0, T1)),
-                MemberDescription("idle", "i", "c", "/h", ()),
-            )
-            # One look-up for all, and one request for each coordinator.
-            assert [name for name, _ in groups.asked].count("FindCoordinator") == 1
-            assert [name for name, _ in groups.asked].count("DescribeGroups") == 3
-
-    play(scenario)
+@on_stage
+async def test_groups_of_all_brokers_are_listed_and_described(stage: Stage) -> None:
+    groups = FakeGroups(stage.cluster)
+    for number, name in enumerate("cab"):
+        groups.add(name, number + 1)
+    groups.with_members.add("a")
+    async with stage.admin() as admin:
+        assert [each.group_id for each in await admin.list_groups()] == ["a", "b", "c"]
+        groups.asked.clear()
+        found = await admin.describe_groups(["b", "a", "c", "nope", "a"])
+        assert [(each.group_id, each.state) for each in found] == [
+            ("b", "Empty"),
+            ("a", "Stable"),
+            ("c", "Empty"),
+            ("nope", DEAD),
+        ]
+        assert found[1].coordinator == (2, "127.0.0.1", 9102)
+        assert found[1].members == (
+            MemberDescription("m", None, "c", "/h", (T0, T1)),
+            MemberDescription("idle", "i", "c", "/h", ()),
+        )
+        # One look-up for all, and one request for each coordinator.
+        assert [name for name, _ in groups.asked].count("FindCoordinator") == 1
+        assert [name for name, _ in groups.asked].count("DescribeGroups") == 3
 
 
-def test_groups_of_every_kind_are_described() -> None:
+@on_stage
+async def test_groups_of_every_kind_are_described(stage: Stage) -> None:
     consumers = pb.DescribeGroupsResponse.Group(
         group="new",
         type="consumer",
@@ -231,133 +230,120 @@ def test_groups_of_every_kind_are_described() -> None:
     )
     workers.members.add(member_id="w", assignment=assignment(("t", [0])))
 
-    async def scenario(stage: Stage) -> None:
-        FakeGroups(stage.cluster)
-        told = pb.DescribeGroupsResponse(groups=[consumers, workers])
-        stage.cluster.others["DescribeGroups"] = lambda broker, request: told
-        async with stage.admin() as admin:
-            new, connect = await admin.describe_groups(["new", "connect"])
-        assert (new.type, new.protocol, new.group_epoch, new.assignment_epoch) == (
-            *("consumer", "uniform", 7, 6),
-        )
-        assert new.members == (
-            MemberDescription(
-                *("m", None, "c", "/h", (T0, T1)), 5, (TopicPartition("s", 0), T0), False
-            ),
-            MemberDescription("old", None, "", "", (), 0, (), True),
-        )
-        assert (connect.type, connect.group_epoch, connect.assignment_epoch) == (
-            *("classic", None, None),
-        )
-        assert connect.members == (MemberDescription("w", None, "", "", ()),)
-
-    play(scenario)
+    FakeGroups(stage.cluster)
+    told = pb.DescribeGroupsResponse(groups=[consumers, workers])
+    stage.cluster.others["DescribeGroups"] = lambda broker, request: told
+    async with stage.admin() as admin:
+        new, connect = await admin.describe_groups(["new", "connect"])
+    assert (new.type, new.protocol, new.group_epoch, new.assignment_epoch) == (
+        *("consumer", "uniform", 7, 6),
+    )
+    assert new.members == (
+        MemberDescription(
+            *("m", None, "c", "/h", (T0, T1)), 5, (TopicPartition("s", 0), T0), False
+        ),
+        MemberDescription("old", None, "", "", (), 0, (), True),
+    )
+    assert (connect.type, connect.group_epoch, connect.assignment_epoch) == (
+        *("classic", None, None),
+    )
+    assert connect.members == (MemberDescription("w", None, "", "", ()),)
 
 
-def test_offsets_are_listed_changed_and_deleted() -> None:
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        groups.add("g", 2, t=5, s=0)
-        async with stage.admin() as admin:
-            assert await admin.list_group_offsets("g") == {
-                TopicPartition("s", 0): CommittedOffset(0, None, "m"),
-                T0: CommittedOffset(5, 4, "m"),
-            }
-            await admin.alter_group_offsets("g", {("t", 0): 7, T1: 8})
-            await admin.delete_group_offsets("g", [("s", 0)])
-            assert groups.offsets["g"] == {T0: 7, T1: 8}
-            await admin.alter_group_offsets("new", {T0: 1})
-            assert groups.offsets["new"] == {T0: 1}
-            await admin.delete_groups(["g"])
-            assert "g" not in groups.coordinators
-
-    play(scenario)
+@on_stage
+async def test_offsets_are_listed_changed_and_deleted(stage: Stage) -> None:
+    groups = FakeGroups(stage.cluster)
+    groups.add("g", 2, t=5, s=0)
+    async with stage.admin() as admin:
+        assert await admin.list_group_offsets("g") == {
+            TopicPartition("s", 0): CommittedOffset(0, None, "m"),
+            T0: CommittedOffset(5, 4, "m"),
+        }
+        await admin.alter_group_offsets("g", {("t", 0): 7, T1: 8})
+        await admin.delete_group_offsets("g", [("s", 0)])
+        assert groups.offsets["g"] == {T0: 7, T1: 8}
+        await admin.alter_group_offsets("new", {T0: 1})
+        assert groups.offsets["new"] == {T0: 1}
+        await admin.delete_groups(["g"])
+        assert "g" not in groups.coordinators
 
 
-def test_what_is_refused_is_told_by_group_and_partition() -> None:
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        groups.add("live", 1)
-        groups.add("idle", 2)
-        groups.with_members.add("live")
-        async with stage.admin() as admin:
-            with pytest.raises(BulkError, match="group 'live': the group has members") as refused:
-                await admin.delete_groups(["live", "idle", "nope"])
-            assert {name: each.code for name, each in refused.value.failed.items()} == {
-                "live": ErrorCode.NON_EMPTY_GROUP,
-                "nope": ErrorCode.GROUP_ID_NOT_FOUND,
-            }
-            assert refused.value.succeeded == ["idle"]
-            with pytest.raises(BulkError, match="t-0: the group has members: only they commit"):
-                await admin.alter_group_offsets("live", {T0: 7})
-            with pytest.raises(BulkError) as refused:
-                await admin.alter_group_offsets("new", {T0: 7, ("u", 0): 1})
-            assert list(refused.value.failed) == ["u-0"]
-            assert refused.value.succeeded == [T0]
-            groups.faults.append(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-            with pytest.raises(ApiError, match="group 'live'") as forbidden:
-                await admin.list_group_offsets("live")
-            assert forbidden.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
-
-    play(scenario)
+@on_stage
+async def test_what_is_refused_is_told_by_group_and_partition(stage: Stage) -> None:
+    groups = FakeGroups(stage.cluster)
+    groups.add("live", 1)
+    groups.add("idle", 2)
+    groups.with_members.add("live")
+    async with stage.admin() as admin:
+        with pytest.raises(BulkError, match="group 'live': the group has members") as refused:
+            await admin.delete_groups(["live", "idle", "nope"])
+        assert {name: each.code for name, each in refused.value.failed.items()} == {
+            "live": ErrorCode.NON_EMPTY_GROUP,
+            "nope": ErrorCode.GROUP_ID_NOT_FOUND,
+        }
+        assert refused.value.succeeded == ["idle"]
+        with pytest.raises(BulkError, match="t-0: the group has members: only they commit"):
+            await admin.alter_group_offsets("live", {T0: 7})
+        with pytest.raises(BulkError) as refused:
+            await admin.alter_group_offsets("new", {T0: 7, ("u", 0): 1})
+        assert list(refused.value.failed) == ["u-0"]
+        assert refused.value.succeeded == [T0]
+        groups.faults.append(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        with pytest.raises(ApiError, match="group 'live'") as forbidden:
+            await admin.list_group_offsets("live")
+        assert forbidden.value.code is ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
-def test_a_coordinator_that_loads_is_waited_for_and_told() -> None:
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        groups.add("g", 2, t=5)
-        async with stage.admin() as admin:
-            loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            groups.faults.extend([loading] * 6)
-            assert len(await admin.list_group_offsets("g")) == 1
-            assert any("group 'g': the coordinator is still loading" in e for e in stage.waits)
-            groups.faults.extend([loading] * 6)
-            assert len(await admin.list_groups()) == 1
-            groups.faults.extend([loading] * 1000)
-            with pytest.raises(ApiError) as refused:
-                await admin.describe_groups(["g"])
-            assert refused.value.code is loading
-
-    play(scenario)
+@on_stage
+async def test_a_coordinator_that_loads_is_waited_for_and_told(stage: Stage) -> None:
+    groups = FakeGroups(stage.cluster)
+    groups.add("g", 2, t=5)
+    async with stage.admin() as admin:
+        loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        groups.faults.extend([loading] * 6)
+        assert len(await admin.list_group_offsets("g")) == 1
+        assert any("group 'g': the coordinator is still loading" in e for e in stage.waits)
+        groups.faults.extend([loading] * 6)
+        assert len(await admin.list_groups()) == 1
+        groups.faults.extend([loading] * 1000)
+        with pytest.raises(ApiError) as refused:
+            await admin.describe_groups(["g"])
+        assert refused.value.code is loading
 
 
-def test_a_coordinator_that_moved_is_found_again() -> None:
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        groups.add("g", 2, t=5)
-        async with stage.admin() as admin:
+@on_stage
+async def test_a_coordinator_that_moved_is_found_again(stage: Stage) -> None:
+    groups = FakeGroups(stage.cluster)
+    groups.add("g", 2, t=5)
+    async with stage.admin() as admin:
+        await admin.list_group_offsets("g")
+        groups.coordinators["g"] = 3
+        await admin.alter_group_offsets("g", {T0: 6})
+        assert groups.asked[-1] == ("OffsetCommit", 3)
+        # Brokers that do not know of it yet name the one before.
+        groups.coordinators["g"] = 1
+        groups.believed["g"] = 3
+        await admin.alter_group_offsets("g", {T0: 7})
+        assert groups.offsets["g"] == {T0: 7}
+
+
+@on_stage
+async def test_a_coordinator_that_died_is_replaced(stage: Stage) -> None:
+    groups = FakeGroups(stage.cluster)
+    groups.add("g", 2, t=5)
+    groups.add("h", 3)
+    async with stage.admin(default_api_timeout_ms=5000) as admin:
+        await admin.list_group_offsets("g")
+        stage.cluster.kill(2)
+        with pytest.raises(ApiError, match="it is moving"):
+            await admin.describe_groups(["g", "h"])
+        groups.coordinators["g"] = 1
+        assert [each.state for each in await admin.describe_groups(["g", "h"])] == ["Empty"] * 2
+        assert [each.group_id for each in await admin.list_groups()] == ["g", "h"]
+        for broker in (1, 3):
+            stage.cluster.kill(broker)
+        with pytest.raises(UnreachableError):
             await admin.list_group_offsets("g")
-            groups.coordinators["g"] = 3
-            await admin.alter_group_offsets("g", {T0: 6})
-            assert groups.asked[-1] == ("OffsetCommit", 3)
-            # Brokers that do not know of it yet name the one before.
-            groups.coordinators["g"] = 1
-            groups.believed["g"] = 3
-            await admin.alter_group_offsets("g", {T0: 7})
-            assert groups.offsets["g"] == {T0: 7}
-
-    play(scenario)
-
-
-def test_a_coordinator_that_died_is_replaced() -> None:
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        groups.add("g", 2, t=5)
-        groups.add("h", 3)
-        async with stage.admin(default_api_timeout_ms=5000) as admin:
-            await admin.list_group_offsets("g")
-            stage.cluster.kill(2)
-            with pytest.raises(ApiError, match="it is moving"):
-                await admin.describe_groups(["g", "h"])
-            groups.coordinators["g"] = 1
-            assert [each.state for each in await admin.describe_groups(["g", "h"])] == ["Empty"] * 2
-            assert [each.group_id for each in await admin.list_groups()] == ["g", "h"]
-            for broker in (1, 3):
-                stage.cluster.kill(broker)
-            with pytest.raises(UnreachableError):
-                await admin.list_group_offsets("g")
-
-    play(scenario)
 
 
 # ------------------------------------------------------------------------------- lags
@@ -385,41 +371,39 @@ def test_lags_of_what_is_committed_and_of_what_is_read() -> None:
     assert [each.lag for each in found] == [3, 0, None, None]
 
 
-def test_lags_are_asked_for_where_there_is_a_leader() -> None:
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        groups.add("g", 2, t=5, s=0, gone=1)
-        groups.add("h", 1, t=0)
-        stage.cluster.create("t", 2)
-        stage.cluster.create("s").partitions[0].leader = -1
-        stage.cluster.partition("t").end_offset = 9
-        async with stage.admin() as admin:
-            found = await admin.group_lags(await admin.describe_groups(["g", "h", "nope"]))
-            assert [(*each.partition, each.lag) for each in found["g"]] == [
-                ("gone", 0, None),
-                ("s", 0, None),
-                ("t", 0, 4),
-            ]
-            assert [each.log_end_offset for each in found["h"]] == [9]
-            assert found["nope"] == []
-            assert await admin.group_lags([]) == {}
-
-    play(scenario)
+@on_stage
+async def test_lags_are_asked_for_where_there_is_a_leader(stage: Stage) -> None:
+    groups = FakeGroups(stage.cluster)
+    groups.add("g", 2, t=5, s=0, gone=1)
+    groups.add("h", 1, t=0)
+    stage.cluster.create("t", 2)
+    stage.cluster.create("s").partitions[0].leader = -1
+    stage.cluster.partition("t").end_offset = 9
+    async with stage.admin() as admin:
+        found = await admin.group_lags(await admin.describe_groups(["g", "h", "nope"]))
+        assert [(*each.partition, each.lag) for each in found["g"]] == [
+            ("gone", 0, None),
+            ("s", 0, None),
+            ("t", 0, 4),
+        ]
+        assert [each.log_end_offset for each in found["h"]] == [9]
+        assert found["nope"] == []
+        assert await admin.group_lags([]) == {}
 
 
-def test_many_groups_are_described_in_several_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_stage
+async def test_many_groups_are_described_in_several_requests(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(coordinators, "IDS_A_REQUEST", 2)
 
-    async def scenario(stage: Stage) -> None:
-        groups = FakeGroups(stage.cluster)
-        for name in "abcde":
-            groups.add(name, 1)
-        async with stage.admin() as admin:
-            found = await admin.describe_groups("edcba")
-            assert [each.group_id for each in found] == [*"edcba"]
-            assert [name for name, _ in groups.asked].count("DescribeGroups") == 3
-
-    play(scenario)
+    groups = FakeGroups(stage.cluster)
+    for name in "abcde":
+        groups.add(name, 1)
+    async with stage.admin() as admin:
+        found = await admin.describe_groups("edcba")
+        assert [each.group_id for each in found] == [*"edcba"]
+        assert [name for name, _ in groups.asked].count("DescribeGroups") == 3
 
 
 # --------------------------------------------------------------------------- assignments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pytest
@@ -17,7 +17,8 @@ from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import data_pb2
 from stele.world import Channel, Stream
-from tests.support.stele import LOST, FakeChannel, FakeCluster, Stage, play
+from tests.support.stele import LOST, FakeChannel, FakeCluster, Stage, on_stage
+from tests.support.worlds import Scenario, world
 
 Part = data_pb2.FetchResponse.Partition
 
@@ -181,329 +182,294 @@ class Bench:
         )
 
 
-def bench(scenario: Callable[[Bench], Awaitable[None]], max_in_flight: int | None = None) -> None:
-    async def on_stage(stage: Stage) -> None:
+@world("bench")
+def on_bench(scenario: Scenario, /, max_in_flight: int | None = None) -> None:
+    async def whole(stage: Stage) -> None:
         each = Bench(stage, max_in_flight)
         await each.start()
         await scenario(each)
         await each.requests.close()
         await each.view.close()
 
-    play(on_stage)
+    on_stage.run(whole)
 
 
-def test_an_answer_goes_to_the_items_that_it_names() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.ask(0, 1)
-        await bench.ask(2)
-        assert bench.requests.in_flight(1) == 3
-        stream = bench.stream(1)
-        stream.answer(bench.part(1, 11), bench.part(0, 10), bench.part(2, 99), request=0)
-        await asyncio.sleep(0.001)
-        assert bench.client.answers == [(0, 10), (1, 11)]
-        assert bench.requests.in_flight(1) == 1
-        stream.answer(bench.part(2, 12), request=1)
-        await asyncio.sleep(0.001)
-        assert bench.client.answers[2:] == [(2, 12)]
-        assert bench.hand.streams.keys() == {1}
-        assert not bench.client.lost
-
-    bench(scenario)
+@on_bench
+async def test_an_answer_goes_to_the_items_that_it_names(bench: Bench) -> None:
+    await bench.ask(0, 1)
+    await bench.ask(2)
+    assert bench.requests.in_flight(1) == 3
+    stream = bench.stream(1)
+    stream.answer(bench.part(1, 11), bench.part(0, 10), bench.part(2, 99), request=0)
+    await asyncio.sleep(0.001)
+    assert bench.client.answers == [(0, 10), (1, 11)]
+    assert bench.requests.in_flight(1) == 1
+    stream.answer(bench.part(2, 12), request=1)
+    await asyncio.sleep(0.001)
+    assert bench.client.answers[2:] == [(2, 12)]
+    assert bench.hand.streams.keys() == {1}
+    assert not bench.client.lost
 
 
-def test_a_topic_without_an_id_is_told_by_its_name() -> None:
-    async def scenario(bench: Bench) -> None:
-        (item,) = await bench.ask(0)
-        item.topic_id = b""
-        bench.stream(1).answer(Part(topic="t", partition=0, high_watermark=7))
-        await asyncio.sleep(0.001)
-        assert bench.client.answers == [(0, 7)]
-
-    bench(scenario)
+@on_bench
+async def test_a_topic_without_an_id_is_told_by_its_name(bench: Bench) -> None:
+    (item,) = await bench.ask(0)
+    item.topic_id = b""
+    bench.stream(1).answer(Part(topic="t", partition=0, high_watermark=7))
+    await asyncio.sleep(0.001)
+    assert bench.client.answers == [(0, 7)]
 
 
-def test_what_an_answer_leaves_out_is_lost() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.ask(0, 1)
-        bench.stream(1).answer(bench.part(1, 11))
-        await asyncio.sleep(0.001)
-        assert bench.client.lost == [("t-0: broker 1 left it unanswered", True)]
-
-    bench(scenario)
+@on_bench
+async def test_what_an_answer_leaves_out_is_lost(bench: Bench) -> None:
+    await bench.ask(0, 1)
+    bench.stream(1).answer(bench.part(1, 11))
+    await asyncio.sleep(0.001)
+    assert bench.client.lost == [("t-0: broker 1 left it unanswered", True)]
 
 
-def test_after_closing_the_client_hears_nothing() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.ask(0)
-        refreshes = bench.stage.cluster.metadata_requests
-        await bench.requests.close()
-        await asyncio.sleep(2 * PATIENCE_S)
-        assert (bench.client.answers, bench.client.lost) == ([], [])
-        assert bench.stage.cluster.metadata_requests == refreshes
-
-    bench(scenario)
+@on_bench
+async def test_after_closing_the_client_hears_nothing(bench: Bench) -> None:
+    await bench.ask(0)
+    refreshes = bench.stage.cluster.metadata_requests
+    await bench.requests.close()
+    await asyncio.sleep(2 * PATIENCE_S)
+    assert (bench.client.answers, bench.client.lost) == ([], [])
+    assert bench.stage.cluster.metadata_requests == refreshes
 
 
-def test_an_item_that_does_not_count_any_more_hears_nothing() -> None:
-    async def scenario(bench: Bench) -> None:
-        first, _ = await bench.ask(0, 1)
-        first.is_current = False
-        bench.stream(1).answer(bench.part(0, 10), bench.part(1, 11))
-        await asyncio.sleep(0.001)
-        assert bench.client.answers == [(1, 11)]
-        (gone,) = await bench.ask(0)
-        gone.is_current = False
-        bench.stream(1).break_off()
-        await asyncio.sleep(0.001)
-        assert not bench.client.lost
-
-    bench(scenario)
+@on_bench
+async def test_an_item_that_does_not_count_any_more_hears_nothing(bench: Bench) -> None:
+    first, _ = await bench.ask(0, 1)
+    first.is_current = False
+    bench.stream(1).answer(bench.part(0, 10), bench.part(1, 11))
+    await asyncio.sleep(0.001)
+    assert bench.client.answers == [(1, 11)]
+    (gone,) = await bench.ask(0)
+    gone.is_current = False
+    bench.stream(1).break_off()
+    await asyncio.sleep(0.001)
+    assert not bench.client.lost
 
 
-def test_a_broken_stream_loses_all_that_it_owes_and_is_replaced_after_a_pause() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.ask(0)
-        await bench.ask(1)
-        refreshes = bench.stage.cluster.metadata_requests
-        bench.stream(1).break_off()
-        await asyncio.sleep(0.01)
-        assert bench.client.lost == [
-            ("t-0: broker 1 is unreachable (unavailable: the broker is dead)", True),
-            ("t-1: broker 1 is unreachable (unavailable: the broker is dead)", True),
-        ]
-        assert bench.stage.cluster.metadata_requests == refreshes + 1
-        pause_s = bench.requests.ready_at(1, bench.now) - bench.now
-        assert 0 < pause_s <= 0.06, "one pause, though two requests were lost"
-        assert bench.requests.ready_at(2, bench.now) <= bench.now
-        await asyncio.sleep(pause_s)
+@on_bench
+async def test_a_broken_stream_loses_all_that_it_owes_and_is_replaced_after_a_pause(
+    bench: Bench,
+) -> None:
+    await bench.ask(0)
+    await bench.ask(1)
+    refreshes = bench.stage.cluster.metadata_requests
+    bench.stream(1).break_off()
+    await asyncio.sleep(0.01)
+    assert bench.client.lost == [
+        ("t-0: broker 1 is unreachable (unavailable: the broker is dead)", True),
+        ("t-1: broker 1 is unreachable (unavailable: the broker is dead)", True),
+    ]
+    assert bench.stage.cluster.metadata_requests == refreshes + 1
+    pause_s = bench.requests.ready_at(1, bench.now) - bench.now
+    assert 0 < pause_s <= 0.06, "one pause, though two requests were lost"
+    assert bench.requests.ready_at(2, bench.now) <= bench.now
+    await asyncio.sleep(pause_s)
+    assert bench.requests.ready_at(1, bench.now) <= bench.now
+    await bench.ask(0)
+    assert len(bench.hand.streams[1]) == 2
+
+
+@on_bench
+async def test_what_never_left_was_surely_not_taken(bench: Bench) -> None:
+    bench.hand.is_dead = True
+    for partition in (0, 1):  # both before the stream is found to be dead
+        item = bench.item(partition)
+        bench.requests.ask(1, fetch_request(), [item], bench.now + PATIENCE_S)
+    await asyncio.sleep(0.001)
+    assert [maybe_taken for _, maybe_taken in bench.client.lost] == [True, False]
+
+
+@on_bench
+async def test_a_silent_broker_is_given_up_at_the_deadline(bench: Bench) -> None:
+    await bench.ask(0)
+    await asyncio.sleep(1)
+    await bench.ask(1)
+    await bench.ask(2, broker=2)
+    await asyncio.sleep(PATIENCE_S - 1.1)
+    assert not bench.client.lost
+    await asyncio.sleep(0.2)
+    assert bench.client.lost == [
+        ("t-0: broker 1 did not answer within 5.0 s", True),
+        ("t-1: broker 1 is unreachable (cancelled: no answer in time)", True),
+    ]
+    assert bench.requests.in_flight(1) == 0
+    assert bench.requests.in_flight(2) == 1
+
+
+@on_bench
+async def test_a_leader_that_was_replaced_is_not_waited_for(bench: Bench) -> None:
+    old, _ = await bench.ask(0, 1)
+    assert bench.requests.leave_deposed(bench.now)
+    assert not bench.client.lost
+    bench.view.hint(old.partition, old.topic_id, Leader(2, old.leader.epoch + 1))
+    assert not bench.requests.leave_deposed(bench.now, 1.0), "it was asked just now"
+    assert not bench.client.lost
+    await asyncio.sleep(1)
+    assert bench.requests.leave_deposed(bench.now, 1.0)
+    assert bench.client.lost == [
+        ("t-0: broker 1 no longer leads and has not answered", True),
+    ]
+    bench.stream(1).answer(bench.part(0, 10), bench.part(1, 11))
+    await asyncio.sleep(0.001)
+    assert bench.client.answers == [(1, 11)]
+
+
+@on_bench
+async def test_a_hint_counts_for_the_topic_that_was_asked_for(bench: Bench) -> None:
+    item = bench.item(0)
+    assert bench.requests.take_hint(item, hint(2, 5))
+    assert bench.view.leader(item.partition) == (2, 5)
+    assert not bench.requests.take_hint(item, hint(3, 5))
+    item.topic_id = b"another"
+    assert not bench.requests.take_hint(item, hint(3, 6))
+    assert bench.view.leader(item.partition) == (2, 5)
+
+
+@on_bench(max_in_flight=2)
+async def test_a_broker_takes_so_many_requests_at_once(bench: Bench) -> None:
+    for partition in (0, 1):
         assert bench.requests.ready_at(1, bench.now) <= bench.now
-        await bench.ask(0)
-        assert len(bench.hand.streams[1]) == 2
-
-    bench(scenario)
-
-
-def test_what_never_left_was_surely_not_taken() -> None:
-    async def scenario(bench: Bench) -> None:
-        bench.hand.is_dead = True
-        for partition in (0, 1):  # both before the stream is found to be dead
-            item = bench.item(partition)
-            bench.requests.ask(1, fetch_request(), [item], bench.now + PATIENCE_S)
-        await asyncio.sleep(0.001)
-        assert [maybe_taken for _, maybe_taken in bench.client.lost] == [True, False]
-
-    bench(scenario)
+        await bench.ask(partition)
+    assert bench.requests.ready_at(1, bench.now) > bench.now
+    assert bench.requests.ready_at(2, bench.now) <= bench.now
+    bench.stream(1).answer(bench.part(0), request=0)
+    await asyncio.sleep(0.001)
+    assert bench.requests.ready_at(1, bench.now) <= bench.now
 
 
-def test_a_silent_broker_is_given_up_at_the_deadline() -> None:
-    async def scenario(bench: Bench) -> None:
-        await bench.ask(0)
-        await asyncio.sleep(1)
-        await bench.ask(1)
-        await bench.ask(2, broker=2)
-        await asyncio.sleep(PATIENCE_S - 1.1)
-        assert not bench.client.lost
-        await asyncio.sleep(0.2)
-        assert bench.client.lost == [
-            ("t-0: broker 1 did not answer within 5.0 s", True),
-            ("t-1: broker 1 is unreachable (cancelled: no answer in time)", True),
-        ]
-        assert bench.requests.in_flight(1) == 0
-        assert bench.requests.in_flight(2) == 1
-
-    bench(scenario)
-
-
-def test_a_leader_that_was_replaced_is_not_waited_for() -> None:
-    async def scenario(bench: Bench) -> None:
-        old, _ = await bench.ask(0, 1)
-        assert bench.requests.leave_deposed(bench.now)
-        assert not bench.client.lost
-        bench.view.hint(old.partition, old.topic_id, Leader(2, old.leader.epoch + 1))
-        assert not bench.requests.leave_deposed(bench.now, 1.0), "it was asked just now"
-        assert not bench.client.lost
-        await asyncio.sleep(1)
-        assert bench.requests.leave_deposed(bench.now, 1.0)
-        assert bench.client.lost == [
-            ("t-0: broker 1 no longer leads and has not answered", True),
-        ]
-        bench.stream(1).answer(bench.part(0, 10), bench.part(1, 11))
-        await asyncio.sleep(0.001)
-        assert bench.client.answers == [(1, 11)]
-
-    bench(scenario)
+@on_bench
+async def test_what_is_posted_is_over_once_it_is_handed_over(bench: Bench) -> None:
+    handed: list[int] = []
+    items = [bench.item(0), bench.item(1)]
+    items[1].is_current = False
+    bench.requests.post(
+        1,
+        fetch_request(),
+        items,
+        bench.now + PATIENCE_S,
+        lambda item: handed.append(item.partition.partition),
+    )
+    assert handed == []
+    await asyncio.sleep(0.001)
+    assert handed == [0]
+    assert bench.requests.in_flight(1) == 0
 
 
-def test_a_hint_counts_for_the_topic_that_was_asked_for() -> None:
-    async def scenario(bench: Bench) -> None:
-        item = bench.item(0)
-        assert bench.requests.take_hint(item, hint(2, 5))
-        assert bench.view.leader(item.partition) == (2, 5)
-        assert not bench.requests.take_hint(item, hint(3, 5))
-        item.topic_id = b"another"
-        assert not bench.requests.take_hint(item, hint(3, 6))
-        assert bench.view.leader(item.partition) == (2, 5)
-
-    bench(scenario)
-
-
-def test_a_broker_takes_so_many_requests_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        for partition in (0, 1):
-            assert bench.requests.ready_at(1, bench.now) <= bench.now
-            await bench.ask(partition)
-        assert bench.requests.ready_at(1, bench.now) > bench.now
-        assert bench.requests.ready_at(2, bench.now) <= bench.now
-        bench.stream(1).answer(bench.part(0), request=0)
-        await asyncio.sleep(0.001)
-        assert bench.requests.ready_at(1, bench.now) <= bench.now
-
-    bench(scenario, max_in_flight=2)
-
-
-def test_what_is_posted_is_over_once_it_is_handed_over() -> None:
-    async def scenario(bench: Bench) -> None:
-        handed: list[int] = []
-        items = [bench.item(0), bench.item(1)]
-        items[1].is_current = False
-        bench.requests.post(
-            1,
-            fetch_request(),
-            items,
-            bench.now + PATIENCE_S,
-            lambda item: handed.append(item.partition.partition),
-        )
-        assert handed == []
-        await asyncio.sleep(0.001)
-        assert handed == [0]
-        assert bench.requests.in_flight(1) == 0
-
-    bench(scenario)
-
-
-def test_the_loop_turns_at_news_and_at_least_every_so_often() -> None:
-    async def scenario(bench: Bench) -> None:
-        turns = bench.client.turns
-        await asyncio.sleep(0.1)
-        turns.clear()
-        await asyncio.sleep(3.01)
-        assert len(turns) == 3
-        await bench.ask(0)
-        bench.stream(1).answer(bench.part(0))
-        await asyncio.sleep(0.001)
-        assert len(turns) == 4
-        bench.view.hint(TopicPartition("t", 0), bench.topic.topic_id, Leader(2, 7))
-        await asyncio.sleep(0.001)
-        assert len(turns) == 5
-
-    bench(scenario)
+@on_bench
+async def test_the_loop_turns_at_news_and_at_least_every_so_often(bench: Bench) -> None:
+    turns = bench.client.turns
+    await asyncio.sleep(0.1)
+    turns.clear()
+    await asyncio.sleep(3.01)
+    assert len(turns) == 3
+    await bench.ask(0)
+    bench.stream(1).answer(bench.part(0))
+    await asyncio.sleep(0.001)
+    assert len(turns) == 4
+    bench.view.hint(TopicPartition("t", 0), bench.topic.topic_id, Leader(2, 7))
+    await asyncio.sleep(0.001)
+    assert len(turns) == 5
 
 
 @pytest.mark.parametrize("at", ["turn", "answer"])
-def test_an_error_of_the_client_stops_everything(at: str) -> None:
-    async def scenario(bench: Bench) -> None:
-        error = ValueError("a bug")
-        await bench.ask(0)
-        await bench.ask(1)
-        if at == "turn":
-            bench.client.turns = None  # type: ignore[assignment]
-            bench.requests.wake()
-            await asyncio.sleep(0.001)
-        else:
-            bench.client.to_raise.append(error)
-            bench.stream(1).answer(bench.part(0), request=0)
-            await asyncio.sleep(0.001)
-            assert bench.client.errors == [error]
-        assert len(bench.client.errors) == 1
-        assert bench.requests.is_stopped
-        bench.client.turns = []
-        bench.stream(1).answer(bench.part(1))
-        await asyncio.sleep(2 * PATIENCE_S)
-        assert (bench.client.answers, bench.client.lost) == ([], [])
-        assert bench.client.turns == []
-
-    bench(scenario)
+@on_bench
+async def test_an_error_of_the_client_stops_everything(bench: Bench, at: str) -> None:
+    error = ValueError("a bug")
+    await bench.ask(0)
+    await bench.ask(1)
+    if at == "turn":
+        bench.client.turns = None  # type: ignore[assignment]
+        bench.requests.wake()
+        await asyncio.sleep(0.001)
+    else:
+        bench.client.to_raise.append(error)
+        bench.stream(1).answer(bench.part(0), request=0)
+        await asyncio.sleep(0.001)
+        assert bench.client.errors == [error]
+    assert len(bench.client.errors) == 1
+    assert bench.requests.is_stopped
+    bench.client.turns = []
+    bench.stream(1).answer(bench.part(1))
+    await asyncio.sleep(2 * PATIENCE_S)
+    assert (bench.client.answers, bench.client.lost) == ([], [])
+    assert bench.client.turns == []
 
 
 # --------------------------------------------------------------------------------- pauses
 
 
-def test_one_failure_of_many_requests_is_one_pause() -> None:
-    async def scenario(bench: Bench) -> None:
-        retry = PartitionRetry(TopicPartition("t", 0), bench.view)
-        leader = Leader(1, 0)
-        assert not retry.must_wait(leader, bench.now)
-        retry.failed_leader = leader
-        for _ in range(5):
-            retry.postpone("it broke", bench.now)
-        assert retry.must_wait(leader, bench.now)
-        assert retry.must_wait(None, bench.now)
-        assert retry.at - bench.now <= 0.06
-        assert not retry.must_wait(leader, retry.at)
-        assert not bench.stage.waits
-
-    bench(scenario)
-
-
-def test_the_first_leader_that_is_known_is_asked_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        retry = PartitionRetry(TopicPartition("t", 0), bench.view)
-        leader = Leader(1, 0)
-        retry.postpone("it has no leader that is known", bench.now, awaits_leader=True)
-        assert retry.must_wait(None, bench.now)
-        assert not retry.must_wait(leader, bench.now)
-        retry.failed_leader = leader
+@on_bench
+async def test_one_failure_of_many_requests_is_one_pause(bench: Bench) -> None:
+    retry = PartitionRetry(TopicPartition("t", 0), bench.view)
+    leader = Leader(1, 0)
+    assert not retry.must_wait(leader, bench.now)
+    retry.failed_leader = leader
+    for _ in range(5):
         retry.postpone("it broke", bench.now)
-        assert retry.must_wait(leader, bench.now)
-        retry.postpone("it has no leader that is known", retry.at, awaits_leader=True)
-        retry.pause_until(retry.at + 1)
-        assert retry.must_wait(leader, retry.at - 0.001)
-        retry.postpone("it has no leader that is known", retry.at, awaits_leader=True)
-        retry.succeed()
-        retry.pause_until(bench.now + 1)
-        assert retry.must_wait(leader, bench.now)
-
-    bench(scenario)
+    assert retry.must_wait(leader, bench.now)
+    assert retry.must_wait(None, bench.now)
+    assert retry.at - bench.now <= 0.06
+    assert not retry.must_wait(leader, retry.at)
+    assert not bench.stage.waits
 
 
-def test_a_new_leader_is_asked_at_once() -> None:
-    async def scenario(bench: Bench) -> None:
-        retry = PartitionRetry(TopicPartition("t", 0), bench.view)
-        retry.postpone("no leader", bench.now)
-        assert retry.must_wait(Leader(2, 1), bench.now), "no leader has failed: it is the topic"
-        retry.failed_leader = Leader(1, 0)
-        assert retry.must_wait(Leader(1, 0), bench.now)
-        assert not retry.must_wait(Leader(2, 1), bench.now)
-
-    bench(scenario)
-
-
-def test_a_success_of_the_new_leader_ends_the_pause_after_the_old_one() -> None:
-    async def scenario(bench: Bench) -> None:
-        retry = PartitionRetry(TopicPartition("t", 0), bench.view)
-        retry.failed_leader = Leader(1, 0)
-        retry.postpone("it broke", bench.now)
-        retry.succeed()
-        assert not retry.must_wait(Leader(2, 1), bench.now)
-
-    bench(scenario)
+@on_bench
+async def test_the_first_leader_that_is_known_is_asked_at_once(bench: Bench) -> None:
+    retry = PartitionRetry(TopicPartition("t", 0), bench.view)
+    leader = Leader(1, 0)
+    retry.postpone("it has no leader that is known", bench.now, awaits_leader=True)
+    assert retry.must_wait(None, bench.now)
+    assert not retry.must_wait(leader, bench.now)
+    retry.failed_leader = leader
+    retry.postpone("it broke", bench.now)
+    assert retry.must_wait(leader, bench.now)
+    retry.postpone("it has no leader that is known", retry.at, awaits_leader=True)
+    retry.pause_until(retry.at + 1)
+    assert retry.must_wait(leader, retry.at - 0.001)
+    retry.postpone("it has no leader that is known", retry.at, awaits_leader=True)
+    retry.succeed()
+    retry.pause_until(bench.now + 1)
+    assert retry.must_wait(leader, bench.now)
 
 
-def test_pauses_grow_and_what_lasts_is_told_until_a_success() -> None:
-    async def scenario(bench: Bench) -> None:
-        retry = PartitionRetry(TopicPartition("t", 0), bench.view)
-        pauses_s = []
-        for _ in range(3):
-            now = bench.now
-            retry.postpone(f"t-0: broker 1 answers {ErrorCode.NOT_LEADER_OR_FOLLOWER.name}", now)
-            pauses_s.append(retry.at - now)
-            await asyncio.sleep(pauses_s[-1])
-        assert pauses_s == sorted(pauses_s)
-        assert bench.stage.waits == ["waiting: t-0: broker 1 answers NOT_LEADER_OR_FOLLOWER"]
-        assert retry.reason.endswith("NOT_LEADER_OR_FOLLOWER")
-        retry.succeed()
-        assert (retry.reason, retry.failed_leader) == ("", None)
-        retry.postpone("it broke", bench.now)
-        assert retry.at - bench.now <= 0.06
+@on_bench
+async def test_a_new_leader_is_asked_at_once(bench: Bench) -> None:
+    retry = PartitionRetry(TopicPartition("t", 0), bench.view)
+    retry.postpone("no leader", bench.now)
+    assert retry.must_wait(Leader(2, 1), bench.now), "no leader has failed: it is the topic"
+    retry.failed_leader = Leader(1, 0)
+    assert retry.must_wait(Leader(1, 0), bench.now)
+    assert not retry.must_wait(Leader(2, 1), bench.now)
 
-    bench(scenario)
+
+@on_bench
+async def test_a_success_of_the_new_leader_ends_the_pause_after_the_old_one(bench: Bench) -> None:
+    retry = PartitionRetry(TopicPartition("t", 0), bench.view)
+    retry.failed_leader = Leader(1, 0)
+    retry.postpone("it broke", bench.now)
+    retry.succeed()
+    assert not retry.must_wait(Leader(2, 1), bench.now)
+
+
+@on_bench
+async def test_pauses_grow_and_what_lasts_is_told_until_a_success(bench: Bench) -> None:
+    retry = PartitionRetry(TopicPartition("t", 0), bench.view)
+    pauses_s = []
+    for _ in range(3):
+        now = bench.now
+        retry.postpone(f"t-0: broker 1 answers {ErrorCode.NOT_LEADER_OR_FOLLOWER.name}", now)
+        pauses_s.append(retry.at - now)
+        await asyncio.sleep(pauses_s[-1])
+    assert pauses_s == sorted(pauses_s)
+    assert bench.stage.waits == ["waiting: t-0: broker 1 answers NOT_LEADER_OR_FOLLOWER"]
+    assert retry.reason.endswith("NOT_LEADER_OR_FOLLOWER")
+    retry.succeed()
+    assert (retry.reason, retry.failed_leader) == ("", None)
+    retry.postpone("it broke", bench.now)
+    assert retry.at - bench.now <= 0.06

@@ -7,7 +7,7 @@ import pytest
 from stele.consumer.consumer import Consumer
 from stele.errors import ConfigError
 from stele.wire.batch import BatchBuilder, decode, stamp
-from tests.support.stele import FakePartition, Stage, play
+from tests.support.stele import FakePartition, Stage, on_stage
 
 pytestmark = pytest.mark.usefixtures("either_plane")
 
@@ -32,72 +32,62 @@ async def polled(consumer: Consumer, max_bytes: int = 1_000_000) -> list[tuple[i
     ]
 
 
-def test_batches_come_whole_and_move_the_position() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a", b"b")
-        append(partition, b"commit", is_control=True)
-        append(partition, b"c")
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            consumer.seek("t", 0, 1)
-            assert await polled(consumer) == [(1, b"b"), (3, b"c")]
-            assert consumer.known_position("t", 0) == 4
-            assert await consumer.poll_batches(timeout_ms=100) == []
-            append(partition, b"d")
-            assert await consumer.poll(timeout_ms=5000) != []
-
-    play(scenario)
+@on_stage
+async def test_batches_come_whole_and_move_the_position(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a", b"b")
+    append(partition, b"commit", is_control=True)
+    append(partition, b"c")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 1)
+        assert await polled(consumer) == [(1, b"b"), (3, b"c")]
+        assert consumer.known_position("t", 0) == 4
+        assert await consumer.poll_batches(timeout_ms=100) == []
+        append(partition, b"d")
+        assert await consumer.poll(timeout_ms=5000) != []
 
 
-def test_one_batch_comes_whatever_its_size_and_later_ones_wait() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a" * 100)
-        append(partition, b"b" * 100)
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            consumer.seek("t", 0, 0)
-            assert [offset for offset, _ in await polled(consumer, max_bytes=1)] == [0]
-            assert consumer.known_position("t", 0) == 1
-            assert [offset for offset, _ in await polled(consumer, max_bytes=1)] == [1]
-
-    play(scenario)
+@on_stage
+async def test_one_batch_comes_whatever_its_size_and_later_ones_wait(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a" * 100)
+    append(partition, b"b" * 100)
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        assert [offset for offset, _ in await polled(consumer, max_bytes=1)] == [0]
+        assert consumer.known_position("t", 0) == 1
+        assert [offset for offset, _ in await polled(consumer, max_bytes=1)] == [1]
 
 
-def test_a_control_batch_alone_moves_the_position_at_once() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"abort", is_control=True)
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            consumer.seek("t", 0, 0)
-            begun = stage.cluster.clock.monotonic()
-            assert await consumer.poll_batches(timeout_ms=60_000) == []
-            assert consumer.known_position("t", 0) == 1
-            assert stage.cluster.clock.monotonic() - begun < 1
-
-    play(scenario)
+@on_stage
+async def test_a_control_batch_alone_moves_the_position_at_once(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"abort", is_control=True)
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        begun = stage.cluster.clock.monotonic()
+        assert await consumer.poll_batches(timeout_ms=60_000) == []
+        assert consumer.known_position("t", 0) == 1
+        assert stage.cluster.clock.monotonic() - begun < 1
 
 
-def test_what_poll_has_decoded_and_not_returned_comes_again() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a", b"b", b"c")
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            consumer.seek("t", 0, 0)
-            (first,) = await consumer.poll(1, timeout_ms=5000)
-            assert first.value == b"a"
-            assert await polled(consumer) == [(1, b"b"), (2, b"c")]
-
-    play(scenario)
+@on_stage
+async def test_what_poll_has_decoded_and_not_returned_comes_again(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a", b"b", b"c")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        (first,) = await consumer.poll(1, timeout_ms=5000)
+        assert first.value == b"a"
+        assert await polled(consumer) == [(1, b"b"), (2, b"c")]
 
 
-def test_a_group_hands_out_no_batches() -> None:
-    async def scenario(stage: Stage) -> None:
-        async with stage.consumer(group_id="g") as consumer:
-            with pytest.raises(ConfigError, match="without a group"):
-                await consumer.poll_batches()
-
-    play(scenario)
+@on_stage
+async def test_a_group_hands_out_no_batches(stage: Stage) -> None:
+    async with stage.consumer(group_id="g") as consumer:
+        with pytest.raises(ConfigError, match="without a group"):
+            await consumer.poll_batches()

@@ -18,7 +18,7 @@ from stele.ids import TopicPartition
 from stele.wire.batch import BatchBuilder, read_header, stamp
 from stele.wire.control_records import end_marker_batch
 from stele.wire.v1 import data_pb2
-from tests.support.stele import Stage, play
+from tests.support.stele import Stage, on_stage
 
 NAME = TopicPartition("t", 0)
 PRODUCERS = (1, 2, 3)
@@ -139,59 +139,54 @@ def read_all(reader: PartitionPosition, log: Log, most: int, at_once: int) -> li
 
 
 @given(WRITTEN, st.integers(1, 5), st.integers(1, 4), st.data())
-def test_exactly_the_committed_records_are_returned(
-    written: list[Written], most: int, at_once: int, data: st.DataObject
+@on_stage
+async def test_exactly_the_committed_records_are_returned(
+    stage: Stage, written: list[Written], most: int, at_once: int, data: st.DataObject
 ) -> None:
     log = Log(written)
     start = data.draw(st.integers(0, log.last_stable_offset))
 
-    async def scenario(stage: Stage) -> None:
-        reader = position(stage, start)
-        read = read_all(reader, log, most, at_once)
-        assert read == [each for each in log.committed if each >= start]
-        assert reader.offset == log.last_stable_offset, "it moves past what is left out"
-        assert reader.buffered_bytes == 0
-
-    play(scenario)
+    reader = position(stage, start)
+    read = read_all(reader, log, most, at_once)
+    assert read == [each for each in log.committed if each >= start]
+    assert reader.offset == log.last_stable_offset, "it moves past what is left out"
+    assert reader.buffered_bytes == 0
 
 
 @given(WRITTEN, st.integers(1, 5), st.integers(1, 300))
-def test_whole_batches_are_left_out_as_well(
-    written: list[Written], most: int, max_bytes: int
+@on_stage
+async def test_whole_batches_are_left_out_as_well(
+    stage: Stage, written: list[Written], most: int, max_bytes: int
 ) -> None:
     log = Log(written)
 
-    async def scenario(stage: Stage) -> None:
-        reader = position(stage)
-        read: list[int] = []
-        while (fetched := log.fetch(reader.fetch_offset, most))[0]:
-            reader.take_fetched(*fetched)
-            while reader.has_buffer:
-                for each in reader.hand_out_batches(max_bytes):
-                    read += range(each.header.base_offset, each.header.next_offset)
-        assert read == log.committed
-
-    play(scenario)
+    reader = position(stage)
+    read: list[int] = []
+    while (fetched := log.fetch(reader.fetch_offset, most))[0]:
+        reader.take_fetched(*fetched)
+        while reader.has_buffer:
+            for each in reader.hand_out_batches(max_bytes):
+                read += range(each.header.base_offset, each.header.next_offset)
+    assert read == log.committed
 
 
 @given(WRITTEN, st.integers(1, 5))
-def test_without_aborted_transactions_everything_but_markers_is_returned(
-    written: list[Written], most: int
+@on_stage
+async def test_without_aborted_transactions_everything_but_markers_is_returned(
+    stage: Stage, written: list[Written], most: int
 ) -> None:
     log = Log(written)
     log.aborted.clear()
 
-    async def scenario(stage: Stage) -> None:
-        markers = {
-            read_header(each).base_offset for each in log.batches if read_header(each).is_control
-        }
-        read = read_all(position(stage), log, most, 100)
-        assert read == [each for each in range(log.last_stable_offset) if each not in markers]
-
-    play(scenario)
+    markers = {
+        read_header(each).base_offset for each in log.batches if read_header(each).is_control
+    }
+    read = read_all(position(stage), log, most, 100)
+    assert read == [each for each in range(log.last_stable_offset) if each not in markers]
 
 
-def test_the_consumer_asks_for_committed_records_and_drops_aborted_ones() -> None:
+@on_stage
+async def test_the_consumer_asks_for_committed_records_and_drops_aborted_ones(stage: Stage) -> None:
     log = Log(
         [
             Written(Kind.DATA, 1, 2),
@@ -204,40 +199,37 @@ def test_the_consumer_asks_for_committed_records_and_drops_aborted_ones() -> Non
     )
     asked: list[Any] = []
 
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        partition.batches, partition.end_offset = log.batches, log.end_offset
-        answer = cluster.fetch
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    partition.batches, partition.end_offset = log.batches, log.end_offset
+    answer = cluster.fetch
 
-        async def fetch(broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
-            asked.append(request.isolation_level)
-            response = await answer(broker, request)
-            for each, part in zip(response.partitions, request.partitions, strict=True):
-                if request.isolation_level:
-                    each.records, aborted = log.fetch(part.fetch_offset, 100)
-                    for told in aborted:
-                        each.aborted_transactions.add(
-                            producer_id=told.producer_id, first_offset=told.first_offset
-                        )
-                    each.last_stable_offset = log.last_stable_offset
-            return response
+    async def fetch(broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
+        asked.append(request.isolation_level)
+        response = await answer(broker, request)
+        for each, part in zip(response.partitions, request.partitions, strict=True):
+            if request.isolation_level:
+                each.records, aborted = log.fetch(part.fetch_offset, 100)
+                for told in aborted:
+                    each.aborted_transactions.add(
+                        producer_id=told.producer_id, first_offset=told.first_offset
+                    )
+                each.last_stable_offset = log.last_stable_offset
+        return response
 
-        cluster.fetch = fetch  # type: ignore[method-assign]
-        async with stage.consumer(isolation_level="read_committed") as consumer:
-            consumer.assign([NAME])
-            read = await consumer.poll()
-            assert [each.offset for each in read] == log.committed == [2, 4]
-            assert await consumer.poll(timeout_ms=100) == []
-            assert await consumer.position(*NAME) == log.last_stable_offset == 6
-            assert "at the last stable offset, 6" in consumer.why()[NAME]
-        assert set(asked) == {1}
-        async with stage.consumer() as consumer:
-            consumer.assign([NAME])
-            assert [each.offset for each in await consumer.poll()] == [0, 1, 2, 4, 6, 7]
-        assert asked[-1] == 0
-
-    play(scenario)
+    cluster.fetch = fetch  # type: ignore[method-assign]
+    async with stage.consumer(isolation_level="read_committed") as consumer:
+        consumer.assign([NAME])
+        read = await consumer.poll()
+        assert [each.offset for each in read] == log.committed == [2, 4]
+        assert await consumer.poll(timeout_ms=100) == []
+        assert await consumer.position(*NAME) == log.last_stable_offset == 6
+        assert "at the last stable offset, 6" in consumer.why()[NAME]
+    assert set(asked) == {1}
+    async with stage.consumer() as consumer:
+        consumer.assign([NAME])
+        assert [each.offset for each in await consumer.poll()] == [0, 1, 2, 4, 6, 7]
+    assert asked[-1] == 0
 
 
 def test_an_isolation_level_that_does_not_exist_is_refused() -> None:
@@ -245,26 +237,24 @@ def test_an_isolation_level_that_does_not_exist_is_refused() -> None:
         ConsumerConfig(isolation_level="serializable")  # type: ignore[arg-type]
 
 
-def test_the_latest_offset_is_that_of_committed_records() -> None:
+@on_stage
+async def test_the_latest_offset_is_that_of_committed_records(stage: Stage) -> None:
     asked: list[int] = []
 
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        cluster.create("t")
-        answer = cluster.list_offsets
+    cluster = stage.cluster
+    cluster.create("t")
+    answer = cluster.list_offsets
 
-        def list_offsets(
-            broker: int, request: data_pb2.ListOffsetsRequest
-        ) -> data_pb2.ListOffsetsResponse:
-            asked.append(request.isolation_level)
-            return answer(broker, request)
+    def list_offsets(
+        broker: int, request: data_pb2.ListOffsetsRequest
+    ) -> data_pb2.ListOffsetsResponse:
+        asked.append(request.isolation_level)
+        return answer(broker, request)
 
-        cluster.list_offsets = list_offsets  # type: ignore[method-assign]
-        async with stage.consumer(isolation_level="read_committed") as consumer:
-            await consumer.end_offsets([NAME])
-            consumer.assign([NAME])
-            consumer.seek_to_end()
-            await consumer.position(*NAME)
-
-    play(scenario)
+    cluster.list_offsets = list_offsets  # type: ignore[method-assign]
+    async with stage.consumer(isolation_level="read_committed") as consumer:
+        await consumer.end_offsets([NAME])
+        consumer.assign([NAME])
+        consumer.seek_to_end()
+        await consumer.position(*NAME)
     assert asked == [1, 1]

@@ -28,7 +28,7 @@ from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType
 from stele.wire.batch import BatchBuilder, compute_crc, stamp
 from stele.wire.compression import Compression
 from stele.wire.v1 import data_pb2
-from tests.support.stele import FakeChannel, FakePartition, Stage, play
+from tests.support.stele import FakeChannel, FakePartition, Stage, on_stage
 
 pytestmark = pytest.mark.usefixtures("either_plane")
 
@@ -71,167 +71,153 @@ def values(records: list[ConsumerRecord]) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize("compression", list(Compression))
-def test_reads_what_is_there(compression: Compression) -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a", b"b", compression=compression)
-        append(partition, b"c", log_append_time_ms=77)
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            first, second, third = await read(consumer, 3)
-            assert await consumer.poll(timeout_ms=100) == []
-            assert await consumer.position("t", 0) == 3
-        assert first == ConsumerRecord(
-            "t", 0, 0, 1000, TimestampType.CREATE_TIME, b"k", b"a", (("h", b"1"),), 0
+@on_stage
+async def test_reads_what_is_there(stage: Stage, compression: Compression) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a", b"b", compression=compression)
+    append(partition, b"c", log_append_time_ms=77)
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        first, second, third = await read(consumer, 3)
+        assert await consumer.poll(timeout_ms=100) == []
+        assert await consumer.position("t", 0) == 3
+    assert first == ConsumerRecord(
+        "t", 0, 0, 1000, TimestampType.CREATE_TIME, b"k", b"a", (("h", b"1"),), 0
+    )
+    assert (second.offset, second.value) == (1, b"b")
+    assert third[2:5] == (2, 77, TimestampType.LOG_APPEND_TIME)
+
+
+@on_stage
+async def test_new_records_end_the_wait(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        poll = asyncio.create_task(consumer.poll(timeout_ms=60_000))
+        await asyncio.sleep(3)
+        before = stage.cluster.clock.monotonic()
+        append(partition, b"late")
+        assert values(await poll) == [b"late"]
+        assert stage.cluster.clock.monotonic() - before < 0.1
+
+
+@on_stage
+async def test_starts_inside_a_batch_and_seeks(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for i in range(10):
+        append(partition, *(b"%d" % (i * 10 + j) for j in range(10)))
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 37)
+        assert values(await consumer.poll(2)) == [b"37", b"38"]
+        assert await consumer.position("t", 0) == 39
+        assert values(await consumer.poll(1)) == [b"39"]
+        consumer.seek("t", 0, 5)
+        assert values(await consumer.poll(1)) == [b"5"]
+        consumer.seek_to_beginning()
+        assert values(await consumer.poll(1)) == [b"0"]
+        consumer.seek_to_end(("t", 0))
+        assert await consumer.position("t", 0) == 100
+        assert await consumer.poll(timeout_ms=50) == []
+
+
+@on_stage
+async def test_iteration_hands_out_one_by_one(stage: Stage) -> None:
+    append(stage.cluster.create("t").partitions[0], b"a", b"b", b"c")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        seen = []
+        async for record in consumer:
+            seen.append(record.value)
+            assert await consumer.position("t", 0) == record.offset + 1
+            if len(seen) == 2:
+                break
+        assert values(await consumer.poll()) == [b"c"]
+    assert seen == [b"a", b"b"]
+
+
+@on_stage
+async def test_follows_leaders_by_hint_and_by_metadata(stage: Stage) -> None:
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    append(partition, b"a")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        assert values(await read(consumer, 1)) == [b"a"]
+        cluster.move_leader(partition, 2)
+        append(partition, b"b")
+        assert values(await read(consumer, 1)) == [b"b"]
+        cluster.kill(2)
+        await asyncio.sleep(1)
+        cluster.move_leader(partition, 3)
+        append(partition, b"c")
+        assert values(await read(consumer, 1)) == [b"c"]
+        partition.fetch_errors.extend(
+            [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH] * 2
         )
-        assert (second.offset, second.value) == (1, b"b")
-        assert third[2:5] == (2, 77, TimestampType.LOG_APPEND_TIME)
-
-    play(scenario)
+        append(partition, b"d")
+        assert values(await read(consumer, 1)) == [b"d"]
 
 
-def test_new_records_end_the_wait() -> None:
-    async def scenario(stage: Stage) -> float:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            poll = asyncio.create_task(consumer.poll(timeout_ms=60_000))
-            await asyncio.sleep(3)
-            before = stage.cluster.clock.monotonic()
-            append(partition, b"late")
-            assert values(await poll) == [b"late"]
-            return stage.cluster.clock.monotonic() - before
-
-    assert play(scenario) < 0.1
-
-
-def test_starts_inside_a_batch_and_seeks() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        for i in range(10):
-            append(partition, *(b"%d" % (i * 10 + j) for j in range(10)))
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            consumer.seek("t", 0, 37)
-            assert values(await consumer.poll(2)) == [b"37", b"38"]
-            assert await consumer.position("t", 0) == 39
-            assert values(await consumer.poll(1)) == [b"39"]
-            consumer.seek("t", 0, 5)
-            assert values(await consumer.poll(1)) == [b"5"]
-            consumer.seek_to_beginning()
-            assert values(await consumer.poll(1)) == [b"0"]
-            consumer.seek_to_end(("t", 0))
-            assert await consumer.position("t", 0) == 100
-            assert await consumer.poll(timeout_ms=50) == []
-
-    play(scenario)
-
-
-def test_iteration_hands_out_one_by_one() -> None:
-    async def scenario(stage: Stage) -> None:
-        append(stage.cluster.create("t").partitions[0], b"a", b"b", b"c")
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            seen = []
-            async for record in consumer:
-                seen.append(record.value)
-                assert await consumer.position("t", 0) == record.offset + 1
-                if len(seen) == 2:
-                    break
-            assert values(await consumer.poll()) == [b"c"]
-        assert seen == [b"a", b"b"]
-
-    play(scenario)
-
-
-def test_follows_leaders_by_hint_and_by_metadata() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        append(partition, b"a")
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            assert values(await read(consumer, 1)) == [b"a"]
-            cluster.move_leader(partition, 2)
-            append(partition, b"b")
-            assert values(await read(consumer, 1)) == [b"b"]
-            cluster.kill(2)
-            await asyncio.sleep(1)
-            cluster.move_leader(partition, 3)
-            append(partition, b"c")
-            assert values(await read(consumer, 1)) == [b"c"]
-            partition.fetch_errors.extend(
-                [ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH] * 2
-            )
-            append(partition, b"d")
-            assert values(await read(consumer, 1)) == [b"d"]
-
-    play(scenario)
-
-
-def test_a_leader_that_hangs_is_left_for_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
+@on_stage
+async def test_a_leader_that_hangs_is_left_for_the_next_one(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A paused process keeps its connections: nothing breaks, and nothing is answered."""
 
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        append(partition, b"a")
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            assert values(await read(consumer, 1)) == [b"a"]
-            hung, fetch = partition.leader, cluster.fetch
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    append(partition, b"a")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        assert values(await read(consumer, 1)) == [b"a"]
+        hung, fetch = partition.leader, cluster.fetch
 
-            async def fetch_unless_hung(
-                broker: int, request: data_pb2.FetchRequest
-            ) -> data_pb2.FetchResponse:
-                if broker == hung:
-                    await asyncio.get_running_loop().create_future()
-                return await fetch(broker, request)
+        async def fetch_unless_hung(
+            broker: int, request: data_pb2.FetchRequest
+        ) -> data_pb2.FetchResponse:
+            if broker == hung:
+                await asyncio.get_running_loop().create_future()
+            return await fetch(broker, request)
 
-            monkeypatch.setattr(cluster, "fetch", fetch_unless_hung)
-            await asyncio.sleep(5)
-            cluster.move_leader(partition, 2)
-            append(partition, b"b")
-            assert values(await read(consumer, 1)) == [b"b"]
-
-    play(scenario)
+        monkeypatch.setattr(cluster, "fetch", fetch_unless_hung)
+        await asyncio.sleep(5)
+        cluster.move_leader(partition, 2)
+        append(partition, b"b")
+        assert values(await read(consumer, 1)) == [b"b"]
 
 
 @pytest.mark.parametrize(("policy", "expected"), [("earliest", b"8"), ("latest", b"new")])
-def test_out_of_range_is_reset(policy: str, expected: bytes) -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        for i in range(10):
-            append(partition, b"%d" % i)
-        async with stage.consumer(auto_offset_reset=policy) as consumer:
-            consumer.assign([("t", 0)])
-            consumer.seek("t", 0, 3)
-            del partition.batches[:8]
-            partition.start_offset = 8
-            poll = asyncio.create_task(read(consumer, 1))
-            await asyncio.sleep(1)
-            append(partition, b"new")
-            assert (await poll)[0].value == expected
-
-    play(scenario)
+@on_stage
+async def test_out_of_range_is_reset(stage: Stage, policy: str, expected: bytes) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for i in range(10):
+        append(partition, b"%d" % i)
+    async with stage.consumer(auto_offset_reset=policy) as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 3)
+        del partition.batches[:8]
+        partition.start_offset = 8
+        poll = asyncio.create_task(read(consumer, 1))
+        await asyncio.sleep(1)
+        append(partition, b"new")
+        assert (await poll)[0].value == expected
 
 
-def test_out_of_range_without_a_policy_is_an_error_until_a_seek() -> None:
-    async def scenario(stage: Stage) -> None:
-        append(stage.cluster.create("t").partitions[0], b"a")
-        async with stage.consumer(auto_offset_reset="none") as consumer:
-            consumer.assign([("t", 0)])
-            with pytest.raises(OffsetOutOfRangeError, match="has no position"):
+@on_stage
+async def test_out_of_range_without_a_policy_is_an_error_until_a_seek(stage: Stage) -> None:
+    append(stage.cluster.create("t").partitions[0], b"a")
+    async with stage.consumer(auto_offset_reset="none") as consumer:
+        consumer.assign([("t", 0)])
+        with pytest.raises(OffsetOutOfRangeError, match="has no position"):
+            await consumer.poll()
+        consumer.seek("t", 0, 9)
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRangeError, match="from 0 to 1") as failure:
                 await consumer.poll()
-            consumer.seek("t", 0, 9)
-            for _ in range(2):
-                with pytest.raises(OffsetOutOfRangeError, match="from 0 to 1") as failure:
-                    await consumer.poll()
-            assert failure.value.offset == 9
-            consumer.seek("t", 0, 0)
-            assert values(await consumer.poll()) == [b"a"]
-
-    play(scenario)
+        assert failure.value.offset == 9
+        consumer.seek("t", 0, 0)
+        assert values(await consumer.poll()) == [b"a"]
 
 
 def test_a_corrupt_batch_is_told_and_what_was_before_it_is_handed_out() -> None:
@@ -252,221 +238,203 @@ def test_a_corrupt_batch_is_told_and_what_was_before_it_is_handed_out() -> None:
 
 
 @pytest.mark.parametrize("damage", ["codec", "count"])
-def test_a_batch_that_cannot_be_read_can_be_left_out(damage: str) -> None:
+@on_stage
+async def test_a_batch_that_cannot_be_read_can_be_left_out(stage: Stage, damage: str) -> None:
     """The batch is in the log and its CRC is right: the leader did not check it."""
 
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"good")
-        append(partition, b"bad", b"bad")
-        append(partition, b"after")
-        batch = partition.batches[1]
-        if damage == "codec":
-            struct.pack_into(">h", batch, 21, Compression.GZIP)
-        else:
-            struct.pack_into(">i", batch, 57, 1000)
-        struct.pack_into(">I", batch, 17, compute_crc(batch, 0, len(batch)))
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            assert values(await consumer.poll()) == [b"good"]
-            with pytest.raises(UnreadableBatchError) as failure:
-                await consumer.poll()
-            error = failure.value
-            assert (error.topic, error.partition) == ("t", 0)
-            assert (error.offset, error.next_offset) == (1, 3)
-            consumer.seek(error.topic, error.partition, error.next_offset)
-            assert values(await consumer.poll()) == [b"after"]
-
-    play(scenario)
-
-
-def test_control_batches_are_passed_over() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a")
-        append(partition, b"\x00\x00\x00\x01", is_control=True)
-        append(partition, b"b")
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0)])
-            assert [record.offset for record in await read(consumer, 2)] == [0, 2]
-
-    play(scenario)
-
-
-def test_pause_and_resume() -> None:
-    async def scenario(stage: Stage) -> None:
-        topic = stage.cluster.create("t", 2)
-        for number, partition in topic.partitions.items():
-            append(partition, b"%d" % number)
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", 0), ("t", 1)])
-            consumer.pause(("t", 1))
-            assert consumer.paused() == [("t", 1)]
-            assert values(await read(consumer, 1)) == [b"0"]
-            assert await consumer.poll(timeout_ms=500) == []
-            consumer.resume()
-            assert values(await read(consumer, 1)) == [b"1"]
-
-    play(scenario)
-
-
-def test_no_partition_starves_another() -> None:
-    async def scenario(stage: Stage) -> None:
-        topic = stage.cluster.create("t", 3)
-        for partition in topic.partitions.values():
-            for i in range(100):
-                append(partition, b"%d" % i)
-        async with stage.consumer() as consumer:
-            consumer.assign([("t", number) for number in range(3)])
-            for number in range(3):
-                await consumer.position("t", number)
-            await asyncio.sleep(1)  # of virtual time: all of them are fetched ahead
-            seen = []
-            for _ in range(9):
-                seen += [record.partition for record in await consumer.poll(10)]
-        assert {seen.count(number) for number in range(3)} == {30}
-
-    play(scenario)
-
-
-def test_prefetch_is_bounded() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        for _ in range(100):
-            append(partition, b"x" * 1000)
-        fetch = stage.cluster.fetch
-        fetched_bytes = 0
-
-        async def counted(broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
-            nonlocal fetched_bytes
-            answer = await fetch(broker, request)
-            fetched_bytes += sum(len(part.records) for part in answer.partitions)
-            return answer
-
-        stage.cluster.fetch = counted  # type: ignore[method-assign]
-        async with stage.consumer(
-            prefetch_bytes=10_000, max_partition_fetch_bytes=4_000
-        ) as consumer:
-            consumer.assign([("t", 0)])
-            await consumer.poll(1)
-            await asyncio.sleep(5)
-            waiting_bytes = fetched_bytes - len(partition.batches[0])
-            assert 0 < waiting_bytes <= 14_000
-            assert len(await read(consumer, 99)) == 99
-
-    play(scenario)
-
-
-def test_offsets() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        for time_ms in (100, 200, 300):
-            append(partition, b"v", timestamp_ms=time_ms)
-        async with stage.consumer() as consumer:
-            assert await consumer.beginning_offsets([("t", 0)]) == {("t", 0): 0}
-            assert await consumer.end_offsets([("t", 0)]) == {("t", 0): 3}
-            found = await consumer.offsets_for_times({("t", 0): 150})
-            assert found == {("t", 0): OffsetAndTimestamp(1, 200, 0)}
-            assert await consumer.offsets_for_times({("t", 0): 301}) == {("t", 0): None}
-            assert await consumer.partitions_for("t") == [0]
-            assert not stage.waits, "a client that gets its answer at once complains of nothing"
-
-    play(scenario)
-
-
-def test_a_broker_that_leaves_while_another_one_is_asked_for_offsets(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    async def scenario(stage: Stage) -> None:
-        topic = stage.cluster.create("t", 2)
-        wanted = dict.fromkeys((TopicPartition("t", number) for number in range(2)), LATEST)
-        config = ConsumerConfig(bootstrap_servers=stage.cluster.bootstrap_servers)
-        view = ClusterView(config, stage.world)
-        lookup = OffsetLookup(view)
-
-        async def ends() -> list[int]:
-            return [answer.offset for answer in (await lookup.offsets(wanted)).values()]
-
-        assert await ends() == [0, 0]
-        stage.cluster.kill(topic.partitions[1].leader)
-        stage.cluster.move_leader(topic.partitions[1], 3)
-        append(topic.partitions[1], b"v")
-        call = FakeChannel.call
-
-        async def answer_after_news(
-            channel: FakeChannel, method: str, request: bytes, *, timeout_s: float
-        ) -> bytes:
-            if method.endswith("/ListOffsets"):
-                await view.refresh()
-            return await call(channel, method, request, timeout_s=timeout_s)
-
-        monkeypatch.setattr(FakeChannel, "call", answer_after_news)
-        assert await ends() == [0, 1]
-        await view.close()
-
-    play(scenario)
-
-
-def test_a_partition_that_is_not_there() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.consumer(default_api_timeout_ms=2000) as consumer:
-            consumer.assign([("t", 7)])
-            with pytest.raises(ApiError, match="no partition t-7") as failure:
-                await consumer.poll(timeout_ms=10_000)
-            assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            with pytest.raises(ConfigError, match="not assigned"):
-                consumer.seek("t", 0, 0)
-        with pytest.raises(ClosedError):
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"good")
+    append(partition, b"bad", b"bad")
+    append(partition, b"after")
+    batch = partition.batches[1]
+    if damage == "codec":
+        struct.pack_into(">h", batch, 21, Compression.GZIP)
+    else:
+        struct.pack_into(">i", batch, 57, 1000)
+    struct.pack_into(">I", batch, 17, compute_crc(batch, 0, len(batch)))
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        assert values(await consumer.poll()) == [b"good"]
+        with pytest.raises(UnreadableBatchError) as failure:
             await consumer.poll()
+        error = failure.value
+        assert (error.topic, error.partition) == ("t", 0)
+        assert (error.offset, error.next_offset) == (1, 3)
+        consumer.seek(error.topic, error.partition, error.next_offset)
+        assert values(await consumer.poll()) == [b"after"]
 
-    play(scenario)
+
+@on_stage
+async def test_control_batches_are_passed_over(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a")
+    append(partition, b"\x00\x00\x00\x01", is_control=True)
+    append(partition, b"b")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        assert [record.offset for record in await read(consumer, 2)] == [0, 2]
+
+
+@on_stage
+async def test_pause_and_resume(stage: Stage) -> None:
+    topic = stage.cluster.create("t", 2)
+    for number, partition in topic.partitions.items():
+        append(partition, b"%d" % number)
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0), ("t", 1)])
+        consumer.pause(("t", 1))
+        assert consumer.paused() == [("t", 1)]
+        assert values(await read(consumer, 1)) == [b"0"]
+        assert await consumer.poll(timeout_ms=500) == []
+        consumer.resume()
+        assert values(await read(consumer, 1)) == [b"1"]
+
+
+@on_stage
+async def test_no_partition_starves_another(stage: Stage) -> None:
+    topic = stage.cluster.create("t", 3)
+    for partition in topic.partitions.values():
+        for i in range(100):
+            append(partition, b"%d" % i)
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", number) for number in range(3)])
+        for number in range(3):
+            await consumer.position("t", number)
+        await asyncio.sleep(1)  # of virtual time: all of them are fetched ahead
+        seen = []
+        for _ in range(9):
+            seen += [record.partition for record in await consumer.poll(10)]
+    assert {seen.count(number) for number in range(3)} == {30}
+
+
+@on_stage
+async def test_prefetch_is_bounded(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for _ in range(100):
+        append(partition, b"x" * 1000)
+    fetch = stage.cluster.fetch
+    fetched_bytes = 0
+
+    async def counted(broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
+        nonlocal fetched_bytes
+        answer = await fetch(broker, request)
+        fetched_bytes += sum(len(part.records) for part in answer.partitions)
+        return answer
+
+    stage.cluster.fetch = counted  # type: ignore[method-assign]
+    async with stage.consumer(prefetch_bytes=10_000, max_partition_fetch_bytes=4_000) as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.poll(1)
+        await asyncio.sleep(5)
+        waiting_bytes = fetched_bytes - len(partition.batches[0])
+        assert 0 < waiting_bytes <= 14_000
+        assert len(await read(consumer, 99)) == 99
+
+
+@on_stage
+async def test_offsets(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for time_ms in (100, 200, 300):
+        append(partition, b"v", timestamp_ms=time_ms)
+    async with stage.consumer() as consumer:
+        assert await consumer.beginning_offsets([("t", 0)]) == {("t", 0): 0}
+        assert await consumer.end_offsets([("t", 0)]) == {("t", 0): 3}
+        found = await consumer.offsets_for_times({("t", 0): 150})
+        assert found == {("t", 0): OffsetAndTimestamp(1, 200, 0)}
+        assert await consumer.offsets_for_times({("t", 0): 301}) == {("t", 0): None}
+        assert await consumer.partitions_for("t") == [0]
+        assert not stage.waits, "a client that gets its answer at once complains of nothing"
+
+
+@on_stage
+async def test_a_broker_that_leaves_while_another_one_is_asked_for_offsets(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = stage.cluster.create("t", 2)
+    wanted = dict.fromkeys((TopicPartition("t", number) for number in range(2)), LATEST)
+    config = ConsumerConfig(bootstrap_servers=stage.cluster.bootstrap_servers)
+    view = ClusterView(config, stage.world)
+    lookup = OffsetLookup(view)
+
+    async def ends() -> list[int]:
+        return [answer.offset for answer in (await lookup.offsets(wanted)).values()]
+
+    assert await ends() == [0, 0]
+    stage.cluster.kill(topic.partitions[1].leader)
+    stage.cluster.move_leader(topic.partitions[1], 3)
+    append(topic.partitions[1], b"v")
+    call = FakeChannel.call
+
+    async def answer_after_news(
+        channel: FakeChannel, method: str, request: bytes, *, timeout_s: float
+    ) -> bytes:
+        if method.endswith("/ListOffsets"):
+            await view.refresh()
+        return await call(channel, method, request, timeout_s=timeout_s)
+
+    monkeypatch.setattr(FakeChannel, "call", answer_after_news)
+    assert await ends() == [0, 1]
+    await view.close()
+
+
+@on_stage
+async def test_a_partition_that_is_not_there(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.consumer(default_api_timeout_ms=2000) as consumer:
+        consumer.assign([("t", 7)])
+        with pytest.raises(ApiError, match="no partition t-7") as failure:
+            await consumer.poll(timeout_ms=10_000)
+        assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        with pytest.raises(ConfigError, match="not assigned"):
+            consumer.seek("t", 0, 0)
+    with pytest.raises(ClosedError):
+        await consumer.poll()
 
 
 @pytest.mark.parametrize("was_there", [True, False])
-def test_a_topic_that_comes_back_is_read_without_a_seek(was_there: bool) -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        cluster.create("other")
-        async with stage.consumer(default_api_timeout_ms=2000) as consumer:
-            consumer.assign([("t", 0)])
-            if was_there:
-                append(cluster.create("t").partitions[0], b"old")
-                assert values(await read(consumer, 1)) == [b"old"]
-                del cluster.topics["t"]
-            for _ in range(2):
-                with pytest.raises(ApiError, match="no partition t-0"):
-                    await consumer.poll(timeout_ms=30_000)
-            cluster.create("filler")  # another topic id than before
-            append(cluster.create("t").partitions[0], b"new", b"newer")
-            await asyncio.sleep(5)
-            assert values(await read(consumer, 2)) == [b"new", b"newer"]
-
-    play(scenario)
+@on_stage
+async def test_a_topic_that_comes_back_is_read_without_a_seek(
+    stage: Stage, was_there: bool
+) -> None:
+    cluster = stage.cluster
+    cluster.create("other")
+    async with stage.consumer(default_api_timeout_ms=2000) as consumer:
+        consumer.assign([("t", 0)])
+        if was_there:
+            append(cluster.create("t").partitions[0], b"old")
+            assert values(await read(consumer, 1)) == [b"old"]
+            del cluster.topics["t"]
+        for _ in range(2):
+            with pytest.raises(ApiError, match="no partition t-0"):
+                await consumer.poll(timeout_ms=30_000)
+        cluster.create("filler")  # another topic id than before
+        append(cluster.create("t").partitions[0], b"new", b"newer")
+        await asyncio.sleep(5)
+        assert values(await read(consumer, 2)) == [b"new", b"newer"]
 
 
 @pytest.mark.parametrize("has_position", [True, False])
-def test_a_partition_without_a_leader_is_not_missing(has_position: bool) -> None:
+@on_stage
+async def test_a_partition_without_a_leader_is_not_missing(
+    stage: Stage, has_position: bool
+) -> None:
     """However long this lasts, and however often it was missing for a moment."""
 
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        append(partition, b"a")
-        async with stage.consumer(default_api_timeout_ms=3000) as consumer:
-            consumer.assign([("t", 0)])
-            if has_position:
-                assert values(await read(consumer, 1)) == [b"a"]
-            cluster.kill(partition.leader)
-            for _ in range(4):
-                assert await consumer.poll(timeout_ms=3500) == []
-                cluster.hide_next_topic_requests = 1
-            assert await consumer.poll(timeout_ms=500) == []
-            append(partition, b"b")
-            cluster.move_leader(partition, 2)
-            assert values(await read(consumer, 1))[-1] == b"b"
-
-    play(scenario)
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    append(partition, b"a")
+    async with stage.consumer(default_api_timeout_ms=3000) as consumer:
+        consumer.assign([("t", 0)])
+        if has_position:
+            assert values(await read(consumer, 1)) == [b"a"]
+        cluster.kill(partition.leader)
+        for _ in range(4):
+            assert await consumer.poll(timeout_ms=3500) == []
+            cluster.hide_next_topic_requests = 1
+        assert await consumer.poll(timeout_ms=500) == []
+        append(partition, b"b")
+        cluster.move_leader(partition, 2)
+        assert values(await read(consumer, 1))[-1] == b"b"
 
 
 @settings(max_examples=50)
@@ -475,114 +443,102 @@ def test_a_partition_without_a_leader_is_not_missing(has_position: bool) -> None
     st.lists(st.tuples(st.integers(0, 20), st.sampled_from(["move", "error", "seek"])), max_size=6),
     st.integers(1, 7),
 )
-def test_every_record_once_and_in_order_through_any_weather(
-    sizes: list[int], events: list[tuple[int, str]], limit: int
+@on_stage
+async def test_every_record_once_and_in_order_through_any_weather(
+    stage: Stage, sizes: list[int], events: list[tuple[int, str]], limit: int
 ) -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        total = 0
-        for size in sizes:
-            append(partition, *(b"%d" % (total + i) for i in range(size)))
-            total += size
-        async with stage.consumer(max_partition_fetch_bytes=200) as consumer:
-            consumer.assign([("t", 0)])
-            expected = 0
-            polls = 0
-            pending = list(events)
-            while expected < total:
-                for event in [each for each in pending if each[0] <= polls]:
-                    pending.remove(event)
-                    if event[1] == "move":
-                        stage.cluster.move_leader(partition, 1 + polls % 3)
-                    elif event[1] == "error":
-                        partition.fetch_errors.append(ErrorCode.UNKNOWN_LEADER_EPOCH)
-                    else:
-                        expected = expected // 2
-                        consumer.seek("t", 0, expected)
-                records = await consumer.poll(limit, timeout_ms=10_000)
-                assert records
-                for record in records:
-                    assert (record.offset, record.value) == (expected, b"%d" % expected)
-                    expected += 1
-                polls += 1
-
-    play(scenario)
+    partition = stage.cluster.create("t").partitions[0]
+    total = 0
+    for size in sizes:
+        append(partition, *(b"%d" % (total + i) for i in range(size)))
+        total += size
+    async with stage.consumer(max_partition_fetch_bytes=200) as consumer:
+        consumer.assign([("t", 0)])
+        expected = 0
+        polls = 0
+        pending = list(events)
+        while expected < total:
+            for event in [each for each in pending if each[0] <= polls]:
+                pending.remove(event)
+                if event[1] == "move":
+                    stage.cluster.move_leader(partition, 1 + polls % 3)
+                elif event[1] == "error":
+                    partition.fetch_errors.append(ErrorCode.UNKNOWN_LEADER_EPOCH)
+                else:
+                    expected = expected // 2
+                    consumer.seek("t", 0, expected)
+            records = await consumer.poll(limit, timeout_ms=10_000)
+            assert records
+            for record in records:
+                assert (record.offset, record.value) == (expected, b"%d" % expected)
+                expected += 1
+            polls += 1
 
 
-def test_a_poll_without_partitions_says_what_to_do() -> None:
-    async def scenario(stage: Stage) -> None:
-        async with stage.consumer() as consumer:
-            with pytest.raises(ConfigError, match=r"call assign\("):
-                await consumer.poll()
-            with pytest.raises(ConfigError, match=r"call assign\("):
-                await consumer.poll_batches()
-        async with stage.consumer(group_id="g") as consumer:
-            with pytest.raises(ConfigError, match=r"call subscribe\(\[topic\]\) or assign\("):
-                await consumer.poll()
-
-    play(scenario)
+@on_stage
+async def test_a_poll_without_partitions_says_what_to_do(stage: Stage) -> None:
+    async with stage.consumer() as consumer:
+        with pytest.raises(ConfigError, match=r"call assign\("):
+            await consumer.poll()
+        with pytest.raises(ConfigError, match=r"call assign\("):
+            await consumer.poll_batches()
+    async with stage.consumer(group_id="g") as consumer:
+        with pytest.raises(ConfigError, match=r"call subscribe\(\[topic\]\) or assign\("):
+            await consumer.poll()
 
 
-def test_a_partition_without_a_leader_holds_up_no_look_up() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a")
-        stage.cluster.create("lost").partitions[0].leader = -1
-        async with stage.consumer() as consumer:
-            consumer.assign([("lost", 0), ("t", 0)])
-            for _ in range(3):
-                consumer.seek_to_beginning(("t", 0))
-                before = stage.cluster.clock.monotonic()
-                assert values(await consumer.poll(timeout_ms=30_000)) == [b"a"]
-                assert stage.cluster.clock.monotonic() - before < 1
-
-    play(scenario)
-
-
-def test_a_silent_leader_holds_up_no_look_up_of_others() -> None:
-    async def scenario(stage: Stage) -> None:
-        topic = stage.cluster.create("t", 3)
-        for each in topic.partitions.values():
-            append(each, b"a")
-        async with stage.consumer() as consumer:
-            await consumer.partitions_for("t")
-            stage.cluster.frozen.add(topic.partitions[0].leader)
-            consumer.assign([("t", 0), ("t", 1), ("t", 2)])
+@on_stage
+async def test_a_partition_without_a_leader_holds_up_no_look_up(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a")
+    stage.cluster.create("lost").partitions[0].leader = -1
+    async with stage.consumer() as consumer:
+        consumer.assign([("lost", 0), ("t", 0)])
+        for _ in range(3):
+            consumer.seek_to_beginning(("t", 0))
             before = stage.cluster.clock.monotonic()
-            assert {each.partition for each in await read(consumer, 2)} == {1, 2}
+            assert values(await consumer.poll(timeout_ms=30_000)) == [b"a"]
             assert stage.cluster.clock.monotonic() - before < 1
-            # A leader that moves away from a silent broker is asked in the next round.
-            ends = asyncio.create_task(consumer.end_offsets([("t", each) for each in range(3)]))
-            await asyncio.sleep(0.5)
-            stage.cluster.move_leader(topic.partitions[0], topic.partitions[1].leader)
-            before = stage.cluster.clock.monotonic()
-            assert set((await ends).values()) == {1}
-            assert stage.cluster.clock.monotonic() - before < 10
-
-    play(scenario)
 
 
-def test_every_question_ends_within_its_time() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t").partitions[0].leader = -1
-        names = [("t", 0)]
-        async with stage.consumer(group_id="g", default_api_timeout_ms=5_000) as consumer:
-            consumer.assign(names)
-            for ask in (
-                lambda **limit: consumer.position("t", 0, **limit),
-                lambda **limit: consumer.beginning_offsets(names, **limit),
-                lambda **limit: consumer.end_offsets(names, **limit),
-                lambda **limit: consumer.offsets_for_times({("t", 0): 1}, **limit),
-                lambda **limit: consumer.partitions_for("missing", **limit),
-                lambda **limit: consumer.committed(names, **limit),
-                lambda **limit: consumer.commit({("t", 0): 1}, **limit),
-            ):
-                for limit_s, limit in ((5, {}), (2, {"timeout_ms": 2_000})):
-                    before = stage.cluster.clock.monotonic()
-                    with pytest.raises((ApiError, UnreachableError)):
-                        await ask(**limit)
-                    assert (
-                        limit_s - 1.2 <= stage.cluster.clock.monotonic() - before <= limit_s + 0.1
-                    )
+@on_stage
+async def test_a_silent_leader_holds_up_no_look_up_of_others(stage: Stage) -> None:
+    topic = stage.cluster.create("t", 3)
+    for each in topic.partitions.values():
+        append(each, b"a")
+    async with stage.consumer() as consumer:
+        await consumer.partitions_for("t")
+        stage.cluster.frozen.add(topic.partitions[0].leader)
+        consumer.assign([("t", 0), ("t", 1), ("t", 2)])
+        before = stage.cluster.clock.monotonic()
+        assert {each.partition for each in await read(consumer, 2)} == {1, 2}
+        assert stage.cluster.clock.monotonic() - before < 1
+        # A leader that moves away from a silent broker is asked in the next round.
+        ends = asyncio.create_task(consumer.end_offsets([("t", each) for each in range(3)]))
+        await asyncio.sleep(0.5)
+        stage.cluster.move_leader(topic.partitions[0], topic.partitions[1].leader)
+        before = stage.cluster.clock.monotonic()
+        assert set((await ends).values()) == {1}
+        assert stage.cluster.clock.monotonic() - before < 10
 
-    play(scenario)
+
+@on_stage
+async def test_every_question_ends_within_its_time(stage: Stage) -> None:
+    stage.cluster.create("t").partitions[0].leader = -1
+    names = [("t", 0)]
+    async with stage.consumer(group_id="g", default_api_timeout_ms=5_000) as consumer:
+        consumer.assign(names)
+        for ask in (
+            lambda **limit: consumer.position("t", 0, **limit),
+            lambda **limit: consumer.beginning_offsets(names, **limit),
+            lambda **limit: consumer.end_offsets(names, **limit),
+            lambda **limit: consumer.offsets_for_times({("t", 0): 1}, **limit),
+            lambda **limit: consumer.partitions_for("missing", **limit),
+            lambda **limit: consumer.committed(names, **limit),
+            lambda **limit: consumer.commit({("t", 0): 1}, **limit),
+        ):
+            for limit_s, limit in ((5, {}), (2, {"timeout_ms": 2_000})):
+                before = stage.cluster.clock.monotonic()
+                with pytest.raises((ApiError, UnreachableError)):
+                    await ask(**limit)
+                assert limit_s - 1.2 <= stage.cluster.clock.monotonic() - before <= limit_s + 0.1

@@ -9,7 +9,7 @@ from stele.consumer.source import RETURN_AFTER_S, Source
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from tests.stele.consumer.test_truncation import append, read
-from tests.support.stele import FakePartition, Stage, play
+from tests.support.stele import FakePartition, Stage, on_stage
 
 pytestmark = pytest.mark.usefixtures("either_plane")
 
@@ -29,31 +29,27 @@ def asked(stage: Stage) -> list[int]:
     return [each for each, before in zip(brokers, [0, *brokers], strict=False) if each != before]
 
 
-def test_reads_from_the_replica_that_the_leader_names() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = near(stage)
-        append(partition, b"a")
-        async with stage.consumer(client_rack="r2") as consumer:
-            consumer.assign([T0])
-            assert await read(consumer, 1) == [b"a"]
-            append(partition, b"b")
-            assert await read(consumer, 1) == [b"b"]
-        assert asked(stage) == [1, 2]
-        assert {rack for _, rack in stage.cluster.fetches} == {"r2"}
-
-    play(scenario)
+@on_stage
+async def test_reads_from_the_replica_that_the_leader_names(stage: Stage) -> None:
+    partition = near(stage)
+    append(partition, b"a")
+    async with stage.consumer(client_rack="r2") as consumer:
+        consumer.assign([T0])
+        assert await read(consumer, 1) == [b"a"]
+        append(partition, b"b")
+        assert await read(consumer, 1) == [b"b"]
+    assert asked(stage) == [1, 2]
+    assert {rack for _, rack in stage.cluster.fetches} == {"r2"}
 
 
-def test_without_a_rack_the_leader_is_asked() -> None:
-    async def scenario(stage: Stage) -> None:
-        append(near(stage), b"a")
-        async with stage.consumer() as consumer:
-            consumer.assign([T0])
-            assert await read(consumer, 1) == [b"a"]
-        assert asked(stage) == [1]
-        assert {rack for _, rack in stage.cluster.fetches} == {""}
-
-    play(scenario)
+@on_stage
+async def test_without_a_rack_the_leader_is_asked(stage: Stage) -> None:
+    append(near(stage), b"a")
+    async with stage.consumer() as consumer:
+        consumer.assign([T0])
+        assert await read(consumer, 1) == [b"a"]
+    assert asked(stage) == [1]
+    assert {rack for _, rack in stage.cluster.fetches} == {""}
 
 
 @pytest.mark.parametrize(
@@ -67,64 +63,60 @@ def test_without_a_rack_the_leader_is_asked() -> None:
         ErrorCode.UNKNOWN_SERVER_ERROR,
     ],
 )
-def test_whatever_a_replica_refuses_the_leader_is_asked_for(error: ErrorCode) -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = near(stage)
-        append(partition, b"a")
-        partition.nearby_errors.append(error)
-        async with stage.consumer(client_rack="r2", auto_offset_reset="none") as consumer:
-            consumer.assign([T0])
-            consumer.seek("t", 0, 0)
-            began = stage.cluster.clock.monotonic()
-            assert await read(consumer, 1) == [b"a"]
-            assert stage.cluster.clock.monotonic() - began < 1
-            assert asked(stage) == [1, 2, 1]
-            while asked(stage) == [1, 2, 1]:  # and the replica again, later
-                await consumer.poll(timeout_ms=100)
-            assert asked(stage) == [1, 2, 1, 2]
-            assert stage.cluster.clock.monotonic() - began >= RETURN_AFTER_S
-
-    play(scenario)
-
-
-def test_a_replica_that_dies_is_left_at_once() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = near(stage)
-        append(partition, b"a")
-        async with stage.consumer(client_rack="r2") as consumer:
-            consumer.assign([T0])
-            await read(consumer, 1)
+@on_stage
+async def test_whatever_a_replica_refuses_the_leader_is_asked_for(
+    stage: Stage, error: ErrorCode
+) -> None:
+    partition = near(stage)
+    append(partition, b"a")
+    partition.nearby_errors.append(error)
+    async with stage.consumer(client_rack="r2", auto_offset_reset="none") as consumer:
+        consumer.assign([T0])
+        consumer.seek("t", 0, 0)
+        began = stage.cluster.clock.monotonic()
+        assert await read(consumer, 1) == [b"a"]
+        assert stage.cluster.clock.monotonic() - began < 1
+        assert asked(stage) == [1, 2, 1]
+        while asked(stage) == [1, 2, 1]:  # and the replica again, later
             await consumer.poll(timeout_ms=100)
-            stage.cluster.kill(2)
-            append(partition, b"b")
-            began = stage.cluster.clock.monotonic()
-            assert await read(consumer, 1) == [b"b"]
-            assert stage.cluster.clock.monotonic() - began < 1
-            assert asked(stage) == [1, 2, 1]
-
-    play(scenario)
+        assert asked(stage) == [1, 2, 1, 2]
+        assert stage.cluster.clock.monotonic() - began >= RETURN_AFTER_S
 
 
-def test_a_truncation_is_told_by_the_leader_alone() -> None:
+@on_stage
+async def test_a_replica_that_dies_is_left_at_once(stage: Stage) -> None:
+    partition = near(stage)
+    append(partition, b"a")
+    async with stage.consumer(client_rack="r2") as consumer:
+        consumer.assign([T0])
+        await read(consumer, 1)
+        await consumer.poll(timeout_ms=100)
+        stage.cluster.kill(2)
+        append(partition, b"b")
+        began = stage.cluster.clock.monotonic()
+        assert await read(consumer, 1) == [b"b"]
+        assert stage.cluster.clock.monotonic() - began < 1
+        assert asked(stage) == [1, 2, 1]
+
+
+@on_stage
+async def test_a_truncation_is_told_by_the_leader_alone(stage: Stage) -> None:
     told: list[tuple[int, int]] = []
 
-    async def scenario(stage: Stage) -> None:
-        partition = near(stage)
-        for value in (b"a", b"b"):
-            append(partition, value)
-        async with stage.consumer(
-            client_rack="r2", on_truncation=lambda _, offset, to: told.append((offset, to))
-        ) as consumer:
-            consumer.assign([T0])
-            await read(consumer, 2)
-            partition.lose(1, leader_epoch=0)
-            partition.leader_epoch = 1
-            append(partition, b"x")
-            assert await read(consumer, 1) == [b"x"]
-            assert told == [(2, 1)]
-            assert asked(stage)[:3] == [1, 2, 1]
-
-    play(scenario)
+    partition = near(stage)
+    for value in (b"a", b"b"):
+        append(partition, value)
+    async with stage.consumer(
+        client_rack="r2", on_truncation=lambda _, offset, to: told.append((offset, to))
+    ) as consumer:
+        consumer.assign([T0])
+        await read(consumer, 2)
+        partition.lose(1, leader_epoch=0)
+        partition.leader_epoch = 1
+        append(partition, b"x")
+        assert await read(consumer, 1) == [b"x"]
+        assert told == [(2, 1)]
+        assert asked(stage)[:3] == [1, 2, 1]
 
 
 def test_a_source_is_used_for_a_while_and_as_long_as_its_leader_leads() -> None:

@@ -15,7 +15,7 @@ from stele.consumer.consumer import Consumer
 from stele.consumer.positions import PartitionPosition, Progress
 from stele.ids import TopicPartition
 from stele.wire.batch import BatchBuilder, stamp
-from tests.support.stele import FakePartition, Stage, play
+from tests.support.stele import FakePartition, Stage, on_stage
 
 NAME = TopicPartition("t", 0)
 LAST_OFFSET_DELTA_AT = 23
@@ -51,49 +51,45 @@ async def polled(consumer: Consumer, limit: int = 100) -> tuple[list[int], tuple
 
 
 @pytest.mark.usefixtures("either_plane")
-def test_a_position_that_moves_without_records_is_told_at_once() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a", b"b")
-        async with stage.consumer() as consumer:
-            consumer.assign([NAME])
-            consumer.seek(*NAME, 0)
-            assert await polled(consumer, 1) == ([0], (1, 2))
-            assert await polled(consumer, 1) == ([1], (2, 2))
-            assert await polled(consumer) == ([], None), "nothing new"
-            append(partition, b"marker", is_control=True)
-            began = stage.cluster.clock.monotonic()
-            assert await polled(consumer) == ([], (3, 3))
-            assert stage.cluster.clock.monotonic() - began < 1
-
-    play(scenario)
+@on_stage
+async def test_a_position_that_moves_without_records_is_told_at_once(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a", b"b")
+    async with stage.consumer() as consumer:
+        consumer.assign([NAME])
+        consumer.seek(*NAME, 0)
+        assert await polled(consumer, 1) == ([0], (1, 2))
+        assert await polled(consumer, 1) == ([1], (2, 2))
+        assert await polled(consumer) == ([], None), "nothing new"
+        append(partition, b"marker", is_control=True)
+        began = stage.cluster.clock.monotonic()
+        assert await polled(consumer) == ([], (3, 3))
+        assert stage.cluster.clock.monotonic() - began < 1
 
 
 @pytest.mark.usefixtures("either_plane")
-def test_the_position_skips_what_compaction_has_removed_at_the_end_of_a_batch() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        append(partition, b"a", b"b", gone=3)
-        async with stage.consumer(check_crcs=False) as consumer:
-            consumer.assign([NAME])
-            consumer.seek(*NAME, 0)
-            assert await polled(consumer, 1) == ([0], (1, 5))
-            assert await polled(consumer, 1) == ([1], (5, 5))
-
-    play(scenario)
+@on_stage
+async def test_the_position_skips_what_compaction_has_removed_at_the_end_of_a_batch(
+    stage: Stage,
+) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a", b"b", gone=3)
+    async with stage.consumer(check_crcs=False) as consumer:
+        consumer.assign([NAME])
+        consumer.seek(*NAME, 0)
+        assert await polled(consumer, 1) == ([0], (1, 5))
+        assert await polled(consumer, 1) == ([1], (5, 5))
 
 
 @pytest.mark.usefixtures("either_plane")
-def test_an_empty_partition_is_known_to_be_at_its_end() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.consumer() as consumer:
-            consumer.assign([NAME])
-            consumer.seek(*NAME, 0)
-            assert await polled(consumer) == ([], (0, 0))
-            assert await polled(consumer) == ([], None)
-
-    play(scenario)
+@on_stage
+async def test_an_empty_partition_is_known_to_be_at_its_end(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.consumer() as consumer:
+        consumer.assign([NAME])
+        consumer.seek(*NAME, 0)
+        assert await polled(consumer) == ([], (0, 0))
+        assert await polled(consumer) == ([], None)
 
 
 def test_an_end_is_news_only_where_the_position_is_at_it() -> None:

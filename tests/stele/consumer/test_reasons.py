@@ -14,7 +14,7 @@ from stele.consumer.positions import EARLIEST, PartitionPosition
 from stele.consumer.reasons import Surroundings, why_idle
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
-from tests.support.stele import Stage, play
+from tests.support.stele import Stage, on_stage
 
 NAME = TopicPartition("t", 0)
 NOW = 100.0
@@ -97,45 +97,41 @@ def position(stage: Stage, **values: Any) -> PartitionPosition:
         ({}, {"broker_ready_at": NOW + 2}, "broker 2 is sent nothing for 2.0 s"),
     ],
 )
-def test_one_line(values: dict[str, Any], around: dict[str, Any], text: str) -> None:
-    async def scenario(stage: Stage) -> None:
-        assert why_idle(position(stage, **values), CALM._replace(**around), NOW) == text
-
-    play(scenario)
-
-
-def test_after_a_failure() -> None:
-    async def scenario(stage: Stage) -> None:
-        failed = position(stage)
-        failed.retry.postpone("broker 2 answers so", NOW)
-        failed.retry.failed_leader = LEADER
-        text = why_idle(failed, CALM, NOW)
-        assert text.startswith("asked again in 0.")
-        assert text.endswith("after: broker 2 answers so")
-        elsewhere = CALM._replace(leader=Leader(3, 2))
-        assert why_idle(failed, elsewhere, NOW) == (
-            "about to be fetched from broker 3; last: broker 2 answers so"
-        )
-
-    play(scenario)
+@on_stage
+async def test_one_line(
+    stage: Stage, values: dict[str, Any], around: dict[str, Any], text: str
+) -> None:
+    assert why_idle(position(stage, **values), CALM._replace(**around), NOW) == text
 
 
-def test_a_consumer_says_it_of_each_partition() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t", 2)
-        async with stage.consumer() as consumer, stage.producer() as producer:
-            await producer.send("t", b"v", partition=0)
-            await producer.flush()
-            consumer.assign([("t", 0), ("t", 1)])
-            while not (records := await consumer.poll(timeout_ms=100)):
-                pass
-            assert len(records) == 1
-            await consumer.poll(timeout_ms=100)
-            consumer.pause(("t", 1))
-            found = consumer.why()
-            assert list(found) == consumer.assignment()
-            assert found["t", 0].startswith("at the end, offset 1: broker 1 was asked")  # type: ignore[index]
-            assert found["t", 1] == "paused: resume() reads on"  # type: ignore[index]
-            assert consumer.why(("t", 5)) == {("t", 5): "not assigned to this consumer"}
+@on_stage
+async def test_after_a_failure(stage: Stage) -> None:
+    failed = position(stage)
+    failed.retry.postpone("broker 2 answers so", NOW)
+    failed.retry.failed_leader = LEADER
+    text = why_idle(failed, CALM, NOW)
+    assert text.startswith("asked again in 0.")
+    assert text.endswith("after: broker 2 answers so")
+    elsewhere = CALM._replace(leader=Leader(3, 2))
+    assert why_idle(failed, elsewhere, NOW) == (
+        "about to be fetched from broker 3; last: broker 2 answers so"
+    )
 
-    play(scenario)
+
+@on_stage
+async def test_a_consumer_says_it_of_each_partition(stage: Stage) -> None:
+    stage.cluster.create("t", 2)
+    async with stage.consumer() as consumer, stage.producer() as producer:
+        await producer.send("t", b"v", partition=0)
+        await producer.flush()
+        consumer.assign([("t", 0), ("t", 1)])
+        while not (records := await consumer.poll(timeout_ms=100)):
+            pass
+        assert len(records) == 1
+        await consumer.poll(timeout_ms=100)
+        consumer.pause(("t", 1))
+        found = consumer.why()
+        assert list(found) == consumer.assignment()
+        assert found["t", 0].startswith("at the end, offset 1: broker 1 was asked")  # type: ignore[index]
+        assert found["t", 1] == "paused: resume() reads on"  # type: ignore[index]
+        assert consumer.why(("t", 5)) == {("t", 5): "not assigned to this consumer"}

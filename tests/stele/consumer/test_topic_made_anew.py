@@ -9,7 +9,7 @@ import pytest
 from stele.errors import OffsetOutOfRangeError
 from stele.ids import TopicPartition
 from tests.stele.consumer.test_truncation import append, read
-from tests.support.stele import FakePartition, Stage, play
+from tests.support.stele import FakePartition, Stage, on_stage
 
 pytestmark = pytest.mark.usefixtures("either_plane")
 
@@ -24,70 +24,62 @@ def make(stage: Stage, *values: bytes) -> FakePartition:
 
 
 @pytest.mark.parametrize("reset", ["earliest", "latest"])
-def test_it_reads_every_record_of_the_new_topic(reset: str) -> None:
-    async def scenario(stage: Stage) -> None:
-        make(stage, b"old 0", b"old 1")
-        async with stage.consumer(auto_offset_reset=reset, metadata_max_age_ms=1000) as consumer:
-            consumer.assign([T0])
-            consumer.seek("t", 0, 0)
-            assert await read(consumer, 2) == [b"old 0", b"old 1"]
-            make(stage, b"new 0", b"new 1", b"new 2")
-            assert await read(consumer, 3) == [b"new 0", b"new 1", b"new 2"]
-
-    play(scenario)
+@on_stage
+async def test_it_reads_every_record_of_the_new_topic(stage: Stage, reset: str) -> None:
+    make(stage, b"old 0", b"old 1")
+    async with stage.consumer(auto_offset_reset=reset, metadata_max_age_ms=1000) as consumer:
+        consumer.assign([T0])
+        consumer.seek("t", 0, 0)
+        assert await read(consumer, 2) == [b"old 0", b"old 1"]
+        make(stage, b"new 0", b"new 1", b"new 2")
+        assert await read(consumer, 3) == [b"new 0", b"new 1", b"new 2"]
 
 
-def test_without_a_reset_it_says_that_it_has_no_position() -> None:
-    async def scenario(stage: Stage) -> None:
-        make(stage, b"old 0")
-        async with stage.consumer(auto_offset_reset="none", metadata_max_age_ms=1000) as consumer:
-            consumer.assign([T0])
-            consumer.seek("t", 0, 0)
-            assert await read(consumer, 1) == [b"old 0"]
-            make(stage, b"new 0", b"new 1")
-            with pytest.raises(OffsetOutOfRangeError, match="seek"):
-                await read(consumer, 1)
-            consumer.seek("t", 0, 0)
-            assert await read(consumer, 2) == [b"new 0", b"new 1"]
-
-    play(scenario)
+@on_stage
+async def test_without_a_reset_it_says_that_it_has_no_position(stage: Stage) -> None:
+    make(stage, b"old 0")
+    async with stage.consumer(auto_offset_reset="none", metadata_max_age_ms=1000) as consumer:
+        consumer.assign([T0])
+        consumer.seek("t", 0, 0)
+        assert await read(consumer, 1) == [b"old 0"]
+        make(stage, b"new 0", b"new 1")
+        with pytest.raises(OffsetOutOfRangeError, match="seek"):
+            await read(consumer, 1)
+        consumer.seek("t", 0, 0)
+        assert await read(consumer, 2) == [b"new 0", b"new 1"]
 
 
-def test_what_was_fetched_of_the_old_topic_is_still_returned() -> None:
-    async def scenario(stage: Stage) -> None:
-        make(stage, b"old 0", b"old 1", b"old 2")
-        async with stage.consumer(metadata_max_age_ms=1000) as consumer:
-            consumer.assign([T0])
-            assert await read(consumer, 1) == [b"old 0"]
-            make(stage, b"new 0")
-            await asyncio.sleep(5)
-            assert await read(consumer, 3) == [b"old 1", b"old 2", b"new 0"]
-
-    play(scenario)
+@on_stage
+async def test_what_was_fetched_of_the_old_topic_is_still_returned(stage: Stage) -> None:
+    make(stage, b"old 0", b"old 1", b"old 2")
+    async with stage.consumer(metadata_max_age_ms=1000) as consumer:
+        consumer.assign([T0])
+        assert await read(consumer, 1) == [b"old 0"]
+        make(stage, b"new 0")
+        await asyncio.sleep(5)
+        assert await read(consumer, 3) == [b"old 1", b"old 2", b"new 0"]
 
 
-def test_a_position_that_was_looked_up_in_the_old_topic_is_given_up_as_well() -> None:
-    async def scenario(stage: Stage) -> None:
-        make(stage, b"old 0")
-        async with stage.consumer(auto_offset_reset="latest", metadata_max_age_ms=1000) as consumer:
-            consumer.assign([T0])
-            assert await consumer.position("t", 0) == 1
-            make(stage, b"new 0", b"new 1")
-            assert await read(consumer, 2) == [b"new 0", b"new 1"]
+@on_stage
+async def test_a_position_that_was_looked_up_in_the_old_topic_is_given_up_as_well(
+    stage: Stage,
+) -> None:
+    make(stage, b"old 0")
+    async with stage.consumer(auto_offset_reset="latest", metadata_max_age_ms=1000) as consumer:
+        consumer.assign([T0])
+        assert await consumer.position("t", 0) == 1
+        make(stage, b"new 0", b"new 1")
+        assert await read(consumer, 2) == [b"new 0", b"new 1"]
 
-    play(scenario)
 
-
-def test_a_seek_is_for_whichever_topic_has_the_name() -> None:
+@on_stage
+async def test_a_seek_is_for_whichever_topic_has_the_name(stage: Stage) -> None:
     """Also if this client has not heard of the new topic yet."""
 
-    async def scenario(stage: Stage) -> None:
-        make(stage, b"old 0", b"old 1", b"old 2")
-        async with stage.consumer(metadata_max_age_ms=60_000) as consumer:
-            consumer.assign([T0])
-            assert await read(consumer, 3) == [b"old 0", b"old 1", b"old 2"]
-            make(stage, b"new 0", b"new 1", b"new 2")
-            consumer.seek("t", 0, 1)
-            assert await read(consumer, 2) == [b"new 1", b"new 2"]
-
-    play(scenario)
+    make(stage, b"old 0", b"old 1", b"old 2")
+    async with stage.consumer(metadata_max_age_ms=60_000) as consumer:
+        consumer.assign([T0])
+        assert await read(consumer, 3) == [b"old 0", b"old 1", b"old 2"]
+        make(stage, b"new 0", b"new 1", b"new 2")
+        consumer.seek("t", 0, 1)
+        assert await read(consumer, 2) == [b"new 1", b"new 2"]

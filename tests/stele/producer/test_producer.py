@@ -26,7 +26,7 @@ from stele.producer.producer import Producer, TopicUnknownError
 from stele.records import ProducerRecord
 from stele.wire.batch import HEADER_SIZE, BatchBuilder, read_header
 from stele.wire.record import EncodedRecords
-from tests.support.stele import FakeCluster, FakeTopic, Fault, Stage, play
+from tests.support.stele import FakeCluster, FakeTopic, Fault, Stage, on_stage
 from tests.support.timing import until
 
 pytestmark = pytest.mark.usefixtures("either_plane")
@@ -38,39 +38,33 @@ async def send_all(producer: Producer, values: list[bytes], **more: Any) -> list
     return [await producer.send("t", value, **more) for value in values]
 
 
-def test_records_arrive_in_order_and_futures_tell_where() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.producer() as producer:
-            futures = await send_all(producer, NUMBERS, timestamp_ms=7)
-            await producer.flush()
-            metadata = [await future for future in futures]
-        assert [each.offset for each in metadata] == list(range(20))
-        assert {(each.topic, each.partition, each.timestamp_ms) for each in metadata} == {
-            ("t", 0, 7)
-        }
-        assert stage.cluster.values() == NUMBERS
-        assert len(stage.cluster.partition().batches) == 1, "one batch while it lingers"
-
-    play(scenario)
+@on_stage
+async def test_records_arrive_in_order_and_futures_tell_where(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        futures = await send_all(producer, NUMBERS, timestamp_ms=7)
+        await producer.flush()
+        metadata = [await future for future in futures]
+    assert [each.offset for each in metadata] == list(range(20))
+    assert {(each.topic, each.partition, each.timestamp_ms) for each in metadata} == {("t", 0, 7)}
+    assert stage.cluster.values() == NUMBERS
+    assert len(stage.cluster.partition().batches) == 1, "one batch while it lingers"
 
 
-def test_many_records_are_sent_without_futures_through_a_small_buffer() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t", 2)
-        values = [b"%d" % i + b"x" * 50 for i in range(3_000)]
-        records = [
-            ProducerRecord("t", value, b"k", [("h", b"1")], 7, number % 2)
-            for number, value in enumerate(values)
-        ]
-        small = {"batch_size": 2_000, "buffer_memory": 10_000, "max_request_size": 4_000}
-        async with stage.producer(**small) as producer:
-            await producer.send_all(records)
-            await producer.flush()
-        for partition in range(2):
-            assert stage.cluster.values("t", partition) == values[partition::2]
-
-    play(scenario)
+@on_stage
+async def test_many_records_are_sent_without_futures_through_a_small_buffer(stage: Stage) -> None:
+    stage.cluster.create("t", 2)
+    values = [b"%d" % i + b"x" * 50 for i in range(3_000)]
+    records = [
+        ProducerRecord("t", value, b"k", [("h", b"1")], 7, number % 2)
+        for number, value in enumerate(values)
+    ]
+    small = {"batch_size": 2_000, "buffer_memory": 10_000, "max_request_size": 4_000}
+    async with stage.producer(**small) as producer:
+        await producer.send_all(records)
+        await producer.flush()
+    for partition in range(2):
+        assert stage.cluster.values("t", partition) == values[partition::2]
 
 
 def encoded(*values: bytes) -> EncodedRecords:
@@ -80,91 +74,85 @@ def encoded(*values: bytes) -> EncodedRecords:
     return EncodedRecords(bytes(builder.build())[HEADER_SIZE:], len(values), 7)
 
 
-def test_encoded_records_are_batches_of_their_own_in_the_order_of_the_calls() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t", 2)
-        small = {"batch_size": 20_000, "buffer_memory": 140_000, "max_request_size": 100_000}
-        async with stage.producer(compression="lz4", **small) as producer:
-            await producer.send("t", b"before", partition=0)
-            await producer.send_encoded("t", encoded(b"1", b"2"), 0)
-            await producer.send("t", b"after", partition=0)
-            for _ in range(50):  # more than the buffer takes
-                await producer.send_encoded("t", encoded(bytes(9_000)), 1)
+@on_stage
+async def test_encoded_records_are_batches_of_their_own_in_the_order_of_the_calls(
+    stage: Stage,
+) -> None:
+    stage.cluster.create("t", 2)
+    small = {"batch_size": 20_000, "buffer_memory": 140_000, "max_request_size": 100_000}
+    async with stage.producer(compression="lz4", **small) as producer:
+        await producer.send("t", b"before", partition=0)
+        await producer.send_encoded("t", encoded(b"1", b"2"), 0)
+        await producer.send("t", b"after", partition=0)
+        for _ in range(50):  # more than the buffer takes
+            await producer.send_encoded("t", encoded(bytes(9_000)), 1)
+        await producer.flush()
+        with pytest.raises(ApiError, match="has partitions 0 to 1, not 3"):
+            await producer.send_encoded("t", encoded(b"x"), 3)
+        with pytest.raises(ApiError, match="5 records of about 150") as caught:
+            await producer.send_encoded("t", encoded(*[bytes(30_000)] * 5), 0)
+        assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        await producer.send_encoded("t", encoded(b"anywhere"))
+    values = stage.cluster.values("t", 0)
+    assert values[:4] == [b"before", b"1", b"2", b"after"]
+    assert [read_header(each).record_count for each in stage.cluster.partition().batches][:3] == [
+        1,
+        2,
+        1,
+    ]
+    both = values + stage.cluster.values("t", 1)
+    assert (len(both), both.count(b"anywhere")) == (55, 1)
+
+
+@on_stage
+async def test_encoded_records_fail_the_flush(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer(delivery_timeout_ms=500) as producer:
+        await producer.send_encoded("t", encoded(b"a"))
+        await producer.flush()
+        for broker in list(stage.cluster.alive):
+            stage.cluster.kill(broker)
+        await producer.send_encoded("t", encoded(b"b", b"c"))
+        with pytest.raises(DeliveryTimeoutError) as caught:
             await producer.flush()
-            with pytest.raises(ApiError, match="has partitions 0 to 1, not 3"):
-                await producer.send_encoded("t", encoded(b"x"), 3)
-            with pytest.raises(ApiError, match="5 records of about 150") as caught:
-                await producer.send_encoded("t", encoded(*[bytes(30_000)] * 5), 0)
-            assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
-            await producer.send_encoded("t", encoded(b"anywhere"))
-        values = stage.cluster.values("t", 0)
-        assert values[:4] == [b"before", b"1", b"2", b"after"]
-        assert [read_header(each).record_count for each in stage.cluster.partition().batches][
-            :3
-        ] == [1, 2, 1]
-        both = values + stage.cluster.values("t", 1)
-        assert (len(both), both.count(b"anywhere")) == (55, 1)
-
-    play(scenario)
+    assert "2 records were not delivered since the last flush" in caught.value.__notes__
 
 
-def test_encoded_records_fail_the_flush() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.producer(delivery_timeout_ms=500) as producer:
-            await producer.send_encoded("t", encoded(b"a"))
+@on_stage
+async def test_records_without_futures_fail_the_flush_or_the_call(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer(delivery_timeout_ms=500) as producer:
+        with pytest.raises(ApiError, match="has partitions 0 to 0, not 3"):
+            await producer.send_all(
+                [ProducerRecord("t", b"a"), ProducerRecord("t", b"b", partition=3)]
+            )
+        await producer.flush()
+        assert stage.cluster.values() == [b"a"]
+        for broker in list(stage.cluster.alive):
+            stage.cluster.kill(broker)
+        await producer.send_all([ProducerRecord("t", b"c")])
+        with pytest.raises(DeliveryTimeoutError):
             await producer.flush()
-            for broker in list(stage.cluster.alive):
-                stage.cluster.kill(broker)
-            await producer.send_encoded("t", encoded(b"b", b"c"))
-            with pytest.raises(DeliveryTimeoutError) as caught:
-                await producer.flush()
-        assert "2 records were not delivered since the last flush" in caught.value.__notes__
-
-    play(scenario)
 
 
-def test_records_without_futures_fail_the_flush_or_the_call() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.producer(delivery_timeout_ms=500) as producer:
-            with pytest.raises(ApiError, match="has partitions 0 to 0, not 3"):
-                await producer.send_all(
-                    [ProducerRecord("t", b"a"), ProducerRecord("t", b"b", partition=3)]
-                )
-            await producer.flush()
-            assert stage.cluster.values() == [b"a"]
-            for broker in list(stage.cluster.alive):
-                stage.cluster.kill(broker)
-            await producer.send_all([ProducerRecord("t", b"c")])
-            with pytest.raises(DeliveryTimeoutError):
-                await producer.flush()
-
-    play(scenario)
+@on_stage
+async def test_keys_choose_the_partition_as_kafka_does(stage: Stage) -> None:
+    stage.cluster.create("t", 6)
+    async with stage.producer(compression="zstd") as producer:
+        for i in range(50):
+            key = b"key-%d" % i
+            metadata = await (await producer.send("t", b"v", key=key, headers={"h": b"1"}))
+            assert metadata.partition == partition_of(key, 6)
 
 
-def test_keys_choose_the_partition_as_kafka_does() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t", 6)
-        async with stage.producer(compression="zstd") as producer:
-            for i in range(50):
-                key = b"key-%d" % i
-                metadata = await (await producer.send("t", b"v", key=key, headers={"h": b"1"}))
-                assert metadata.partition == partition_of(key, 6)
-
-    play(scenario)
-
-
-def test_keyless_records_are_spread_over_partitions() -> None:
-    async def scenario(stage: Stage) -> set[int]:
-        stage.cluster.create("t", 4)
-        used = set()
-        async with stage.producer() as producer:
-            for _ in range(40):
-                used.add((await (await producer.send("t", b"v"))).partition)
-        return used
-
-    assert play(scenario) == {0, 1, 2, 3}
+@on_stage
+async def test_keyless_records_are_spread_over_partitions(stage: Stage) -> None:
+    stage.cluster.create("t", 4)
+    used = set()
+    async with stage.producer() as producer:
+        for _ in range(40):
+            used.add((await (await producer.send("t", b"v"))).partition)
+    assert used == {0, 1, 2, 3}
 
 
 @pytest.mark.parametrize(
@@ -180,272 +168,248 @@ def test_keyless_records_are_spread_over_partitions() -> None:
     ],
     ids=lambda fault: f"{fault.error.name}-{'silent' if fault.silent else fault.breaks}",
 )
-def test_a_failure_that_may_pass_is_repeated_without_a_copy(fault: Fault) -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.producer(batch_size=60, request_timeout_ms=500) as producer:
-            await (await producer.send("t", b"first"))
-            partition.faults.append(fault)
-            await send_all(producer, NUMBERS)
-        assert stage.cluster.values() == [b"first", *NUMBERS]
-
-    play(scenario)
-
-
-def test_a_killed_leader_is_followed_to_its_successor() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        async with stage.producer(batch_size=60) as producer:
-            futures = await send_all(producer, NUMBERS[:10])
-            await asyncio.sleep(0.0015)  # some are on their way
-            cluster.kill(1)
-            futures += await send_all(producer, NUMBERS[10:])
-            await asyncio.sleep(1)
-            assert not all(future.done() for future in futures)  # type: ignore[attr-defined]
-            assert any("no leader" in wait for wait in stage.waits)
-            cluster.move_leader(partition, 2)
-        assert cluster.values() == NUMBERS
-
-    play(scenario)
+@on_stage
+async def test_a_failure_that_may_pass_is_repeated_without_a_copy(
+    stage: Stage, fault: Fault
+) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer(batch_size=60, request_timeout_ms=500) as producer:
+        await (await producer.send("t", b"first"))
+        partition.faults.append(fault)
+        await send_all(producer, NUMBERS)
+    assert stage.cluster.values() == [b"first", *NUMBERS]
 
 
-def test_a_leader_hint_saves_the_wait_for_metadata() -> None:
-    async def scenario(stage: Stage) -> float:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        async with stage.producer(linger_ms=0, retry_backoff_ms=1000) as producer:
-            await (await producer.send("t", b"1"))
-            cluster.move_leader(partition, 3)
-            before = cluster.clock.monotonic()
-            await (await producer.send("t", b"2"))
-            return cluster.clock.monotonic() - before
-
-    assert play(scenario) < 0.1
-
-
-def test_a_leader_older_than_the_one_that_acknowledged_is_not_gone_back_to() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
-            await (await producer.send("t", b"1"))
-            cluster.move_leader(partition, 2)
-            partition.deposed, partition.told = 2, (2, partition.leader_epoch)
-            cluster.move_leader(partition, 1)
-            await (await producer.send("t", b"2"))  # the first leader again, in a later epoch
-            await asyncio.sleep(5)  # metadata has come that tells of the epoch between
-            # Over Kafka the producer asks the deposed leader, until the metadata tell better.
-            asyncio.get_running_loop().call_later(0.3, setattr, partition, "told", None)
-            await (await producer.send("t", b"3"))
-        assert cluster.values() == [b"1", b"2", b"3"]
-
-    play(scenario)
+@on_stage
+async def test_a_killed_leader_is_followed_to_its_successor(stage: Stage) -> None:
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    async with stage.producer(batch_size=60) as producer:
+        futures = await send_all(producer, NUMBERS[:10])
+        await asyncio.sleep(0.0015)  # some are on their way
+        cluster.kill(1)
+        futures += await send_all(producer, NUMBERS[10:])
+        await asyncio.sleep(1)
+        assert not all(future.done() for future in futures)  # type: ignore[attr-defined]
+        assert any("no leader" in wait for wait in stage.waits)
+        cluster.move_leader(partition, 2)
+    assert cluster.values() == NUMBERS
 
 
-def test_a_leader_that_hangs_is_left_when_another_is_elected() -> None:
-    async def scenario(stage: Stage) -> float:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        async with stage.producer(request_timeout_ms=30_000) as producer:
-            await (await producer.send("t", b"1"))
-            partition.faults.append(Fault(silent=True))
-            before = cluster.clock.monotonic()
-            future = await producer.send("t", b"2")
-            await asyncio.sleep(2)
-            cluster.move_leader(partition, 2)
-            await future
-            assert cluster.values() == [b"1", b"2"]
-            return cluster.clock.monotonic() - before
+@on_stage
+async def test_a_leader_hint_saves_the_wait_for_metadata(stage: Stage) -> None:
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    async with stage.producer(linger_ms=0, retry_backoff_ms=1000) as producer:
+        await (await producer.send("t", b"1"))
+        cluster.move_leader(partition, 3)
+        before = cluster.clock.monotonic()
+        await (await producer.send("t", b"2"))
+        assert cluster.clock.monotonic() - before < 0.1
 
-    assert play(scenario) < 5
+
+@on_stage
+async def test_a_leader_older_than_the_one_that_acknowledged_is_not_gone_back_to(
+    stage: Stage,
+) -> None:
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+        await (await producer.send("t", b"1"))
+        cluster.move_leader(partition, 2)
+        partition.deposed, partition.told = 2, (2, partition.leader_epoch)
+        cluster.move_leader(partition, 1)
+        await (await producer.send("t", b"2"))  # the first leader again, in a later epoch
+        await asyncio.sleep(5)  # metadata has come that tells of the epoch between
+        # Over Kafka the producer asks the deposed leader, until the metadata tell better.
+        asyncio.get_running_loop().call_later(0.3, setattr, partition, "told", None)
+        await (await producer.send("t", b"3"))
+    assert cluster.values() == [b"1", b"2", b"3"]
+
+
+@on_stage
+async def test_a_leader_that_hangs_is_left_when_another_is_elected(stage: Stage) -> None:
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    async with stage.producer(request_timeout_ms=30_000) as producer:
+        await (await producer.send("t", b"1"))
+        partition.faults.append(Fault(silent=True))
+        before = cluster.clock.monotonic()
+        future = await producer.send("t", b"2")
+        await asyncio.sleep(2)
+        cluster.move_leader(partition, 2)
+        await future
+        assert cluster.values() == [b"1", b"2"]
+        assert cluster.clock.monotonic() - before < 5
 
 
 @pytest.mark.parametrize("hung", [1, 2, 3])
-def test_a_broker_that_hangs_keeps_no_metadata_from_a_producer(hung: int) -> None:
+@on_stage
+async def test_a_broker_that_hangs_keeps_no_metadata_from_a_producer(
+    stage: Stage, hung: int
+) -> None:
     """Nothing of its process moves. The others tell which leader there is by now."""
 
-    async def scenario(stage: Stage) -> float:
-        cluster = stage.cluster
-        partition = cluster.create("t").partitions[0]
-        cluster.move_leader(partition, hung)
-        async with stage.producer(request_timeout_ms=30_000) as producer:
-            await (await producer.send("t", b"1"))
-            cluster.frozen = {hung}
-            future = await producer.send("t", b"2")
-            await asyncio.sleep(3)
-            cluster.move_leader(partition, hung % 3 + 1)
-            moved = cluster.clock.monotonic()
-            await future
-            assert cluster.values() == [b"1", b"2"]
-            return cluster.clock.monotonic() - moved
-
-    assert play(scenario) < 2
-
-
-def test_too_few_replicas_until_the_deadline() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        partition.faults.extend([Fault(ErrorCode.NOT_ENOUGH_REPLICAS, message="isr is 1")] * 1000)
-        producer = stage.producer(delivery_timeout_ms=5000)
-        future = await producer.send("t", b"1")
-        with pytest.raises(DeliveryTimeoutError, match="NOT_ENOUGH_REPLICAS") as failure:
-            await producer.close()
-        assert failure.value.maybe_written is False
-        assert isinstance(future.exception(), DeliveryTimeoutError)
-        assert any("isr is 1" in wait for wait in stage.waits)
-        assert stage.cluster.values() == []
-
-    play(scenario)
-
-
-def test_an_unknown_outcome_is_told_as_such_and_the_next_records_go_on() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.producer(delivery_timeout_ms=1000, request_timeout_ms=500) as producer:
-            await (await producer.send("t", b"0"))
-            partition.faults.extend([Fault(silent=True)] * 2)
-            lost = await producer.send("t", b"1")
-            with pytest.raises(DeliveryTimeoutError, match="may have been written") as failure:
-                await lost
-            assert failure.value.maybe_written
-            with pytest.raises(DeliveryTimeoutError):
-                await producer.flush()
-            partition.faults.clear()
-            assert (await (await producer.send("t", b"2"))).offset == 2
-        assert stage.cluster.values() == [b"0", b"1", b"2"]
-        producers = {key[0] for key in partition.sequences}
-        assert len(producers) == 2, "a new producer id after an outcome that is not known"
-
-    play(scenario)
-
-
-def test_a_refusal_for_good_takes_only_its_own_batch() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        partition.faults.append(Fault(ErrorCode.MESSAGE_TOO_LARGE))
-        producer = stage.producer(batch_size=1, linger_ms=0)
-        futures = await send_all(producer, NUMBERS[:5])
-        with pytest.raises(ApiError, match=r"max\.message\.bytes") as failure:
-            await producer.close()
-        assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
-        assert [future.exception() is None for future in futures] == [False] + [True] * 4  # type: ignore[attr-defined]
-        assert stage.cluster.values() == NUMBERS[1:5]
-
-    play(scenario)
-
-
-def test_a_broker_that_lost_acknowledged_records_fails_the_producer() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        producer = stage.producer()
+    cluster = stage.cluster
+    partition = cluster.create("t").partitions[0]
+    cluster.move_leader(partition, hung)
+    async with stage.producer(request_timeout_ms=30_000) as producer:
         await (await producer.send("t", b"1"))
-        partition.expected.clear()
-        partition.sequences.clear()
+        cluster.frozen = {hung}
         future = await producer.send("t", b"2")
-        with pytest.raises(SequenceError, match="acknowledged records may be lost"):
-            await future
-        with pytest.raises(ClosedError, match="the producer has failed"):
-            await producer.send("t", b"3")
-        with pytest.raises(SequenceError):
-            await producer.close()
-
-    play(scenario)
+        await asyncio.sleep(3)
+        cluster.move_leader(partition, hung % 3 + 1)
+        moved = cluster.clock.monotonic()
+        await future
+        assert cluster.values() == [b"1", b"2"]
+        assert cluster.clock.monotonic() - moved < 2
 
 
-def test_the_buffer_is_bounded_and_waits_for_room() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.producer(
-            batch_size=1000, buffer_memory=5000, max_request_size=5000, max_block_ms=2000
-        ) as producer:
-            await (await producer.send("t", b""))
-            partition.faults.extend([Fault(ErrorCode.NOT_ENOUGH_REPLICAS)] * 10_000)
-            with pytest.raises(BufferFullError, match="NOT_ENOUGH_REPLICAS"):
-                await send_all(producer, [b"x" * 400] * 20)
-            with pytest.raises(BufferFullError):
-                producer.send_nowait("t", b"x" * 1000)
-            partition.faults.clear()
-            await producer.room()
-            await producer.send_nowait("t", b"z" * 4500)  # the largest that may be sent
-            await send_all(producer, [b"y" * 400] * 20)
-        values = stage.cluster.values()
-        assert values.count(b"y" * 400) == 20
-
-    play(scenario)
+@on_stage
+async def test_too_few_replicas_until_the_deadline(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    partition.faults.extend([Fault(ErrorCode.NOT_ENOUGH_REPLICAS, message="isr is 1")] * 1000)
+    producer = stage.producer(delivery_timeout_ms=5000)
+    future = await producer.send("t", b"1")
+    with pytest.raises(DeliveryTimeoutError, match="NOT_ENOUGH_REPLICAS") as failure:
+        await producer.close()
+    assert failure.value.maybe_written is False
+    assert isinstance(future.exception(), DeliveryTimeoutError)
+    assert any("isr is 1" in wait for wait in stage.waits)
+    assert stage.cluster.values() == []
 
 
-def test_send_nowait_needs_a_known_topic() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.producer() as producer:
-            with pytest.raises(TopicUnknownError):
-                producer.send_nowait("t", b"1")
-            assert await producer.partitions_for("t") == [0]
-            producer.send_nowait("t", b"1")
-        assert stage.cluster.values() == [b"1"]
+@on_stage
+async def test_an_unknown_outcome_is_told_as_such_and_the_next_records_go_on(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer(delivery_timeout_ms=1000, request_timeout_ms=500) as producer:
+        await (await producer.send("t", b"0"))
+        partition.faults.extend([Fault(silent=True)] * 2)
+        lost = await producer.send("t", b"1")
+        with pytest.raises(DeliveryTimeoutError, match="may have been written") as failure:
+            await lost
+        assert failure.value.maybe_written
+        with pytest.raises(DeliveryTimeoutError):
+            await producer.flush()
+        partition.faults.clear()
+        assert (await (await producer.send("t", b"2"))).offset == 2
+    assert stage.cluster.values() == [b"0", b"1", b"2"]
+    producers = {key[0] for key in partition.sequences}
+    assert len(producers) == 2, "a new producer id after an outcome that is not known"
 
-    play(scenario)
+
+@on_stage
+async def test_a_refusal_for_good_takes_only_its_own_batch(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    partition.faults.append(Fault(ErrorCode.MESSAGE_TOO_LARGE))
+    producer = stage.producer(batch_size=1, linger_ms=0)
+    futures = await send_all(producer, NUMBERS[:5])
+    with pytest.raises(ApiError, match=r"max\.message\.bytes") as failure:
+        await producer.close()
+    assert failure.value.code is ErrorCode.MESSAGE_TOO_LARGE
+    assert [future.exception() is None for future in futures] == [False] + [True] * 4  # type: ignore[attr-defined]
+    assert stage.cluster.values() == NUMBERS[1:5]
 
 
-def test_a_topic_that_does_not_exist() -> None:
-    async def scenario(stage: Stage) -> None:
-        producer = stage.producer(max_block_ms=3000)
-        with pytest.raises(ApiError, match="stele topic create nope") as failure:
-            await producer.send("nope", b"1")
-        assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert any("nope" in wait for wait in stage.waits)
+@on_stage
+async def test_a_broker_that_lost_acknowledged_records_fails_the_producer(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    producer = stage.producer()
+    await (await producer.send("t", b"1"))
+    partition.expected.clear()
+    partition.sequences.clear()
+    future = await producer.send("t", b"2")
+    with pytest.raises(SequenceError, match="acknowledged records may be lost"):
+        await future
+    with pytest.raises(ClosedError, match="the producer has failed"):
+        await producer.send("t", b"3")
+    with pytest.raises(SequenceError):
         await producer.close()
 
-    play(scenario)
+
+@on_stage
+async def test_the_buffer_is_bounded_and_waits_for_room(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer(
+        batch_size=1000, buffer_memory=5000, max_request_size=5000, max_block_ms=2000
+    ) as producer:
+        await (await producer.send("t", b""))
+        partition.faults.extend([Fault(ErrorCode.NOT_ENOUGH_REPLICAS)] * 10_000)
+        with pytest.raises(BufferFullError, match="NOT_ENOUGH_REPLICAS"):
+            await send_all(producer, [b"x" * 400] * 20)
+        with pytest.raises(BufferFullError):
+            producer.send_nowait("t", b"x" * 1000)
+        partition.faults.clear()
+        await producer.room()
+        await producer.send_nowait("t", b"z" * 4500)  # the largest that may be sent
+        await send_all(producer, [b"y" * 400] * 20)
+    values = stage.cluster.values()
+    assert values.count(b"y" * 400) == 20
 
 
-def test_a_topic_that_was_just_created_is_waited_for() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        stage.cluster.hide_next_topic_requests = 3
-        async with stage.producer() as producer:
-            await producer.send("t", b"1")
-        assert stage.cluster.values() == [b"1"]
-
-    play(scenario)
-
-
-def test_a_topic_that_was_made_anew_starts_new_sequences() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        old = cluster.create("t").partitions[0]
-        async with stage.producer(linger_ms=0) as producer:
-            await (await producer.send("t", b"1"))
-            del cluster.topics["t"]
-            cluster.create("other")
-            cluster.create("t")
-            cluster.topics["gone"] = type(cluster.topics["t"])(b"t-0".ljust(16, b"."), {0: old})
-            old.faults.append(Fault(ErrorCode.UNKNOWN_TOPIC_ID))
-            await (await producer.send("t", b"2"))
-        assert cluster.values() == [b"2"]
-
-    play(scenario)
+@on_stage
+async def test_send_nowait_needs_a_known_topic(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        with pytest.raises(TopicUnknownError):
+            producer.send_nowait("t", b"1")
+        assert await producer.partitions_for("t") == [0]
+        producer.send_nowait("t", b"1")
+    assert stage.cluster.values() == [b"1"]
 
 
-def test_an_acknowledgement_of_a_deleted_topic_names_no_leader_of_the_one_made_anew() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        cluster.create("t").partitions[0].leader_epoch = 7
-        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
-            await (await producer.send("t", b"1"))
-            cluster.stream_answers_take_s = 3
-            acknowledged = await producer.send("t", b"2")
-            await asyncio.sleep(0.5)  # written, and its answer is on the way
-            cluster.stream_answers_take_s = 0.001
-            del cluster.topics["t"]
-            cluster.create("other")
-            cluster.create("t").partitions[0].leader = 2  # of epoch 0
-            await acknowledged
-            await (await producer.send("t", b"3"))
-        assert cluster.values() == [b"3"]
+@on_stage
+async def test_a_topic_that_does_not_exist(stage: Stage) -> None:
+    producer = stage.producer(max_block_ms=3000)
+    with pytest.raises(ApiError, match="stele topic create nope") as failure:
+        await producer.send("nope", b"1")
+    assert failure.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert any("nope" in wait for wait in stage.waits)
+    await producer.close()
 
-    play(scenario)
+
+@on_stage
+async def test_a_topic_that_was_just_created_is_waited_for(stage: Stage) -> None:
+    stage.cluster.create("t")
+    stage.cluster.hide_next_topic_requests = 3
+    async with stage.producer() as producer:
+        await producer.send("t", b"1")
+    assert stage.cluster.values() == [b"1"]
+
+
+@on_stage
+async def test_a_topic_that_was_made_anew_starts_new_sequences(stage: Stage) -> None:
+    cluster = stage.cluster
+    old = cluster.create("t").partitions[0]
+    async with stage.producer(linger_ms=0) as producer:
+        await (await producer.send("t", b"1"))
+        del cluster.topics["t"]
+        cluster.create("other")
+        cluster.create("t")
+        cluster.topics["gone"] = type(cluster.topics["t"])(b"t-0".ljust(16, b"."), {0: old})
+        old.faults.append(Fault(ErrorCode.UNKNOWN_TOPIC_ID))
+        await (await producer.send("t", b"2"))
+    assert cluster.values() == [b"2"]
+
+
+@on_stage
+async def test_an_acknowledgement_of_a_deleted_topic_names_no_leader_of_the_one_made_anew(
+    stage: Stage,
+) -> None:
+    cluster = stage.cluster
+    cluster.create("t").partitions[0].leader_epoch = 7
+    async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+        await (await producer.send("t", b"1"))
+        cluster.stream_answers_take_s = 3
+        acknowledged = await producer.send("t", b"2")
+        await asyncio.sleep(0.5)  # written, and its answer is on the way
+        cluster.stream_answers_take_s = 0.001
+        del cluster.topics["t"]
+        cluster.create("other")
+        cluster.create("t").partitions[0].leader = 2  # of epoch 0
+        await acknowledged
+        await (await producer.send("t", b"3"))
+    assert cluster.values() == [b"3"]
 
 
 def remake(cluster: FakeCluster) -> dict[str, FakeTopic]:
@@ -460,103 +424,95 @@ def remake(cluster: FakeCluster) -> dict[str, FakeTopic]:
     return old
 
 
-def test_a_broker_that_lags_does_not_bring_back_the_topic_that_had_the_name_before() -> None:
+@on_stage
+async def test_a_broker_that_lags_does_not_bring_back_the_topic_that_had_the_name_before(
+    stage: Stage,
+) -> None:
     """Otherwise the producer would go to the old topic and return, and write the batch a second
     time."""
 
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        old = remake(cluster)
-        new = cluster.topics["t"].partitions[0]
-        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
-            await (await producer.send("t", b"1"))
-            new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
-            cluster.outdated = 10, old
-            await (await producer.send("t", b"2"))
-        assert not cluster.is_outdated  # it was asked
-        assert cluster.values() == [b"1", b"2"]
-
-    play(scenario)
+    cluster = stage.cluster
+    old = remake(cluster)
+    new = cluster.topics["t"].partitions[0]
+    async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+        await (await producer.send("t", b"1"))
+        new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
+        cluster.outdated = 10, old
+        await (await producer.send("t", b"2"))
+    assert not cluster.is_outdated  # it was asked
+    assert cluster.values() == [b"1", b"2"]
 
 
-def test_a_broker_that_lags_and_lacks_a_topic_does_not_open_the_way_for_an_older_one() -> None:
-    async def scenario(stage: Stage) -> None:
-        cluster = stage.cluster
-        old = remake(cluster)
-        new = cluster.topics["t"].partitions[0]
-        async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
-            await (await producer.send("t", b"1"))
-            new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
-            cluster.hide_next_topic_requests = 1
-            sent = await producer.send("t", b"2")
-            await until(lambda: not cluster.hide_next_topic_requests)
-            cluster.outdated = 10, old
-            await sent
-            await until(lambda: not cluster.is_outdated)
-            await (await producer.send("t", b"3"))
-        assert cluster.values() == [b"1", b"2", b"3"]
-
-    play(scenario)
-
-
-def test_no_broker_at_all() -> None:
-    async def scenario(stage: Stage) -> None:
-        for broker in stage.cluster.alive:
-            stage.cluster.kill(broker)
-        producer = stage.producer(max_block_ms=2000)
-        with pytest.raises(UnreachableError, match="Are these the Kafka ports"):
-            await producer.send("t", b"1")
-        await producer.close()
-
-    play(scenario)
+@on_stage
+async def test_a_broker_that_lags_and_lacks_a_topic_does_not_open_the_way_for_an_older_one(
+    stage: Stage,
+) -> None:
+    cluster = stage.cluster
+    old = remake(cluster)
+    new = cluster.topics["t"].partitions[0]
+    async with stage.producer(linger_ms=0, metadata_max_age_ms=1000) as producer:
+        await (await producer.send("t", b"1"))
+        new.faults.append(Fault(ErrorCode.REQUEST_TIMED_OUT, applied=True))
+        cluster.hide_next_topic_requests = 1
+        sent = await producer.send("t", b"2")
+        await until(lambda: not cluster.hide_next_topic_requests)
+        cluster.outdated = 10, old
+        await sent
+        await until(lambda: not cluster.is_outdated)
+        await (await producer.send("t", b"3"))
+    assert cluster.values() == [b"1", b"2", b"3"]
 
 
-def test_without_idempotence_and_without_answers() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.producer(acks=0) as producer:
-            futures = await send_all(producer, NUMBERS)
-            await producer.flush()
-            assert [(await future).offset for future in futures] == [-1] * 20
-            await asyncio.sleep(0.01)
-        assert stage.cluster.values() == NUMBERS
-        assert not stage.cluster.partition().sequences
-
-    play(scenario)
+@on_stage
+async def test_no_broker_at_all(stage: Stage) -> None:
+    for broker in stage.cluster.alive:
+        stage.cluster.kill(broker)
+    producer = stage.producer(max_block_ms=2000)
+    with pytest.raises(UnreachableError, match="Are these the Kafka ports"):
+        await producer.send("t", b"1")
+    await producer.close()
 
 
-def test_an_error_in_the_block_does_not_wait_for_deliveries() -> None:
-    async def scenario(stage: Stage) -> float:
-        partition = stage.cluster.create("t").partitions[0]
-        before = stage.cluster.clock.monotonic()
-        futures = []
-
-        async def fail_half_way() -> None:
-            async with stage.producer() as producer:
-                partition.faults.append(Fault(silent=True))
-                futures.append(await producer.send("t", b"1"))
-                raise ValueError("mine")
-
-        with pytest.raises(ValueError, match="mine"):
-            await fail_half_way()
-        assert isinstance(futures[0].exception(), ClosedError)
-        return stage.cluster.clock.monotonic() - before
-
-    assert play(scenario) < 1
+@on_stage
+async def test_without_idempotence_and_without_answers(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer(acks=0) as producer:
+        futures = await send_all(producer, NUMBERS)
+        await producer.flush()
+        assert [(await future).offset for future in futures] == [-1] * 20
+        await asyncio.sleep(0.01)
+    assert stage.cluster.values() == NUMBERS
+    assert not stage.cluster.partition().sequences
 
 
-def test_options_that_cannot_be() -> None:
-    async def scenario(stage: Stage) -> None:
-        with pytest.raises(ConfigError, match="acks='all'"):
-            stage.producer(acks=1, enable_idempotence=True)
-        with pytest.raises(ConfigError, match="at most 5"):
-            stage.producer(max_in_flight=6)
-        with pytest.raises(ConfigError, match="one of: none, gzip"):
-            stage.producer(compression="zip")
-        with pytest.raises(ConfigError, match="host:port"):
-            Producer("localhost", world=stage.world)
+@on_stage
+async def test_an_error_in_the_block_does_not_wait_for_deliveries(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    before = stage.cluster.clock.monotonic()
+    futures = []
 
-    play(scenario)
+    async def fail_half_way() -> None:
+        async with stage.producer() as producer:
+            partition.faults.append(Fault(silent=True))
+            futures.append(await producer.send("t", b"1"))
+            raise ValueError("mine")
+
+    with pytest.raises(ValueError, match="mine"):
+        await fail_half_way()
+    assert isinstance(futures[0].exception(), ClosedError)
+    assert stage.cluster.clock.monotonic() - before < 1
+
+
+@on_stage
+async def test_options_that_cannot_be(stage: Stage) -> None:
+    with pytest.raises(ConfigError, match="acks='all'"):
+        stage.producer(acks=1, enable_idempotence=True)
+    with pytest.raises(ConfigError, match="at most 5"):
+        stage.producer(max_in_flight=6)
+    with pytest.raises(ConfigError, match="one of: none, gzip"):
+        stage.producer(compression="zip")
+    with pytest.raises(ConfigError, match="host:port"):
+        Producer("localhost", world=stage.world)
 
 
 FAULTS = st.builds(
@@ -581,59 +537,53 @@ FAULTS = st.builds(
     st.lists(st.sampled_from([1, 2, 3]), max_size=4),
     st.integers(0, 1000),
 )
-def test_everything_once_and_in_order_through_any_weather(
-    faults: list[list[Fault]], moves: list[int], seed: int
+@on_stage
+async def test_everything_once_and_in_order_through_any_weather(
+    stage: Stage, faults: list[list[Fault]], moves: list[int], seed: int
 ) -> None:
-    async def scenario(stage: Stage) -> None:
-        topic = stage.cluster.create("t", 3)
-        for number, partition in topic.partitions.items():
-            partition.faults.extend(faults[number])
-        async with stage.producer(
-            batch_size=100, request_timeout_ms=400, linger_ms=1, delivery_timeout_ms=600_000
-        ) as producer:
-            for i in range(90):
-                await producer.send("t", b"%d" % i, partition=i % 3)
-                if i % 10 == 0:
-                    await asyncio.sleep(0.002)
-                if i % 20 == 0 and moves:
-                    stage.cluster.move_leader(topic.partitions[i % 3], moves.pop())
-        for number in range(3):
-            assert stage.cluster.values("t", number) == [b"%d" % i for i in range(number, 90, 3)]
-
-    play(scenario, seed=seed)
+    topic = stage.cluster.create("t", 3)
+    for number, partition in topic.partitions.items():
+        partition.faults.extend(faults[number])
+    async with stage.producer(
+        batch_size=100, request_timeout_ms=400, linger_ms=1, delivery_timeout_ms=600_000
+    ) as producer:
+        for i in range(90):
+            await producer.send("t", b"%d" % i, partition=i % 3)
+            if i % 10 == 0:
+                await asyncio.sleep(0.002)
+            if i % 20 == 0 and moves:
+                stage.cluster.move_leader(topic.partitions[i % 3], moves.pop())
+    for number in range(3):
+        assert stage.cluster.values("t", number) == [b"%d" % i for i in range(number, 90, 3)]
 
 
-def test_only_bytes_are_taken() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.producer() as producer:
-            changing = bytearray(b"as it was")
-            await producer.send("t", changing)  # type: ignore[arg-type]
-            changing[:] = b"then    x"
-            for wrong in ({"value": "text"}, {"value": b"", "key": 1}):
-                with pytest.raises(ApiError, match="must be bytes") as failure:
-                    await producer.send("t", **wrong)
-                assert failure.value.code is ErrorCode.INVALID_RECORD
-            with pytest.raises(ApiError, match="header 'h' must be bytes"):
-                await producer.send("t", b"", headers={"h": "text"})  # type: ignore[arg-type]
-        assert stage.cluster.values() == [b"as it was"]
-
-    play(scenario)
+@on_stage
+async def test_only_bytes_are_taken(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        changing = bytearray(b"as it was")
+        await producer.send("t", changing)  # type: ignore[arg-type]
+        changing[:] = b"then    x"
+        for wrong in ({"value": "text"}, {"value": b"", "key": 1}):
+            with pytest.raises(ApiError, match="must be bytes") as failure:
+                await producer.send("t", **wrong)
+            assert failure.value.code is ErrorCode.INVALID_RECORD
+        with pytest.raises(ApiError, match="header 'h' must be bytes"):
+            await producer.send("t", b"", headers={"h": "text"})  # type: ignore[arg-type]
+    assert stage.cluster.values() == [b"as it was"]
 
 
-def test_a_bug_stops_the_producer_loudly(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+@on_stage
+async def test_a_bug_stops_the_producer_loudly(
+    stage: Stage, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        producer = stage.producer()
-        await (await producer.send("t", b"1"))
-        monkeypatch.setattr("stele.producer.sender.LONGEST_PAUSE_S", None)
-        future = await producer.send("t", b"2")
-        with pytest.raises(SteleError, match="a bug in the producer"):
-            await future
-        with pytest.raises(SteleError, match="a bug"):
-            await producer.close()
-        assert "bug" in caplog.text
-
-    play(scenario)
+    stage.cluster.create("t")
+    producer = stage.producer()
+    await (await producer.send("t", b"1"))
+    monkeypatch.setattr("stele.producer.sender.LONGEST_PAUSE_S", None)
+    future = await producer.send("t", b"2")
+    with pytest.raises(SteleError, match="a bug in the producer"):
+        await future
+    with pytest.raises(SteleError, match="a bug"):
+        await producer.close()
+    assert "bug" in caplog.text

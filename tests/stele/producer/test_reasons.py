@@ -10,7 +10,7 @@ import pytest
 from stele.errors import BufferFullError, DeliveryTimeoutError, ErrorCode
 from stele.ids import TopicPartition
 from stele.producer.producer import Producer
-from tests.support.stele import FakePartition, Fault, Stage, play
+from tests.support.stele import FakePartition, Fault, Stage, on_stage
 
 pytestmark = pytest.mark.usefixtures("either_plane")
 
@@ -33,58 +33,50 @@ def has(*texts: str) -> Callable[[str], bool]:
     return lambda why: all(text in why for text in texts)
 
 
-def test_nothing_waits_in_a_new_producer_and_after_a_delivery() -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t")
-        async with stage.producer() as producer:
-            assert producer.why() == {}
-            await (await producer.send("t", b"v"))
-            assert producer.why() == {}
-
-    play(scenario)
+@on_stage
+async def test_nothing_waits_in_a_new_producer_and_after_a_delivery(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.producer() as producer:
+        assert producer.why() == {}
+        await (await producer.send("t", b"v"))
+        assert producer.why() == {}
 
 
-def test_says_that_a_batch_lingers_and_that_it_is_in_flight() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.producer(linger_ms=1000) as producer:
-            await (await producer.send("t", b"first"))
-            await producer.send("t", b"v")
-            await producer.send("t", b"v")
-            assert producer.why() == {T0: "2 records: waits 1.0 s for more records (linger_ms)"}
-            partition.faults.append(Fault(silent=True))
-            why = await line(producer, has("sent to broker 1"))
-            assert why.startswith("2 records: sent to broker 1 0.")
-            assert why.endswith("ago, and not answered yet")
-            await producer.abort()
-
-    play(scenario)
+@on_stage
+async def test_says_that_a_batch_lingers_and_that_it_is_in_flight(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer(linger_ms=1000) as producer:
+        await (await producer.send("t", b"first"))
+        await producer.send("t", b"v")
+        await producer.send("t", b"v")
+        assert producer.why() == {T0: "2 records: waits 1.0 s for more records (linger_ms)"}
+        partition.faults.append(Fault(silent=True))
+        why = await line(producer, has("sent to broker 1"))
+        assert why.startswith("2 records: sent to broker 1 0.")
+        assert why.endswith("ago, and not answered yet")
+        await producer.abort()
 
 
-def test_says_after_which_error_it_tries_again() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.producer() as producer:
-            await (await producer.send("t", b"first"))
-            partition.faults.extend(Fault(ErrorCode.NOT_ENOUGH_REPLICAS) for _ in range(20))
-            await producer.send("t", b"v")
-            why = await line(producer, has("sent again in"))
-            assert "broker 1 answers NOT_ENOUGH_REPLICAS" in why
-
-    play(scenario)
+@on_stage
+async def test_says_after_which_error_it_tries_again(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer() as producer:
+        await (await producer.send("t", b"first"))
+        partition.faults.extend(Fault(ErrorCode.NOT_ENOUGH_REPLICAS) for _ in range(20))
+        await producer.send("t", b"v")
+        why = await line(producer, has("sent again in"))
+        assert "broker 1 answers NOT_ENOUGH_REPLICAS" in why
 
 
-def test_says_that_there_is_no_leader() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.producer() as producer:
-            await (await producer.send("t", b"first"))
-            _leave_without_leader(stage, partition)
-            await producer.send("t", b"v")
-            await line(producer, has("its leader is not known"))
-            await producer.abort()
-
-    play(scenario)
+@on_stage
+async def test_says_that_there_is_no_leader(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer() as producer:
+        await (await producer.send("t", b"first"))
+        _leave_without_leader(stage, partition)
+        await producer.send("t", b"v")
+        await line(producer, has("its leader is not known"))
+        await producer.abort()
 
 
 def _leave_without_leader(stage: Stage, partition: FakePartition) -> None:
@@ -93,43 +85,39 @@ def _leave_without_leader(stage: Stage, partition: FakePartition) -> None:
     stage.cluster.metadata_offset += 1
 
 
-def test_says_that_the_buffer_is_full_and_which_topic_is_unknown() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        producer = stage.producer(
-            batch_size=1000, buffer_memory=1000, max_request_size=1000, max_block_ms=2000
-        )
+@on_stage
+async def test_says_that_the_buffer_is_full_and_which_topic_is_unknown(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    producer = stage.producer(
+        batch_size=1000, buffer_memory=1000, max_request_size=1000, max_block_ms=2000
+    )
+    await (await producer.send("t", b"first"))
+    partition.faults.extend(Fault(silent=True) for _ in range(20))
+    await producer.send("t", bytes(800))
+    blocked = asyncio.create_task(producer.send("t", bytes(800)))
+    unknown = asyncio.create_task(producer.send("u", b"v"))
+    await asyncio.sleep(0.5)
+    why = producer.why()
+    assert "the buffer is full (" in why[T0]
+    assert "of buffer_memory=1000 bytes), and sends wait" in why[T0]
+    assert why[TopicPartition("u", -1)] == (
+        "the topic is not known yet (UNKNOWN_TOPIC_OR_PARTITION)"
+    )
+    with pytest.raises(BufferFullError, match="sent to broker 1"):
+        await blocked
+    unknown.cancel()
+    await asyncio.gather(unknown, return_exceptions=True)
+    await producer.abort()
+
+
+@on_stage
+async def test_a_delivery_timeout_says_the_same(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    async with stage.producer(delivery_timeout_ms=3000) as producer:
         await (await producer.send("t", b"first"))
-        partition.faults.extend(Fault(silent=True) for _ in range(20))
-        await producer.send("t", bytes(800))
-        blocked = asyncio.create_task(producer.send("t", bytes(800)))
-        unknown = asyncio.create_task(producer.send("u", b"v"))
-        await asyncio.sleep(0.5)
-        why = producer.why()
-        assert "the buffer is full (" in why[T0]
-        assert "of buffer_memory=1000 bytes), and sends wait" in why[T0]
-        assert why[TopicPartition("u", -1)] == (
-            "the topic is not known yet (UNKNOWN_TOPIC_OR_PARTITION)"
-        )
-        with pytest.raises(BufferFullError, match="sent to broker 1"):
-            await blocked
-        unknown.cancel()
-        await asyncio.gather(unknown, return_exceptions=True)
-        await producer.abort()
-
-    play(scenario)
-
-
-def test_a_delivery_timeout_says_the_same() -> None:
-    async def scenario(stage: Stage) -> None:
-        partition = stage.cluster.create("t").partitions[0]
-        async with stage.producer(delivery_timeout_ms=3000) as producer:
-            await (await producer.send("t", b"first"))
-            partition.faults.extend(Fault(ErrorCode.NOT_ENOUGH_REPLICAS) for _ in range(200))
-            future = await producer.send("t", b"v")
-            with pytest.raises(DeliveryTimeoutError, match="answers NOT_ENOUGH_REPLICAS"):
-                await future
-            with pytest.raises(DeliveryTimeoutError):
-                await producer.flush()
-
-    play(scenario)
+        partition.faults.extend(Fault(ErrorCode.NOT_ENOUGH_REPLICAS) for _ in range(200))
+        future = await producer.send("t", b"v")
+        with pytest.raises(DeliveryTimeoutError, match="answers NOT_ENOUGH_REPLICAS"):
+            await future
+        with pytest.raises(DeliveryTimeoutError):
+            await producer.flush()

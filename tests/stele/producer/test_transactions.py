@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -26,9 +26,10 @@ from stele.ids import TopicPartition
 from stele.producer.sender import GAPS_FROM_DEPOSED
 from stele.producer.transactions import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata
-from tests.support.stele import Fault, Plane, Stage, play
+from tests.support.stele import Fault, Plane, Stage, on_stage
 from tests.support.stele_transactions import FakeTransactions, TransactionFault
 from tests.support.timing import until
+from tests.support.worlds import Scenario, world
 
 pytestmark = pytest.mark.usefixtures("either_plane")
 
@@ -37,12 +38,13 @@ LOST = TransactionFault(is_lost=True)
 LOST_BUT_DONE = TransactionFault(applied=True, is_lost=True)
 
 
-def run(scenario: Callable[[Stage, FakeTransactions], Awaitable[None]]) -> None:
-    async def on_stage(stage: Stage) -> None:
+@world("stage", "transactions")
+def with_transactions(scenario: Scenario) -> None:
+    async def whole(stage: Stage) -> None:
         stage.cluster.create("t", 2)
         await scenario(stage, FakeTransactions(stage.cluster))
 
-    play(on_stage)
+    on_stage.run(whole)
 
 
 def transactional(stage: Stage, **options: Any) -> Producer:
@@ -56,55 +58,53 @@ async def send_in_transaction(producer: Producer, *values: bytes) -> None:
             await producer.send("t", value, partition=number)
 
 
-def test_a_transaction_is_committed_at_its_end() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
-            for number in range(3):
-                async with producer.transaction():
-                    await producer.send("t", b"a%d" % number, partition=0)
-                    await producer.send("t", b"b%d" % number, partition=1)
-            assert transactions.values() == [b"a0", b"a1", b"a2"]
-            assert transactions.values(partition=1) == [b"b0", b"b1", b"b2"]
-            assert transactions.ids["tx"].producer_epoch == 3, "it rises with every transaction"
-        ends = [each for each in transactions.asked if each == "EndTransaction"]
-        assert len(ends) == 3
-
-    run(scenario)
-
-
-def test_an_exception_aborts_it() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
-            late: list[Awaitable[Any]] = []
-
-            async def work() -> None:
-                async with producer.transaction():
-                    await (await producer.send("t", b"one", partition=0))
-                    late.append(await producer.send("t", b"two", partition=0))
-                    raise KeyError("an application's problem")
-
-            with pytest.raises(KeyError):
-                await work()
-            with pytest.raises(TransactionAbortedError):
-                await late[0]
+@with_transactions
+async def test_a_transaction_is_committed_at_its_end(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage) as producer:
+        for number in range(3):
             async with producer.transaction():
-                await producer.send("t", b"three", partition=0)
-            await producer.flush()  # knows of no failure
-            assert transactions.values() == [b"three"]
+                await producer.send("t", b"a%d" % number, partition=0)
+                await producer.send("t", b"b%d" % number, partition=1)
+        assert transactions.values() == [b"a0", b"a1", b"a2"]
+        assert transactions.values(partition=1) == [b"b0", b"b1", b"b2"]
+        assert transactions.ids["tx"].producer_epoch == 3, "it rises with every transaction"
+    ends = [each for each in transactions.asked if each == "EndTransaction"]
+    assert len(ends) == 3
 
-    run(scenario)
 
+@with_transactions
+async def test_an_exception_aborts_it(stage: Stage, transactions: FakeTransactions) -> None:
+    async with transactional(stage) as producer:
+        late: list[Awaitable[Any]] = []
 
-def test_a_transaction_without_records_asks_nobody() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
+        async def work() -> None:
             async with producer.transaction():
-                pass
-            await producer.begin_transaction()
-            await producer.abort_transaction()
-        assert "EndTransaction" not in transactions.asked
+                await (await producer.send("t", b"one", partition=0))
+                late.append(await producer.send("t", b"two", partition=0))
+                raise KeyError("an application's problem")
 
-    run(scenario)
+        with pytest.raises(KeyError):
+            await work()
+        with pytest.raises(TransactionAbortedError):
+            await late[0]
+        async with producer.transaction():
+            await producer.send("t", b"three", partition=0)
+        await producer.flush()  # knows of no failure
+        assert transactions.values() == [b"three"]
+
+
+@with_transactions
+async def test_a_transaction_without_records_asks_nobody(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage) as producer:
+        async with producer.transaction():
+            pass
+        await producer.begin_transaction()
+        await producer.abort_transaction()
+    assert "EndTransaction" not in transactions.asked
 
 
 @pytest.mark.parametrize(
@@ -122,114 +122,112 @@ def test_a_transaction_without_records_asks_nobody() -> None:
         ("EndTransaction", [TransactionFault(ErrorCode.NOT_COORDINATOR)]),
     ],
 )
-def test_questions_are_asked_until_they_are_answered(
-    method: str, faults: list[TransactionFault]
+@with_transactions
+async def test_questions_are_asked_until_they_are_answered(
+    stage: Stage, transactions: FakeTransactions, method: str, faults: list[TransactionFault]
 ) -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        transactions.fail(method, *faults)
-        async with transactional(stage) as producer:
-            async with producer.transaction():
-                await producer.send("t", b"one", partition=0)
-            async with producer.transaction():
-                await producer.send("t", b"two", partition=0)
-        assert transactions.values() == [b"one", b"two"]
-
-    run(scenario)
+    transactions.fail(method, *faults)
+    async with transactional(stage) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"one", partition=0)
+        async with producer.transaction():
+            await producer.send("t", b"two", partition=0)
+    assert transactions.values() == [b"one", b"two"]
 
 
-def test_a_coordinator_that_moved_is_found_again() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
-            async with producer.transaction():
-                await producer.send("t", b"one", partition=0)
-                await producer.flush()
-                transactions.coordinator = 3
-            assert transactions.values() == [b"one"]
+@with_transactions
+async def test_a_coordinator_that_moved_is_found_again(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"one", partition=0)
+            await producer.flush()
+            transactions.coordinator = 3
+        assert transactions.values() == [b"one"]
 
-    run(scenario)
 
-
-def test_a_commit_without_an_answer_has_an_unknown_outcome_and_can_be_asked_again() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        transactions.fail("EndTransaction", LOST_BUT_DONE, *[LOST] * 100)
-        async with transactional(stage, max_block_ms=500) as producer:
-            with pytest.raises(TransactionOutcomeUnknownError, match="asks again") as unknown:
-                await send_in_transaction(producer, b"one")
-            assert unknown.value.transactional_id == "tx"
-            assert unknown.value.producer_epoch == 0
-            for wrong in (producer.begin_transaction, producer.abort_transaction):
-                with pytest.raises(TransactionStateError, match="committing"):
-                    await wrong()
+@with_transactions
+async def test_a_commit_without_an_answer_has_an_unknown_outcome_and_can_be_asked_again(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    transactions.fail("EndTransaction", LOST_BUT_DONE, *[LOST] * 100)
+    async with transactional(stage, max_block_ms=500) as producer:
+        with pytest.raises(TransactionOutcomeUnknownError, match="asks again") as unknown:
+            await send_in_transaction(producer, b"one")
+        assert unknown.value.transactional_id == "tx"
+        assert unknown.value.producer_epoch == 0
+        for wrong in (producer.begin_transaction, producer.abort_transaction):
             with pytest.raises(TransactionStateError, match="committing"):
-                await producer.send("t", b"two")
-            transactions.faults.clear()
-            await producer.commit_transaction()
-            async with producer.transaction():
-                await producer.send("t", b"two", partition=0)
-        assert transactions.values() == [b"one", b"two"]
-
-    run(scenario)
-
-
-def test_a_producer_that_was_fenced_after_a_lost_answer_does_not_know_the_outcome() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        producer = transactional(stage)
-        await producer.begin_transaction()
-        await producer.send("t", b"one", partition=0)
-        await producer.flush()
-        transactions.fail("EndTransaction", LOST_BUT_DONE)
-
-        async def take_over() -> None:
-            await until(lambda: "EndTransaction" in transactions.asked)
-            async with transactional(stage) as other:
-                await other.init_transactions()
-
-        other = asyncio.ensure_future(take_over())
-        with pytest.raises(TransactionOutcomeUnknownError, match="may have taken effect"):
-            await producer.commit_transaction()
-        await other
-        assert transactions.values() == [b"one"], "in this case it did"
-        await producer.abort()
-
-    run(scenario)
+                await wrong()
+        with pytest.raises(TransactionStateError, match="committing"):
+            await producer.send("t", b"two")
+        transactions.faults.clear()
+        await producer.commit_transaction()
+        async with producer.transaction():
+            await producer.send("t", b"two", partition=0)
+    assert transactions.values() == [b"one", b"two"]
 
 
-def test_a_second_producer_fences_the_first_and_aborts_its_transaction() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        first, second = transactional(stage), transactional(stage)
-        await first.begin_transaction()
-        await (await first.send("t", b"lost", partition=0))
-        async with second.transaction():
-            await second.send("t", b"kept", partition=0)
-        with pytest.raises(ProducerFencedError, match="aborted"):
-            await first.commit_transaction()
-        for call in (first.begin_transaction, first.abort_transaction, first.commit_transaction):
-            with pytest.raises(ProducerFencedError):
-                await call()
+@with_transactions
+async def test_a_producer_that_was_fenced_after_a_lost_answer_does_not_know_the_outcome(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    producer = transactional(stage)
+    await producer.begin_transaction()
+    await producer.send("t", b"one", partition=0)
+    await producer.flush()
+    transactions.fail("EndTransaction", LOST_BUT_DONE)
+
+    async def take_over() -> None:
+        await until(lambda: "EndTransaction" in transactions.asked)
+        async with transactional(stage) as other:
+            await other.init_transactions()
+
+    other = asyncio.ensure_future(take_over())
+    with pytest.raises(TransactionOutcomeUnknownError, match="may have taken effect"):
+        await producer.commit_transaction()
+    await other
+    assert transactions.values() == [b"one"], "in this case it did"
+    await producer.abort()
+
+
+@with_transactions
+async def test_a_second_producer_fences_the_first_and_aborts_its_transaction(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    first, second = transactional(stage), transactional(stage)
+    await first.begin_transaction()
+    await (await first.send("t", b"lost", partition=0))
+    async with second.transaction():
+        await second.send("t", b"kept", partition=0)
+    with pytest.raises(ProducerFencedError, match="aborted"):
+        await first.commit_transaction()
+    for call in (first.begin_transaction, first.abort_transaction, first.commit_transaction):
         with pytest.raises(ProducerFencedError):
-            await first.send("t", b"more")
-        await first.close()
-        await second.close()
-        assert transactions.values() == [b"kept"]
+            await call()
+    with pytest.raises(ProducerFencedError):
+        await first.send("t", b"more")
+    await first.close()
+    await second.close()
+    assert transactions.values() == [b"kept"]
 
-    run(scenario)
 
-
-def test_a_fenced_producer_that_sends_learns_it_by_recovering() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        first, second = transactional(stage), transactional(stage)
-        await first.begin_transaction()
-        await second.init_transactions()
-        await first.send("t", b"lost", partition=0)
-        with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
-            await first.commit_transaction()
-        with pytest.raises(ProducerFencedError):
-            await first.abort_transaction()
-        await first.close()
-        await second.close()
-        assert transactions.values() == []
-
-    run(scenario)
+@with_transactions
+async def test_a_fenced_producer_that_sends_learns_it_by_recovering(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    first, second = transactional(stage), transactional(stage)
+    await first.begin_transaction()
+    await second.init_transactions()
+    await first.send("t", b"lost", partition=0)
+    with pytest.raises(TransactionAbortableError, match="INVALID_PRODUCER_EPOCH"):
+        await first.commit_transaction()
+    with pytest.raises(ProducerFencedError):
+        await first.abort_transaction()
+    await first.close()
+    await second.close()
+    assert transactions.values() == []
 
 
 @pytest.mark.parametrize(
@@ -245,123 +243,123 @@ def test_a_fenced_producer_that_sends_learns_it_by_recovering() -> None:
     ],
     ids=lambda fault: fault.error.name,
 )
-def test_a_refused_batch_makes_the_transaction_abortable(fault: Fault) -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
+@with_transactions
+async def test_a_refused_batch_makes_the_transaction_abortable(
+    stage: Stage, transactions: FakeTransactions, fault: Fault
+) -> None:
+    async with transactional(stage) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"before", partition=0)
+        # Over Kafka, a broker that misses batches is taken for one that was deposed at first.
+        is_gap = fault.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+        count = GAPS_FROM_DEPOSED if is_gap and Plane.now == "kafka" else 1
+        stage.cluster.partition().faults.extend([fault] * count)
+        with pytest.raises(TransactionAbortableError, match=fault.error.name):
+            await send_in_transaction(producer, b"refused", b"with it")
+        async with producer.transaction():
+            await producer.send("t", b"again", partition=0)
+            await producer.send("t", b"beside", partition=1)
+    assert transactions.values() == [b"before", b"again"]
+    assert transactions.values(partition=1) == [b"beside"]
+
+
+@with_transactions
+async def test_after_a_failure_nothing_more_is_taken(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage, linger_ms=0) as producer:
+        await producer.begin_transaction()
+        stage.cluster.partition().faults.append(Fault(ErrorCode.INVALID_RECORD))
+        with pytest.raises(ApiError, match="INVALID_RECORD"):
+            await (await producer.send("t", b"refused", partition=0))
+        with pytest.raises(TransactionAbortableError):
+            await producer.send("t", b"more", partition=1)
+        with pytest.raises(TransactionAbortableError):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+    assert transactions.values(partition=1) == []
+
+
+@with_transactions
+async def test_a_batch_without_an_answer_is_fenced_by_the_abort(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    partition = stage.cluster.partition()
+    async with transactional(stage, delivery_timeout_ms=300, linger_ms=0) as producer:
+        partition.faults.append(Fault(silent=True, error=ErrorCode.NONE))
+        with pytest.raises(TransactionAbortableError, match="was not acknowledged"):
+            await send_in_transaction(producer, b"maybe")
+        async with producer.transaction():
+            await producer.send("t", b"again", partition=0)
+    assert transactions.values() == [b"again"]
+    assert transactions.asked.count("InitTransactions") == 2, "it recovers by its own id"
+
+
+@with_transactions
+async def test_a_record_that_waits_for_room_is_not_taken_by_the_next_transaction(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    size = 4096
+    async with transactional(
+        stage, buffer_memory=size, batch_size=size, max_request_size=size, linger_ms=1_000
+    ) as producer:
+        await producer.begin_transaction()
+        await producer.send("t", bytes(size - 100), partition=0)
+        waiting = asyncio.ensure_future(producer.send("t", bytes(size - 100), partition=0))
+        await asyncio.sleep(0.01)
+        assert not waiting.done()
+        await producer.abort_transaction()
+        with pytest.raises(TransactionStateError):
+            await waiting
+        async with producer.transaction():
+            await producer.send("t", b"small", partition=0)
+    assert transactions.values() == [b"small"]
+
+
+@with_transactions
+async def test_a_topic_that_is_made_anew_aborts_the_transaction(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage, linger_ms=0) as producer:
+
+        async def work() -> None:
             async with producer.transaction():
-                await producer.send("t", b"before", partition=0)
-            # Over Kafka, a broker that misses batches is taken for one that was deposed at first.
-            is_gap = fault.error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            count = GAPS_FROM_DEPOSED if is_gap and Plane.now == "kafka" else 1
-            stage.cluster.partition().faults.extend([fault] * count)
-            with pytest.raises(TransactionAbortableError, match=fault.error.name):
-                await send_in_transaction(producer, b"refused", b"with it")
-            async with producer.transaction():
-                await producer.send("t", b"again", partition=0)
-                await producer.send("t", b"beside", partition=1)
-        assert transactions.values() == [b"before", b"again"]
-        assert transactions.values(partition=1) == [b"beside"]
+                await (await producer.send("t", b"gone", partition=0))
+                stage.cluster.topics["old"] = stage.cluster.topics.pop("t")
+                stage.cluster.create("t", 2)
+                for each in stage.cluster.topics["old"].partitions.values():
+                    each.faults.append(Fault(ErrorCode.UNKNOWN_TOPIC_ID))
+                await producer.send("t", b"new", partition=0)
 
-    run(scenario)
-
-
-def test_after_a_failure_nothing_more_is_taken() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage, linger_ms=0) as producer:
-            await producer.begin_transaction()
-            stage.cluster.partition().faults.append(Fault(ErrorCode.INVALID_RECORD))
-            with pytest.raises(ApiError, match="INVALID_RECORD"):
-                await (await producer.send("t", b"refused", partition=0))
-            with pytest.raises(TransactionAbortableError):
-                await producer.send("t", b"more", partition=1)
-            with pytest.raises(TransactionAbortableError):
-                await producer.commit_transaction()
-            await producer.abort_transaction()
-        assert transactions.values(partition=1) == []
-
-    run(scenario)
-
-
-def test_a_batch_without_an_answer_is_fenced_by_the_abort() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        partition = stage.cluster.partition()
-        async with transactional(stage, delivery_timeout_ms=300, linger_ms=0) as producer:
-            partition.faults.append(Fault(silent=True, error=ErrorCode.NONE))
-            with pytest.raises(TransactionAbortableError, match="was not acknowledged"):
-                await send_in_transaction(producer, b"maybe")
-            async with producer.transaction():
-                await producer.send("t", b"again", partition=0)
-        assert transactions.values() == [b"again"]
-        assert transactions.asked.count("InitTransactions") == 2, "it recovers by its own id"
-
-    run(scenario)
-
-
-def test_a_record_that_waits_for_room_is_not_taken_by_the_next_transaction() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        size = 4096
-        async with transactional(
-            stage, buffer_memory=size, batch_size=size, max_request_size=size, linger_ms=1_000
-        ) as producer:
-            await producer.begin_transaction()
-            await producer.send("t", bytes(size - 100), partition=0)
-            waiting = asyncio.ensure_future(producer.send("t", bytes(size - 100), partition=0))
-            await asyncio.sleep(0.01)
-            assert not waiting.done()
-            await producer.abort_transaction()
-            with pytest.raises(TransactionStateError):
-                await waiting
-            async with producer.transaction():
-                await producer.send("t", b"small", partition=0)
-        assert transactions.values() == [b"small"]
-
-    run(scenario)
-
-
-def test_a_topic_that_is_made_anew_aborts_the_transaction() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage, linger_ms=0) as producer:
-
-            async def work() -> None:
-                async with producer.transaction():
-                    await (await producer.send("t", b"gone", partition=0))
-                    stage.cluster.topics["old"] = stage.cluster.topics.pop("t")
-                    stage.cluster.create("t", 2)
-                    for each in stage.cluster.topics["old"].partitions.values():
-                        each.faults.append(Fault(ErrorCode.UNKNOWN_TOPIC_ID))
-                    await producer.send("t", b"new", partition=0)
-
-            with pytest.raises(TransactionAbortableError, match="made anew"):
-                await work()
-            async with producer.transaction():
-                await producer.send("t", b"again", partition=0)
-        assert transactions.values() == [b"again"]
-
-    run(scenario)
+        with pytest.raises(TransactionAbortableError, match="made anew"):
+            await work()
+        async with producer.transaction():
+            await producer.send("t", b"again", partition=0)
+    assert transactions.values() == [b"again"]
 
 
 # ------------------------------------------------------------------------------------- offsets
 
 
-def test_offsets_are_committed_with_the_transaction() -> None:
+@with_transactions
+async def test_offsets_are_committed_with_the_transaction(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
     name = TopicPartition("in", 0)
 
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
-            async with producer.transaction():
-                await producer.send("t", b"one", partition=0)
-                await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-                assert transactions.committed_offsets == {}
-            assert transactions.committed_offsets == {("readers", "in", 0): 7}
-            await producer.begin_transaction()
-            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(9)})
-            await producer.abort_transaction()
-            assert transactions.committed_offsets == {("readers", "in", 0): 7}
-            async with producer.transaction():  # only offsets
-                await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(8)})
-            assert transactions.committed_offsets == {("readers", "in", 0): 8}
-
-    run(scenario)
+    async with transactional(stage) as producer:
+        async with producer.transaction():
+            await producer.send("t", b"one", partition=0)
+            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
+            assert transactions.committed_offsets == {}
+        assert transactions.committed_offsets == {("readers", "in", 0): 7}
+        await producer.begin_transaction()
+        await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(9)})
+        await producer.abort_transaction()
+        assert transactions.committed_offsets == {("readers", "in", 0): 7}
+        async with producer.transaction():  # only offsets
+            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(8)})
+        assert transactions.committed_offsets == {("readers", "in", 0): 8}
 
 
 @pytest.mark.parametrize(
@@ -373,42 +371,42 @@ def test_offsets_are_committed_with_the_transaction() -> None:
         (ErrorCode.INVALID_PRODUCER_EPOCH, "was not taken"),
     ],
 )
-def test_refused_offsets_make_it_abortable(error: ErrorCode, text: str) -> None:
+@with_transactions
+async def test_refused_offsets_make_it_abortable(
+    stage: Stage, transactions: FakeTransactions, error: ErrorCode, text: str
+) -> None:
     name = TopicPartition("in", 0)
 
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        transactions.group_errors.append(error)
-        async with transactional(stage) as producer:
-            await producer.begin_transaction()
-            await producer.send("t", b"one", partition=0)
-            with pytest.raises(TransactionAbortableError, match=text):
-                await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-            with pytest.raises(TransactionAbortableError, match=text):
-                await producer.commit_transaction()
-            await producer.abort_transaction()
-            async with producer.transaction():
-                await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-        assert transactions.values() == []
-        assert transactions.committed_offsets == {("readers", "in", 0): 7}
-
-    run(scenario)
-
-
-def test_offsets_are_sent_again_after_errors_that_pass() -> None:
-    name = TopicPartition("in", 0)
-
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        transactions.group_errors += [
-            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-            ErrorCode.NOT_COORDINATOR,
-            ErrorCode.CONCURRENT_TRANSACTIONS,
-        ]
-        transactions.fail("CommitTransactionOffsets", LOST, LOST_BUT_DONE)
-        async with transactional(stage) as producer, producer.transaction():
+    transactions.group_errors.append(error)
+    async with transactional(stage) as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"one", partition=0)
+        with pytest.raises(TransactionAbortableError, match=text):
             await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
-        assert transactions.committed_offsets == {("readers", "in", 0): 7}
+        with pytest.raises(TransactionAbortableError, match=text):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+        async with producer.transaction():
+            await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
+    assert transactions.values() == []
+    assert transactions.committed_offsets == {("readers", "in", 0): 7}
 
-    run(scenario)
+
+@with_transactions
+async def test_offsets_are_sent_again_after_errors_that_pass(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    name = TopicPartition("in", 0)
+
+    transactions.group_errors += [
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.CONCURRENT_TRANSACTIONS,
+    ]
+    transactions.fail("CommitTransactionOffsets", LOST, LOST_BUT_DONE)
+    async with transactional(stage) as producer, producer.transaction():
+        await producer.send_group_offsets(GROUP, {name: OffsetAndMetadata(7)})
+    assert transactions.committed_offsets == {("readers", "in", 0): 7}
 
 
 # ------------------------------------------------------------------------- two-phase commits
@@ -430,67 +428,65 @@ async def prepared(stage: Stage, value: bytes) -> str:
     return text
 
 
-def test_another_process_commits_what_was_prepared() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        text = await prepared(stage, b"one")
-        async with two_phase(stage) as producer:
-            assert await producer.complete_transaction(PreparedTransaction.parse(text))
-            assert transactions.values() == [b"one"]
-            async with producer.transaction():
-                await producer.send("t", b"two", partition=0)
-        async with two_phase(stage) as producer:  # an outside coordinator repeats itself
-            assert not await producer.complete_transaction(PreparedTransaction.parse(text))
-        assert transactions.values() == [b"one", b"two"]
-
-    run(scenario)
-
-
-def test_another_process_aborts_what_was_prepared() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        await prepared(stage, b"one")
-        async with two_phase(stage) as producer:
-            assert await producer.abort_prepared()
-            assert not await producer.abort_prepared()
-        await prepared(stage, b"two")
-        async with two_phase(stage) as producer:  # what was decided to commit is another one
-            assert await producer.complete_transaction(PreparedTransaction(1, 2))
-        await prepared(stage, b"three")
-        async with two_phase(stage) as producer:  # begins without asking for it
-            await producer.begin_transaction()
-        assert transactions.values() == []
-
-    run(scenario)
-
-
-def test_who_prepared_it_can_commit_it() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with two_phase(stage) as producer:
-            for value in (b"one", b"two"):
-                await producer.begin_transaction()
-                await producer.send("t", value, partition=0)
-                name = await producer.prepare_transaction()
-                assert await producer.complete_transaction(name)
-            await producer.begin_transaction()
-            await producer.send("t", b"three", partition=0)
-            await producer.prepare_transaction()
-            await producer.commit_transaction()
-        assert transactions.values() == [b"one", b"two", b"three"]
-
-    run(scenario)
-
-
-def test_closing_leaves_a_prepared_transaction_alone() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        producer = two_phase(stage)
-        await producer.begin_transaction()
-        await producer.send("t", b"one", partition=0)
-        name = await producer.prepare_transaction()
-        await producer.close()
-        async with two_phase(stage) as other:
-            await other.complete_transaction(name)
+@with_transactions
+async def test_another_process_commits_what_was_prepared(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    text = await prepared(stage, b"one")
+    async with two_phase(stage) as producer:
+        assert await producer.complete_transaction(PreparedTransaction.parse(text))
         assert transactions.values() == [b"one"]
+        async with producer.transaction():
+            await producer.send("t", b"two", partition=0)
+    async with two_phase(stage) as producer:  # an outside coordinator repeats itself
+        assert not await producer.complete_transaction(PreparedTransaction.parse(text))
+    assert transactions.values() == [b"one", b"two"]
 
-    run(scenario)
+
+@with_transactions
+async def test_another_process_aborts_what_was_prepared(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    await prepared(stage, b"one")
+    async with two_phase(stage) as producer:
+        assert await producer.abort_prepared()
+        assert not await producer.abort_prepared()
+    await prepared(stage, b"two")
+    async with two_phase(stage) as producer:  # what was decided to commit is another one
+        assert await producer.complete_transaction(PreparedTransaction(1, 2))
+    await prepared(stage, b"three")
+    async with two_phase(stage) as producer:  # begins without asking for it
+        await producer.begin_transaction()
+    assert transactions.values() == []
+
+
+@with_transactions
+async def test_who_prepared_it_can_commit_it(stage: Stage, transactions: FakeTransactions) -> None:
+    async with two_phase(stage) as producer:
+        for value in (b"one", b"two"):
+            await producer.begin_transaction()
+            await producer.send("t", value, partition=0)
+            name = await producer.prepare_transaction()
+            assert await producer.complete_transaction(name)
+        await producer.begin_transaction()
+        await producer.send("t", b"three", partition=0)
+        await producer.prepare_transaction()
+        await producer.commit_transaction()
+    assert transactions.values() == [b"one", b"two", b"three"]
+
+
+@with_transactions
+async def test_closing_leaves_a_prepared_transaction_alone(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    producer = two_phase(stage)
+    await producer.begin_transaction()
+    await producer.send("t", b"one", partition=0)
+    name = await producer.prepare_transaction()
+    await producer.close()
+    async with two_phase(stage) as other:
+        await other.complete_transaction(name)
+    assert transactions.values() == [b"one"]
 
 
 def test_the_text_of_a_prepared_transaction() -> None:
@@ -503,25 +499,23 @@ def test_the_text_of_a_prepared_transaction() -> None:
 # ---------------------------------------------------------------------------- wrong calls
 
 
-def test_calls_that_do_not_fit() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
-            with pytest.raises(TransactionStateError, match="within a transaction"):
-                await producer.send("t", b"outside")
-            with pytest.raises(TransactionStateError, match="nothing to commit"):
-                await producer.commit_transaction()
-            with pytest.raises(TransactionStateError, match="nothing to abort"):
-                await producer.abort_transaction()
+@with_transactions
+async def test_calls_that_do_not_fit(stage: Stage, transactions: FakeTransactions) -> None:
+    async with transactional(stage) as producer:
+        with pytest.raises(TransactionStateError, match="within a transaction"):
+            await producer.send("t", b"outside")
+        with pytest.raises(TransactionStateError, match="nothing to commit"):
+            await producer.commit_transaction()
+        with pytest.raises(TransactionStateError, match="nothing to abort"):
+            await producer.abort_transaction()
+        await producer.begin_transaction()
+        with pytest.raises(TransactionStateError, match="commit_transaction"):
             await producer.begin_transaction()
-            with pytest.raises(TransactionStateError, match="commit_transaction"):
-                await producer.begin_transaction()
-            with pytest.raises(TransactionStateError, match="two_phase_commit_enable"):
-                await producer.prepare_transaction()
-        async with stage.producer() as producer:
-            with pytest.raises(ConfigError, match="transactional_id"):
-                await producer.begin_transaction()
-
-    run(scenario)
+        with pytest.raises(TransactionStateError, match="two_phase_commit_enable"):
+            await producer.prepare_transaction()
+    async with stage.producer() as producer:
+        with pytest.raises(ConfigError, match="transactional_id"):
+            await producer.begin_transaction()
 
 
 @pytest.mark.parametrize(
@@ -535,12 +529,10 @@ def test_calls_that_do_not_fit() -> None:
     ],
     ids=str,
 )
-def test_options_that_do_not_fit(options: dict[str, Any]) -> None:
-    async def scenario(stage: Stage) -> None:
-        with pytest.raises(ConfigError):
-            transactional(stage, **options)
-
-    play(scenario)
+@on_stage
+async def test_options_that_do_not_fit(stage: Stage, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        transactional(stage, **options)
 
 
 @pytest.mark.parametrize(
@@ -553,61 +545,61 @@ def test_options_that_do_not_fit(options: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("method", ["InitTransactions", "FindTransactionCoordinators"])
-def test_a_refusal_at_the_beginning_is_final(
-    method: str, error: ErrorCode, kind: type[SteleError]
+@with_transactions
+async def test_a_refusal_at_the_beginning_is_final(
+    stage: Stage,
+    transactions: FakeTransactions,
+    method: str,
+    error: ErrorCode,
+    kind: type[SteleError],
 ) -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        transactions.fail(method, TransactionFault(error))
-        producer = transactional(stage)
-        for _ in range(2):
-            with pytest.raises(kind, match=error.name):
-                await producer.begin_transaction()
-        await producer.close()
-
-    run(scenario)
-
-
-def test_a_coordinator_that_cannot_be_reached_is_told_in_time() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        transactions.fail("InitTransactions", *[LOST] * 1000)
-        producer = transactional(stage, max_block_ms=700)
-        with pytest.raises(UnreachableError, match="coordinator of 'tx', broker 1"):
+    transactions.fail(method, TransactionFault(error))
+    producer = transactional(stage)
+    for _ in range(2):
+        with pytest.raises(kind, match=error.name):
             await producer.begin_transaction()
-        transactions.faults.clear()
-        async with producer.transaction():
-            await producer.send("t", b"one", partition=0)
-        await producer.close()
-        assert transactions.values() == [b"one"]
-
-    run(scenario)
+    await producer.close()
 
 
-def test_why_tells_who_is_awaited() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        transactions.fail(
-            "EndTransaction", *[TransactionFault(ErrorCode.CONCURRENT_TRANSACTIONS)] * 1000
-        )
-        producer = transactional(stage)
+@with_transactions
+async def test_a_coordinator_that_cannot_be_reached_is_told_in_time(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    transactions.fail("InitTransactions", *[LOST] * 1000)
+    producer = transactional(stage, max_block_ms=700)
+    with pytest.raises(UnreachableError, match="coordinator of 'tx', broker 1"):
         await producer.begin_transaction()
+    transactions.faults.clear()
+    async with producer.transaction():
         await producer.send("t", b"one", partition=0)
-        commit = asyncio.ensure_future(producer.commit_transaction())
-        await asyncio.sleep(1)
-        (told,) = producer.why().values()
-        assert told.startswith("committing: CONCURRENT_TRANSACTIONS")
-        assert told.endswith("; the coordinator of 'tx' is broker 1")
-        assert any("committing: CONCURRENT_TRANSACTIONS" in each for each in stage.waits)
-        transactions.faults.clear()
-        await commit
-        await producer.close()
-
-    run(scenario)
+    await producer.close()
+    assert transactions.values() == [b"one"]
 
 
-def test_closing_aborts_an_open_transaction() -> None:
-    async def scenario(stage: Stage, transactions: FakeTransactions) -> None:
-        async with transactional(stage) as producer:
-            await producer.begin_transaction()
-            await (await producer.send("t", b"one", partition=0))
-        assert transactions.values() == []
+@with_transactions
+async def test_why_tells_who_is_awaited(stage: Stage, transactions: FakeTransactions) -> None:
+    transactions.fail(
+        "EndTransaction", *[TransactionFault(ErrorCode.CONCURRENT_TRANSACTIONS)] * 1000
+    )
+    producer = transactional(stage)
+    await producer.begin_transaction()
+    await producer.send("t", b"one", partition=0)
+    commit = asyncio.ensure_future(producer.commit_transaction())
+    await asyncio.sleep(1)
+    (told,) = producer.why().values()
+    assert told.startswith("committing: CONCURRENT_TRANSACTIONS")
+    assert told.endswith("; the coordinator of 'tx' is broker 1")
+    assert any("committing: CONCURRENT_TRANSACTIONS" in each for each in stage.waits)
+    transactions.faults.clear()
+    await commit
+    await producer.close()
 
-    run(scenario)
+
+@with_transactions
+async def test_closing_aborts_an_open_transaction(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage) as producer:
+        await producer.begin_transaction()
+        await (await producer.send("t", b"one", partition=0))
+    assert transactions.values() == []

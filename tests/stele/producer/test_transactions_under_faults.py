@@ -18,7 +18,7 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.records import GroupMetadata, OffsetAndMetadata
-from tests.support.stele import Fault, Stage, play
+from tests.support.stele import Fault, Stage, on_stage
 from tests.support.stele_transactions import FakeTransactions, TransactionFault
 
 GROUP = GroupMetadata("readers", 3, "member", None)
@@ -169,39 +169,37 @@ class Application:
     st.integers(0, 1000),
     st.sampled_from(["grpc", "kafka"]),
 )
-def test_transactions_count_as_the_producer_says(
-    script: list[tuple[Work, Faults]], seed: int, plane: str
+@on_stage
+async def test_transactions_count_as_the_producer_says(
+    stage: Stage, script: list[tuple[Work, Faults]], seed: int, plane: str
 ) -> None:
-    async def scenario(stage: Stage) -> None:
-        stage.cluster.create("t", PARTITIONS)
-        transactions = FakeTransactions(stage.cluster)
-        application = Application(stage, transactions)
-        producer: Producer | None = None
-        for number, (work, faults) in enumerate(script):
-            if producer is None:
-                producer = stage.producer(
-                    transactional_id="tx",
-                    plane=plane,
-                    max_block_ms=400,
-                    delivery_timeout_ms=2_000,
-                    request_timeout_ms=500,
-                )
-            for place, fault in enumerate(faults.batches):
-                stage.cluster.partition(partition=place % PARTITIONS).faults.append(fault)
-            transactions.fail("CommitTransactionOffsets", *faults.offsets)
-            transactions.fail("EndTransaction", *faults.ends)
-            transactions.fail("InitTransactions", *faults.begins)
-            if faults.moves:
-                transactions.coordinator = 1 + transactions.coordinator % 3
-            if not await application.run(number, work, producer):
-                await producer.abort()
-                producer = None
-        # Another producer ends what is still open.
-        if producer is not None:
+    stage.cluster.create("t", PARTITIONS)
+    transactions = FakeTransactions(stage.cluster)
+    application = Application(stage, transactions)
+    producer: Producer | None = None
+    for number, (work, faults) in enumerate(script):
+        if producer is None:
+            producer = stage.producer(
+                transactional_id="tx",
+                plane=plane,
+                max_block_ms=400,
+                delivery_timeout_ms=2_000,
+                request_timeout_ms=500,
+            )
+        for place, fault in enumerate(faults.batches):
+            stage.cluster.partition(partition=place % PARTITIONS).faults.append(fault)
+        transactions.fail("CommitTransactionOffsets", *faults.offsets)
+        transactions.fail("EndTransaction", *faults.ends)
+        transactions.fail("InitTransactions", *faults.begins)
+        if faults.moves:
+            transactions.coordinator = 1 + transactions.coordinator % 3
+        if not await application.run(number, work, producer):
             await producer.abort()
-        transactions.faults.clear()
-        async with stage.producer(transactional_id="tx", plane=plane) as last:
-            await last.init_transactions()
-        application.check([work for work, _ in script])
-
-    play(scenario, seed=seed)
+            producer = None
+    # Another producer ends what is still open.
+    if producer is not None:
+        await producer.abort()
+    transactions.faults.clear()
+    async with stage.producer(transactional_id="tx", plane=plane) as last:
+        await last.init_transactions()
+    application.check([work for work, _ in script])

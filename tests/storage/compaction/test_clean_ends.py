@@ -46,36 +46,30 @@ def test_it_survives_a_loss_of_power_in_kafkas_file() -> None:
     assert again.clean_end(again.logs[TopicPartition("t", 0)]) == 7
 
 
-def test_a_truncation_lowers_it_and_one_that_came_meanwhile_wins() -> None:
+async def test_a_truncation_lowers_it_and_one_that_came_meanwhile_wins() -> None:
     disk = MemoryDisk()
     directory, log = made(disk)
 
-    async def scenario() -> None:
-        await directory.flush()
-        generation = log.truncation_generation
-        await directory.checkpoint_clean_end(log, 15, generation)
-        log.truncate_to(9)
-        assert directory.clean_end(log) == 9
-        await directory.checkpoint_clean_end(log, 15, generation)
-        assert directory.clean_end(log) == 9
-
-    asyncio.run(scenario())
+    await directory.flush()
+    generation = log.truncation_generation
+    await directory.checkpoint_clean_end(log, 15, generation)
+    log.truncate_to(9)
+    assert directory.clean_end(log) == 9
+    await directory.checkpoint_clean_end(log, 15, generation)
+    assert directory.clean_end(log) == 9
 
 
-def test_a_new_log_of_the_same_name_is_not_clean() -> None:
+async def test_a_new_log_of_the_same_name_is_not_clean() -> None:
     disk = MemoryDisk()
     directory, log = made(disk)
 
-    async def scenario() -> None:
-        await directory.flush()
-        await directory.checkpoint_clean_end(log, 15, log.truncation_generation)
-        directory.delete("t", 0)
-        new = directory.create("t", 0, TOPIC_ID)
-        assert directory.clean_end(new) == 0
-        await directory.checkpoint_clean_end(log, 17, log.truncation_generation)
-        assert directory.clean_end(new) == 0
-
-    asyncio.run(scenario())
+    await directory.flush()
+    await directory.checkpoint_clean_end(log, 15, log.truncation_generation)
+    directory.delete("t", 0)
+    new = directory.create("t", 0, TOPIC_ID)
+    assert directory.clean_end(new) == 0
+    await directory.checkpoint_clean_end(log, 17, log.truncation_generation)
+    assert directory.clean_end(new) == 0
 
 
 def test_the_end_of_dropped_tombstones_survives_a_loss_of_power() -> None:
@@ -97,17 +91,14 @@ def test_the_end_of_dropped_tombstones_survives_a_loss_of_power() -> None:
     assert again.durable_dropped_end(again.logs[TopicPartition("t", 0)]) == 0, "not synced by it"
 
 
-def test_a_log_that_is_cut_lacks_only_tombstones_below_its_end() -> None:
+async def test_a_log_that_is_cut_lacks_only_tombstones_below_its_end() -> None:
     disk = MemoryDisk()
     directory, log = made(disk)
 
-    async def scenario() -> None:
-        await directory.flush()
-        log.dropped_end = 15
-        await directory.persist_start_offsets()
-        log.truncate_to(9)
-        assert (log.dropped_end, directory.durable_dropped_end(log)) == (9, 9)
-        log.reset_to(4)
-        assert (log.dropped_end, directory.durable_dropped_end(log)) == (0, 0)
-
-    asyncio.run(scenario())
+    await directory.flush()
+    log.dropped_end = 15
+    await directory.persist_start_offsets()
+    log.truncate_to(9)
+    assert (log.dropped_end, directory.durable_dropped_end(log)) == (9, 9)
+    log.reset_to(4)
+    assert (log.dropped_end, directory.durable_dropped_end(log)) == (0, 0)

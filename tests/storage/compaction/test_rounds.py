@@ -243,41 +243,38 @@ def test_a_failed_sync_takes_the_log_offline() -> None:
 
 @pytest.mark.parametrize("turns", range(1, 60, 7))
 @pytest.mark.parametrize("what", ["truncate", "reset", "close", "retire"])
-def test_a_round_is_abandoned_when_the_log_changes(turns: int, what: str) -> None:
-    async def scenario() -> None:
-        disk = MemoryDisk()
-        log = filled(disk)
-        expected = records(log)
-        task = asyncio.create_task(compacting(log, disk))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        if task.done():
-            return
-        match what:
-            case "truncate":
-                log.truncate_to(17)
-            case "reset":
-                log.reset_to(500)
-            case "close":
-                log.close()
-            case _:
-                log.advance_start_offset(20)
-                await log.retire_dead_segments(in_order=True)
-        try:
-            await task
-        except AbandonedError:
-            pass
-        else:
-            assert what == "retire"
-        if what == "truncate":
-            assert log.end_offset <= 17  # lower where the batches before it are gone
-            assert set(records(log)) <= set(expected[:17])
-        elif what == "reset":
-            assert (log.start_offset, log.end_offset) == (500, 500)
-        elif what == "retire":
-            assert last_values(records(log)) == last_values(expected)
-
-    asyncio.run(scenario())
+async def test_a_round_is_abandoned_when_the_log_changes(turns: int, what: str) -> None:
+    disk = MemoryDisk()
+    log = filled(disk)
+    expected = records(log)
+    task = asyncio.create_task(compacting(log, disk))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    if task.done():
+        return
+    match what:
+        case "truncate":
+            log.truncate_to(17)
+        case "reset":
+            log.reset_to(500)
+        case "close":
+            log.close()
+        case _:
+            log.advance_start_offset(20)
+            await log.retire_dead_segments(in_order=True)
+    try:
+        await task
+    except AbandonedError:
+        pass
+    else:
+        assert what == "retire"
+    if what == "truncate":
+        assert log.end_offset <= 17  # lower where the batches before it are gone
+        assert set(records(log)) <= set(expected[:17])
+    elif what == "reset":
+        assert (log.start_offset, log.end_offset) == (500, 500)
+    elif what == "retire":
+        assert last_values(records(log)) == last_values(expected)
 
 
 async def begun(turns: int) -> tuple[MemoryDisk, PartitionLog, asyncio.Task[Finished | None]]:
@@ -309,19 +306,16 @@ def test_nothing_is_swapped_and_nothing_fails_once_the_log_is_closed() -> None:
     assert asyncio.run(scenario()) > 20
 
 
-def test_a_round_of_a_log_that_was_cut_during_a_swap_reads_no_more() -> None:
-    async def scenario() -> None:
-        disk, log, task = await begun(0)
-        for _ in range(1_000):
-            if SWAP_FILE in disk.list(DIRECTORY):
-                break
-            await asyncio.sleep(0)
-        log.truncate_to(log.end_offset - 1)  # the compacted segments stay
-        disk.unreadable.update(disk.inodes)
-        with pytest.raises(AbandonedError):
-            await task
-
-    asyncio.run(scenario())
+async def test_a_round_of_a_log_that_was_cut_during_a_swap_reads_no_more() -> None:
+    disk, log, task = await begun(0)
+    for _ in range(1_000):
+        if SWAP_FILE in disk.list(DIRECTORY):
+            break
+        await asyncio.sleep(0)
+    log.truncate_to(log.end_offset - 1)  # the compacted segments stay
+    disk.unreadable.update(disk.inodes)
+    with pytest.raises(AbandonedError):
+        await task
 
 
 def test_a_young_record_keeps_its_segment_and_all_after_it() -> None:

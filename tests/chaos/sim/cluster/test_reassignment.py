@@ -20,7 +20,7 @@ from stele.aio import Admin
 from stele.config import ClientWorld
 from stele.errors import ApiError, BulkError, ErrorCode
 from stele.ids import TopicPartition
-from tests.support.sim_cluster import TOPIC, a_topic, write
+from tests.support.sim_cluster import TOPIC, a_topic, judged, write
 
 SETTINGS = {"replica.lag.time.max.ms": "2000"}
 
@@ -111,115 +111,105 @@ async def finish(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_move_under_load(seed: int) -> None:
-    async def scenario(cluster: JudgedCluster) -> None:
-        done, loading = await a_loaded_topic(cluster)
-        leader, epoch = cluster.leader(TOPIC).id, cluster.partition(TOPIC).leader_epoch
-        target = others(cluster)
-        assert leader not in target
-        await reassign(cluster, target)
-        await finish(cluster, done, loading, target)
-        assert cluster.partition(TOPIC).leader_epoch == epoch + 1, "one election, at the end"
-
-    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+@judged(brokers=5, settings=SETTINGS)
+async def test_a_move_under_load(cluster: JudgedCluster, seed: int) -> None:
+    done, loading = await a_loaded_topic(cluster)
+    leader, epoch = cluster.leader(TOPIC).id, cluster.partition(TOPIC).leader_epoch
+    target = others(cluster)
+    assert leader not in target
+    await reassign(cluster, target)
+    await finish(cluster, done, loading, target)
+    assert cluster.partition(TOPIC).leader_epoch == epoch + 1, "one election, at the end"
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_leader_dies_meanwhile(seed: int) -> None:
-    async def scenario(cluster: JudgedCluster) -> None:
-        done, loading = await a_loaded_topic(cluster)
-        target = others(cluster)
-        leader = cluster.leader(TOPIC)
-        await reassign(cluster, target)
-        await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.05))
-        leader.kill()
-        await until_acknowledged(cluster, 20)
-        if seed % 2:
-            leader.start()
-        await until_moved(cluster, target)
-        if not seed % 2:
-            leader.start()
-        await finish(cluster, done, loading, target)
-
-    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+@judged(brokers=5, settings=SETTINGS)
+async def test_the_leader_dies_meanwhile(cluster: JudgedCluster, seed: int) -> None:
+    done, loading = await a_loaded_topic(cluster)
+    target = others(cluster)
+    leader = cluster.leader(TOPIC)
+    await reassign(cluster, target)
+    await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.05))
+    leader.kill()
+    await until_acknowledged(cluster, 20)
+    if seed % 2:
+        leader.start()
+    await until_moved(cluster, target)
+    if not seed % 2:
+        leader.start()
+    await finish(cluster, done, loading, target)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_a_log_that_was_moved_away_while_its_broker_was_down(seed: int) -> None:
+@judged(brokers=5, settings=SETTINGS)
+async def test_a_log_that_was_moved_away_while_its_broker_was_down(
+    cluster: JudgedCluster, seed: int
+) -> None:
     """The log is deleted when the broker comes back."""
 
-    async def scenario(cluster: JudgedCluster) -> None:
-        done, loading = await a_loaded_topic(cluster)
-        target = others(cluster)
-        away = cluster.leader(TOPIC)
-        away.kill()
-        await reassign(cluster, target)
-        await until_moved(cluster, target)
-        assert has_log(cluster, away)
-        away.start()
-        await finish(cluster, done, loading, target)
-
-    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    done, loading = await a_loaded_topic(cluster)
+    target = others(cluster)
+    away = cluster.leader(TOPIC)
+    away.kill()
+    await reassign(cluster, target)
+    await until_moved(cluster, target)
+    assert has_log(cluster, away)
+    away.start()
+    await finish(cluster, done, loading, target)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_target_loses_power_meanwhile(seed: int) -> None:
-    async def scenario(cluster: JudgedCluster) -> None:
-        done, loading = await a_loaded_topic(cluster)
-        target = others(cluster)
-        victim = cluster.brokers[target[seed % len(target)]]
-        await reassign(cluster, target)
-        await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.05))
-        cluster.simulation.power_off(victim.host)
-        await until_acknowledged(cluster, 20)
-        cluster.simulation.power_on(victim.host)
-        victim.start()
-        await finish(cluster, done, loading, target)
-
-    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+@judged(brokers=5, settings=SETTINGS)
+async def test_a_target_loses_power_meanwhile(cluster: JudgedCluster, seed: int) -> None:
+    done, loading = await a_loaded_topic(cluster)
+    target = others(cluster)
+    victim = cluster.brokers[target[seed % len(target)]]
+    await reassign(cluster, target)
+    await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.05))
+    cluster.simulation.power_off(victim.host)
+    await until_acknowledged(cluster, 20)
+    cluster.simulation.power_on(victim.host)
+    victim.start()
+    await finish(cluster, done, loading, target)
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_it_is_cancelled_half_way(seed: int) -> None:
+@judged(brokers=5, settings=SETTINGS)
+async def test_it_is_cancelled_half_way(cluster: JudgedCluster, seed: int) -> None:
     """One replica of the target is down, so the move cannot complete. The added replicas are
     removed again."""
 
-    async def scenario(cluster: JudgedCluster) -> None:
-        done, loading = await a_loaded_topic(cluster)
-        before = cluster.partition(TOPIC).replicas
-        target = others(cluster)
-        cluster.brokers[target[0]].kill()
-        await reassign(cluster, target)
-        await cluster.until(
-            lambda: target[1] in cluster.partition(TOPIC).isr, "one of the target is in sync"
-        )
-        if seed % 2:
-            cluster.leader(TOPIC).kill()
-            await until_acknowledged(cluster, 5)
-        await reassign(cluster, None)
-        state = cluster.partition(TOPIC)
-        assert (state.replicas, state.is_reassigning) == (before, False)
-        for node in cluster.brokers.values():
-            if not node.alive:
-                node.start()
-        await finish(cluster, done, loading, before)
-
-    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    done, loading = await a_loaded_topic(cluster)
+    before = cluster.partition(TOPIC).replicas
+    target = others(cluster)
+    cluster.brokers[target[0]].kill()
+    await reassign(cluster, target)
+    await cluster.until(
+        lambda: target[1] in cluster.partition(TOPIC).isr, "one of the target is in sync"
+    )
+    if seed % 2:
+        cluster.leader(TOPIC).kill()
+        await until_acknowledged(cluster, 5)
+    await reassign(cluster, None)
+    state = cluster.partition(TOPIC)
+    assert (state.replicas, state.is_reassigning) == (before, False)
+    for node in cluster.brokers.values():
+        if not node.alive:
+            node.start()
+    await finish(cluster, done, loading, before)
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_there_and_back_again(seed: int) -> None:
+@judged(brokers=5, settings=SETTINGS)
+async def test_there_and_back_again(cluster: JudgedCluster, seed: int) -> None:
     """Replicas that are removed and added again begin with an empty log."""
 
-    async def scenario(cluster: JudgedCluster) -> None:
-        done, loading = await a_loaded_topic(cluster)
-        home = cluster.partition(TOPIC).replicas
-        for target in (others(cluster), home, others(cluster), (*home, *others(cluster)[:1])):
-            await reassign(cluster, target)
-            await until_moved(cluster, target)
-        await finish(cluster, done, loading, (*home, *others_of(cluster, home)))
-
-    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+    done, loading = await a_loaded_topic(cluster)
+    home = cluster.partition(TOPIC).replicas
+    for target in (others(cluster), home, others(cluster), (*home, *others(cluster)[:1])):
+        await reassign(cluster, target)
+        await until_moved(cluster, target)
+    await finish(cluster, done, loading, (*home, *others_of(cluster, home)))
 
 
 def others_of(cluster: JudgedCluster, home: tuple[int, ...]) -> tuple[int, ...]:
@@ -227,59 +217,55 @@ def others_of(cluster: JudgedCluster, home: tuple[int, ...]) -> tuple[int, ...]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_active_controller_dies_meanwhile(seed: int) -> None:
-    async def scenario(cluster: JudgedCluster) -> None:
-        done, loading = await a_loaded_topic(cluster)
-        target = others(cluster)
-        active = cluster.active_controller
-        assert active is not None
-        asking = asyncio.create_task(reassign(cluster, target))
-        await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.02))
-        active.kill()
-        await asking
-        active.start()
-        await finish(cluster, done, loading, target)
-
-    JudgedCluster(seed, brokers=5, settings=SETTINGS).run(scenario)
+@judged(brokers=5, settings=SETTINGS)
+async def test_the_active_controller_dies_meanwhile(cluster: JudgedCluster, seed: int) -> None:
+    done, loading = await a_loaded_topic(cluster)
+    target = others(cluster)
+    active = cluster.active_controller
+    assert active is not None
+    asking = asyncio.create_task(reassign(cluster, target))
+    await asyncio.sleep(cluster.simulation.rngs.of("test").uniform(0, 0.02))
+    active.kill()
+    await asking
+    active.start()
+    await finish(cluster, done, loading, target)
 
 
-def test_one_replica_moves_though_two_must_be_in_sync_where_there_are_two() -> None:
+@judged(0, settings=SETTINGS)
+async def test_one_replica_moves_though_two_must_be_in_sync_where_there_are_two(
+    cluster: JudgedCluster,
+) -> None:
     """During the move the partition needs no more in-sync replicas than before."""
 
-    async def scenario(cluster: JudgedCluster) -> None:
-        await cluster.client.create_topic(
-            TOPIC, replication_factor=1, configs={"min.insync.replicas": "2"}
-        )
-        await write(cluster, 10)
-        (home,) = cluster.partition(TOPIC).replicas
-        target = (1 + home % 3,)
-        cluster.brokers[target[0]].kill()
-        await reassign(cluster, target)
-        await write(cluster, 10, "meanwhile")
-        cluster.brokers[target[0]].start()
-        await until_moved(cluster, target)
-        await write(cluster, 10, "after")
-        await until_logs(cluster, target)
-        await cluster.client.check_promises(TOPIC)
-
-    JudgedCluster(0, settings=SETTINGS).run(scenario)
+    await cluster.client.create_topic(
+        TOPIC, replication_factor=1, configs={"min.insync.replicas": "2"}
+    )
+    await write(cluster, 10)
+    (home,) = cluster.partition(TOPIC).replicas
+    target = (1 + home % 3,)
+    cluster.brokers[target[0]].kill()
+    await reassign(cluster, target)
+    await write(cluster, 10, "meanwhile")
+    cluster.brokers[target[0]].start()
+    await until_moved(cluster, target)
+    await write(cluster, 10, "after")
+    await until_logs(cluster, target)
+    await cluster.client.check_promises(TOPIC)
 
 
-def test_the_topic_is_deleted_meanwhile() -> None:
-    async def scenario(cluster: JudgedCluster) -> None:
-        await a_topic(cluster)
-        target = others(cluster)
-        cluster.brokers[target[0]].kill()
-        await reassign(cluster, target)
-        await write(cluster, 5)
-        await cluster.client.delete_topic(TOPIC)
-        with pytest.raises(ApiError) as refused:
-            await reassign(cluster, None)
-        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        cluster.brokers[target[0]].start()
-        await until_logs(cluster, ())
-
-    JudgedCluster(0, brokers=5, settings=SETTINGS).run(scenario)
+@judged(0, brokers=5, settings=SETTINGS)
+async def test_the_topic_is_deleted_meanwhile(cluster: JudgedCluster) -> None:
+    await a_topic(cluster)
+    target = others(cluster)
+    cluster.brokers[target[0]].kill()
+    await reassign(cluster, target)
+    await write(cluster, 5)
+    await cluster.client.delete_topic(TOPIC)
+    with pytest.raises(ApiError) as refused:
+        await reassign(cluster, None)
+    assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    cluster.brokers[target[0]].start()
+    await until_logs(cluster, ())
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -305,40 +291,36 @@ def test_moves_drawn_by_lot_among_faults(seed: int) -> None:
     JudgedCluster(seed, brokers=4 + seed % 2, settings=SETTINGS).run(scenario)
 
 
-def test_our_own_client_starts_follows_and_cancels() -> None:
-    async def scenario(cluster: JudgedCluster) -> None:
-        await a_topic(cluster)
-        target, before = others(cluster), cluster.partition(TOPIC).replicas
-        world = cluster.client_world
-        servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
-        cluster.brokers[target[0]].kill()
-        async with Admin(
-            servers, world=ClientWorld(world.clock, world.network, world.rng)
-        ) as admin:
-            assert await admin.list_partition_reassignments() == {}
-            await admin.alter_partition_reassignments({(TOPIC, 0): target})
-            moves = await admin.list_partition_reassignments([(TOPIC, 0)])
-            move = moves[TopicPartition(TOPIC, 0)]
-            assert move.target_replicas == target
-            assert set(move.adding_replicas) == set(target) - set(before)
-            assert set(move.removing_replicas) == set(before) - set(target)
-            (topic,) = await admin.describe_topics([TOPIC])
-            assert topic.partitions[0].adding_replicas == move.adding_replicas
-            assert not topic.partitions[0].is_under_replicated
-            with pytest.raises(BulkError) as refused:
-                await admin.alter_partition_reassignments(
-                    {(TOPIC, 0): before[:1], (TOPIC, 9): None},
-                    allow_replication_factor_change=False,
-                )
-            codes = [error.code for error in refused.value.failed.values()]
-            assert codes == [
-                ErrorCode.INVALID_REPLICATION_FACTOR,
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            ]
-            await admin.alter_partition_reassignments({(TOPIC, 0): None})
-            assert await admin.list_partition_reassignments() == {}
-            assert await admin.list_partition_reassignments([]) == {}
-            (topic,) = await admin.describe_topics([TOPIC])
-            assert topic.partitions[0].replicas == before
-
-    JudgedCluster(0, brokers=5, settings=SETTINGS).run(scenario)
+@judged(0, brokers=5, settings=SETTINGS)
+async def test_our_own_client_starts_follows_and_cancels(cluster: JudgedCluster) -> None:
+    await a_topic(cluster)
+    target, before = others(cluster), cluster.partition(TOPIC).replicas
+    world = cluster.client_world
+    servers = ",".join(f"{node.host}:9092" for node in cluster.brokers.values())
+    cluster.brokers[target[0]].kill()
+    async with Admin(servers, world=ClientWorld(world.clock, world.network, world.rng)) as admin:
+        assert await admin.list_partition_reassignments() == {}
+        await admin.alter_partition_reassignments({(TOPIC, 0): target})
+        moves = await admin.list_partition_reassignments([(TOPIC, 0)])
+        move = moves[TopicPartition(TOPIC, 0)]
+        assert move.target_replicas == target
+        assert set(move.adding_replicas) == set(target) - set(before)
+        assert set(move.removing_replicas) == set(before) - set(target)
+        (topic,) = await admin.describe_topics([TOPIC])
+        assert topic.partitions[0].adding_replicas == move.adding_replicas
+        assert not topic.partitions[0].is_under_replicated
+        with pytest.raises(BulkError) as refused:
+            await admin.alter_partition_reassignments(
+                {(TOPIC, 0): before[:1], (TOPIC, 9): None},
+                allow_replication_factor_change=False,
+            )
+        codes = [error.code for error in refused.value.failed.values()]
+        assert codes == [
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ]
+        await admin.alter_partition_reassignments({(TOPIC, 0): None})
+        assert await admin.list_partition_reassignments() == {}
+        assert await admin.list_partition_reassignments([]) == {}
+        (topic,) = await admin.describe_topics([TOPIC])
+        assert topic.partitions[0].replicas == before

@@ -11,6 +11,7 @@ from chaos.sim.laws.judged import JudgedCluster
 from stele.aio import Consumer, Producer
 from stele.config import ClientWorld
 from stele.errors import SteleError
+from tests.support.sim_cluster import judged
 
 PLAIN, EXACT = "plain", "exact"
 SECONDS = 25.0
@@ -112,24 +113,24 @@ def check_exactly_once(records: list[tuple[bytes, bytes]], delivered: int) -> No
         assert of_key == sorted(of_key)
 
 
-def test_a_broker_with_a_log_that_only_its_next_start_recovers_is_restarted() -> None:
-    async def scenario(cluster: JudgedCluster) -> None:
-        await cluster.client.create_topic(PLAIN, replication_factor=1)
-        await cluster.until_isr(PLAIN, 1)
-        [(node, replica)] = [each for each in online(cluster) if each[1].topic == PLAIN]
-        assert node.process is not None
+@judged(5)
+async def test_a_broker_with_a_log_that_only_its_next_start_recovers_is_restarted(
+    cluster: JudgedCluster,
+) -> None:
+    await cluster.client.create_topic(PLAIN, replication_factor=1)
+    await cluster.until_isr(PLAIN, 1)
+    [(node, replica)] = [each for each in online(cluster) if each[1].topic == PLAIN]
+    assert node.process is not None
 
-        async def fail() -> None:
-            error = OSError(errno.EMFILE, "Too many open files", PLAIN)
-            replica.log.availability.failure(error)
+    async def fail() -> None:
+        error = OSError(errno.EMFILE, "Too many open files", PLAIN)
+        replica.log.availability.failure(error)
 
-        await node.process.run(fail())
-        assert waits_for_restart(node)
-        await Storm(cluster).calm()
-        assert not waits_for_restart(node)
-        await cluster.client.produce_until_acknowledged(PLAIN, b"x", give_up_s=20)
-
-    JudgedCluster(5).run(scenario)
+    await node.process.run(fail())
+    assert waits_for_restart(node)
+    await Storm(cluster).calm()
+    assert not waits_for_restart(node)
+    await cluster.client.produce_until_acknowledged(PLAIN, b"x", give_up_s=20)
 
 
 def test_a_storm_is_the_same_every_time() -> None:

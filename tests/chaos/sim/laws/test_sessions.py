@@ -10,7 +10,7 @@ from broker.replication.replica import Replica
 from chaos.sim.laws.sessions import unnoticed
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import ReplicaCluster
-from tests.support.replication import run, settled
+from tests.support.replication import settled, with_brokers
 from tests.support.timing import until
 
 
@@ -43,7 +43,7 @@ def seen(monkeypatch: pytest.MonkeyPatch, broken: str) -> list[str]:
         await leader.produce(make_batch(), acks=1, timeout_ms=10)
         found.extend(unnoticed(leader.manager.hosted, leader.sessions))
 
-    run(scenario)
+    with_brokers.run(scenario)
     monkeypatch.undo()
     return found
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from chaos.sim.world.disk import PAGE_BYTES, DiskFaults, ProcessDeadError
 from chaos.sim.world.simulation import Simulation
 from chaos.sim.world.write_errors import WriteErrorHandle, WriteErrors
+from tests.support.worlds import simulated
 from world.disk import Disk, SyncFailedError
 
 
@@ -225,8 +226,8 @@ def test_a_full_disk_takes_a_part_and_says_so() -> None:
     assert disk.read_file("/f") == b"1234567890"
 
 
-def test_a_full_disk_keeps_no_part_of_a_file_that_was_to_be_replaced() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_full_disk_keeps_no_part_of_a_file_that_was_to_be_replaced(sim: Simulation) -> None:
     disk = sim.process("a").world.disk
     disk.replace_file_now("/f", b"one")
     sim.machine("a").disk.faults.quota_bytes = 10
@@ -235,12 +236,9 @@ def test_a_full_disk_keeps_no_part_of_a_file_that_was_to_be_replaced() -> None:
     assert disk.list("/") == ["f"]
     assert (disk.free_bytes("/"), disk.read_file("/f")) == (7, b"one")
 
-    async def awaited() -> None:
-        with pytest.raises(OSError, match="space"):
-            await disk.replace_file("/f", b"far too much")
-        assert disk.list("/") == ["f"]
-
-    sim.run(awaited())
+    with pytest.raises(OSError, match="space"):
+        await disk.replace_file("/f", b"far too much")
+    assert disk.list("/") == ["f"]
 
 
 def test_broken_devices_and_flipped_bits() -> None:
@@ -261,24 +259,21 @@ def test_broken_devices_and_flipped_bits() -> None:
         file.append([b"x"])
 
 
-def test_cold_reads_answer_after_warming() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_cold_reads_answer_after_warming(sim: Simulation) -> None:
     sim.machine("a").disk.faults.cold_read = 1.0
 
-    async def main() -> None:
-        process = sim.process("a")
-        disk = process.world.disk
+    process = sim.process("a")
+    disk = process.world.disk
 
-        async def look() -> bytes | bytearray | None:
-            file = disk.open("/f", create=True)
-            file.append([b"abc"])
-            assert file.read(0, 3) is None
-            await disk.warm("/f", 0, 3)
-            return file.read(0, 3)
+    async def look() -> bytes | bytearray | None:
+        file = disk.open("/f", create=True)
+        file.append([b"abc"])
+        assert file.read(0, 3) is None
+        await disk.warm("/f", 0, 3)
+        return file.read(0, 3)
 
-        assert await process.run(look()) == b"abc"
-
-    sim.run(main())
+    assert await process.run(look()) == b"abc"
 
 
 @settings(max_examples=60)

@@ -8,6 +8,7 @@ import pytest
 from chaos.sim.world.loop import SimulationStuckError
 from chaos.sim.world.process import ProcessEndedError
 from chaos.sim.world.simulation import Simulation, SimulationFailedError
+from tests.support.worlds import simulated
 
 
 def test_time_moves_only_by_waiting() -> None:
@@ -46,23 +47,19 @@ def test_callbacks_run_in_order_of_due_time_then_of_scheduling() -> None:
     assert order == ["soon", "soon after", "early", "early too", "late"]
 
 
-def test_the_outside_is_refused() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        with pytest.raises(NotImplementedError):
-            await asyncio.to_thread(print)
-        with pytest.raises(NotImplementedError):
-            await asyncio.open_connection("127.0.0.1", 1)
-        with pytest.raises(NotImplementedError):
-            loop.add_signal_handler(15, print)
-        with pytest.raises(NotImplementedError):
-            await asyncio.create_subprocess_exec("true")
-        with pytest.raises(NotImplementedError):
-            loop.call_soon_threadsafe(print)
-
-    sim.run(main())
+@simulated(1)
+async def test_the_outside_is_refused(sim: Simulation) -> None:
+    loop = asyncio.get_running_loop()
+    with pytest.raises(NotImplementedError):
+        await asyncio.to_thread(print)
+    with pytest.raises(NotImplementedError):
+        await asyncio.open_connection("127.0.0.1", 1)
+    with pytest.raises(NotImplementedError):
+        loop.add_signal_handler(15, print)
+    with pytest.raises(NotImplementedError):
+        await asyncio.create_subprocess_exec("true")
+    with pytest.raises(NotImplementedError):
+        loop.call_soon_threadsafe(print)
 
 
 def test_a_run_that_can_never_end_says_so() -> None:
@@ -148,17 +145,13 @@ def test_a_process_that_kills_itself_stops_there() -> None:
     assert ticks == ["before"]
 
 
-def test_waiting_for_a_process_that_dies_raises() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        process = sim.process("a")
-        assert await process.run(asyncio.sleep(1, result=7)) == 7
-        sim.scheduler.at(1, process.kill)
-        with pytest.raises(ProcessEndedError):
-            await process.run(asyncio.sleep(10))
-
-    sim.run(main())
+@simulated(1)
+async def test_waiting_for_a_process_that_dies_raises(sim: Simulation) -> None:
+    process = sim.process("a")
+    assert await process.run(asyncio.sleep(1, result=7)) == 7
+    sim.scheduler.at(1, process.kill)
+    with pytest.raises(ProcessEndedError):
+        await process.run(asyncio.sleep(10))
 
 
 def test_a_paused_process_goes_on_later_and_its_clock_has_moved() -> None:
@@ -211,28 +204,24 @@ def test_after_a_pause_the_loops_own_time_is_stale_at_first() -> None:
     assert seen == [(1, 11), (11, 11)]
 
 
-def test_a_process_is_paused_while_its_disk_works_on() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_process_is_paused_while_its_disk_works_on(sim: Simulation) -> None:
+    process = sim.process("a")
+    disk = process.world.disk
 
-    async def main() -> None:
-        process = sim.process("a")
-        disk = process.world.disk
+    async def write() -> float:
+        file = disk.open("/a", create=True)
+        file.append([b"x"])
+        await disk.sync(["/", "/a"])
+        return sim.now
 
-        async def write() -> float:
-            file = disk.open("/a", create=True)
-            file.append([b"x"])
-            await disk.sync(["/", "/a"])
-            return sim.now
-
-        writing = process.start(write())
-        await asyncio.sleep(0)
-        process.pause()
-        await asyncio.sleep(1)
-        process.resume()
-        await asyncio.sleep(0.001)
-        assert await writing == 1
-
-    sim.run(main())
+    writing = process.start(write())
+    await asyncio.sleep(0)
+    process.pause()
+    await asyncio.sleep(1)
+    process.resume()
+    await asyncio.sleep(0.001)
+    assert await writing == 1
 
 
 def test_a_dropped_generator_is_closed_by_its_own_process() -> None:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.world.simulation import Simulation
+from tests.support.worlds import simulated
 from world.network import Service
 
 
@@ -77,27 +78,23 @@ def run(sim: Simulation, main: Coroutine[Any, Any, None]) -> None:
     sim.run(main)
 
 
-def test_bytes_arrive_in_order_after_a_while() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        start = sim.now
-        near.transport.writelines([b"a", bytearray(b"b"), memoryview(b"c")])
-        for i in range(100):
-            near.transport.write(b"%02d" % i)
-        assert near.received == b""
-        await asyncio.sleep(0.1)
-        assert near.received == b"abc" + b"".join(b"%02d" % i for i in range(100))
-        assert sim.now > start
-        assert near.transport.get_extra_info("peername") == ("s", 9)
-        near.transport.close()
-        await asyncio.sleep(0.1)
-        assert near.events == ["made", ("lost", None)]
-        assert pair.accepted[0].events == ["made", "eof", ("lost", None)]
-
-    run(sim, main())
+@simulated(1)
+async def test_bytes_arrive_in_order_after_a_while(sim: Simulation) -> None:
+    pair = Pair(sim)
+    near = await pair.connect()
+    start = sim.now
+    near.transport.writelines([b"a", bytearray(b"b"), memoryview(b"c")])
+    for i in range(100):
+        near.transport.write(b"%02d" % i)
+    assert near.received == b""
+    await asyncio.sleep(0.1)
+    assert near.received == b"abc" + b"".join(b"%02d" % i for i in range(100))
+    assert sim.now > start
+    assert near.transport.get_extra_info("peername") == ("s", 9)
+    near.transport.close()
+    await asyncio.sleep(0.1)
+    assert near.events == ["made", ("lost", None)]
+    assert pair.accepted[0].events == ["made", "eof", ("lost", None)]
 
 
 class Pieces(Recorder):
@@ -112,193 +109,158 @@ class Pieces(Recorder):
 
 
 @pytest.mark.parametrize("slow", [0.0, 1.0])
-def test_what_is_written_together_arrives_together_unless_the_link_is_slow(slow: float) -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        server, client, far, near = sim.process("s"), sim.process("c"), Pieces(), Recorder()
-        await server.run(server.world.network.listen("s", 9, lambda: far))
-        await client.run(client.world.network.connect("s", 9, lambda: near))
-        sim.fabric.faults.slow = slow
-        near.transport.writelines([b"a", bytearray(b"bc"), memoryview(b"def")])
-        near.transport.writelines([])
-        await asyncio.sleep(2)
-        assert far.pieces == ([b"a", b"bc", b"def"] if slow else [b"abcdef"])
-
-    run(sim, main())
+@simulated(1)
+async def test_what_is_written_together_arrives_together_unless_the_link_is_slow(
+    sim: Simulation, slow: float
+) -> None:
+    server, client, far, near = sim.process("s"), sim.process("c"), Pieces(), Recorder()
+    await server.run(server.world.network.listen("s", 9, lambda: far))
+    await client.run(client.world.network.connect("s", 9, lambda: near))
+    sim.fabric.faults.slow = slow
+    near.transport.writelines([b"a", bytearray(b"bc"), memoryview(b"def")])
+    near.transport.writelines([])
+    await asyncio.sleep(2)
+    assert far.pieces == ([b"a", b"bc", b"def"] if slow else [b"abcdef"])
 
 
-def test_a_buffered_protocol_is_filled_through_its_buffer() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        server, client = sim.process("s"), sim.process("c")
-        protocol = Buffered(7)
-        await server.run(server.world.network.listen("s", 9, lambda: protocol))
-        near = Recorder()
-        await client.run(client.world.network.connect("s", 9, lambda: near))
-        near.transport.write(bytes(range(100)))
-        await asyncio.sleep(0.1)
-        assert protocol.received == bytes(range(100))
-
-    run(sim, main())
+@simulated(1)
+async def test_a_buffered_protocol_is_filled_through_its_buffer(sim: Simulation) -> None:
+    server, client = sim.process("s"), sim.process("c")
+    protocol = Buffered(7)
+    await server.run(server.world.network.listen("s", 9, lambda: protocol))
+    near = Recorder()
+    await client.run(client.world.network.connect("s", 9, lambda: near))
+    near.transport.write(bytes(range(100)))
+    await asyncio.sleep(0.1)
+    assert protocol.received == bytes(range(100))
 
 
-def test_bytes_changed_after_writing_arrive_changed() -> None:
+@simulated(1)
+async def test_bytes_changed_after_writing_arrive_changed(sim: Simulation) -> None:
     """As with uvloop, which keeps a reference and no copy."""
-    sim = Simulation(1)
 
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        buffer = bytearray(b"good")
-        near.transport.write(buffer)
-        buffer[:] = b"evil"
-        await asyncio.sleep(0.1)
-        assert pair.accepted[0].received == b"evil"
-
-    run(sim, main())
+    pair = Pair(sim)
+    near = await pair.connect()
+    buffer = bytearray(b"good")
+    near.transport.write(buffer)
+    buffer[:] = b"evil"
+    await asyncio.sleep(0.1)
+    assert pair.accepted[0].received == b"evil"
 
 
-def test_a_slow_reader_pauses_the_writer() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        far = pair.accepted[0]
-        far.echo = False
-        far.transport.pause_reading()
-        near.transport.write(bytes(1_000_000))
-        assert near.events == ["made", "pause"]
-        await asyncio.sleep(1)
-        assert far.received == b""
-        far.transport.resume_reading()
-        await asyncio.sleep(1)
-        assert len(far.received) == 1_000_000
-        assert near.events == ["made", "pause", "resume"]
-
-    run(sim, main())
+@simulated(1)
+async def test_a_slow_reader_pauses_the_writer(sim: Simulation) -> None:
+    pair = Pair(sim)
+    near = await pair.connect()
+    far = pair.accepted[0]
+    far.echo = False
+    far.transport.pause_reading()
+    near.transport.write(bytes(1_000_000))
+    assert near.events == ["made", "pause"]
+    await asyncio.sleep(1)
+    assert far.received == b""
+    far.transport.resume_reading()
+    await asyncio.sleep(1)
+    assert len(far.received) == 1_000_000
+    assert near.events == ["made", "pause", "resume"]
 
 
-def test_connecting_to_nothing() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        sim.machine("s")
-        client = sim.process("c")
-        network = client.world.network
-        with pytest.raises(ConnectionRefusedError):
-            await client.run(network.connect("s", 9, Recorder))
-        with pytest.raises(OSError, match="no host"):
-            await client.run(network.connect("nowhere", 9, Recorder))
-        sim.power_off("s")
-        start = sim.now
-        with pytest.raises(TimeoutError):
-            await client.run(network.connect("s", 9, Recorder))
-        assert sim.now - start >= 10
-
-    run(sim, main())
+@simulated(1)
+async def test_connecting_to_nothing(sim: Simulation) -> None:
+    sim.machine("s")
+    client = sim.process("c")
+    network = client.world.network
+    with pytest.raises(ConnectionRefusedError):
+        await client.run(network.connect("s", 9, Recorder))
+    with pytest.raises(OSError, match="no host"):
+        await client.run(network.connect("nowhere", 9, Recorder))
+    sim.power_off("s")
+    start = sim.now
+    with pytest.raises(TimeoutError):
+        await client.run(network.connect("s", 9, Recorder))
+    assert sim.now - start >= 10
 
 
-def test_a_port_in_use_and_a_foreign_address() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        one, two = sim.process("s", "one"), sim.process("s", "two")
-        sim.machine("c")
-        await one.run(one.world.network.listen("0.0.0.0", 9, Recorder))
-        for attempt in (
-            two.world.network.listen("127.0.0.1", 9, Recorder),
-            two.world.network.serve("s", 9, Service()),
-        ):
-            with pytest.raises(OSError, match="in use") as caught:
-                await two.run(cast(Coroutine[Any, Any, Any], attempt))
-            assert caught.value.errno == errno.EADDRINUSE
-        with pytest.raises(OSError, match="not this machine"):
-            await two.run(two.world.network.listen("c", 9, Recorder))
-        one.kill()
-        await two.run(two.world.network.listen("s", 9, Recorder))
-
-    run(sim, main())
+@simulated(1)
+async def test_a_port_in_use_and_a_foreign_address(sim: Simulation) -> None:
+    one, two = sim.process("s", "one"), sim.process("s", "two")
+    sim.machine("c")
+    await one.run(one.world.network.listen("0.0.0.0", 9, Recorder))
+    for attempt in (
+        two.world.network.listen("127.0.0.1", 9, Recorder),
+        two.world.network.serve("s", 9, Service()),
+    ):
+        with pytest.raises(OSError, match="in use") as caught:
+            await two.run(cast(Coroutine[Any, Any, Any], attempt))
+        assert caught.value.errno == errno.EADDRINUSE
+    with pytest.raises(OSError, match="not this machine"):
+        await two.run(two.world.network.listen("c", 9, Recorder))
+    one.kill()
+    await two.run(two.world.network.listen("s", 9, Recorder))
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_killed_process_closes_its_connections_and_ports(seed: int) -> None:
-    sim = Simulation(seed)
-
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        pair.accepted[0].transport.write(b"last words")
-        pair.server.kill()
-        await asyncio.sleep(0.1)
-        assert b"last words".startswith(near.received)
-        assert near.events[-1] in (("lost", None), ("lost", ConnectionResetError))
-        assert pair.accepted[0].events == ["made"], "the dead hear nothing"
-        with pytest.raises(ConnectionRefusedError):
-            await pair.client.run(pair.client.world.network.connect("s", 9, Recorder))
-
-    run(sim, main())
+@simulated
+async def test_a_killed_process_closes_its_connections_and_ports(
+    sim: Simulation, seed: int
+) -> None:
+    pair = Pair(sim)
+    near = await pair.connect()
+    pair.accepted[0].transport.write(b"last words")
+    pair.server.kill()
+    await asyncio.sleep(0.1)
+    assert b"last words".startswith(near.received)
+    assert near.events[-1] in (("lost", None), ("lost", ConnectionResetError))
+    assert pair.accepted[0].events == ["made"], "the dead hear nothing"
+    with pytest.raises(ConnectionRefusedError):
+        await pair.client.run(pair.client.world.network.connect("s", 9, Recorder))
 
 
-def test_lost_power_is_silent_until_the_machine_is_back() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        sim.power_off("s")
-        await asyncio.sleep(5)
-        assert near.events == ["made"]
-        near.transport.write(b"anyone?")
-        await asyncio.sleep(5)
-        assert near.events == ["made"]
-        sim.power_on("s")
-        await asyncio.sleep(10)
-        assert near.events == ["made", ("lost", ConnectionResetError)]
-
-    run(sim, main())
+@simulated(1)
+async def test_lost_power_is_silent_until_the_machine_is_back(sim: Simulation) -> None:
+    pair = Pair(sim)
+    near = await pair.connect()
+    sim.power_off("s")
+    await asyncio.sleep(5)
+    assert near.events == ["made"]
+    near.transport.write(b"anyone?")
+    await asyncio.sleep(5)
+    assert near.events == ["made"]
+    sim.power_on("s")
+    await asyncio.sleep(10)
+    assert near.events == ["made", ("lost", ConnectionResetError)]
 
 
-def test_a_cut_stalls_bytes_and_healing_brings_them() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        sim.fabric.cut("c", "s")
-        near.transport.write(b"one")
-        await asyncio.sleep(3)
-        pair.accepted[0].transport.write(b"other way")
-        near.transport.write(b"two")
-        await asyncio.sleep(1)
-        assert near.received == b"other way"
-        assert pair.accepted[0].received == b""
-        sim.fabric.heal()
-        await asyncio.sleep(5)
-        assert pair.accepted[0].received == b"onetwo"
-
-    run(sim, main())
+@simulated(1)
+async def test_a_cut_stalls_bytes_and_healing_brings_them(sim: Simulation) -> None:
+    pair = Pair(sim)
+    near = await pair.connect()
+    sim.fabric.cut("c", "s")
+    near.transport.write(b"one")
+    await asyncio.sleep(3)
+    pair.accepted[0].transport.write(b"other way")
+    near.transport.write(b"two")
+    await asyncio.sleep(1)
+    assert near.received == b"other way"
+    assert pair.accepted[0].received == b""
+    sim.fabric.heal()
+    await asyncio.sleep(5)
+    assert pair.accepted[0].received == b"onetwo"
 
 
-def test_a_long_cut_ends_the_connection_of_who_has_sent() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        sim.fabric.isolate("s", ["c"])
-        near.transport.write(b"one")
-        await asyncio.sleep(100)
-        assert near.events == ["made", ("lost", TimeoutError)]
-        assert pair.accepted[0].events == ["made"]
-        sim.fabric.heal()
-        pair.accepted[0].transport.write(b"hello?")
-        await asyncio.sleep(1)
-        assert pair.accepted[0].events == ["made", ("lost", ConnectionResetError)]
-
-    run(sim, main())
+@simulated(1)
+async def test_a_long_cut_ends_the_connection_of_who_has_sent(sim: Simulation) -> None:
+    pair = Pair(sim)
+    near = await pair.connect()
+    sim.fabric.isolate("s", ["c"])
+    near.transport.write(b"one")
+    await asyncio.sleep(100)
+    assert near.events == ["made", ("lost", TimeoutError)]
+    assert pair.accepted[0].events == ["made"]
+    sim.fabric.heal()
+    pair.accepted[0].transport.write(b"hello?")
+    await asyncio.sleep(1)
+    assert pair.accepted[0].events == ["made", ("lost", ConnectionResetError)]
 
 
 def test_a_bridge_sees_both_sides_of_a_partition() -> None:
@@ -315,40 +277,32 @@ def test_a_bridge_sees_both_sides_of_a_partition() -> None:
     assert not any(sees(a, d) or sees(d, a) for a in "ab" for d in "de")
 
 
-def test_a_paused_process_accepts_and_answers_later() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        pair = Pair(sim)
-        near = await pair.connect()
-        pair.server.pause()
-        second = Recorder()
-        await pair.client.run(pair.client.world.network.connect("s", 9, lambda: second))
-        near.transport.write(b"x")
-        second.transport.write(b"y")
-        await asyncio.sleep(5)
-        assert not near.received
-        assert not second.received
-        pair.server.resume()
-        await asyncio.sleep(0.1)
-        assert near.received == b"x"
-        assert second.received == b"y"
-
-    run(sim, main())
+@simulated(1)
+async def test_a_paused_process_accepts_and_answers_later(sim: Simulation) -> None:
+    pair = Pair(sim)
+    near = await pair.connect()
+    pair.server.pause()
+    second = Recorder()
+    await pair.client.run(pair.client.world.network.connect("s", 9, lambda: second))
+    near.transport.write(b"x")
+    second.transport.write(b"y")
+    await asyncio.sleep(5)
+    assert not near.received
+    assert not second.received
+    pair.server.resume()
+    await asyncio.sleep(0.1)
+    assert near.received == b"x"
+    assert second.received == b"y"
 
 
-def test_closing_a_listener_ends_what_it_accepted() -> None:
-    sim = Simulation(1)
-
-    async def main() -> None:
-        server, client = sim.process("s"), sim.process("c")
-        listener = await server.run(server.world.network.listen("s", 9, Recorder))
-        near = Recorder()
-        await client.run(client.world.network.connect("s", 9, lambda: near))
-        start = sim.now
-        await server.run(listener.close(grace_s=0.5))
-        assert sim.now - start >= 0.5
-        await asyncio.sleep(0.1)
-        assert near.events == ["made", ("lost", ConnectionResetError)]
-
-    run(sim, main())
+@simulated(1)
+async def test_closing_a_listener_ends_what_it_accepted(sim: Simulation) -> None:
+    server, client = sim.process("s"), sim.process("c")
+    listener = await server.run(server.world.network.listen("s", 9, Recorder))
+    near = Recorder()
+    await client.run(client.world.network.connect("s", 9, lambda: near))
+    start = sim.now
+    await server.run(listener.close(grace_s=0.5))
+    assert sim.now - start >= 0.5
+    await asyncio.sleep(0.1)
+    assert near.events == ["made", ("lost", ConnectionResetError)]

@@ -22,42 +22,38 @@ async def make_anew(clients: Clients, count: int, first: int) -> None:
 
 @both_protocols
 @pytest.mark.parametrize("given", [True, False])
-def test_offsets_of_the_deleted_topic_are_not_committed_for_the_new_one(
-    protocol: str, given: bool
+@on_a_node
+async def test_offsets_of_the_deleted_topic_are_not_committed_for_the_new_one(
+    clients: Clients, protocol: str, given: bool
 ) -> None:
-    async def scenario(clients: Clients) -> None:
-        await clients.create(partitions=1)
-        await clients.fill(10, partitions=1)
-        async with clients.consumer(enable_auto_commit=False) as first:
-            first.subscribe(["t"])
-            assert numbers(await read(first, 10)) == list(range(10))
-            await make_anew(clients, 20, first=100)
-            with pytest.raises(CommitFailedError) as refused:
-                await first.commit({("t", 0): OffsetAndMetadata(10)} if given else None)
-            assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
-            assert "deleted" in str(refused.value)
-            assert not any("deleted" in each for each in clients.waits), "it is told at once"
-        async with clients.consumer() as second:
-            second.subscribe(["t"])
-            assert numbers(await read(second, 20)) == list(range(100, 120))
-
-    on_a_node(scenario, protocol)
+    await clients.create(partitions=1)
+    await clients.fill(10, partitions=1)
+    async with clients.consumer(enable_auto_commit=False) as first:
+        first.subscribe(["t"])
+        assert numbers(await read(first, 10)) == list(range(10))
+        await make_anew(clients, 20, first=100)
+        with pytest.raises(CommitFailedError) as refused:
+            await first.commit({("t", 0): OffsetAndMetadata(10)} if given else None)
+        assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_ID
+        assert "deleted" in str(refused.value)
+        assert not any("deleted" in each for each in clients.waits), "it is told at once"
+    async with clients.consumer() as second:
+        second.subscribe(["t"])
+        assert numbers(await read(second, 20)) == list(range(100, 120))
 
 
 @both_protocols
-def test_a_member_goes_on_at_the_first_record_of_the_new_topic_and_commits_that(
-    protocol: str,
+@on_a_node
+async def test_a_member_goes_on_at_the_first_record_of_the_new_topic_and_commits_that(
+    clients: Clients, protocol: str
 ) -> None:
-    async def scenario(clients: Clients) -> None:
-        await clients.create(partitions=1)
-        await clients.fill(10, partitions=1)
-        async with clients.consumer() as first:
-            first.subscribe(["t"])
-            await read(first, 10)
-            await first.commit()
-            await make_anew(clients, 20, first=100)
-            assert numbers(await read(first, 20)) == list(range(100, 120))
-            await first.commit()
-            assert (await first.committed([("t", 0)]))["t", 0] == OffsetAndMetadata(20, 0)  # type: ignore[index]
-
-    on_a_node(scenario, protocol)
+    await clients.create(partitions=1)
+    await clients.fill(10, partitions=1)
+    async with clients.consumer() as first:
+        first.subscribe(["t"])
+        await read(first, 10)
+        await first.commit()
+        await make_anew(clients, 20, first=100)
+        assert numbers(await read(first, 20)) == list(range(100, 120))
+        await first.commit()
+        assert (await first.committed([("t", 0)]))["t", 0] == OffsetAndMetadata(20, 0)  # type: ignore[index]
