@@ -12,6 +12,7 @@ from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from metadata.partitions import NO_LEADER, PartitionState
 from stele.wire.v1 import admin_pb2 as pb
+from tests.support.worlds import Scenario, world
 
 PARTITIONS = 4
 
@@ -34,31 +35,38 @@ def places(node: SimNode, topic: str) -> dict[str, set[int]]:
     }
 
 
-def test_a_directory_that_is_taken_out_costs_its_own_replicas_and_no_other() -> None:
-    cluster = SimCluster(1, controllers=1, brokers=1)
+@world("cluster")
+def with_two_directories(scenario: Scenario, brokers: int = 1) -> None:
+    """Broker 1 has two log directories."""
+    cluster = SimCluster(1, controllers=1, brokers=brokers)
     node = cluster.brokers[1]
     node.config = replace(node.config, log_dirs=("/data", "/more"))
-
-    async def scenario(cluster: SimCluster) -> None:
-        await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
-        await cluster.until(lambda: sum(map(len, places(node, "t").values())) == 4, "logs")
-        there = places(node, "t")
-        assert there["/data"]
-        assert there["/more"]
-        for number in range(PARTITIONS):
-            await cluster.client.produce("t", b"record", broker=1, partition=number)
-        node.kill()
-        node.config = replace(node.config, log_dirs=("/data",))
-        node.start()
-        await cluster.until(lambda: node.ready, "it serves again")
-        for number, state in states(cluster, "t").items():
-            if number in there["/data"]:
-                assert (state.leader, state.isr) == (1, (1,))
-            else:
-                assert (state.leader, state.isr) == (NO_LEADER, ())
-                assert state.last_known_elr == (1,)
-
     cluster.run(scenario)
+
+
+@with_two_directories
+async def test_a_directory_that_is_taken_out_costs_its_own_replicas_and_no_other(
+    cluster: SimCluster,
+) -> None:
+    node = cluster.brokers[1]
+
+    await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
+    await cluster.until(lambda: sum(map(len, places(node, "t").values())) == 4, "logs")
+    there = places(node, "t")
+    assert there["/data"]
+    assert there["/more"]
+    for number in range(PARTITIONS):
+        await cluster.client.produce("t", b"record", broker=1, partition=number)
+    node.kill()
+    node.config = replace(node.config, log_dirs=("/data",))
+    node.start()
+    await cluster.until(lambda: node.ready, "it serves again")
+    for number, state in states(cluster, "t").items():
+        if number in there["/data"]:
+            assert (state.leader, state.isr) == (1, (1,))
+        else:
+            assert (state.leader, state.isr) == (NO_LEADER, ())
+            assert state.last_known_elr == (1,)
 
 
 async def lower_level(cluster: SimCluster, level: int) -> None:
@@ -69,89 +77,81 @@ async def lower_level(cluster: SimCluster, level: int) -> None:
 
 
 @pytest.mark.parametrize("level", [4, 5])
-def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_rest(
-    level: int,
+@with_two_directories(brokers=3)
+async def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_rest(
+    cluster: SimCluster, level: int
 ) -> None:
-    cluster = SimCluster(1, controllers=1, brokers=3)
     node = cluster.brokers[1]
-    node.config = replace(node.config, log_dirs=("/data", "/more"))
 
-    async def scenario(cluster: SimCluster) -> None:
-        if level < 5:
-            await lower_level(cluster, level)
-        safe = {"min.insync.replicas": "2"}
-        await cluster.client.create_topic("safe", partitions=PARTITIONS, configs=safe)
-        await cluster.client.create_topic("alone", partitions=12, replication_factor=1)
-        for number in range(PARTITIONS):
-            await cluster.until_isr("safe", 3, number)
-        there = places(node, "safe")
-        assert there["/data"]
-        assert there["/more"]
+    if level < 5:
+        await lower_level(cluster, level)
+    safe = {"min.insync.replicas": "2"}
+    await cluster.client.create_topic("safe", partitions=PARTITIONS, configs=safe)
+    await cluster.client.create_topic("alone", partitions=12, replication_factor=1)
+    for number in range(PARTITIONS):
+        await cluster.until_isr("safe", 3, number)
+    there = places(node, "safe")
+    assert there["/data"]
+    assert there["/more"]
 
-        assert node.broker is not None
-        assert node.process is not None
-        lost = next(r for r in node.broker.replicas if r.directory.path == "/more")
-        node.process.loop.call_soon(
-            lost.directory.failed, lost.log, OSError(errno.EIO, "the device is gone")
-        )
-        await cluster.until(
-            lambda: all(1 not in states(cluster, "safe")[each].isr for each in there["/more"]),
-            "the replicas in it leave the ISRs",
-        )
-        for number, state in states(cluster, "safe").items():
-            assert (1 in state.isr) == (number in there["/data"])
-            assert state.leader in state.isr
-        alone = {n: s for n, s in states(cluster, "alone").items() if s.replicas == (1,)}
-        assert alone
-        assert all(state.isr == (1,) for state in alone.values()), "nobody else has its records"
-        if level == 5:
-            offline = {n for n, state in alone.items() if state.leader == NO_LEADER}
-            assert offline == {n for n in alone if f"alone-{n}" in node.machine.disk.names("/more")}
-        await asyncio.sleep(10.0)
-        assert node.ready, "it is not fenced"
-        for number in there["/more"]:
-            await cluster.client.produce_until_acknowledged("safe", b"record", partition=number)
-
-    cluster.run(scenario)
+    assert node.broker is not None
+    assert node.process is not None
+    lost = next(r for r in node.broker.replicas if r.directory.path == "/more")
+    node.process.loop.call_soon(
+        lost.directory.failed, lost.log, OSError(errno.EIO, "the device is gone")
+    )
+    await cluster.until(
+        lambda: all(1 not in states(cluster, "safe")[each].isr for each in there["/more"]),
+        "the replicas in it leave the ISRs",
+    )
+    for number, state in states(cluster, "safe").items():
+        assert (1 in state.isr) == (number in there["/data"])
+        assert state.leader in state.isr
+    alone = {n: s for n, s in states(cluster, "alone").items() if s.replicas == (1,)}
+    assert alone
+    assert all(state.isr == (1,) for state in alone.values()), "nobody else has its records"
+    if level == 5:
+        offline = {n for n, state in alone.items() if state.leader == NO_LEADER}
+        assert offline == {n for n in alone if f"alone-{n}" in node.machine.disk.names("/more")}
+    await asyncio.sleep(10.0)
+    assert node.ready, "it is not fenced"
+    for number in there["/more"]:
+        await cluster.client.produce_until_acknowledged("safe", b"record", partition=number)
 
 
-def test_a_topic_is_made_anew_beside_the_failed_directory_that_held_it(
-    monkeypatch: pytest.MonkeyPatch,
+@with_two_directories
+async def test_a_topic_is_made_anew_beside_the_failed_directory_that_held_it(
+    cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cluster = SimCluster(1, controllers=1, brokers=1)
     node = cluster.brokers[1]
-    node.config = replace(node.config, log_dirs=("/data", "/more"))
 
-    async def scenario(cluster: SimCluster) -> None:
-        await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
-        await cluster.until(lambda: sum(map(len, places(node, "t").values())) == 4, "logs")
-        assert node.broker is not None
-        assert node.process is not None
-        lost = next(r for r in node.broker.replicas if r.directory.path == "/more")
-        node.process.loop.call_soon(
-            lost.directory.failed, lost.log, OSError(errno.EIO, "the device is gone")
-        )
-        await cluster.until(lambda: lost.directory.offline is not None, "it is offline")
-        rename = node.process.world.disk.rename
+    await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
+    await cluster.until(lambda: sum(map(len, places(node, "t").values())) == 4, "logs")
+    assert node.broker is not None
+    assert node.process is not None
+    lost = next(r for r in node.broker.replicas if r.directory.path == "/more")
+    node.process.loop.call_soon(
+        lost.directory.failed, lost.log, OSError(errno.EIO, "the device is gone")
+    )
+    await cluster.until(lambda: lost.directory.offline is not None, "it is offline")
+    rename = node.process.world.disk.rename
 
-        def failing(source: str, target: str) -> None:
-            if source.startswith("/more"):
-                raise OSError(errno.EIO, "the device is gone")
-            rename(source, target)
+    def failing(source: str, target: str) -> None:
+        if source.startswith("/more"):
+            raise OSError(errno.EIO, "the device is gone")
+        rename(source, target)
 
-        monkeypatch.setattr(node.process.world.disk, "rename", failing)
-        await cluster.client.delete_topic("t")
-        await cluster.until(lambda: not states(cluster, "t"), "the topic is deleted")
-        await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
-        for number in range(PARTITIONS):
-            await cluster.client.produce_until_acknowledged("t", b"record", partition=number)
+    monkeypatch.setattr(node.process.world.disk, "rename", failing)
+    await cluster.client.delete_topic("t")
+    await cluster.until(lambda: not states(cluster, "t"), "the topic is deleted")
+    await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
+    for number in range(PARTITIONS):
+        await cluster.client.produce_until_acknowledged("t", b"record", partition=number)
 
-        monkeypatch.undo()  # the disk was only unplugged
-        node.kill()
-        node.start()
-        await cluster.until(lambda: node.ready, "it serves again")
-        assert places(node, "t") == {"/data": set(range(PARTITIONS)), "/more": set()}
-        for number in range(PARTITIONS):
-            assert len(await cluster.client.read_back("t", number)) == 1
-
-    cluster.run(scenario)
+    monkeypatch.undo()  # the disk was only unplugged
+    node.kill()
+    node.start()
+    await cluster.until(lambda: node.ready, "it serves again")
+    assert places(node, "t") == {"/data": set(range(PARTITIONS)), "/more": set()}
+    for number in range(PARTITIONS):
+        assert len(await cluster.client.read_back("t", number)) == 1

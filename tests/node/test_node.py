@@ -169,8 +169,8 @@ async def test_a_controllers_metadata_directory_is_locked(sim: Simulation) -> No
     await second.run(start(build(config, second.world)))
 
 
-def test_a_broken_disk_ends_the_node() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_broken_disk_ends_the_node(sim: Simulation) -> None:
     config = from_settings(
         {
             "node.id": "1",
@@ -182,41 +182,34 @@ def test_a_broken_disk_ends_the_node() -> None:
         }
     )
 
-    async def main() -> BaseException:
-        process = sim.process("c1")
-        format_directory(process.world.disk, ["/data"], "cluster", 1, process.world.rng)
+    process = sim.process("c1")
+    format_directory(process.world.disk, ["/data"], "cluster", 1, process.world.rng)
 
-        async def live() -> BaseException:
-            node = build(config, process.world)
-            await node.start()
-            await asyncio.sleep(5)
-            assert is_ready(node)
-            sim.machine("c1").disk.faults.failing_sync = True
-            channel = process.world.network.channel("c1", 9093)
-            request = admin_pb2.AlterConfigsRequest(
-                resources=[
-                    admin_pb2.AlterConfigsRequest.Resource(
-                        resource=admin_pb2.ConfigResource(type=4, name=""),
-                        changes=[
-                            admin_pb2.AlterConfigsRequest.Change(
-                                name="min.insync.replicas", value="2"
-                            )
-                        ],
-                    )
-                ]
-            )
-            call = asyncio.create_task(
-                channel.call(
-                    "/stele.v1.Admin/AlterConfigs", request.SerializeToString(), timeout_s=5
+    async def live() -> BaseException:
+        node = build(config, process.world)
+        await node.start()
+        await asyncio.sleep(5)
+        assert is_ready(node)
+        sim.machine("c1").disk.faults.failing_sync = True
+        channel = process.world.network.channel("c1", 9093)
+        request = admin_pb2.AlterConfigsRequest(
+            resources=[
+                admin_pb2.AlterConfigsRequest.Resource(
+                    resource=admin_pb2.ConfigResource(type=4, name=""),
+                    changes=[
+                        admin_pb2.AlterConfigsRequest.Change(name="min.insync.replicas", value="2")
+                    ],
                 )
-            )
-            failure = await node.wait_failed()
-            answer = admin_pb2.AlterConfigsResponse.FromString(await call)
-            assert answer.error != ErrorCode.NONE
-            assert not is_ready(node)
-            await node.stop()
-            return failure
+            ]
+        )
+        call = asyncio.create_task(
+            channel.call("/stele.v1.Admin/AlterConfigs", request.SerializeToString(), timeout_s=5)
+        )
+        failure = await node.wait_failed()
+        answer = admin_pb2.AlterConfigsResponse.FromString(await call)
+        assert answer.error != ErrorCode.NONE
+        assert not is_ready(node)
+        await node.stop()
+        return failure
 
-        return await process.run(live())
-
-    assert "Input/output error" in str(sim.run(main()))
+    assert "Input/output error" in str(await process.run(live()))

@@ -213,24 +213,22 @@ async def test_what_is_called_durable_is_on_disk(steps: list[tuple[str, int]]) -
     await directory.close()
 
 
-def test_an_emptied_log_begins_at_its_end_after_a_crash(disk: MemoryDisk) -> None:
+async def test_an_emptied_log_begins_at_its_end_after_a_crash(disk: MemoryDisk) -> None:
     """The file of leader epochs is written before the checkpoint of the start. The crash comes
     between the two."""
 
-    async def scenario() -> int:
-        directory = open_directory(disk)
-        log = directory.create("t", 0, TOPIC_ID)
-        for _ in range(3):
-            append(log, make_batch())
-        log.ask_high_watermark = lambda: log.end_offset
-        await directory.flush()
-        log.advance_start_offset(log.end_offset)
-        log.leave_dead_segment()
-        await directory.flush()
-        await directory.checkpoint()
-        return log.end_offset
+    directory = open_directory(disk)
+    log = directory.create("t", 0, TOPIC_ID)
+    for _ in range(3):
+        append(log, make_batch())
+    log.ask_high_watermark = lambda: log.end_offset
+    await directory.flush()
+    log.advance_start_offset(log.end_offset)
+    log.leave_dead_segment()
+    await directory.flush()
+    await directory.checkpoint()
+    end = log.end_offset
 
-    end = asyncio.run(scenario())
     disk.replace_file_now(STARTS, b"0\n0\n")
     disk.power_loss()
     again = LogDirectory.open(disk, PATH, HandClock()).logs[TopicPartition("t", 0)]

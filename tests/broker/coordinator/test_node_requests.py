@@ -13,7 +13,7 @@ from metadata.image import EMPTY
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages.end_txn import API, EndTxnRequest
 from tests.support.broker_apis import Edges
-from tests.support.timing import run_virtual, until
+from tests.support.timing import until
 from tests.support.worlds import virtual
 
 
@@ -49,26 +49,25 @@ def _not_expected(items: list[str]) -> None:
     raise AssertionError(items)
 
 
-def test_a_batch_that_cannot_be_sent_at_all_holds_nothing_up(
+@virtual
+async def test_a_batch_that_cannot_be_sent_at_all_holds_nothing_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def main() -> None:
-        sent: list[list[str]] = []
-        failed: list[str] = []
+    sent: list[list[str]] = []
+    failed: list[str] = []
 
-        async def send(broker_id: int, items: list[str]) -> list[str]:
-            sent.append(items)
-            if items == ["a"]:
-                raise KeyError("a bug")
-            return []
+    async def send(broker_id: int, items: list[str]) -> list[str]:
+        sent.append(items)
+        if items == ["a"]:
+            raise KeyError("a bug")
+        return []
 
-        batches = NodeBatches("test", send, failed.extend)
-        batches.add(1, "a")
-        await until(lambda: failed == ["a"])
-        batches.add(1, "b")
-        await until(lambda: sent == [["a"], ["b"]])
+    batches = NodeBatches("test", send, failed.extend)
+    batches.add(1, "a")
+    await until(lambda: failed == ["a"])
+    batches.add(1, "b")
+    await until(lambda: sent == [["a"], ["b"]])
 
-    run_virtual(main())
     assert "test for broker 1" in caplog.text
 
 

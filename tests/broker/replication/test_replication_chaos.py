@@ -8,28 +8,29 @@ import pytest
 
 from tests.support.compaction import keyed_batch
 from tests.support.replica_cluster import ReplicaCluster
+from tests.support.replication import with_brokers
 from tests.support.replication_chaos import Chaos
 from tests.support.timing import until
 
 
 @pytest.mark.parametrize("min_insync", [1, 2])
 @pytest.mark.parametrize("seed", range(3))
-def test_nothing_acknowledged_or_read_is_ever_lost(seed: int, min_insync: int) -> None:
-    cluster = ReplicaCluster(seed=seed, replica_lag_time_max_ms=3_000)
+@with_brokers(replica_lag_time_max_ms=3_000)
+async def test_nothing_acknowledged_or_read_is_ever_lost(
+    cluster: ReplicaCluster, seed: int, min_insync: int
+) -> None:
     chaos = Chaos(cluster, seed)
 
-    async def scenario(_: ReplicaCluster) -> None:
-        cluster.create_topic((1, 2, 3), min_insync=min_insync)
-        await until(lambda: all(node.holds() for node in cluster.nodes.values()))
-        clients = [asyncio.ensure_future(chaos.write()) for _ in range(4)]
-        clients.append(asyncio.ensure_future(chaos.consume()))
-        clients.append(asyncio.ensure_future(chaos.watch()))
-        await chaos.break_things(12)
-        chaos.stopping = True
-        await asyncio.gather(*clients)
-        await chaos.verify()
+    cluster.create_topic((1, 2, 3), min_insync=min_insync)
+    await until(lambda: all(node.holds() for node in cluster.nodes.values()))
+    clients = [asyncio.ensure_future(chaos.write()) for _ in range(4)]
+    clients.append(asyncio.ensure_future(chaos.consume()))
+    clients.append(asyncio.ensure_future(chaos.watch()))
+    await chaos.break_things(12)
+    chaos.stopping = True
+    await asyncio.gather(*clients)
+    await chaos.verify()
 
-    cluster.run(scenario)
     # A run in which nothing was written proves nothing.
     assert len(chaos.acknowledged) > 50, (len(chaos.acknowledged), chaos.refusals)
     assert chaos.read
@@ -66,30 +67,29 @@ class CompactedChaos(Chaos):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_compacted_log_holds_the_last_value_of_every_key(seed: int) -> None:
-    cluster = ReplicaCluster(
-        seed=seed,
-        replica_lag_time_max_ms=3_000,
-        log_cleaner_backoff_ms=20,
-        replica_high_watermark_checkpoint_interval_ms=100,
-    )
+@with_brokers(
+    replica_lag_time_max_ms=3_000,
+    log_cleaner_backoff_ms=20,
+    replica_high_watermark_checkpoint_interval_ms=100,
+)
+async def test_a_compacted_log_holds_the_last_value_of_every_key(
+    cluster: ReplicaCluster, seed: int
+) -> None:
     chaos = CompactedChaos(cluster, seed)
 
-    async def scenario(_: ReplicaCluster) -> None:
-        configs = {
-            "cleanup.policy": "compact",
-            "segment.bytes": "1024",
-            "min.cleanable.dirty.ratio": "0.1",
-        }
-        cluster.create_topic((1, 2, 3), configs=configs)
-        await until(lambda: all(node.holds() for node in cluster.nodes.values()))
-        clients = [asyncio.ensure_future(chaos.write()) for _ in range(4)]
-        clients.append(asyncio.ensure_future(chaos.consume()))
-        await chaos.break_things(15)
-        chaos.stopping = True
-        await asyncio.gather(*clients)
-        await chaos.verify()
+    configs = {
+        "cleanup.policy": "compact",
+        "segment.bytes": "1024",
+        "min.cleanable.dirty.ratio": "0.1",
+    }
+    cluster.create_topic((1, 2, 3), configs=configs)
+    await until(lambda: all(node.holds() for node in cluster.nodes.values()))
+    clients = [asyncio.ensure_future(chaos.write()) for _ in range(4)]
+    clients.append(asyncio.ensure_future(chaos.consume()))
+    await chaos.break_things(15)
+    chaos.stopping = True
+    await asyncio.gather(*clients)
+    await chaos.verify()
 
-    cluster.run(scenario)
     assert len(chaos.acknowledged) > 50, (len(chaos.acknowledged), chaos.refusals)
     assert chaos.removed > 50

@@ -62,31 +62,29 @@ def test_nothing_of_a_foreign_refusal_is_handed_out(method: str) -> None:
 
 
 @pytest.mark.parametrize("taken", ["a voter that leads", "a voter that follows"])
-def test_a_foreign_cluster_at_a_voters_address_is_as_good_as_nobody(
-    taken: str, caplog: pytest.LogCaptureFixture
+@with_quorum
+async def test_a_foreign_cluster_at_a_voters_address_is_as_good_as_nobody(
+    cluster: QuorumCluster, taken: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = QuorumCluster()
     caplog.set_level(logging.ERROR, "runtime.quorum.peers")
 
-    async def main() -> None:
-        leader = await cluster.start()
-        gone = leader if taken == "a voter that leads" else cluster.others(leader)[0]
-        gone.kill()
-        asked: list[str] = []
-        await serve_foreigner(cluster, gone.machine, asked)
-        after = leader.quorum.leader.epoch if gone is leader else 0
-        leads = await cluster.leader(after_epoch=after)
-        epoch = leads.quorum.leader.epoch
-        await asyncio.sleep(10)
-        assert asked
-        for each in cluster.replicas.values():
-            if each.up:
-                assert tuple(each.quorum.leader) == (leads.id, epoch)
-                assert each.quorum.endpoint(2) == ("node2", PORT)
-        await leads.propose(b"a")
-        await cluster.until_equal()
+    leader = await cluster.start()
+    gone = leader if taken == "a voter that leads" else cluster.others(leader)[0]
+    gone.kill()
+    asked: list[str] = []
+    await serve_foreigner(cluster, gone.machine, asked)
+    after = leader.quorum.leader.epoch if gone is leader else 0
+    leads = await cluster.leader(after_epoch=after)
+    epoch = leads.quorum.leader.epoch
+    await asyncio.sleep(10)
+    assert asked
+    for each in cluster.replicas.values():
+        if each.up:
+            assert tuple(each.quorum.leader) == (leads.id, epoch)
+            assert each.quorum.endpoint(2) == ("node2", PORT)
+    await leads.propose(b"a")
+    await cluster.until_equal()
 
-    cluster.simulation.run(main())
     said = [record.getMessage() for record in caplog.records]
     assert said, "the operator has to hear of it"
     assert all("belongs to another cluster than cluster" in each for each in said)

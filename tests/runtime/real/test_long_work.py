@@ -63,24 +63,22 @@ async def test_one_process_does_all_rounds(disk: RealDisk, tmp_path: Path) -> No
     assert disk.work_process_id == first
 
 
-def test_work_that_is_closed_early_ends_and_other_work_begins(
+async def test_work_that_is_closed_early_ends_and_other_work_begins(
     disk: RealDisk, tmp_path: Path
 ) -> None:
     log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
     slow = LIMITS._replace(bytes_per_s=1.0)
 
-    async def scenario() -> None:
-        task = asyncio.create_task(compacting(log, disk, limits=slow))
-        await until(lambda: disk.work_process_id is not None)
-        pid = disk.work_process_id
-        assert pid is not None
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        assert is_gone(pid)
-        assert await compacting(log, disk) is not None
+    task = asyncio.create_task(compacting(log, disk, limits=slow))
+    await until(lambda: disk.work_process_id is not None)
+    pid = disk.work_process_id
+    assert pid is not None
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
+    assert is_gone(pid)
+    assert await compacting(log, disk) is not None
 
-    asyncio.run(scenario())
     assert len(records(log)) == 8
 
 
@@ -115,35 +113,33 @@ def of_no_module(disk: RealDisk, seconds: float) -> Generator[Any, None, None]:
 of_no_module.__module__ = "vanished"
 
 
-def test_errors_come_back_as_they_were(disk: RealDisk, tmp_path: Path) -> None:
+async def test_errors_come_back_as_they_were(disk: RealDisk, tmp_path: Path) -> None:
     log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
-    async def scenario() -> None:
-        os.remove(log.segments.all()[1].path)
-        with pytest.raises(Exception, match="is gone"):
-            await compacting(log, disk)
-        # What cannot even begin is no failure of the device.
-        with pytest.raises(OSError, match="No module named 'vanished'") as caught:
-            await anext(disk.carry_out(of_no_module, 1.0))
-        assert caught.value.errno == errno.EINVAL
+    os.remove(log.segments.all()[1].path)
+    with pytest.raises(Exception, match="is gone"):
+        await compacting(log, disk)
+    # What cannot even begin is no failure of the device.
+    with pytest.raises(OSError, match="No module named 'vanished'") as caught:
+        await anext(disk.carry_out(of_no_module, 1.0))
+    assert caught.value.errno == errno.EINVAL
 
-    asyncio.run(scenario())
     assert log.offline is None
 
 
-def test_a_log_that_is_deleted_meanwhile_gets_no_files(disk: RealDisk, tmp_path: Path) -> None:
+async def test_a_log_that_is_deleted_meanwhile_gets_no_files(
+    disk: RealDisk, tmp_path: Path
+) -> None:
     log = filled(disk, 60, keys=7, directory=f"{tmp_path}/t-0")
 
-    async def scenario() -> None:
-        task = asyncio.create_task(compacting(log, disk))
-        await asyncio.sleep(0)
-        log.close()
-        os.rename(f"{tmp_path}/t-0", f"{tmp_path}/t-0-delete")
-        os.mkdir(f"{tmp_path}/t-0")
-        with pytest.raises(AbandonedError):
-            await task
+    task = asyncio.create_task(compacting(log, disk))
+    await asyncio.sleep(0)
+    log.close()
+    os.rename(f"{tmp_path}/t-0", f"{tmp_path}/t-0-delete")
+    os.mkdir(f"{tmp_path}/t-0")
+    with pytest.raises(AbandonedError):
+        await task
 
-    asyncio.run(scenario())
     assert not [name for name in os.listdir(f"{tmp_path}/t-0") if not name.endswith(".cleaned")]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from stele.ids import TopicPartition
 from storage.checkpoints import CLEANER_OFFSET_FILE, DROPPED_END_FILE, MetaProperties
 from storage.config import LogConfig
@@ -31,15 +29,13 @@ def made(disk: MemoryDisk) -> tuple[LogDirectory, PartitionLog]:
     return directory, log
 
 
-def test_it_survives_a_loss_of_power_in_kafkas_file() -> None:
+async def test_it_survives_a_loss_of_power_in_kafkas_file() -> None:
     disk = MemoryDisk()
     directory, log = made(disk)
 
-    async def scenario() -> None:
-        await directory.flush()
-        await directory.checkpoint_clean_end(log, 7, log.truncation_generation)
+    await directory.flush()
+    await directory.checkpoint_clean_end(log, 7, log.truncation_generation)
 
-    asyncio.run(scenario())
     assert disk.read_file(f"{PATH}/{CLEANER_OFFSET_FILE}") == b"0\n1\nt 0 7\n"
     disk.power_loss()
     again = opened(disk)
@@ -72,18 +68,16 @@ async def test_a_new_log_of_the_same_name_is_not_clean() -> None:
     assert directory.clean_end(new) == 0
 
 
-def test_the_end_of_dropped_tombstones_survives_a_loss_of_power() -> None:
+async def test_the_end_of_dropped_tombstones_survives_a_loss_of_power() -> None:
     disk = MemoryDisk()
     directory, log = made(disk)
 
-    async def scenario() -> None:
-        await directory.flush()
-        log.dropped_end = 7
-        assert directory.durable_dropped_end(log) == 0
-        await directory.persist_start_offsets()
-        assert directory.durable_dropped_end(log) == 7
+    await directory.flush()
+    log.dropped_end = 7
+    assert directory.durable_dropped_end(log) == 0
+    await directory.persist_start_offsets()
+    assert directory.durable_dropped_end(log) == 7
 
-    asyncio.run(scenario())
     assert disk.read_file(f"{PATH}/{DROPPED_END_FILE}") == b"0\n1\nt 0 7\n"
     disk.power_loss()
     again = opened(disk)

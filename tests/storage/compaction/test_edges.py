@@ -101,20 +101,17 @@ def closed(log: PartitionLog) -> None:
 
 @pytest.mark.parametrize("change", [cut, closed])
 @pytest.mark.parametrize("turns", range(1, 6))
-def test_a_survey_ends_when_the_log_changes(
+async def test_a_survey_ends_when_the_log_changes(
     turns: int, change: Callable[[PartitionLog], None]
 ) -> None:
-    async def scenario() -> Survey:
-        disk = MemoryDisk()
-        log = aged([0, 5_000], disk)
-        disk.cold = True
-        surveying = asyncio.create_task(survey(log, 0, log.end_offset, 2_000_000))
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        change(log)
-        return await surveying
-
-    assert asyncio.run(scenario()).first_dirty == 0
+    disk = MemoryDisk()
+    log = aged([0, 5_000], disk)
+    disk.cold = True
+    surveying = asyncio.create_task(survey(log, 0, log.end_offset, 2_000_000))
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    change(log)
+    assert (await surveying).first_dirty == 0
 
 
 def test_without_a_greatest_lag_no_record_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

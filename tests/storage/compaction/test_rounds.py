@@ -287,23 +287,20 @@ async def begun(turns: int) -> tuple[MemoryDisk, PartitionLog, asyncio.Task[Fini
     return disk, log, task
 
 
-def test_nothing_is_swapped_and_nothing_fails_once_the_log_is_closed() -> None:
+async def test_nothing_is_swapped_and_nothing_fails_once_the_log_is_closed() -> None:
     """Whoever opens it next settles what was begun."""
 
-    async def scenario() -> int:
-        for turns in itertools.count(1, 3):
-            disk, log, task = await begun(turns)
-            if task.done():
-                return turns
-            log.close()
-            disk.unreadable.update(disk.inodes)
-            has_note = SWAP_FILE in disk.list(DIRECTORY)
-            with pytest.raises(AbandonedError):
-                await task
-            assert (SWAP_FILE in disk.list(DIRECTORY)) is has_note
-        raise AssertionError
-
-    assert asyncio.run(scenario()) > 20
+    for turns in itertools.count(1, 3):
+        disk, log, task = await begun(turns)
+        if task.done():
+            break
+        log.close()
+        disk.unreadable.update(disk.inodes)
+        has_note = SWAP_FILE in disk.list(DIRECTORY)
+        with pytest.raises(AbandonedError):
+            await task
+        assert (SWAP_FILE in disk.list(DIRECTORY)) is has_note
+    assert turns > 20
 
 
 async def test_a_round_of_a_log_that_was_cut_during_a_swap_reads_no_more() -> None:

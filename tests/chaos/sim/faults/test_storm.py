@@ -72,33 +72,31 @@ class Writers:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_storm_takes_nothing_that_was_promised(seed: int) -> None:
-    cluster = JudgedCluster(seed)
+@judged
+async def test_a_storm_takes_nothing_that_was_promised(cluster: JudgedCluster, seed: int) -> None:
     storm = Storm(cluster)
     writers = Writers(cluster)
 
-    async def scenario(_: JudgedCluster) -> None:
-        for topic, partitions in ((PLAIN, 1), (EXACT, 3)):
-            await cluster.client.create_topic(
-                topic, partitions=partitions, configs={"min.insync.replicas": "2"}
-            )
-            for partition in range(partitions):
-                await cluster.until_isr(topic, 3, partition)
-        storm.draw_conditions()
-        work = [asyncio.create_task(writers.write_plainly(writer)) for writer in range(4)]
-        work.append(asyncio.create_task(writers.write_exactly_once()))
-        await storm.rage(SECONDS)
-        await storm.calm()
-        await asyncio.sleep(1)
-        writers.done = True
-        await asyncio.gather(*work)
-        for topic, partitions in ((PLAIN, 1), (EXACT, 3)):
-            for partition in range(partitions):
-                await cluster.until_isr(topic, 3, partition)
-        await cluster.client.check_promises(PLAIN)
-        check_exactly_once(await writers.read_exactly_once(), writers.delivered)
+    for topic, partitions in ((PLAIN, 1), (EXACT, 3)):
+        await cluster.client.create_topic(
+            topic, partitions=partitions, configs={"min.insync.replicas": "2"}
+        )
+        for partition in range(partitions):
+            await cluster.until_isr(topic, 3, partition)
+    storm.draw_conditions()
+    work = [asyncio.create_task(writers.write_plainly(writer)) for writer in range(4)]
+    work.append(asyncio.create_task(writers.write_exactly_once()))
+    await storm.rage(SECONDS)
+    await storm.calm()
+    await asyncio.sleep(1)
+    writers.done = True
+    await asyncio.gather(*work)
+    for topic, partitions in ((PLAIN, 1), (EXACT, 3)):
+        for partition in range(partitions):
+            await cluster.until_isr(topic, 3, partition)
+    await cluster.client.check_promises(PLAIN)
+    check_exactly_once(await writers.read_exactly_once(), writers.delivered)
 
-    cluster.run(scenario)
     assert len(cluster.client.acknowledged) > 20, "it proves little"
     assert writers.delivered > 20, "it proves little"
     assert sum(storm.counts.values()) > 5, storm.counts

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from chaos.sim.work.remade import Remade
 from stele.errors import DeliveryTimeoutError
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 TOPIC_ID = bytes(16)
 
@@ -38,25 +38,23 @@ def _work(reported: list[str]) -> Remade:
     return Remade(cast(Any, None), random.Random(1), reported.append, {}, nullcontext, Counter())
 
 
-def test_a_last_record_of_unknown_outcome_is_not_sent_twice() -> None:
+@virtual
+async def test_a_last_record_of_unknown_outcome_is_not_sent_twice() -> None:
     reported: list[str] = []
     producer = ForgetfulProducer(unknown=3)
 
-    async def main() -> None:
-        work = _work(reported)
-        await work.stream(cast(Any, producer), is_done=lambda: True)
-        work.judge(TOPIC_ID, list(enumerate(producer.written)), 0)
+    work = _work(reported)
+    await work.stream(cast(Any, producer), is_done=lambda: True)
+    work.judge(TOPIC_ID, list(enumerate(producer.written)), 0)
 
-    run_virtual(main())
     assert len(producer.written) == 4
     assert reported == []
 
 
-def test_a_record_that_is_there_twice_is_told() -> None:
+@virtual
+async def test_a_record_that_is_there_twice_is_told() -> None:
     reported: list[str] = []
 
-    async def main() -> None:
-        _work(reported).judge(TOPIC_ID, [(0, b"a"), (1, b"b"), (2, b"a")], 0)
+    _work(reported).judge(TOPIC_ID, [(0, b"a"), (1, b"b"), (2, b"a")], 0)
 
-    run_virtual(main())
     assert reported == ["again: a record is there twice"]

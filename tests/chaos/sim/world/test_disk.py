@@ -331,33 +331,29 @@ def test_a_write_error_is_told_once_to_each_handle_since_before_it() -> None:
     assert not WriteErrorHandle(errors).tell()  # it is too late
 
 
-def test_a_failed_write_back_is_told_to_the_syncs_of_every_directory() -> None:
-    sim = Simulation(1)
-
-    async def main() -> list[str]:
-        disk = sim.process("a").world.disk
-        faults = sim.machines["a"].disk.faults
-        process = sim.machines["a"].processes[0]
-        paths: dict[str, list[str]] = {}
-        for name in ("/a", "/b"):
-            disk.make_directory(name)
-            disk.lock(f"{name}/.lock")
-            paths[name] = [f"{name}/{number}.log" for number in range(2)]
-            for path in paths[name]:
-                faults.failing_write_back = "/a/1.log"
-                disk.open(path, create=True).append([b"x"])
-        told = []
-        for name in ("/b", "/a", "/b", "/a"):
-            sync = process.start(synced(disk, *paths[name]))
-            while not sync.done():
-                await asyncio.sleep(0.0001)
-            if isinstance(sync.exception(), SyncFailedError):
-                told.append(name)
-        disk.sync_now("/a")
-        disk.sync_now("/")
-        sim.power_off("a")
-        sim.power_on("a")
-        assert read(sim.process("a").world.disk, "/a/1.log") == b""
-        return told
-
-    assert sim.run(main()) == ["/b", "/a"]
+@simulated(1)
+async def test_a_failed_write_back_is_told_to_the_syncs_of_every_directory(sim: Simulation) -> None:
+    disk = sim.process("a").world.disk
+    faults = sim.machines["a"].disk.faults
+    process = sim.machines["a"].processes[0]
+    paths: dict[str, list[str]] = {}
+    for name in ("/a", "/b"):
+        disk.make_directory(name)
+        disk.lock(f"{name}/.lock")
+        paths[name] = [f"{name}/{number}.log" for number in range(2)]
+        for path in paths[name]:
+            faults.failing_write_back = "/a/1.log"
+            disk.open(path, create=True).append([b"x"])
+    told = []
+    for name in ("/b", "/a", "/b", "/a"):
+        sync = process.start(synced(disk, *paths[name]))
+        while not sync.done():
+            await asyncio.sleep(0.0001)
+        if isinstance(sync.exception(), SyncFailedError):
+            told.append(name)
+    disk.sync_now("/a")
+    disk.sync_now("/")
+    sim.power_off("a")
+    sim.power_on("a")
+    assert read(sim.process("a").world.disk, "/a/1.log") == b""
+    assert told == ["/b", "/a"]

@@ -11,39 +11,33 @@ from chaos.sim.world.simulation import Simulation, SimulationFailedError
 from tests.support.worlds import simulated
 
 
-def test_time_moves_only_by_waiting() -> None:
-    sim = Simulation(1)
-
-    async def main() -> list[float]:
-        times = [sim.now]
-        await asyncio.sleep(3600)
-        times.append(sim.now)
-        async with asyncio.timeout(1):
-            await asyncio.sleep(0)
-        times.append(asyncio.get_running_loop().time())
-        with pytest.raises(TimeoutError):
-            await asyncio.wait_for(asyncio.Event().wait(), 5)
-        times.append(sim.now)
-        return times
-
-    assert sim.run(main()) == [0, 3600, 3600, 3605]
+@simulated(1)
+async def test_time_moves_only_by_waiting(sim: Simulation) -> None:
+    times = [sim.now]
+    await asyncio.sleep(3600)
+    times.append(sim.now)
+    async with asyncio.timeout(1):
+        await asyncio.sleep(0)
+    times.append(asyncio.get_running_loop().time())
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.Event().wait(), 5)
+    times.append(sim.now)
+    assert times == [0, 3600, 3600, 3605]
 
 
-def test_callbacks_run_in_order_of_due_time_then_of_scheduling() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_callbacks_run_in_order_of_due_time_then_of_scheduling(sim: Simulation) -> None:
     order: list[str] = []
 
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        loop.call_later(2, order.append, "late")
-        loop.call_later(1, order.append, "early")
-        loop.call_later(1, order.append, "early too")
-        loop.call_later(0, order.append, "soon after")
-        loop.call_soon(order.append, "soon")
-        loop.call_later(1, order.append, "cancelled").cancel()
-        await asyncio.sleep(3)
+    loop = asyncio.get_running_loop()
+    loop.call_later(2, order.append, "late")
+    loop.call_later(1, order.append, "early")
+    loop.call_later(1, order.append, "early too")
+    loop.call_later(0, order.append, "soon after")
+    loop.call_soon(order.append, "soon")
+    loop.call_later(1, order.append, "cancelled").cancel()
+    await asyncio.sleep(3)
 
-    sim.run(main())
     assert order == ["soon", "soon after", "early", "early too", "late"]
 
 
@@ -107,41 +101,37 @@ async def ticking(ticks: list[float], sim: Simulation) -> None:
         ticks.append(-4)
 
 
-def test_a_killed_process_does_nothing_any_more() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_killed_process_does_nothing_any_more(sim: Simulation) -> None:
     ticks: list[float] = []
 
-    async def main() -> None:
-        process = sim.process("a")
-        process.start(ticking(ticks, sim))
-        process.loop.call_later(5, ticks.append, -5)
-        await asyncio.sleep(2.5)
-        process.kill()
-        await asyncio.sleep(10)
-        assert process.dead
-        assert process.loop.is_closed()
+    process = sim.process("a")
+    process.start(ticking(ticks, sim))
+    process.loop.call_later(5, ticks.append, -5)
+    await asyncio.sleep(2.5)
+    process.kill()
+    await asyncio.sleep(10)
+    assert process.dead
+    assert process.loop.is_closed()
 
-    sim.run(main())
     assert ticks == [1, 2, -1]  # -1: its memory was cleaned up, which nobody can see
 
 
-def test_a_process_that_kills_itself_stops_there() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_process_that_kills_itself_stops_there(sim: Simulation) -> None:
     ticks: list[str] = []
 
-    async def main() -> None:
-        process = sim.process("a")
+    process = sim.process("a")
 
-        async def suicide() -> None:
-            ticks.append("before")
-            process.kill()
-            await asyncio.sleep(1)
-            ticks.append("after")
+    async def suicide() -> None:
+        ticks.append("before")
+        process.kill()
+        await asyncio.sleep(1)
+        ticks.append("after")
 
-        process.start(suicide())
-        await asyncio.sleep(10)
+    process.start(suicide())
+    await asyncio.sleep(10)
 
-    sim.run(main())
     assert ticks == ["before"]
 
 
@@ -154,53 +144,49 @@ async def test_waiting_for_a_process_that_dies_raises(sim: Simulation) -> None:
         await process.run(asyncio.sleep(10))
 
 
-def test_a_paused_process_goes_on_later_and_its_clock_has_moved() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_paused_process_goes_on_later_and_its_clock_has_moved(sim: Simulation) -> None:
     ticks: list[float] = []
 
-    async def main() -> None:
-        process = sim.process("a")
-        clock = process.world.clock
-        start = clock.monotonic()
-        task = process.start(ticking(ticks, sim))
-        await asyncio.sleep(2.5)
-        process.pause()
-        await asyncio.sleep(10)
-        assert ticks == [1, 2]
-        assert clock.monotonic() - start == pytest.approx(12.5)
-        process.resume()
-        await asyncio.sleep(2)
-        process.kill()
-        del task
+    process = sim.process("a")
+    clock = process.world.clock
+    start = clock.monotonic()
+    task = process.start(ticking(ticks, sim))
+    await asyncio.sleep(2.5)
+    process.pause()
+    await asyncio.sleep(10)
+    assert ticks == [1, 2]
+    assert clock.monotonic() - start == pytest.approx(12.5)
+    process.resume()
+    await asyncio.sleep(2)
+    process.kill()
+    del task
 
-    sim.run(main())
     assert ticks[:-1] == [1, 2, 12.5, 13.5]
 
 
-def test_after_a_pause_the_loops_own_time_is_stale_at_first() -> None:
+@simulated(1)
+async def test_after_a_pause_the_loops_own_time_is_stale_at_first(sim: Simulation) -> None:
     """uvloop reads the time once per turn: events that were ready before a SIGSTOP see the old
     time."""
-    sim = Simulation(1)
     seen: list[tuple[float, float]] = []
 
-    async def main() -> None:
-        process = sim.process("a")
-        loop = process.loop
-        origin = process.world.clock.monotonic() - sim.now
+    process = sim.process("a")
+    loop = process.loop
+    origin = process.world.clock.monotonic() - sim.now
 
-        def look() -> None:
-            clock = process.world.clock.monotonic() - origin
-            seen.append((loop.time(), round(clock, 6)))
+    def look() -> None:
+        clock = process.world.clock.monotonic() - origin
+        seen.append((loop.time(), round(clock, 6)))
 
-        await asyncio.sleep(1)
-        process.pause()
-        loop.call_soon(look)
-        loop.call_later(3, look)
-        await asyncio.sleep(10)
-        process.resume()
-        await asyncio.sleep(1)
+    await asyncio.sleep(1)
+    process.pause()
+    loop.call_soon(look)
+    loop.call_later(3, look)
+    await asyncio.sleep(10)
+    process.resume()
+    await asyncio.sleep(1)
 
-    sim.run(main())
     assert seen == [(1, 11), (11, 11)]
 
 
@@ -224,8 +210,8 @@ async def test_a_process_is_paused_while_its_disk_works_on(sim: Simulation) -> N
     assert await writing == 1
 
 
-def test_a_dropped_generator_is_closed_by_its_own_process() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_dropped_generator_is_closed_by_its_own_process(sim: Simulation) -> None:
     seen: list[str] = []
 
     async def numbers() -> AsyncIterator[int]:
@@ -236,12 +222,10 @@ def test_a_dropped_generator_is_closed_by_its_own_process() -> None:
             await asyncio.sleep(1)
             seen.append("closed")
 
-    async def main() -> None:
-        async for _ in numbers():
-            break
-        await asyncio.sleep(2)
+    async for _ in numbers():
+        break
+    await asyncio.sleep(2)
 
-    sim.run(main())
     assert seen == ["closed"]
 
 
@@ -257,18 +241,19 @@ def test_clocks_of_machines_differ_and_can_jump() -> None:
     sim.scheduler.close()
 
 
-def test_a_watcher_sees_the_state_at_each_multiple_after_which_something_ran() -> None:
-    sim = Simulation(1)
+@simulated(1)
+async def test_a_watcher_sees_the_state_at_each_multiple_after_which_something_ran(
+    sim: Simulation,
+) -> None:
     state: list[float] = []
     seen: list[tuple[float, list[float]]] = []
 
-    async def main() -> None:
-        for moment in (0.004, 0.006, 0.013, 0.3):
-            await asyncio.sleep(moment - sim.now)
-            state.append(moment)
-
     sim.scheduler.watch(0.01, lambda: seen.append((sim.now, list(state))))
-    sim.run(main())
+
+    for moment in (0.004, 0.006, 0.013, 0.3):
+        await asyncio.sleep(moment - sim.now)
+        state.append(moment)
+
     # Called before time goes on, with the state of 0, of 10, and of 20 to 290 ms.
     assert [told for _, told in seen] == [[], [0.004, 0.006], [0.004, 0.006, 0.013]]
     assert [now for now, _ in seen] == [0.0, 0.006, 0.013]
