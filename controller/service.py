@@ -12,14 +12,12 @@ from controller import (
     configs,
     directories,
     elections,
-    features,
     isr,
-    partition_counts,
     producer_ids,
     reassignment,
-    topics,
 )
 from controller.active import DecisionMaker
+from controller.administration import DECISIONS
 from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
 from controller.machine import Context, ControllerResult
@@ -31,6 +29,8 @@ from metadata.snapshot import records_of
 from raft.api import CommittedBatch, LeaderAndEpoch, MetadataQuorum
 from raft.membership import Refusal
 from raft.quorum import Voter
+from runtime.administration.changes import CHANGES, Change
+from runtime.administration.refused import take_refused
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,
@@ -40,7 +40,6 @@ from runtime.authorization.authorizer import (
     topic_resource,
 )
 from runtime.authorization.caller import Caller
-from runtime.authorization.changes import take_refused
 from runtime.authorization.forwarding import ControllerPort, check_cluster
 from runtime.config.node import NodeConfig
 from runtime.grpc_requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
@@ -289,69 +288,14 @@ class ControllerService:
 
     def _changes(self) -> dict[str, UnaryHandler]:
         """The handlers of changes by administrators. A request with an id takes effect once."""
-        kinds: list[tuple[str, Any, Any, Callable[[Context, Any], ControllerResult[Any]]]] = [
-            (
-                "CreateTopics",
-                admin.CreateTopicsRequest,
-                admin.CreateTopicsResponse,
-                topics.create_topics,
-            ),
-            (
-                "DeleteTopics",
-                admin.DeleteTopicsRequest,
-                admin.DeleteTopicsResponse,
-                topics.delete_topics,
-            ),
-            (
-                "CreatePartitions",
-                admin.CreatePartitionsRequest,
-                admin.CreatePartitionsResponse,
-                partition_counts.create_partitions,
-            ),
-            (
-                "UnregisterBroker",
-                admin.UnregisterBrokerRequest,
-                admin.UnregisterBrokerResponse,
-                cluster.unregister,
-            ),
-            (
-                "AlterConfigs",
-                admin.AlterConfigsRequest,
-                admin.AlterConfigsResponse,
-                configs.alter_configs,
-            ),
-            (
-                "ElectLeaders",
-                admin.ElectLeadersRequest,
-                admin.ElectLeadersResponse,
-                elections.elect_leaders,
-            ),
-            (
-                "AlterPartitionReassignments",
-                admin.AlterPartitionReassignmentsRequest,
-                admin.AlterPartitionReassignmentsResponse,
-                reassignment.alter_partition_reassignments,
-            ),
-            (
-                "UpdateFeatures",
-                admin.UpdateFeaturesRequest,
-                admin.UpdateFeaturesResponse,
-                features.update_features,
-            ),
-        ]
         return {
-            f"/stele.v1.Admin/{name}": self._unary(
-                request_type, response_type, self._change(name, response_type, decide)
-            )
-            for name, request_type, response_type, decide in kinds
+            each.method: self._unary(each.request, each.response, self._change(each))
+            for each in CHANGES
         }
 
-    def _change(
-        self,
-        name: str,
-        response_type: Any,
-        decide: Callable[[Context, Any], ControllerResult[Any]],
-    ) -> Callable[[Any, Peer], Awaitable[Any]]:
+    def _change(self, change: Change) -> Callable[[Any, Peer], Awaitable[Any]]:
+        decide = DECISIONS[change]
+
         async def handle(request: Any, peer: Peer) -> Any:
             caller = self._port.caller(request, peer)
 
@@ -359,10 +303,10 @@ class ControllerService:
                 authorizer = self._port.authorizer
                 refused = take_refused(authorizer, context.image, caller, request)
                 if refused.is_everything:
-                    result = ControllerResult((), context.image, response_type())
+                    result = ControllerResult((), context.image, change.response())
                 else:
                     refusals = self._decisions.refusals
-                    result = once(context, name, request, response_type, decide, refusals)
+                    result = once(context, change.name, request, change.response, decide, refusals)
                     if result.reply.error != ErrorCode.NONE:
                         return result
                 refused.place(result.reply)

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import check_named, error_code, patience_s
+from broker.service.changes import accepted_change, check_named, error_code, patience_s
 from broker.service.context import BrokerContext
-from broker.service.reassignments import reassign
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import alter_partition_reassignments as messages
 from stele.wire.kafka.messages.alter_partition_reassignments import (
@@ -29,17 +28,19 @@ async def handle(
 ) -> AlterPartitionReassignmentsResponse:
     check_named(sum(len(topic.partitions) for topic in request.topics), "partitions")
     try:
-        answers = await reassign(
+        answer = await accepted_change(
             context,
             request_context.caller,
-            list(_wishes(request)),
-            keep_replication_factor=not request.allow_replication_factor_change,
+            pb.AlterPartitionReassignmentsRequest(
+                partitions=_wishes(request),
+                keep_replication_factor=not request.allow_replication_factor_change,
+            ),
             timeout_s=patience_s(request.timeout_ms),
         )
     except ApiError as error:
         return _refused(request, error.code, error.message)
     # The controller answers in the order it was asked.
-    results = iter(answers)
+    results = iter(answer.partitions)
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=request.allow_replication_factor_change,
         responses=[

@@ -9,10 +9,10 @@ from collections import Counter
 
 from broker.api.handler import RequestContext, Served
 from broker.service.changes import (
+    accepted_change,
     check_named,
     error_code,
     patience_s,
-    settled_change,
 )
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -46,11 +46,10 @@ async def handle(
     )
     if wanted:
         try:
-            answer = await settled_change(
+            answer = await accepted_change(
                 context,
                 request_context.caller,
                 wishes,
-                pb.CreatePartitionsResponse,
                 timeout_s=timeout_s,
             )
         except ApiError as error:

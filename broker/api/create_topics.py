@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from broker.api.describe_configs import CONFIG_SOURCES
 from broker.api.handler import RequestContext, Served
-from broker.service import changes, topic_changes
+from broker.service import changes
 from broker.service.config_view import NewTopicConfigs
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -46,16 +46,15 @@ async def handle(
         await slices.step(1 + len(topic.assignments) + len(topic.configs))
     if wanted:
         try:
-            created = await topic_changes.create(
+            answer = await changes.accepted_change(
                 context,
                 request_context.caller,
-                wanted,
+                pb.CreateTopicsRequest(topics=wanted, validate_only=request.validate_only),
                 timeout_s=changes.patience_s(request.timeout_ms),
-                validate_only=request.validate_only,
             )
             configs = _Configs(NewTopicConfigs(context, request_context.caller))
             wishes = {topic.name: topic for topic in wanted}
-            for made in created:
+            for made in answer.topics:
                 wish = wishes[made.name]
                 results[made.name] = _result(made, wish, configs)
                 await slices.step(1 + _ENTRIES_COST * len(wish.configs))

@@ -6,7 +6,7 @@ Deviations: the answer waits until this broker has dropped the topic too, a seco
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service import changes, topic_changes
+from broker.service import changes
 from broker.service.context import BrokerContext
 from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ApiError, ErrorCode
@@ -16,6 +16,7 @@ from stele.wire.kafka.messages.delete_topics import (
     DeleteTopicsRequest,
     DeleteTopicsResponse,
 )
+from stele.wire.v1 import admin_pb2 as pb
 
 
 async def handle(
@@ -28,17 +29,16 @@ async def handle(
     if len(set(names)) < len(names) or len(set(topic_ids)) < len(topic_ids):
         return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
     try:
-        results = await topic_changes.delete(
+        answer = await changes.accepted_change(
             context,
             request_context.caller,
-            names,
-            topic_ids,
+            pb.DeleteTopicsRequest(names=names, topic_ids=topic_ids),
             timeout_s=changes.patience_s(request.timeout_ms),
         )
     except ApiError as error:
         return refuse(request_context, request, error.code)
-    by_name = {result.name: result for result in results}
-    by_id = {result.topic_id: result for result in results}
+    by_name = {result.name: result for result in answer.topics}
+    by_id = {result.topic_id: result for result in answer.topics}
     responses = []
     for name, topic_id in asked:
         result = by_id.get(topic_id) if name is None else by_name.get(name)

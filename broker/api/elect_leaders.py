@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 from broker.api.handler import RequestContext, Served
 from broker.service.changes import (
+    accepted_change,
     check_named,
     error_code,
     patience_s,
-    settled_change,
 )
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
@@ -45,9 +45,7 @@ async def handle(
         return ElectLeadersResponse()  # none is not all
     timeout_s = patience_s(request.timeout_ms)
     try:
-        answer = await settled_change(
-            context, request_context.caller, wishes, pb.ElectLeadersResponse, timeout_s=timeout_s
-        )
+        answer = await accepted_change(context, request_context.caller, wishes, timeout_s=timeout_s)
     except ApiError as error:
         return _refused(request, error.code, error.message)
     return _results(

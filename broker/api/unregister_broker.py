@@ -7,7 +7,7 @@ partition, cannot go (INVALID_REQUEST).
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import settled_change
+from broker.service.changes import accepted_change
 from broker.service.context import BrokerContext
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import unregister_broker as messages
@@ -25,11 +25,10 @@ async def handle(
     context: BrokerContext, request_context: RequestContext, request: UnregisterBrokerRequest
 ) -> UnregisterBrokerResponse:
     try:
-        await settled_change(
+        await accepted_change(
             context,
             request_context.caller,
             pb.UnregisterBrokerRequest(broker_id=request.broker_id),
-            pb.UnregisterBrokerResponse,
             timeout_s=_TIMEOUT_S,
         )
     except ApiError as error:

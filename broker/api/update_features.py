@@ -51,7 +51,6 @@ async def handle(
             context,
             request_context.caller,
             wishes,
-            pb.UpdateFeaturesResponse,
             timeout_s=patience_s(request.timeout_ms),
         )
     except ApiError as error:

@@ -28,6 +28,7 @@ from metadata.brokers import GRPC, PLAINTEXT, BrokerRegistration
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.topics import Topic
+from runtime.administration.changes import CHANGES
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
@@ -53,21 +54,6 @@ _TIMEOUT_S = 30.0
 _ANSWER_S = 4.5
 """A client waits 5 s for one broker. With less than that it is told the reason."""
 
-_CHANGES: tuple[tuple[str, Any, Any], ...] = (
-    ("CreateTopics", pb.CreateTopicsRequest, pb.CreateTopicsResponse),
-    ("DeleteTopics", pb.DeleteTopicsRequest, pb.DeleteTopicsResponse),
-    ("CreatePartitions", pb.CreatePartitionsRequest, pb.CreatePartitionsResponse),
-    ("UnregisterBroker", pb.UnregisterBrokerRequest, pb.UnregisterBrokerResponse),
-    ("AlterConfigs", pb.AlterConfigsRequest, pb.AlterConfigsResponse),
-    ("ElectLeaders", pb.ElectLeadersRequest, pb.ElectLeadersResponse),
-    (
-        "AlterPartitionReassignments",
-        pb.AlterPartitionReassignmentsRequest,
-        pb.AlterPartitionReassignmentsResponse,
-    ),
-    ("UpdateFeatures", pb.UpdateFeaturesRequest, pb.UpdateFeaturesResponse),
-)
-
 
 class AdminService:
     """The service as it is given to those who came in over one named listener."""
@@ -79,10 +65,7 @@ class AdminService:
     def service(self) -> Service:
         log_dirs = LogDirs(self._context)
         methods: dict[str, tuple[Any, Any]] = {
-            **{
-                name: (request_type, self._change(response_type))
-                for name, request_type, response_type in _CHANGES
-            },
+            **{each.name: (each.request, self._change(each.response)) for each in CHANGES},
             "ListPartitionReassignments": (
                 pb.ListPartitionReassignmentsRequest,
                 self._ask(Operation.DESCRIBE, pb.ListPartitionReassignmentsResponse),
@@ -115,9 +98,7 @@ class AdminService:
     def _change(self, response_type: type[R]) -> Callable[[Caller, Q], Awaitable[R]]:
         async def handle(caller: Caller, request: Q) -> R:
             try:
-                return await change(
-                    self._context, caller, request, response_type, timeout_s=_ANSWER_S
-                )
+                return cast(R, await change(self._context, caller, request, timeout_s=_ANSWER_S))
             except ApiError as error:
                 answer: Any = response_type()
                 answer.error, answer.message, answer.leader_id = error.code, error.message, -1

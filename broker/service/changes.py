@@ -5,6 +5,7 @@ What the caller may not change is refused here, in its place of the answer, and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
@@ -12,9 +13,11 @@ from google.protobuf.message import Message
 from broker.membership.controller_client import CALL_TIMEOUT_S
 from broker.service.context import BrokerContext
 from metadata.features import REQUEST_OUTCOMES, metadata_version
+from runtime.administration.changes import change_of
+from runtime.administration.parts import Answers, Part, parts_of
+from runtime.administration.refused import take_refused
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
-from runtime.authorization.changes import take_refused
 from runtime.authorization.forwarding import ask_for
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 
@@ -58,28 +61,85 @@ def check_named(count: int, what: str) -> None:
 
 
 async def change(
-    context: BrokerContext,
-    caller: Caller,
-    request: Any,
-    response_type: type[R],
-    *,
-    timeout_s: float,
-) -> R:
-    """The active controller's answer to a request of ``stele.v1.Admin`` that changes something.
+    context: BrokerContext, caller: Caller, request: Message, *, timeout_s: float
+) -> Any:
+    """The answer to a change of ``runtime.administration.changes``, once this broker's own metadata
+    has it: a client's next question often comes to this broker. The answer is held back for a
+    second at most, and never past the time given.
 
-    Its ``error`` is a refusal: neither NOT_CONTROLLER nor unknown. Raises OutcomeUnknownError when
-    the change may have been made, and ApiError NOT_CONTROLLER when it was not and never will be: in
-    ``timeout_s`` no controller took it.
+    Many items are several decisions, one after the other. If a later one fails, a request with an
+    id fails, since its sender repeats it, and finished parts are then known. Without an id, the
+    items that are left get the error.
+
+    The answer's ``error`` is a refusal: neither NOT_CONTROLLER nor unknown. Raises
+    OutcomeUnknownError when the change may have been made, and ApiError NOT_CONTROLLER when it was
+    not and never will be: in ``timeout_s`` no controller took it. Raises ApiError POLICY_VIOLATION
+    for too many items.
     """
+    items = change_of(request).items
+    if items is not None:
+        check_named(sum(len(getattr(request, field)) for field in items.lists), items.what)
+    deadline = context.clock.monotonic() + timeout_s
+    parts = parts_of(request)
+    if len(parts) == 1:
+        answer = await _decided(context, caller, request, deadline)
+    else:
+        answer = await _in_parts(context, caller, request, parts, deadline)
+    if answer.error == ErrorCode.NONE:
+        await known_here(context, answer.metadata_offset, deadline)
+    return answer
+
+
+async def _in_parts(
+    context: BrokerContext, caller: Caller, request: Any, parts: Sequence[Part], deadline: float
+) -> Any:
+    answers = Answers(request)
+    for part in parts:
+        try:
+            if not answers.is_empty:
+                _check_left(answers.made, deadline - context.clock.monotonic())
+            answer = await _decided(context, caller, part.request, deadline)
+        except OutcomeUnknownError as error:
+            if request.request_id:
+                raise OutcomeUnknownError.because(error.cause, request.request_id) from error
+            if answers.is_empty:
+                raise
+            return answers.whole(_told_as(error))
+        except ApiError as error:
+            if answers.is_empty or request.request_id:
+                raise
+            return answers.whole(_told_as(error))
+        if answer.error != ErrorCode.NONE:
+            if answers.is_empty or request.request_id:
+                return answer
+            return answers.whole(ApiError(error_code(answer.error), answer.message))
+        answers.add(part, answer)
+    return answers.whole()
+
+
+def _check_left(made: int, left_s: float) -> None:
+    if made >= NAMED_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"what was named before it has made the {made} partitions that one request may make,"
+            f" {NAMED_MAX}",
+        )
+    if left_s <= 0:
+        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the time of the request was over before it")
+
+
+async def _decided(context: BrokerContext, caller: Caller, request: Any, deadline: float) -> Any:
+    """The active controller's answer to one decision."""
+    response_type = change_of(request).response
     try:
         refused = take_refused(context.authorizer, context.image(), caller, request)
     except ApiError as why:
         return _refused(response_type, why)
-    answer: R
     if refused.is_everything:
         answer = response_type(leader_id=-1)
     else:
-        answer = await _forward(context, caller, request, response_type, timeout_s)
+        left_s = deadline - context.clock.monotonic()
+        answer = await _forward(context, caller, request, response_type, left_s)
         if answer.error != ErrorCode.NONE:
             return answer
     refused.place(answer)
@@ -110,7 +170,11 @@ async def ask(
         return _refused(response_type, why)
     ask_for(caller, request)
     return await context.controller.call(
-        _method(request), request, response_type, timeout_s=timeout_s, attempt_s=attempt_s
+        _method(request),
+        request,
+        response_type,
+        timeout_s=timeout_s,
+        attempt_s=attempt_s,
     )
 
 
@@ -148,41 +212,27 @@ async def _forward(
     return answer
 
 
-async def accepted_change(
-    context: BrokerContext,
-    caller: Caller,
-    request: Any,
-    response_type: type[R],
-    *,
-    timeout_s: float,
-) -> R:
-    """As ``change``; the answer is no refusal of the whole.
+def _told_as(error: ApiError) -> ApiError:
+    """REQUEST_TIMED_OUT for whatever Kafka's clients know by that: no controller has answered."""
+    if error.code is ErrorCode.POLICY_VIOLATION:
+        return error
+    return ApiError(ErrorCode.REQUEST_TIMED_OUT, error.message)
 
-    Raises ApiError: the refusal, or REQUEST_TIMED_OUT for whatever Kafka's clients know by that.
+
+async def accepted_change(
+    context: BrokerContext, caller: Caller, request: Any, *, timeout_s: float
+) -> Any:
+    """As ``change``, for Kafka's clients; the answer is no refusal of the whole.
+
+    Raises ApiError: the refusal, or REQUEST_TIMED_OUT.
     """
     try:
-        answer = await change(context, caller, request, response_type, timeout_s=timeout_s)
+        answer = await change(context, caller, request, timeout_s=timeout_s)
     except ApiError as error:
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, error.message) from error
+        raise _told_as(error) from error
     if answer.error != ErrorCode.NONE:
-        message = answer.message or f"the controller refused {_method(request)}"
+        message = answer.message or f"the controller refused {change_of(request).name}"
         raise ApiError(error_code(answer.error), message)
-    return answer
-
-
-async def settled_change(
-    context: BrokerContext,
-    caller: Caller,
-    request: Any,
-    response_type: type[R],
-    *,
-    timeout_s: float,
-) -> R:
-    """As ``accepted_change``, once this broker's own metadata has the decision: a client's next
-    question often comes to it. Held back for a second at most, and never past the time given."""
-    deadline = context.clock.monotonic() + timeout_s
-    answer = await accepted_change(context, caller, request, response_type, timeout_s=timeout_s)
-    await known_here(context, answer.metadata_offset, deadline)
     return answer
 
 

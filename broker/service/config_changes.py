@@ -1,12 +1,11 @@
-"""Configurations altered: of many resources in several decisions of the controller."""
+"""Configurations altered, as Kafka's two requests for that ask for it."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from broker.service.changes import accepted_change, check_named, error_code, known_here
+from broker.service.changes import accepted_change, check_named, error_code
 from broker.service.config_resources import BROKER_LOGGER, CLIENT_METRICS
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
@@ -41,9 +40,6 @@ def refusal(resource_type: int, nulls: Sequence[str]) -> tuple[ErrorCode, str] |
 _MESSAGE_MAX = 1000
 """Characters: a message may list all that is wrong, and a string has 32,767 bytes at most."""
 
-_AT_ONCE = 256
-"""Resources and changes of one decision."""
-
 
 def check_size(changes: Sequence[int]) -> None:
     """Of each resource the number of its changes. Raises ApiError POLICY_VIOLATION."""
@@ -60,24 +56,15 @@ async def alter(
     validate_only: bool,
 ) -> list[Outcome]:
     """One outcome per wish, in their order; those with a refusal are not sent."""
-    deadline = context.clock.monotonic() + _TIMEOUT_S
     asked = [wish for wish, why in zip(wishes, refusals, strict=True) if why is None]
+    request = pb.AlterConfigsRequest(validate_only=validate_only, resources=asked)
     answers: list[tuple[ErrorCode, str]] = []
-    metadata_offset = -1
-    for part in _decisions(asked):
-        request = pb.AlterConfigsRequest(validate_only=validate_only, resources=part)
-        left_s = deadline - context.clock.monotonic()
+    if asked:
         try:
-            response = await accepted_change(
-                context, caller, request, pb.AlterConfigsResponse, timeout_s=left_s
-            )
+            answer = await accepted_change(context, caller, request, timeout_s=_TIMEOUT_S)
+            answers = [(error_code(each.error), each.message) for each in answer.resources]
         except ApiError as error:
-            answers += [(error.code, error.message)] * (len(asked) - len(answers))
-            break
-        answers += [(error_code(each.error), each.message) for each in response.resources]
-        metadata_offset = response.metadata_offset
-    if metadata_offset >= 0:
-        await known_here(context, metadata_offset, deadline)
+            answers = [(error.code, error.message)] * len(asked)
     remaining = iter(answers)  # the controller answers in the order it was asked
     outcomes = []
     for wish, why in zip(wishes, refusals, strict=True):
@@ -85,27 +72,3 @@ async def alter(
         message = message[:_MESSAGE_MAX]
         outcomes.append(Outcome(wish.resource.type, wish.resource.name, code, message or None))
     return outcomes
-
-
-def _decisions(
-    wishes: Sequence[pb.AlterConfigsRequest.Resource],
-) -> Iterator[list[pb.AlterConfigsRequest.Resource]]:
-    """Resources are changed each by itself, so many of them may be several decisions.
-
-    Not those that are named more than once: the controller refuses them, and has to see it.
-    """
-    times = Counter((wish.resource.type, wish.resource.name) for wish in wishes)
-    if times.total() > len(times):
-        yield list(wishes)
-        return
-    part: list[pb.AlterConfigsRequest.Resource] = []
-    size = 0
-    for wish in wishes:
-        more = 1 + len(wish.changes)
-        if part and size + more > _AT_ONCE:
-            yield part
-            part, size = [], 0
-        part.append(wish)
-        size += more
-    if part:
-        yield part

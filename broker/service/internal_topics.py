@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from broker.service import topic_changes
+from broker.service.changes import accepted_change
 from broker.service.context import BrokerContext
 from metadata.features import TRANSACTION_VERSION, supported_by
 from metadata.image import MetadataImage
@@ -93,9 +93,9 @@ async def _make(context: BrokerContext, wanted: pb.NewTopic) -> None:
     listener = context.config.inter_broker_listener_name
     broker = Caller(ANONYMOUS, f"broker-{context.broker_id}", listener, Plane.GRPC, "")
     try:
-        (result,) = await topic_changes.create(
-            context, broker, [wanted], timeout_s=_CREATE_TIMEOUT_S
-        )
+        request = pb.CreateTopicsRequest(topics=[wanted])
+        answer = await accepted_change(context, broker, request, timeout_s=_CREATE_TIMEOUT_S)
+        (result,) = answer.topics
     except ApiError as error:
         logger.warning("%s cannot be made: %s", wanted.name, error)
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message) from error

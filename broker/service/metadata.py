@@ -6,8 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker.service import topic_changes
-from broker.service.changes import error_code
+from broker.service.changes import accepted_change, error_code
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
 from metadata.image import MetadataImage
@@ -25,6 +24,9 @@ from storage.turns import SLICE_STEPS, Slices
 logger = logging.getLogger(__name__)
 
 _CREATE_TIMEOUT_S = 2.0
+
+_MADE_AT_ONCE = 64
+"""Topics that one Metadata request makes: one decision's worth."""
 
 
 class MissingTopic(NamedTuple):
@@ -221,16 +223,16 @@ async def _create_missing(
         await slices.step()
     if not missing:
         return {}
-    at_once = topic_changes.AT_ONCE
-    later = dict.fromkeys(missing[at_once:], ErrorCode.LEADER_NOT_AVAILABLE)
-    missing = missing[:at_once]
+    later = dict.fromkeys(missing[_MADE_AT_ONCE:], ErrorCode.LEADER_NOT_AVAILABLE)
+    missing = missing[:_MADE_AT_ONCE]
     wanted = [pb.NewTopic(name=name, partitions=-1, replication_factor=-1) for name in missing]
     try:
-        results = await topic_changes.create(context, caller, wanted, timeout_s=_CREATE_TIMEOUT_S)
+        request = pb.CreateTopicsRequest(topics=wanted)
+        answer = await accepted_change(context, caller, request, timeout_s=_CREATE_TIMEOUT_S)
     except ApiError as error:
         logger.warning("auto creation of %s: %s", ", ".join(missing), error)
         return later | dict.fromkeys(missing, ErrorCode.LEADER_NOT_AVAILABLE)
-    return later | {result.name: _creation_error(result) for result in results}
+    return later | {result.name: _creation_error(result) for result in answer.topics}
 
 
 def _creation_error(result: pb.CreateTopicsResponse.Topic) -> ErrorCode:

@@ -135,6 +135,7 @@ class FakeController:
                 result.topic_id = wanted
                 self._coming.add(wanted)
                 asyncio.get_running_loop().call_later(0.05, self._make, topic.name)
+        answer.metadata_offset = self._edges.publisher.image.offset + len(self._coming)
         return answer.SerializeToString()
 
     def _make(self, topic: str) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from google.protobuf.message import Message
 
 from metadata.configs import ConfigResource
+from runtime.administration.changes import change_of
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchBuilder, batches, decode
@@ -249,14 +252,7 @@ class SimClient:
                 )
             ]
         )
-        answer = admin_pb2.CreateTopicsResponse.FromString(
-            await self.administrate("CreateTopics", request.SerializeToString())
-        )
-        if answer.error != ErrorCode.NONE:
-            raise ApiError(ErrorCode(answer.error))
-        (created,) = answer.topics
-        if created.error != ErrorCode.NONE:
-            raise ApiError(ErrorCode(created.error), created.message)
+        _check(await self.change(request), "topics")
 
     async def delete_topic(self, name: str) -> None:
         """Delete a topic. All brokers are asked with one request id: a broker that did not answer
@@ -265,14 +261,7 @@ class SimClient:
         self._deletions += 1
         request_id = b"scenario" + self._deletions.to_bytes(8)
         request = admin_pb2.DeleteTopicsRequest(names=[name], request_id=request_id)
-        answer = admin_pb2.DeleteTopicsResponse.FromString(
-            await self.administrate("DeleteTopics", request.SerializeToString())
-        )
-        if answer.error != ErrorCode.NONE:
-            raise ApiError(ErrorCode(answer.error))
-        (deleted,) = answer.topics
-        if deleted.error != ErrorCode.NONE:
-            raise ApiError(ErrorCode(deleted.error), deleted.message)
+        _check(await self.change(request), "topics")
 
     async def reassign(self, topic: str, partition: int, target: Sequence[int] | None) -> None:
         """Move a partition to these brokers, or (None) cancel its move.
@@ -287,14 +276,7 @@ class SimClient:
             wish.target.SetInParent()
             wish.target.ids.extend(target)
         request = admin_pb2.AlterPartitionReassignmentsRequest(partitions=[wish])
-        answer = admin_pb2.AlterPartitionReassignmentsResponse.FromString(
-            await self.administrate("AlterPartitionReassignments", request.SerializeToString())
-        )
-        if answer.error != ErrorCode.NONE:
-            raise ApiError(ErrorCode(answer.error), answer.message)
-        (result,) = answer.partitions
-        if result.error != ErrorCode.NONE:
-            raise ApiError(ErrorCode(result.error), result.message)
+        _check(await self.change(request), "partitions")
 
     async def alter_configs(
         self, resource: ConfigResource, values: Mapping[str, str | None]
@@ -305,14 +287,13 @@ class SimClient:
         changed.resource.type, changed.resource.name = resource.type, resource.name
         for name, value in values.items():
             changed.changes.add(name=name, value=value)
-        answer = admin_pb2.AlterConfigsResponse.FromString(
-            await self.administrate("AlterConfigs", request.SerializeToString())
-        )
-        if answer.error != ErrorCode.NONE:
-            raise ApiError(ErrorCode(answer.error), answer.message)
-        for each in answer.resources:
-            if each.error != ErrorCode.NONE:
-                raise ApiError(ErrorCode(each.error), each.message)
+        _check(await self.change(request), "resources")
+
+    async def change(self, request: Message) -> Any:
+        """The answer to a change. Raises RpcError if no broker answers."""
+        change = change_of(request)
+        data = await self.administrate(change.name, request.SerializeToString())
+        return change.response.FromString(data)
 
     async def administrate(self, method: str, request: bytes) -> bytes:
         """Call a method of the gRPC service at one broker after another until one answers. Raises
@@ -391,3 +372,10 @@ def _parts(records: object) -> list[bytes]:
         return [bytes(part) for part in records]
     assert isinstance(records, bytes | bytearray | memoryview)
     return [bytes(records)]
+
+
+def _check(answer: Any, results: str) -> None:
+    """Raises ApiError: the change is refused, or that of its first item."""
+    for each in (answer, *getattr(answer, results)):
+        if each.error != ErrorCode.NONE:
+            raise ApiError(ErrorCode(each.error), each.message)

@@ -5,7 +5,4 @@ from __future__ import annotations
 ALTER_PARTITION = "/stele.v1.Controller/AlterPartition"
 REGISTER_BROKER = "/stele.v1.Controller/RegisterBroker"
 READ_INDEX = "/stele.v1.Controller/ReadIndex"
-CREATE_TOPICS = "/stele.v1.Admin/CreateTopics"
-DELETE_TOPICS = "/stele.v1.Admin/DeleteTopics"
-ELECT_LEADERS = "/stele.v1.Admin/ElectLeaders"
 DELETE_RECORDS = "/stele.v1.Data/DeleteRecords"

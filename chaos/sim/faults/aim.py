@@ -278,7 +278,7 @@ class Aims(QuorumAims, TransactionAims):
         resource.changes.add(name="min.insync.replicas", value=str(replicas))
         request = admin_pb2.AlterConfigsRequest(resources=[resource])
         with suppress(RpcError, OSError):  # no controller answers
-            await self._cluster.client.administrate("AlterConfigs", request.SerializeToString())
+            await self._cluster.client.change(request)
 
     async def _unclean_election(self) -> None:
         """A partition that allows unclean elections loses the last member of its ISR."""
@@ -512,7 +512,7 @@ class Aims(QuorumAims, TransactionAims):
         )
         request = admin_pb2.ElectLeadersRequest(partitions=[partition])
         try:
-            await self._cluster.client.administrate("ElectLeaders", request.SerializeToString())
+            await self._cluster.client.change(request)
         except (RpcError, OSError):
             return  # no controller answers: then nobody is elected
 

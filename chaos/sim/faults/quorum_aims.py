@@ -8,13 +8,14 @@ from contextlib import contextmanager, suppress
 
 from google.protobuf.message import Message
 
-from chaos.sim.cluster.methods import CREATE_TOPICS, DELETE_TOPICS, READ_INDEX
+from chaos.sim.cluster.methods import READ_INDEX
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import newest_image
 from chaos.sim.faults.aim_tools import AimTools
 from chaos.sim.world.wire import Said, Stage
 from raft.quorum import VoterSet
 from raft.ready import Role
+from runtime.administration.changes import change_of
 from runtime.quorum.messages import FETCH, REMOVE_VOTER, VOTE
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
@@ -360,9 +361,10 @@ class QuorumAims(AimTools):
             return
         if image.topic(_NEWS) is None:
             topic = NewTopic(name=_NEWS, partitions=1, replication_factor=1)
-            await self._ask(active, CREATE_TOPICS, CreateTopicsRequest(topics=[topic]), patience_s)
+            request: Message = CreateTopicsRequest(topics=[topic])
         else:
-            await self._ask(active, DELETE_TOPICS, DeleteTopicsRequest(names=[_NEWS]), patience_s)
+            request = DeleteTopicsRequest(names=[_NEWS])
+        await self._ask(active, change_of(request).method, request, patience_s)
 
     async def _ask_for_the_newest(self, node: SimNode) -> None:
         needed = self._reads.asked()

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Self
 
 from chaos.sim.cluster.cluster import SimCluster
-from chaos.sim.cluster.methods import ELECT_LEADERS
 from chaos.sim.laws.arrivals import Arrivals
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState
+from runtime.administration.changes import ELECT_LEADERS
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse
@@ -26,7 +26,7 @@ class ElectionsAreAsAsked(Law):
 
     name = "elections are as asked"
     cadence = Cadence.TOLD
-    hears = (ELECT_LEADERS,)
+    hears = (ELECT_LEADERS.method,)
     proof = Proof.CAMPAIGN
 
     def __init__(self, cluster: SimCluster, report: Report) -> None:

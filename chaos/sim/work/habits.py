@@ -189,11 +189,10 @@ class Impatient:
         """Ask until an answer tells the outcome."""
         while not is_done():
             try:
-                data = await self.client.administrate("CreateTopics", request.SerializeToString())
+                answer: CreateTopicsResponse = await self.client.change(request)
             except (RpcError, OSError):
                 await asyncio.sleep(0.2)
                 continue
-            answer = CreateTopicsResponse.FromString(data)
             if answer.error == ErrorCode.NONE and len(answer.topics) == 1:
                 return answer
             await asyncio.sleep(0.2)

@@ -15,13 +15,9 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
     AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
     CreatePartitionsRequest,
-    CreatePartitionsResponse,
     DeleteTopicsRequest,
-    DeleteTopicsResponse,
     ElectLeadersRequest,
-    ElectLeadersResponse,
 )
 from stele.world import RpcError
 
@@ -73,10 +69,7 @@ class OddRequests:
             wish = request.partitions.add(topic=topic, partition=partition)
             wish.target.SetInParent()
             wish.target.ids.extend(target)
-        raw = await self.cluster.client.administrate(
-            "AlterPartitionReassignments", request.SerializeToString()
-        )
-        answer = AlterPartitionReassignmentsResponse.FromString(raw)
+        answer = await self.cluster.client.change(request)
         if answer.error == ErrorCode.NONE:
             self._judge(
                 f"moves of {topic}-{partition} to {targets}",
@@ -90,8 +83,7 @@ class OddRequests:
         request.partitions.add(topic=topic, partition=-1)
         request.partitions.add(topic=topic, partition=_FAR)
         request.partitions.add(topic="nowhere", partition=0)
-        raw = await self.cluster.client.administrate("ElectLeaders", request.SerializeToString())
-        answer = ElectLeadersResponse.FromString(raw)
+        answer = await self.cluster.client.change(request)
         if answer.error == ErrorCode.NONE:
             self._judge(
                 "elections where there is nothing",
@@ -104,10 +96,7 @@ class OddRequests:
         request = CreatePartitionsRequest()
         for topic in sorted(INTERNAL_TOPICS):
             request.topics.add(name=topic, count=self.rng.randint(4, 9))
-        raw = await self.cluster.client.administrate(
-            "CreatePartitions", request.SerializeToString()
-        )
-        answer = CreatePartitionsResponse.FromString(raw)
+        answer = await self.cluster.client.change(request)
         if answer.error == ErrorCode.NONE:
             self._judge(
                 "more partitions of internal topics",
@@ -117,8 +106,7 @@ class OddRequests:
 
     async def _delete_internal_topics(self) -> None:
         request = DeleteTopicsRequest(names=sorted(INTERNAL_TOPICS))
-        raw = await self.cluster.client.administrate("DeleteTopics", request.SerializeToString())
-        answer = DeleteTopicsResponse.FromString(raw)
+        answer = await self.cluster.client.change(request)
         if answer.error == ErrorCode.NONE:
             self._judge(
                 "the deletion of internal topics",

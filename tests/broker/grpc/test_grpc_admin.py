@@ -22,6 +22,7 @@ from stele.world import RpcCode, RpcError
 from tests.support.broker_apis import CONTROLLER, Edges, topic_id
 from tests.support.broker_edges import PEER
 from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 from world.network import Peer
 
 
@@ -46,6 +47,49 @@ def test_changes_go_to_the_controller() -> None:
         created = await _call(edges, "CreateTopics", request, pb.CreateTopicsResponse)
         assert created.topics[0].topic_id == topic_id("a")
         assert edges.controller.created == [request]
+
+
+@virtual
+async def test_a_large_change_is_several_decisions_and_one_answer() -> None:
+    """As by Kafka's protocol. The answer comes when this broker knows what was made."""
+    edges = Edges()
+    names = [f"t{number}" for number in range(150)]
+    request = pb.CreateTopicsRequest(topics=[pb.NewTopic(name=name) for name in names])
+    request.request_id = b"i" * 16
+    answer = await _call(edges, "CreateTopics", request, pb.CreateTopicsResponse)
+    assert [(each.name, each.error) for each in answer.topics] == [(name, 0) for name in names]
+    assert all(edges.publisher.image.topic(name) for name in names)
+    created = edges.controller.created
+    assert [len(each.topics) for each in created] == [64, 64, 22]
+    assert created[0].request_id == request.request_id
+    assert len({each.request_id for each in created}) == 3
+
+
+@virtual
+async def test_a_large_change_with_an_id_fails_as_a_whole_and_is_repeated() -> None:
+    edges = Edges()
+    edges.controller.refuses_moves_after = 1
+    request = pb.AlterPartitionReassignmentsRequest(request_id=b"i" * 16)
+    for number in range(700):
+        request.partitions.add(topic="a", partition=number).target.ids.append(2)
+    method, kind = "AlterPartitionReassignments", pb.AlterPartitionReassignmentsResponse
+    answer = await _call(edges, method, request, kind)
+    assert answer.error == ErrorCode.POLICY_VIOLATION
+    assert not answer.partitions
+    edges.controller.refuse_with = ErrorCode.NONE
+    answer = await _call(edges, method, request, kind)
+    assert [each.error for each in answer.partitions] == [0] * 700
+    sent = [(each.request_id, len(each.partitions)) for each in edges.controller.moved]
+    assert sent[:2] == sent[2:]
+
+
+@virtual
+async def test_too_many_items_are_refused_before_the_controller_is_asked() -> None:
+    edges = Edges()
+    request = pb.DeleteTopicsRequest(names=[f"t{number}" for number in range(10_001)])
+    answer = await _call(edges, "DeleteTopics", request, pb.DeleteTopicsResponse)
+    assert answer.error == ErrorCode.POLICY_VIOLATION
+    assert edges.controller.deleted == []
 
 
 def test_a_change_without_a_request_id_gets_one_for_all_attempts() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from chaos.sim.cluster.methods import ELECT_LEADERS
 from chaos.sim.laws.asked_elections import ElectionsAreAsAsked
 from chaos.sim.laws.leader_choices import LeadersAreChosenInOrder, wrong_choice
 from chaos.sim.world.wire import Said, Stage
@@ -16,6 +15,7 @@ from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState
 from metadata.records import encode
+from runtime.administration.changes import ELECT_LEADERS
 from stele.errors import ErrorCode
 from stele.wire.batch import BatchBuilder
 from stele.wire.v1 import metadata_pb2 as pb
@@ -47,7 +47,7 @@ def asked(*, unclean: bool = False, is_named: bool = True) -> Said:
     request = ElectLeadersRequest(unclean=unclean)
     if is_named:
         request.partitions.add(topic=TOPIC)
-    return Said("client", "c101", ELECT_LEADERS, request.SerializeToString())
+    return Said("client", "c101", ELECT_LEADERS.method, request.SerializeToString())
 
 
 def answered(

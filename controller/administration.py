@@ -1,0 +1,34 @@
+"""What the controller decides about each change that administrators make."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from controller import (
+    cluster,
+    configs,
+    elections,
+    features,
+    partition_counts,
+    reassignment,
+    topics,
+)
+from controller.machine import Context, ControllerResult
+from runtime.administration import changes
+from runtime.administration.changes import Change
+
+Decide = Callable[[Context, Any], ControllerResult[Any]]
+
+DECISIONS: Final[Mapping[Change, Decide]] = {
+    changes.CREATE_TOPICS: topics.create_topics,
+    changes.DELETE_TOPICS: topics.delete_topics,
+    changes.CREATE_PARTITIONS: partition_counts.create_partitions,
+    changes.UNREGISTER_BROKER: cluster.unregister,
+    changes.ALTER_CONFIGS: configs.alter_configs,
+    changes.ELECT_LEADERS: elections.elect_leaders,
+    changes.ALTER_PARTITION_REASSIGNMENTS: reassignment.alter_partition_reassignments,
+    changes.UPDATE_FEATURES: features.update_features,
+}
+"""Each decision is pure, raises ApiError for a request that is refused as a whole, and has a result
+for each item of the request, in its order. A test checks that every change has one."""

@@ -1,0 +1,129 @@
+"""A change of many items, in decisions of a bounded size, and their answers put together.
+
+The parts of a request only depend on the request. So a repeated request has the same parts, and a
+part with an id takes effect once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+from runtime.administration.changes import Change, Items, change_of
+from stele.errors import ApiError
+
+_ID_BYTES: Final = 16
+
+
+class Part(NamedTuple):
+    """One decision."""
+
+    request: Any
+    places: Sequence[int]
+    """Of its items among all items of the whole request, in the order of its own items."""
+
+
+def items_of(items: Items, request: Any) -> Iterator[tuple[str, Any]]:
+    """Every item of a request, with the field that it is in."""
+    for field in items.lists:
+        for item in getattr(request, field):
+            yield field, item
+
+
+def parts_of(request: Any) -> list[Part]:
+    """The decisions of a change. The first part of a divided request has its id, the others have
+    ids that follow from it."""
+    items = change_of(request).items
+    if items is None:
+        return [Part(request, ())]
+    every = list(items_of(items, request))
+    works = [items.work(item) for _, item in every]
+    if items.at_once is None or sum(works) <= items.at_once:
+        return [Part(request, range(len(every)))]
+    frame = type(request)()
+    frame.CopyFrom(request)
+    for field in items.lists:
+        frame.ClearField(field)
+    parts = []
+    for number, places in enumerate(_divided(items, every, works, items.at_once)):
+        part = type(request)()
+        part.CopyFrom(frame)
+        for place in places:
+            field, item = every[place]
+            getattr(part, field).append(item)
+        if number and request.request_id:
+            part.request_id = _part_id(request.request_id, number)
+        parts.append(Part(part, places))
+    return parts
+
+
+def _divided(
+    items: Items, every: Sequence[tuple[str, Any]], works: Sequence[int], at_once: int
+) -> Iterator[list[int]]:
+    """The places of the items of each part. Within a part they are in the order of the request's
+    fields, because its answer is."""
+    by_key: dict[Hashable, list[int]] = {}
+    for place, (_, item) in enumerate(every):
+        by_key.setdefault(items.key(item), []).append(place)
+    part: list[int] = []
+    size = 0
+    for places in by_key.values():
+        more = sum(works[place] for place in places)
+        if part and size + more > at_once:
+            yield sorted(part)
+            part, size = [], 0
+        part += places
+        size += more
+    if part:
+        yield sorted(part)
+
+
+def _part_id(request_id: bytes, number: int) -> bytes:
+    return hashlib.sha256(request_id + number.to_bytes(4)).digest()[:_ID_BYTES]
+
+
+class Answers:
+    """The answers of the parts of one request, on their way to be one answer."""
+
+    def __init__(self, request: Any) -> None:
+        self._change: Change = change_of(request)
+        self._request = request
+        self._results: dict[int, Any] = {}
+        self._last: Any = None
+        self._all_done_before = True
+
+    @property
+    def is_empty(self) -> bool:
+        return self._last is None
+
+    @property
+    def made(self) -> int:
+        """How many partitions the results until now tell of."""
+        items = self._change.items
+        return 0 if items is None else sum(map(items.made, self._results.values()))
+
+    def add(self, part: Part, answer: Any) -> None:
+        """The answer to a part. It is no refusal of the whole part."""
+        self._last = answer
+        self._all_done_before = self._all_done_before and answer.already_done
+        if self._change.items is not None:
+            told = getattr(answer, self._change.items.results)
+            self._results.update(zip(part.places, told, strict=False))
+
+    def whole(self, error: ApiError | None = None) -> Any:
+        """The answer to the request. ``error`` is that of the items that have no result."""
+        items = self._change.items
+        if items is None:
+            return self._last
+        answer = self._change.response()
+        answer.CopyFrom(self._last)
+        answer.already_done = self._all_done_before
+        results = getattr(answer, items.results)
+        del results[:]
+        for place, (_, item) in enumerate(items_of(items, self._request)):
+            if place in self._results:
+                results.append(self._results[place])
+            elif error is not None:
+                results.add(**items.named(item), error=error.code, message=error.message)
+        return answer

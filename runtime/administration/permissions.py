@@ -1,0 +1,70 @@
+"""Why a caller may not make a change of one item. A change without items is one of the cluster, and
+asks for ALTER."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from metadata.image import MetadataImage
+from runtime.authorization.authorizer import (
+    ANY_TOPIC,
+    CLUSTER,
+    Authorizer,
+    Operation,
+    config_resource,
+    refusal,
+    topic_resource,
+)
+from runtime.authorization.caller import Caller
+from stele.errors import ApiError, ErrorCode
+from stele.wire.v1 import admin_pb2 as pb
+
+
+class Asked(NamedTuple):
+    """The authorizer that is asked, the caller that it is asked about, and the metadata that names
+    are looked up in."""
+
+    authorizer: Authorizer
+    caller: Caller
+    image: MetadataImage
+
+
+def creation(asked: Asked, topic: pb.NewTopic) -> ApiError | None:
+    """A caller that may CREATE in the cluster may make any topic, other callers only topics that
+    they may CREATE by name."""
+    if asked.authorizer.allows(asked.caller, Operation.CREATE, CLUSTER):
+        return None
+    return refusal(asked.authorizer, asked.caller, Operation.CREATE, topic_resource(topic.name))
+
+
+def deletion(asked: Asked, item: str | bytes) -> ApiError | None:
+    """Of a name or an id. A caller that knows only the id is not told the name."""
+    if isinstance(item, str):
+        return refusal(asked.authorizer, asked.caller, Operation.DELETE, topic_resource(item))
+    topic = asked.image.topic_by_id(item)
+    if topic is None:
+        # The controller may know the topic by now. Its name matters if some names are forbidden.
+        if asked.authorizer.allows(asked.caller, Operation.DELETE, ANY_TOPIC):
+            return None
+        return ApiError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic of this id is known here yet")
+    if deletion(asked, topic.name) is None:
+        return None
+    error = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    return ApiError(error, f"{asked.caller.principal} may not DELETE the topic of this id")
+
+
+def growth(asked: Asked, topic: pb.CreatePartitionsRequest.Topic) -> ApiError | None:
+    return refusal(asked.authorizer, asked.caller, Operation.ALTER, topic_resource(topic.name))
+
+
+def alteration(asked: Asked, altered: pb.AlterConfigsRequest.Resource) -> ApiError | None:
+    return refusal(
+        asked.authorizer,
+        asked.caller,
+        Operation.ALTER_CONFIGS,
+        config_resource(altered.resource.type, altered.resource.name),
+    )
+
+
+def of_cluster(asked: Asked, _: Any = None) -> ApiError | None:
+    return refusal(asked.authorizer, asked.caller, Operation.ALTER, CLUSTER)
