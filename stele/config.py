@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypedDict
 
 from stele.errors import ConfigError
-from stele.forks import forks
 from stele.ids import TopicPartition
 from stele.option_types import check_names, check_types
 from stele.world import Clock, Connector, Rng
@@ -21,7 +20,6 @@ CompressionName = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 OffsetReset = Literal["earliest", "latest", "none"]
 IsolationLevel = Literal["read_uncommitted", "read_committed"]
 GroupProtocol = Literal["classic", "consumer"]
-PlaneName = Literal["grpc", "kafka"]
 OnWait = Callable[[str], None]
 OnTruncation = Callable[[TopicPartition, int, int], None]
 """Takes the partition, the offset of the next record before, and the offset up to which the log is
@@ -65,9 +63,6 @@ class ClientConfig:
 
     bootstrap_servers: str = "127.0.0.1:9092"
     client_id: str = "stele"
-    plane: PlaneName = "grpc"
-    """The protocol in which brokers are asked: ``grpc``, or ``kafka`` for Kafka's, on the ports of
-    ``bootstrap_servers`` alone. Administration needs gRPC."""
     request_timeout_ms: int = 30_000
     """The time of one attempt of one request, without the long poll of a fetch."""
     default_api_timeout_ms: int = 60_000
@@ -98,13 +93,6 @@ class ClientConfig:
             )
         parse_bootstrap_servers(self.bootstrap_servers)
         check_types(self)
-        _one_of(self, "plane", ("grpc", "kafka"))
-        if self.plane == "grpc" and forks.grpc_is_lost:
-            log.warning(
-                "this process was forked from one that had used gRPC, which does not work after a "
-                "fork: the client speaks Kafka's protocol, as with plane='kafka'"
-            )
-            object.__setattr__(self, "plane", "kafka")
         _at_least(self, 1, "request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms")
         _at_least(self, 1000, "metadata_max_age_ms")
         if self.total_timeout_ms is not None:
@@ -289,7 +277,6 @@ class ClientOptions(TypedDict, total=False):
     """Keyword arguments of every client. :class:`ClientConfig` has their meanings and defaults."""
 
     client_id: str
-    plane: PlaneName
     request_timeout_ms: int
     default_api_timeout_ms: int
     total_timeout_ms: int | None

@@ -22,7 +22,6 @@ from metadata.node_settings import RACK_AWARE_SELECTOR
 from stele import Admin, NewTopic
 from tests.support.acceptance import wait_known
 from tests.support.scheduling import FilesInGroups
-from tests.support.stele import Plane
 
 CreateTopic = Callable[..., str]
 _END_S = 60.0
@@ -54,12 +53,6 @@ def logging_as_found() -> Iterator[None]:
     before = clients.level, logging.root.manager.disable
     yield
     assert (clients.level, logging.root.manager.disable) == before
-
-
-@pytest.fixture(params=["grpc", "kafka"])
-def either_plane(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each test twice: the clients on a stage speak gRPC, and Kafka's protocol."""
-    monkeypatch.setattr(Plane, "now", request.param)
 
 
 @pytest.fixture(scope="session", autouse=True)

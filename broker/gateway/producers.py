@@ -105,7 +105,6 @@ class Producers:
     def _made(self, way: Way, **options: Unpack[ProducerOptions]) -> Producer:
         common = ProducerOptions(
             client_id="stele-gateway",
-            plane="kafka",
             acks=way.acks,
             compression=way.compression,
             batch_size=BATCH_BYTES,

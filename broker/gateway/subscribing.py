@@ -231,7 +231,6 @@ class Subscription:
             self._bootstrap_servers,
             world=self._world,
             client_id=joining.client_id or "stele-gateway",
-            plane="kafka",
             group_id=joining.group or None,
             group_instance_id=joining.instance_id,
             group_protocol=joining.protocol,

@@ -29,6 +29,7 @@ from stele.admin.features import (
 )
 from stele.admin.group_lag import PartitionLag, find_lags
 from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
+from stele.admin.grpc_calls import AdminPlane
 from stele.admin.items import all_or_raise, item_error
 from stele.admin.log_dirs import LogDirAdmin, LogDirDescription, ReplicaPlace
 from stele.admin.maintenance import MaintenanceAdmin
@@ -42,6 +43,7 @@ from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.errors import ApiError, ConfigError
+from stele.forks import forks
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import admin_pb2
@@ -94,12 +96,12 @@ class Admin(TransactionAdmin):
         unknown or invalid option.
         """
         self._config = ClientConfig.of(bootstrap_servers, options)
-        if self._config.plane != "grpc":
+        if forks.grpc_is_lost:
             raise ConfigError(
-                f"plane={self._config.plane!r}: administration is only built over gRPC, which a "
-                "process cannot use that was forked from one that had used it"
+                "this process was forked from one that had used gRPC, which does not work after a "
+                "fork, and administration needs it: make the Admin in a process of its own"
             )
-        super().__init__(ClusterView(self._config, world or real_world()))
+        super().__init__(ClusterView(self._config, world or real_world(), AdminPlane))
         self._requests = AdminRequests(self._view, self._config)
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
         self._features = FeatureAdmin(self._requests)

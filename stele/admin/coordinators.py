@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
-from stele.cluster.grpc_plane import Message, call
+from stele.admin.grpc_calls import Message, call
 from stele.cluster.plane import error_code
 from stele.cluster.view import ClusterView
 from stele.error_meanings import explain

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from stele.admin.grpc_calls import Message, call
 from stele.admin.items import all_or_raise
-from stele.cluster.grpc_plane import Message, call
 from stele.cluster.plane import error_code
 from stele.cluster.view import ClusterView
 from stele.error_meanings import explain

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from stele.cluster.grpc_plane import Message
+from stele.admin.grpc_calls import Message
 from stele.wire.v1 import admin_pb2 as pb
 
 Ask = Callable[[str, Message, Callable[[bytes], Any]], Awaitable[Any]]

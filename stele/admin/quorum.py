@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from stele.admin.grpc_calls import Message, call
 from stele.admin.requests import REQUEST_ID_BYTES
-from stele.cluster.grpc_plane import Message, call
 from stele.cluster.plane import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stele.cluster.grpc_plane import call
+from stele.admin.grpc_calls import call
 from stele.cluster.leader_questions import Answer, LeaderQuestions
 from stele.cluster.plane import Leader, error_code
 from stele.ids import TopicPartition

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from stele.cluster.grpc_plane import Message, call
+from stele.admin.grpc_calls import Message, call
 from stele.cluster.plane import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig

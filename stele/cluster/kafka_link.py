@@ -93,7 +93,7 @@ class KafkaLink:
             raise self._silent(timeout_s) from None
 
     async def _open(self) -> KafkaConnection:
-        host, port = self._address
+        host, port = self._address[:2]
         self._check_open()
         try:
             connection = await KafkaConnection.open(self._connector, host, port, self._client_id)
@@ -114,7 +114,7 @@ class KafkaLink:
             raise RpcError(RpcCode.CANCELLED, "the client is closed")
 
     def _silent(self, timeout_s: float) -> RpcError:
-        host, port = self._address
+        host, port = self._address[:2]
         return RpcError(
             RpcCode.DEADLINE_EXCEEDED,
             f"{address_text(host, port)} did not answer within {timeout_s:g} s",
@@ -132,7 +132,7 @@ class _Lane:
 def link_of(link: Link) -> KafkaLink:
     """Raises ConfigError for a link of another plane."""
     if not isinstance(link, KafkaLink):
-        raise ConfigError("this can only be asked over Kafka's protocol: plane='kafka'")
+        raise ConfigError("this can only be asked over Kafka's protocol")
     return link
 
 

@@ -68,14 +68,11 @@ class KafkaPlane:
         self._client_id = client_id
         self._open_s = open_s
 
-    def link(self, address: BrokerAddress) -> Link:
-        return self._link(address)
-
-    def _link(self, address: BrokerAddress) -> KafkaLink:
+    def link(self, address: BrokerAddress) -> KafkaLink:
         return KafkaLink(address, self._connector, self._client_id, self._open_s)
 
     async def find_brokers(self, host: str, port: int, timeout_s: float) -> ClusterNews:
-        link = self._link(BrokerAddress(host, port))
+        link = self.link(BrokerAddress(host, port))
         try:
             return await self.metadata([]).ask(link, timeout_s)
         except RpcError as error:

@@ -1,7 +1,6 @@
-"""What producer and consumer need of a cluster, whichever protocol its brokers are asked in.
+"""What producer, consumer and administrator ask of a cluster's brokers, as values.
 
-A :class:`Plane` is one protocol: gRPC (``grpc_plane``) or Kafka's (``kafka_plane``). Its messages
-are the values of this file. These rules hold for both:
+:class:`Plane` is how they ask (``kafka_plane``). These rules hold:
 
 - A question has one answer, or fails with RpcError if there is none. Only the answer tells what a
   broker has decided. ApiError is raised if the question cannot be asked at all, because the broker
@@ -31,8 +30,11 @@ class UnsentError(RpcError):
 
 
 class BrokerAddress(NamedTuple):
+    """Where a broker speaks Kafka's protocol, and gRPC. Only an administrator needs the latter."""
+
     host: str
     port: int
+    grpc: tuple[str, int] | None = None
 
 
 class Leader(NamedTuple):

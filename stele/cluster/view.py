@@ -1,6 +1,6 @@
 """A client's view of the cluster: brokers, topics and leaders, and how it is refreshed.
 
-It starts at any broker's Kafka port, and asks in the protocol of its plane.
+It starts at any broker's Kafka port.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from stele.addresses import address_text
-from stele.cluster.grpc_plane import GrpcPlane
 from stele.cluster.kafka_plane import KafkaPlane
 from stele.cluster.plane import (
     BrokerAddress,
@@ -36,7 +35,7 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.topic_names import is_encodable
-from stele.world import RpcCode, RpcError
+from stele.world import Connector, RpcCode, RpcError
 
 log = logging.getLogger(__name__)
 
@@ -69,20 +68,18 @@ class _Identity(NamedTuple):
     metadata_offset: int  # -1: the plane does not tell it
 
 
-def plane_of(config: ClientConfig, world: ClientWorld) -> Plane:
-    """The plane that is configured."""
-    if config.plane == "kafka":
-        return KafkaPlane(world.connector, config.client_id, config.request_timeout_ms / 1000)
-    return GrpcPlane(world.connector, config.client_id)
-
-
 class ClusterView:
     """The view of one client. Refreshes are merged: at most one runs at a time."""
 
-    def __init__(self, config: ClientConfig, world: ClientWorld) -> None:
+    def __init__(
+        self,
+        config: ClientConfig,
+        world: ClientWorld,
+        plane: Callable[[Connector, str, float], Plane] = KafkaPlane,
+    ) -> None:
         self.config = config
         self.world = world
-        self.plane = plane_of(config, world)
+        self.plane = plane(world.connector, config.client_id, config.request_timeout_ms / 1000)
         self.waiting = WaitReporter(config.on_wait, world.clock)
         self.cluster_id = ""
         self.controller_id = -1

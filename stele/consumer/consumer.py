@@ -13,7 +13,8 @@ from typing import Self, TypeVar, Unpack
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
 from stele.consumer.assigned import AssignedPartitions
-from stele.consumer.group.group import LAST_COMMIT_S, ConsumerGroup, coordinator_of
+from stele.consumer.group.coordinator import Coordinator
+from stele.consumer.group.group import LAST_COMMIT_S, ConsumerGroup
 from stele.consumer.group.listener import RebalanceListener
 from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
@@ -80,7 +81,7 @@ class Consumer:
         self._fetcher = self._assigned.fetcher
         self._group: ConsumerGroup | None = None
         if (group_id := self._config.group_id) is not None:
-            coordinator = coordinator_of(self._config, self._view, group_id)
+            coordinator = Coordinator(self._config, self._view, group_id)
             self._group = ConsumerGroup(
                 self._config, self._view, coordinator, group_id, self._assigned
             )

@@ -19,8 +19,6 @@ from stele.errors import (
     UnreachableError,
 )
 from stele.ids import TopicPartition
-from stele.producer.grpc_transactions import GrpcTransactionCoordinator
-from stele.producer.kafka_transactions import KafkaTransactionCoordinator
 from stele.producer.transaction_coordinator import TransactionCoordinator
 from stele.producer.transactions import (
     Answer,
@@ -54,14 +52,6 @@ class Records(Protocol):
         """Fail those that are not acknowledged. Whether any of them may be in a partition."""
 
 
-def _coordinator(
-    config: ProducerConfig, view: ClusterView, transactional_id: str
-) -> TransactionCoordinator:
-    if config.plane == "kafka":
-        return KafkaTransactionCoordinator(config, view, transactional_id)
-    return GrpcTransactionCoordinator(config, view, transactional_id)
-
-
 class Transactional:
     """Calls may come from several tasks. They take their turn."""
 
@@ -79,7 +69,7 @@ class Transactional:
         self._view = view
         self._clock = view.world.clock
         self._records = records
-        self._coordinator = _coordinator(config, view, transactional_id)
+        self._coordinator = TransactionCoordinator(config, view, transactional_id)
         self._turn = asyncio.Lock()
         self._waits_for = ""  # what the coordinator is asked, and what it has answered
 

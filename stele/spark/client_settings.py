@@ -104,7 +104,7 @@ def of_all_clients(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def of_admins(values: Mapping[str, Any]) -> dict[str, Any]:
     """Administration is built over gRPC alone."""
-    return {key: each for key, each in of_all_clients(values).items() if key != "plane"}
+    return of_all_clients(values)
 
 
 def _value(name: str, value: str, kind: Any) -> Any:

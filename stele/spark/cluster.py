@@ -37,7 +37,6 @@ def open_consumer(options: SourceOptions) -> Consumer:
     from stele import Consumer  # loads grpc, which must not be loaded before Spark forks
 
     settings: dict[str, Any] = {
-        "plane": "kafka",  # whole batches cost less there
         "max_partition_fetch_bytes": 4 * 1024 * 1024,
         **options.client,
         "auto_offset_reset": "none",

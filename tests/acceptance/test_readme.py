@@ -19,9 +19,7 @@ from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
-from stele import Admin
 from stele.errors import ApiError, ErrorCode
-from stele.errors import ConfigError as ClientConfigError
 from stele.wire.kafka.messages import (
     alter_client_quotas,
     create_acls,
@@ -151,13 +149,7 @@ async def quotas_are_refused() -> None:
     assert [each.error_code for each in altered.entries] == [ErrorCode.UNSUPPORTED_VERSION]
 
 
-def refused_administration() -> None:
-    with pytest.raises(ClientConfigError, match="administration is only built over gRPC"):
-        Admin("127.0.0.1:9092", plane="kafka")
-
-
 PROOFS: dict[str, Callable[[], None]] = {
-    "administration by our own client over Kafka's protocol": refused_administration,
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "TLS, SASL, access control": refused_security,
     "quotas of clients": lambda: run_virtual(quotas_are_refused()),

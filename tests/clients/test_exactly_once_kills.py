@@ -96,7 +96,6 @@ class Target:
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._consumer = Consumer(
             bootstrap,
-            plane="kafka",
             isolation_level="read_committed",
             auto_offset_reset="earliest",
         )
@@ -130,10 +129,7 @@ def test_every_record_is_copied_exactly_once(
 ) -> None:
     source, target = create_topic(PARTITIONS), create_topic(PARTITIONS)
     group = f"copiers-of-{source}"
-    copiers = [
-        Copier(number, tmp_path, plane, bootstrap, source, target, group)
-        for number, plane in enumerate(("grpc", "kafka"))
-    ]
+    copiers = [Copier(number, tmp_path, bootstrap, source, target, group) for number in range(2)]
     written, read = Source(bootstrap, source), Target(bootstrap, target)
 
     def progress(what: str) -> None:

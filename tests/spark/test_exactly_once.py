@@ -326,11 +326,6 @@ def test_an_abort_of_a_write_without_its_topic_has_nothing_to_do(stage: Stage) -
     assert time.monotonic() - began < 30
 
 
-def test_tasks_may_write_by_kafkas_protocol(stage: Stage) -> None:
-    stage.save(0, "a", **{"stele.plane": "kafka"})
-    assert stage.visible() == ["a"]
-
-
 def test_a_finished_write_leaves_no_transactional_ids(stage: Stage) -> None:
     """Each attempt has an id of its own, so coordinators would know more and more of them."""
     stage.save(0, "a")

@@ -65,7 +65,6 @@ async def through_trouble(cluster: SimCluster) -> tuple[int, int]:
     """Write while things break, then read everything. Returns how many epochs rose, and the
     time."""
     rng = random.Random(cluster.simulation.seed)
-    plane = "kafka" if cluster.simulation.seed % 3 == 2 else "grpc"
     servers, world = servers_of(cluster), world_of(cluster)
     options: dict[str, Any] = {"world": world, "on_wait": lambda _: None}
     async with Admin(servers, **options) as admin:
@@ -74,7 +73,6 @@ async def through_trouble(cluster: SimCluster) -> tuple[int, int]:
         )
     await cluster.until_isr(TOPIC, 3)
     troubled = asyncio.get_running_loop().create_task(trouble(cluster, rng))
-    options["plane"] = plane
     async with Producer(servers, batch_size=300, **options) as producer:
         deliveries = []
         sent = 0

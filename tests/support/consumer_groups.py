@@ -12,7 +12,6 @@ from stele.config import ClientWorld
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord
 from tests.support.one_node import HOST, OneNode, ask, with_machine
-from tests.support.stele import Plane
 from tests.support.worlds import Scenario, world
 from world.world import World
 
@@ -31,7 +30,6 @@ class Clients:
         self._options: dict[str, Any] = {
             "world": ClientWorld(world.clock, world.network, world.rng)
         }
-        self._client_options = {**self._options, "plane": Plane.now}
         self.waits: list[str] = []
 
     def consumer(self, **options: Any) -> Consumer:
@@ -43,11 +41,11 @@ class Clients:
             "session_timeout_ms": 10_000,
             "heartbeat_interval_ms": 1_000,
         }
-        return Consumer(BOOTSTRAP, **{**self._client_options, **defaults, **options})
+        return Consumer(BOOTSTRAP, **{**self._options, **defaults, **options})
 
     def producer(self, **options: Any) -> Producer:
         told = {"on_wait": self.waits.append}
-        return Producer(BOOTSTRAP, **{**self._client_options, **told, **options})
+        return Producer(BOOTSTRAP, **{**self._options, **told, **options})
 
     def admin(self) -> Admin:
         return Admin(BOOTSTRAP, **self._options)

@@ -1,6 +1,6 @@
 """A process that reads, transforms and writes exactly once: ``python -m tests.support.copier``.
 
-Arguments: plane, bootstrap servers, source, target, group, transactional id. It runs until it is
+Arguments: bootstrap servers, source, target, group, transactional id. It runs until it is
 killed, and prints a line for each committed transaction.
 """
 
@@ -10,18 +10,14 @@ import logging
 import sys
 
 from stele import Consumer, Producer, TransactionAbortableError
-from stele.config import PlaneName
 from stele.errors import SteleError, TransactionFatalError, TransactionOutcomeUnknownError
 
 
-def copy(
-    plane: PlaneName, servers: str, source: str, target: str, group: str, transactional_id: str
-) -> None:
+def copy(servers: str, source: str, target: str, group: str, transactional_id: str) -> None:
     """One life of consumer and producer. Ends by an error after which both begin anew."""
     with (
         Consumer(
             servers,
-            plane=plane,
             group_id=group,
             isolation_level="read_committed",
             auto_offset_reset="earliest",
@@ -32,7 +28,6 @@ def copy(
         ) as consumer,
         Producer(
             servers,
-            plane=plane,
             transactional_id=transactional_id,
             transaction_timeout_ms=15_000,
         ) as producer,
@@ -55,11 +50,11 @@ def copy(
                 print("committed", len(records), flush=True)
 
 
-def main(plane: str, *arguments: str) -> None:
+def main(*arguments: str) -> None:
     logging.basicConfig(level=logging.ERROR)
     while True:
         try:
-            copy("kafka" if plane == "kafka" else "grpc", *arguments)
+            copy(*arguments)
         except (TransactionFatalError, TransactionOutcomeUnknownError) as error:
             # The committed offsets tell what counts, and another producer ends what is open.
             print("again", error, flush=True)

@@ -9,17 +9,31 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
 from chaos.sim.world.clock import SimClock
 from chaos.sim.world.loop import Scheduler
 from stele.aio import Admin, Consumer, Producer
+from stele.cluster.plane import (
+    NO_LEADER,
+    BrokerAddress,
+    ClusterNews,
+    FetchAnswer,
+    FetchRequest,
+    FoundOffset,
+    Leader,
+    OffsetQuestion,
+    ProduceAnswer,
+    ProduceRequest,
+    TopicNews,
+)
 from stele.config import ClientWorld
 from stele.errors import ErrorCode
 from stele.wire.batch import decode, read_header, stamp
-from stele.wire.v1 import admin_pb2, data_pb2
+from stele.wire.kafka import Api
+from stele.wire.v1 import admin_pb2
 from stele.world import Channel, Clock, RpcCode, RpcError, Stream
 from tests.support.stele_kafka import FakeTransport
 from tests.support.timing import run_virtual
@@ -38,7 +52,7 @@ class Fault:
     error: ErrorCode = ErrorCode.NONE
     applied: bool = False
     silent: bool = False  # there is never an answer
-    breaks: bool = False  # the stream breaks instead of an answer
+    breaks: bool = False  # the connection breaks instead of an answer
     hint: bool = False  # the refusal names the leader
     message: str = ""
 
@@ -97,9 +111,12 @@ class FakeCluster:
         self.metadata_offset = 0
         # The metadata offset and topics of a broker that lags. It answers with them once.
         self.outdated: tuple[int, dict[str, FakeTopic]] | None = None
-        self.streams: list[FakeStream] = []
         self.connections: list[FakeTransport] = []  # to the Kafka ports
+        self.is_kafkas = False  # whether brokers know nothing that Kafka's do not know
         self.kafka_versions: dict[int, int] = {}  # the newest version of an API, if it is older
+        self.transaction_version = 2  # the level of the feature
+        # As ``answer`` is told, by the type of the request.
+        self.kafka_others: dict[type[Any], tuple[Api[Any, Any], Callable[[int, Any], Any]]] = {}
         self.next_producer_id = 1000
         self.metadata_requests = 0
         self.created: list[admin_pb2.NewTopic] = []
@@ -109,8 +126,14 @@ class FakeCluster:
         self.fetches: list[tuple[int, str]] = []  # broker and rack, each time it was looked
         self.hidden_topics: set[str] = set()  # metadata requests do not find them
         self.hide_next_topic_requests = 0  # number of metadata requests that get no topics yet
-        # What a test answers to other methods, by name: called with the broker and the request.
+        # What a test answers to other methods of gRPC, by name: called with the broker and the
+        # request.
         self.others: dict[str, Callable[[int, bytes], Any]] = {}
+
+    def answer(self, api: Api[Any, Any], handle: Callable[[int, Any], Any]) -> None:
+        """Have all brokers serve another API. ``handle`` is given the broker and the request. If it
+        raises RpcError, the connection breaks instead of an answer."""
+        self.kafka_others[api.request] = api, handle
 
     @property
     def is_outdated(self) -> bool:
@@ -139,9 +162,6 @@ class FakeCluster:
 
     def kill(self, broker: int) -> None:
         self.alive[broker] = False
-        for stream in self.streams:
-            if stream.broker == broker:
-                stream.break_off()
         for connection in self.connections:
             if connection.broker == broker:
                 connection.abort()
@@ -163,42 +183,39 @@ class FakeCluster:
     def channel(self, host: str, port: int) -> Channel:
         return FakeChannel(self, port - 9100)
 
-    # ------------------------------------------------------------------------------- Data
+    # ---------------------------------------------------------- what leaders and others answer
 
-    def metadata(self, request: data_pb2.MetadataRequest) -> data_pb2.MetadataResponse:
+    def metadata(self, names: Sequence[str] | None) -> ClusterNews:
+        """``names``: None: of all topics."""
         self.metadata_requests += 1
         offset, topics = self.outdated or (self.metadata_offset, self.topics)
         self.outdated = None
-        response = data_pb2.MetadataResponse(
-            cluster_id="fake", controller_id=1, metadata_offset=offset
-        )
-        for broker, alive in self.alive.items():
-            if alive:
-                response.brokers.add(
-                    broker_id=broker, grpc_host="127.0.0.1", grpc_port=9100 + broker
-                )
+        brokers = {
+            each: BrokerAddress("127.0.0.1", 9000 + each)
+            for each, alive in self.alive.items()
+            if alive
+        }
+        news = ClusterNews("fake", 1, brokers, metadata_offset=-1 if self.is_kafkas else offset)
         hidden = self.hide_next_topic_requests > 0
         self.hide_next_topic_requests -= hidden
-        for name in request.topics or topics:
+        for name in topics if names is None else names:
             topic = None if hidden or name in self.hidden_topics else topics.get(name)
             if topic is None:
-                response.topics.add(name=name, error=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+                news.topics.append(TopicNews(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
                 continue
-            answer = response.topics.add(name=name, topic_id=topic.topic_id)
+            told = TopicNews(name, ErrorCode.NONE, topic.topic_id)
+            news.topics.append(told)
             for number, partition in topic.partitions.items():
                 leader, epoch = partition.told or (partition.leader, partition.leader_epoch)
-                answer.partitions.add(
-                    partition=number,
-                    leader=leader if self.alive.get(leader) else -1,
-                    leader_epoch=epoch,
-                )
-        return response
+                leader = leader if self.alive.get(leader) else -1
+                told.partitions.append((number, Leader(leader, epoch)))
+        return news
 
     def produce(
-        self, broker: int, request: data_pb2.ProduceRequest
-    ) -> tuple[data_pb2.ProduceResponse | None, bool]:
-        """The answer (None if there is none), and whether the stream breaks."""
-        response = data_pb2.ProduceResponse(correlation_id=request.correlation_id)
+        self, broker: int, request: ProduceRequest
+    ) -> tuple[list[ProduceAnswer] | None, bool]:
+        """The answer (None if there is none), and whether the connection breaks."""
+        answers: list[ProduceAnswer] = []
         if broker in self.frozen:
             return None, False
         silent = breaks = False
@@ -206,33 +223,31 @@ class FakeCluster:
             partition = self._partition_of(part.topic_id, part.partition)
             partition.produced += 1
             fault = partition.faults.popleft() if partition.faults else Fault()
-            answer = response.partitions.add(
-                topic_id=part.topic_id, partition=part.partition, log_append_time_ms=-1, leader=-1
+            answer = ProduceAnswer(
+                "", part.topic_id, part.partition, ErrorCode.NONE, "", 0, -1, NO_LEADER
             )
+            answers.append(answer)
             if len(part.records) > partition.max_batch_bytes:
-                answer.error = ErrorCode.MESSAGE_TOO_LARGE
+                answer.code = ErrorCode.MESSAGE_TOO_LARGE
                 answer.message = f"max.message.bytes is {partition.max_batch_bytes}"
                 continue
             if partition.deposed == broker:
-                answer.error = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                answer.code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
                 continue
+            now = Leader(partition.leader, partition.leader_epoch)
             if partition.leader != broker:
-                answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
+                answer.code, answer.leader = ErrorCode.NOT_LEADER_OR_FOLLOWER, now
                 continue
             if not fault.error or fault.applied:
-                code, answer.base_offset = self._append(partition, bytearray(part.records))
-                answer.error = code
-                if code is ErrorCode.NONE:
-                    answer.leader, answer.leader_epoch = broker, partition.leader_epoch
+                answer.code, answer.base_offset = self._append(partition, bytearray(part.records))
+                if answer.code is ErrorCode.NONE and not self.is_kafkas:
+                    answer.leader = now
             if fault.error:
-                answer.error = fault.error
-                answer.message = fault.message
-            if fault.hint:
-                answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
+                answer.code, answer.message = fault.error, fault.message
+                answer.leader = now if fault.hint else NO_LEADER
             silent |= fault.silent
             breaks |= fault.breaks
-        return (None if silent or request.acks == 0 else response), breaks
+        return (None if silent or request.acks == 0 else answers), breaks
 
     def _append(self, partition: FakePartition, batch: bytearray) -> tuple[ErrorCode, int]:
         header = read_header(batch)
@@ -252,57 +267,50 @@ class FakeCluster:
         partition.end_offset += header.record_count
         return ErrorCode.NONE, base_offset
 
-    async def fetch(self, broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
+    async def fetch(self, broker: int, request: FetchRequest) -> list[FetchAnswer]:
         """Waits up to ``max_wait_ms`` if there is nothing. Checks every 10 ms."""
         waited_ms = 0
         while broker in self.frozen:  # noqa: ASYNC110 - tests set it
             await asyncio.sleep(0.01)
         while True:
-            response = self._fetch_now(broker, request)
+            answers = self._fetch_now(broker, request)
             ready = any(
-                part.records
-                or part.error
-                or part.diverging_epoch >= 0
-                or part.HasField("preferred_read_replica")
-                for part in response.partitions
+                each.records
+                or each.code
+                or each.diverging_epoch >= 0
+                or each.preferred_read_replica >= 0
+                for each in answers
             )
             self.fetches.append((broker, request.rack))
             if ready or waited_ms >= request.max_wait_ms:
-                return response
+                return answers
             await asyncio.sleep(0.01)
             waited_ms += 10
 
-    def _fetch_now(self, broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
-        response = data_pb2.FetchResponse(correlation_id=request.correlation_id)
+    def _fetch_now(self, broker: int, request: FetchRequest) -> list[FetchAnswer]:
+        answers: list[FetchAnswer] = []
         for part in request.partitions:
+            answer = FetchAnswer(
+                "", part.topic_id, part.partition, ErrorCode.NONE, 0, 0, 0, b"", NO_LEADER
+            )
+            answers.append(answer)
             if all(topic.topic_id != part.topic_id for topic in self.topics.values()):
-                response.partitions.add(
-                    topic_id=part.topic_id,
-                    partition=part.partition,
-                    error=ErrorCode.UNKNOWN_TOPIC_ID,
-                    leader=-1,
-                )
+                answer.code = ErrorCode.UNKNOWN_TOPIC_ID
                 continue
             partition = self._partition_of(part.topic_id, part.partition)
-            answer = response.partitions.add(
-                topic_id=part.topic_id,
-                partition=part.partition,
-                high_watermark=partition.end_offset,
-                log_start_offset=partition.start_offset,
-                leader=-1,
-                diverging_epoch=-1,
-            )
+            answer.high_watermark = partition.end_offset
+            answer.log_start_offset = partition.start_offset
             is_nearby = bool(request.rack) and broker in partition.nearby
             ending = partition.end_of_epoch(part.last_fetched_epoch)
             if is_nearby and partition.nearby_errors:
-                answer.error = partition.nearby_errors.popleft()
+                answer.code = partition.nearby_errors.popleft()
             elif partition.fetch_errors:
-                answer.error = partition.fetch_errors.popleft()
+                answer.code = partition.fetch_errors.popleft()
             elif partition.leader != broker and not is_nearby:
-                answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                answer.leader, answer.leader_epoch = partition.leader, partition.leader_epoch
+                answer.code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                answer.leader = Leader(partition.leader, partition.leader_epoch)
             elif part.current_leader_epoch < partition.leader_epoch:
-                answer.error = ErrorCode.FENCED_LEADER_EPOCH
+                answer.code = ErrorCode.FENCED_LEADER_EPOCH
             elif ending is not None and (
                 ending[0] < part.last_fetched_epoch or ending[1] < part.fetch_offset
             ):
@@ -310,10 +318,10 @@ class FakeCluster:
             elif request.rack and not is_nearby and partition.nearby:
                 answer.preferred_read_replica = partition.nearby[0]
             elif not partition.start_offset <= part.fetch_offset <= partition.end_offset:
-                answer.error = ErrorCode.OFFSET_OUT_OF_RANGE
+                answer.code = ErrorCode.OFFSET_OUT_OF_RANGE
             else:
                 answer.records = b"".join(self._from(partition, part.fetch_offset, part.max_bytes))
-        return response
+        return answers
 
     def _from(self, partition: FakePartition, offset: int, max_bytes: int) -> Iterator[bytearray]:
         size = 0
@@ -323,30 +331,25 @@ class FakeCluster:
                 yield batch
 
     def list_offsets(
-        self, broker: int, request: data_pb2.ListOffsetsRequest
-    ) -> data_pb2.ListOffsetsResponse:
-        response = data_pb2.ListOffsetsResponse()
-        for part in request.partitions:
-            partition = self.topics[part.topic].partitions[part.partition]
-            answer = response.partitions.add(
-                topic=part.topic,
-                partition=part.partition,
-                timestamp_ms=-1,
-                offset=-1,
-                leader_epoch=partition.leader_epoch,
-            )
-            if partition.leader != broker:
-                answer.error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-            elif part.timestamp_ms == -2:
-                answer.offset = partition.start_offset
-            elif part.timestamp_ms == -1:
-                answer.offset = partition.end_offset
-            else:
-                for batch in partition.batches:
-                    for record in decode(batch):
-                        if answer.offset < 0 and record.timestamp_ms >= part.timestamp_ms:
-                            answer.offset, answer.timestamp_ms = record[:2]
-        return response
+        self, broker: int, wanted: Sequence[OffsetQuestion], *, is_committed: bool
+    ) -> list[FoundOffset]:
+        return [self._find_offset(broker, each) for each in wanted]
+
+    def _find_offset(self, broker: int, asked: OffsetQuestion) -> FoundOffset:
+        name, _, timestamp_ms = asked
+        partition = self.topics[name.topic].partitions[name.partition]
+        found = FoundOffset(name, ErrorCode.NONE, -1, -1, partition.leader_epoch)
+        if partition.leader != broker:
+            return found._replace(code=ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if timestamp_ms == -2:
+            return found._replace(offset=partition.start_offset)
+        if timestamp_ms == -1:
+            return found._replace(offset=partition.end_offset)
+        for batch in partition.batches:
+            for record in decode(batch):
+                if record.timestamp_ms >= timestamp_ms:
+                    return found._replace(offset=record.offset, timestamp_ms=record.timestamp_ms)
+        return found
 
     def _partition_of(self, topic_id: bytes, partition: int) -> FakePartition:
         for topic in self.topics.values():
@@ -410,17 +413,8 @@ class FakeChannel:
 
     def _answer(self, name: str, request: bytes) -> bytes:
         cluster = self._cluster
-        if name == "Metadata":
-            answer: Any = cluster.metadata(data_pb2.MetadataRequest.FromString(request))
-        elif name == "InitProducerId":
-            cluster.next_producer_id += 1
-            answer = data_pb2.InitProducerIdResponse(producer_id=cluster.next_producer_id)
-        elif name == "ListOffsets":
-            answer = cluster.list_offsets(
-                self._broker, data_pb2.ListOffsetsRequest.FromString(request)
-            )
-        elif name == "CreateTopics":
-            answer = cluster.create_topics(admin_pb2.CreateTopicsRequest.FromString(request))
+        if name == "CreateTopics":
+            answer: Any = cluster.create_topics(admin_pb2.CreateTopicsRequest.FromString(request))
         elif name == "DescribeTopics":
             answer = cluster.describe_topics(admin_pb2.DescribeTopicsRequest.FromString(request))
         elif name in cluster.others:
@@ -430,75 +424,10 @@ class FakeChannel:
         return cast(bytes, answer.SerializeToString())
 
     def stream(self, method: str) -> Stream:
-        return FakeStream(self._cluster, self._broker, method.rpartition("/")[2])
+        raise AssertionError("an Admin opens no stream")
 
     async def close(self) -> None:
         pass
-
-
-class FakeStream:
-    """A message takes a millisecond each way, or an answer takes as long as the cluster says.
-
-    Produce requests are handled in order.
-    """
-
-    def __init__(self, cluster: FakeCluster, broker: int, method: str) -> None:
-        self._cluster = cluster
-        self.broker = broker
-        self._method = method
-        self._answers: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._broken = not cluster.alive[broker]
-        self._tasks: list[asyncio.Task[None]] = []
-        cluster.streams.append(self)
-        if self._broken:
-            self._answers.put_nowait(None)
-
-    async def send(self, message: bytes) -> None:
-        if self._broken:
-            raise LOST
-        loop = asyncio.get_running_loop()
-        if self._method == "Produce":
-            loop.call_later(0.001, self._produce, message)
-        else:
-            self._tasks.append(loop.create_task(self._fetch(message)))
-
-    def _produce(self, message: bytes) -> None:
-        if self._broken:
-            return
-        request = data_pb2.ProduceRequest.FromString(message)
-        response, breaks = self._cluster.produce(self.broker, request)
-        if breaks:
-            self.break_off()
-        elif response is not None:
-            self._answers.put_nowait(response.SerializeToString())
-
-    async def _fetch(self, message: bytes) -> None:
-        request = data_pb2.FetchRequest.FromString(message)
-        response = await self._cluster.fetch(self.broker, request)
-        if not self._broken:
-            self._answers.put_nowait(response.SerializeToString())
-
-    async def receive(self) -> bytes | None:
-        message = await self._answers.get()
-        if message is None:
-            raise LOST
-        await asyncio.sleep(self._cluster.stream_answers_take_s)
-        return message
-
-    def break_off(self) -> None:
-        self._broken = True
-        self._answers.put_nowait(None)
-
-    async def close(self) -> None:
-        self._broken = True
-        for task in self._tasks:
-            task.cancel()
-
-
-class Plane:
-    """The plane of the clients on a stage. The fixture ``either_plane`` sets it."""
-
-    now = "grpc"
 
 
 @dataclass
@@ -513,15 +442,12 @@ class Stage:
     def options(self) -> dict[str, Any]:
         return {"world": self.world, "on_wait": self.waits.append}
 
-    def client_options(self) -> dict[str, Any]:
-        return {**self.options(), "plane": Plane.now}
-
     def producer(self, **options: Any) -> Producer:
-        return Producer(self.cluster.bootstrap_servers, **{**self.client_options(), **options})
+        return Producer(self.cluster.bootstrap_servers, **{**self.options(), **options})
 
     def consumer(self, **options: Any) -> Consumer:
         options.setdefault("auto_offset_reset", "earliest")
-        return Consumer(self.cluster.bootstrap_servers, **{**self.client_options(), **options})
+        return Consumer(self.cluster.bootstrap_servers, **{**self.options(), **options})
 
     def admin(self, **options: Any) -> Admin:
         return Admin(self.cluster.bootstrap_servers, **{**self.options(), **options})

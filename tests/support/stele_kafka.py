@@ -1,4 +1,4 @@
-"""The Kafka port of a broker of ``tests.support.stele``. It has the same log behind it as gRPC."""
+"""The Kafka port of a broker of ``tests.support.stele``: its values in Kafka's messages."""
 
 from __future__ import annotations
 
@@ -6,22 +6,30 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
+from stele.cluster.kafka_connection import STELES_FEATURE
+from stele.cluster.plane import (
+    FetchAnswer,
+    FetchedPart,
+    FetchRequest,
+    Leader,
+    OffsetQuestion,
+    ProducedPart,
+    ProduceRequest,
+)
 from stele.errors import ErrorCode
+from stele.ids import TopicPartition
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader
 from stele.wire.kafka.messages import (
     api_versions,
     describe_cluster,
-    end_txn,
     fetch,
     find_coordinator,
     init_producer_id,
     list_offsets,
     metadata,
     produce,
-    txn_offset_commit,
 )
-from stele.wire.v1 import data_pb2, groups_pb2, transactions_pb2
 from stele.world import RpcError
 
 if TYPE_CHECKING:
@@ -30,14 +38,12 @@ if TYPE_CHECKING:
 SERVED: tuple[kafka.Api[Any, Any], ...] = (
     api_versions.API,
     describe_cluster.API,
-    end_txn.API,
     fetch.API,
     find_coordinator.API,
     init_producer_id.API,
     list_offsets.API,
     metadata.API,
     produce.API,
-    txn_offset_commit.API,
 )
 _WITHOUT_ANSWER = object()
 _SILENCE = object()
@@ -83,7 +89,7 @@ class FakeTransport(asyncio.Transport):
             sent_at, frame = await self._requests.get()
             await asyncio.sleep(sent_at + 0.001 - asyncio.get_running_loop().time())
             header, request = kafka.decode_request(frame)
-            answer = await ANSWERS[type(request)](self._cluster, self.broker, request)
+            answer = await self._answer_to(request)
             if answer is _BREAK:
                 self.abort()
             elif answer is _SILENCE:
@@ -93,6 +99,18 @@ class FakeTransport(asyncio.Transport):
                     header.api_key, header.api_version, header.correlation_id, answer
                 )
                 self._answers.put_nowait(b"".join(encoded))
+
+    async def _answer_to(self, request: kafka.Struct) -> Any:
+        """The answer, or what happens instead of one."""
+        cluster, other = self._cluster, self._cluster.kafka_others.get(type(request))
+        if other is None:
+            return await ANSWERS[type(request)](cluster, self.broker, request)
+        if self.broker in cluster.frozen:
+            return _SILENCE
+        try:
+            return other[1](self.broker, request)
+        except RpcError:
+            return _BREAK
 
     async def _answer(self) -> None:
         while True:
@@ -122,14 +140,22 @@ class FakeTransport(asyncio.Transport):
 
 
 async def _api_versions(cluster: FakeCluster, broker: int, request: Any) -> Any:
+    served = {*SERVED, *(api for api, _ in cluster.kafka_others.values())}
+    features = {"transaction.version": cluster.transaction_version}
+    if not cluster.is_kafkas:
+        features[STELES_FEATURE] = 1
     return api_versions.ApiVersionsResponse(
         api_keys=[
             api_versions.ApiVersion(
                 each.key, each.min_version, cluster.kafka_versions.get(each.key, each.max_version)
             )
-            for each in SERVED
+            for each in sorted(served, key=lambda api: api.key)
         ],
-        finalized_features=[api_versions.FinalizedFeatureKey("transaction.version", 2, 2)],
+        finalized_features=[
+            api_versions.FinalizedFeatureKey(name, level, level)
+            for name, level in features.items()
+            if level
+        ],
     )
 
 
@@ -149,34 +175,34 @@ async def _describe_cluster(cluster: FakeCluster, broker: int, request: Any) -> 
 async def _metadata(cluster: FakeCluster, broker: int, request: metadata.MetadataRequest) -> Any:
     if broker in cluster.frozen:
         return _SILENCE
-    response = metadata.MetadataResponse(
-        brokers=[
-            metadata.MetadataResponseBroker(each, "127.0.0.1", 9000 + each)
-            for each, alive in cluster.alive.items()
-            if alive
-        ],
-        cluster_id="fake",
-        controller_id=1,
-    )
     if request.topics == []:
-        return response
-    names = [each.name or "" for each in request.topics or ()]
-    told = cluster.metadata(data_pb2.MetadataRequest(topics=names))
-    response.topics = [
-        metadata.MetadataResponseTopic(
-            error_code=topic.error,
-            name=topic.name,
-            topic_id=topic.topic_id or kafka.ZERO_UUID,
-            partitions=[
-                metadata.MetadataResponsePartition(
-                    0, each.partition, each.leader, each.leader_epoch
-                )
-                for each in topic.partitions
-            ],
-        )
-        for topic in told.topics
-    ]
-    return response
+        requests = cluster.metadata_requests
+        news = cluster.metadata([])
+        cluster.metadata_requests = requests  # those for topics are counted
+    else:
+        names = None if request.topics is None else [each.name or "" for each in request.topics]
+        news = cluster.metadata(names)
+    return metadata.MetadataResponse(
+        brokers=[
+            metadata.MetadataResponseBroker(each, *address[:2])
+            for each, address in news.brokers.items()
+        ],
+        cluster_id=news.cluster_id,
+        controller_id=news.controller_id,
+        topics=[
+            metadata.MetadataResponseTopic(
+                topic.code,
+                topic.name,
+                topic.topic_id or kafka.ZERO_UUID,
+                partitions=[
+                    metadata.MetadataResponsePartition(0, number, *leader)
+                    for number, leader in topic.partitions
+                ],
+            )
+            for topic in news.topics
+        ],
+        metadata_offset=news.metadata_offset,
+    )
 
 
 async def _init_producer_id(
@@ -184,116 +210,23 @@ async def _init_producer_id(
 ) -> Any:
     if broker in cluster.frozen:
         return _SILENCE
-    if request.transactional_id is not None:
-        return _init_transactions(cluster, broker, request)
     cluster.next_producer_id += 1
     return init_producer_id.InitProducerIdResponse(producer_id=cluster.next_producer_id)
-
-
-def _init_transactions(
-    cluster: FakeCluster, broker: int, request: init_producer_id.InitProducerIdRequest
-) -> Any:
-    asked = transactions_pb2.InitTransactionsRequest(
-        transactional_id=request.transactional_id or "",
-        transaction_timeout_ms=request.transaction_timeout_ms,
-        enable_two_phase_commit=request.enable2_pc,
-        keep_prepared_transaction=request.keep_prepared_txn,
-    )
-    if request.producer_id >= 0:
-        asked.producer_id, asked.producer_epoch = request.producer_id, request.producer_epoch
-    told = _other(cluster, broker, "InitTransactions", asked)
-    if told is None:
-        return _BREAK
-    return init_producer_id.InitProducerIdResponse(
-        error_code=told.error,
-        producer_id=told.producer_id,
-        producer_epoch=told.producer_epoch,
-        ongoing_txn_producer_id=told.ongoing_producer_id,
-        ongoing_txn_producer_epoch=told.ongoing_producer_epoch,
-    )
-
-
-async def _end_txn(cluster: FakeCluster, broker: int, request: end_txn.EndTxnRequest) -> Any:
-    asked = transactions_pb2.EndTransactionRequest(
-        transactional_id=request.transactional_id,
-        producer_id=request.producer_id,
-        producer_epoch=request.producer_epoch,
-        is_commit=request.committed,
-    )
-    told = _other(cluster, broker, "EndTransaction", asked)
-    if told is None:
-        return _BREAK
-    return end_txn.EndTxnResponse(
-        error_code=told.error, producer_id=told.producer_id, producer_epoch=told.producer_epoch
-    )
-
-
-async def _txn_offset_commit(
-    cluster: FakeCluster, broker: int, request: txn_offset_commit.TxnOffsetCommitRequest
-) -> Any:
-    asked = transactions_pb2.CommitTransactionOffsetsRequest(
-        transactional_id=request.transactional_id,
-        producer_id=request.producer_id,
-        producer_epoch=request.producer_epoch,
-        group=request.group_id,
-        generation=request.generation_id,
-        member_id=request.member_id,
-    )
-    for topic in request.topics:
-        for each in topic.partitions:
-            asked.partitions.add(
-                topic=topic.name, partition=each.partition_index, offset=each.committed_offset
-            )
-    told = _other(cluster, broker, "CommitTransactionOffsets", asked)
-    if told is None:
-        return _BREAK
-    errors = {(each.topic, each.partition): each.error for each in told.partitions}
-    return txn_offset_commit.TxnOffsetCommitResponse(
-        topics=[
-            txn_offset_commit.TxnOffsetCommitResponseTopic(
-                topic.name,
-                [
-                    txn_offset_commit.TxnOffsetCommitResponsePartition(
-                        each.partition_index,
-                        told.error or errors[topic.name, each.partition_index],
-                    )
-                    for each in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
 
 
 async def _find_coordinator(
     cluster: FakeCluster, broker: int, request: find_coordinator.FindCoordinatorRequest
 ) -> Any:
-    keys = request.coordinator_keys or [request.key]
-    if request.key_type == 0:
-        asked: Any = groups_pb2.FindCoordinatorRequest(groups=keys)
-        told = _other(cluster, broker, "FindCoordinator", asked)
-    else:
-        asked = transactions_pb2.FindTransactionCoordinatorsRequest(transactional_ids=keys)
-        told = _other(cluster, broker, "FindTransactionCoordinators", asked)
-    if told is None:
-        return _BREAK
-    first = told.coordinators[0]
+    """There is none, unless a test says so."""
+    if broker in cluster.frozen:
+        return _SILENCE
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     return find_coordinator.FindCoordinatorResponse(
-        error_code=first.error,
-        node_id=first.broker_id,
         coordinators=[
-            find_coordinator.Coordinator(key, each.broker_id, error_code=each.error)
-            for key, each in zip(keys, told.coordinators, strict=True)
-        ],
+            find_coordinator.Coordinator(each, -1, error_code=code)
+            for each in request.coordinator_keys
+        ]
     )
-
-
-def _other(cluster: FakeCluster, broker: int, method: str, request: Any) -> Any:
-    """What a test answers over gRPC. None: nothing."""
-    try:
-        return cluster.others[method](broker, request.SerializeToString())
-    except RpcError:
-        return None
 
 
 async def _list_offsets(
@@ -301,46 +234,38 @@ async def _list_offsets(
 ) -> Any:
     if broker in cluster.frozen:
         return _SILENCE
-    asked = data_pb2.ListOffsetsRequest(isolation_level=request.isolation_level)
-    for topic in request.topics:
-        for each in topic.partitions:
-            asked.partitions.add(
-                topic=topic.name,
-                partition=each.partition_index,
-                current_leader_epoch=each.current_leader_epoch,
-                timestamp_ms=each.timestamp,
-            )
+    asked = [
+        OffsetQuestion(
+            TopicPartition(topic.name, each.partition_index),
+            each.current_leader_epoch,
+            each.timestamp,
+        )
+        for topic in request.topics
+        for each in topic.partitions
+    ]
+    found = cluster.list_offsets(broker, asked, is_committed=bool(request.isolation_level))
     return list_offsets.ListOffsetsResponse(
         topics=[
             list_offsets.ListOffsetsTopicResponse(
-                each.topic,
+                name.topic,
                 [
                     list_offsets.ListOffsetsPartitionResponse(
-                        each.partition,
-                        each.error,
-                        each.timestamp_ms,
-                        each.offset,
-                        each.leader_epoch,
+                        name.partition, code, timestamp_ms, offset, leader_epoch
                     )
                 ],
             )
-            for each in cluster.list_offsets(broker, asked).partitions
+            for name, code, offset, timestamp_ms, leader_epoch in found
         ]
     )
 
 
 async def _produce(cluster: FakeCluster, broker: int, request: produce.ProduceRequest) -> Any:
-    asked = data_pb2.ProduceRequest(
-        acks=request.acks, transactional_id=request.transactional_id or ""
-    )
+    asked = ProduceRequest(request.acks, request.timeout_ms, request.transactional_id, [])
     for topic in request.topic_data:
+        topic_id = _id_of(cluster, topic.topic_id, topic.name)
         for each in topic.partition_data:
             records = bytes(cast(Any, each.records))
-            asked.partitions.add(
-                topic_id=_id_of(cluster, topic.topic_id, topic.name),
-                partition=each.index,
-                records=records,
-            )
+            asked.partitions.append(ProducedPart(topic.name, topic_id, each.index, records))
     told, breaks = cluster.produce(broker, asked)
     if breaks:
         return _BREAK
@@ -354,44 +279,46 @@ async def _produce(cluster: FakeCluster, broker: int, request: produce.ProduceRe
                 partition_responses=[
                     produce.PartitionProduceResponse(
                         index=each.partition,
-                        error_code=each.error,
+                        error_code=each.code,
                         base_offset=each.base_offset,
                         log_append_time_ms=each.log_append_time_ms,
                         error_message=each.message or None,
-                        current_leader=_hint(each, produce.LeaderIdAndEpoch),
+                        current_leader=_leader(each.leader, produce.LeaderIdAndEpoch),
                     )
                 ],
             )
-            for each in told.partitions
+            for each in told
         ]
     )
 
 
 async def _fetch(cluster: FakeCluster, broker: int, request: fetch.FetchRequest) -> Any:
-    asked = data_pb2.FetchRequest(
-        max_wait_ms=request.max_wait_ms,
-        min_bytes=request.min_bytes,
-        max_bytes=request.max_bytes,
-        isolation_level=request.isolation_level,
-        rack=request.rack_id,
-    )
-    for topic in request.topics:
-        for each in topic.partitions:
-            asked.partitions.add(
-                topic_id=_id_of(cluster, topic.topic_id, topic.topic),
-                partition=each.partition,
-                fetch_offset=each.fetch_offset,
-                current_leader_epoch=each.current_leader_epoch,
-                last_fetched_epoch=each.last_fetched_epoch,
-                max_bytes=each.partition_max_bytes,
+    asked = FetchRequest(
+        request.max_wait_ms,
+        request.min_bytes,
+        request.max_bytes,
+        request.rack_id,
+        bool(request.isolation_level),
+        [
+            FetchedPart(
+                topic.topic,
+                _id_of(cluster, topic.topic_id, topic.topic),
+                each.partition,
+                each.fetch_offset,
+                each.current_leader_epoch,
+                each.last_fetched_epoch,
+                each.partition_max_bytes,
             )
-    told = await cluster.fetch(broker, asked)
+            for topic in request.topics
+            for each in topic.partitions
+        ],
+    )
     return fetch.FetchResponse(
         responses=[
             fetch.FetchableTopicResponse(
                 _name_of(cluster, each.topic_id), each.topic_id, [_fetched(each)]
             )
-            for each in told.partitions
+            for each in await cluster.fetch(broker, asked)
         ]
     )
 
@@ -405,34 +332,28 @@ def _name_of(cluster: FakeCluster, topic_id: bytes) -> str:
     return next((name for name, each in cluster.topics.items() if each.topic_id == topic_id), "")
 
 
-def _fetched(told: data_pb2.FetchResponse.Partition) -> fetch.PartitionData:
+def _fetched(told: FetchAnswer) -> fetch.PartitionData:
     diverging = None
     if told.diverging_epoch >= 0:
         diverging = fetch.EpochEndOffset(told.diverging_epoch, told.diverging_end_offset)
     return fetch.PartitionData(
         partition_index=told.partition,
-        error_code=told.error,
+        error_code=told.code,
         high_watermark=told.high_watermark,
         last_stable_offset=told.last_stable_offset,
         log_start_offset=told.log_start_offset,
         diverging_epoch=diverging,
-        current_leader=_hint(told, fetch.LeaderIdAndEpoch),
+        current_leader=_leader(told.leader, fetch.LeaderIdAndEpoch),
         aborted_transactions=[
-            fetch.AbortedTransaction(each.producer_id, each.first_offset)
-            for each in told.aborted_transactions
+            fetch.AbortedTransaction(*each) for each in told.aborted_transactions
         ],
-        preferred_read_replica=(
-            told.preferred_read_replica if told.HasField("preferred_read_replica") else -1
-        ),
-        records=told.records,
+        preferred_read_replica=told.preferred_read_replica,
+        records=cast(Any, told.records),
     )
 
 
-def _hint(told: Any, make: Callable[[int, int], Any]) -> Any:
-    """Only a refusal names the leader."""
-    if told.leader < 0 or told.error == ErrorCode.NONE:
-        return None
-    return make(told.leader, told.leader_epoch)
+def _leader(told: Leader, make: Callable[[int, int], Any]) -> Any:
+    return None if told.broker_id < 0 else make(*told)
 
 
 ANSWERS: dict[type[kafka.Struct], Callable[[FakeCluster, int, Any], Any]] = {
@@ -440,10 +361,8 @@ ANSWERS: dict[type[kafka.Struct], Callable[[FakeCluster, int, Any], Any]] = {
     describe_cluster.DescribeClusterRequest: _describe_cluster,
     metadata.MetadataRequest: _metadata,
     init_producer_id.InitProducerIdRequest: _init_producer_id,
-    end_txn.EndTxnRequest: _end_txn,
     find_coordinator.FindCoordinatorRequest: _find_coordinator,
     list_offsets.ListOffsetsRequest: _list_offsets,
-    txn_offset_commit.TxnOffsetCommitRequest: _txn_offset_commit,
     produce.ProduceRequest: _produce,
     fetch.FetchRequest: _fetch,
 }

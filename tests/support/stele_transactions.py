@@ -7,14 +7,20 @@ turn that decides, and knows nothing of time-outs.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stele.cluster.plane import NO_LEADER, CoordinatorKind, ProduceAnswer, ProduceRequest
 from stele.errors import ErrorCode
 from stele.wire.batch import decode, read_header, stamp
 from stele.wire.control_records import decode_end_marker, end_marker_batch
-from stele.wire.v1 import data_pb2, groups_pb2
-from stele.wire.v1 import transactions_pb2 as pb
+from stele.wire.kafka.messages import (
+    end_txn,
+    find_coordinator,
+    init_producer_id,
+    txn_offset_commit,
+)
 from tests.support.stele import LOST, FakeCluster, FakePartition
 
 
@@ -52,7 +58,7 @@ class FakeTransactionalId:
 
 
 class FakeTransactions:
-    """Installed in a cluster, it answers stele.v1.Transactions and checks transactional batches."""
+    """Installed in a cluster, it coordinates transactions and checks transactional batches."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self.cluster = cluster
@@ -64,73 +70,70 @@ class FakeTransactions:
         self.group_errors: deque[ErrorCode] = deque()  # of the next commits of offsets
         self._produce = cluster.produce
         cluster.produce = self._checked_produce  # type: ignore[method-assign]
-        for method, (request, handle) in {
-            "FindTransactionCoordinators": (pb.FindTransactionCoordinatorsRequest, self._find),
-            "FindCoordinator": (groups_pb2.FindCoordinatorRequest, self._find_group),
-            "InitTransactions": (pb.InitTransactionsRequest, self._init),
-            "EndTransaction": (pb.EndTransactionRequest, self._end),
-            "CommitTransactionOffsets": (pb.CommitTransactionOffsetsRequest, self._offsets),
-        }.items():
-            cluster.others[method] = self._handler(method, request, handle)
+        for api, handle in (
+            (find_coordinator.API, self._find),
+            (init_producer_id.API, self._init),
+            (end_txn.API, self._end),
+            (txn_offset_commit.API, self._offsets),
+        ):
+            cluster.answer(api, self._handler(handle))
 
     def fail(self, method: str, *faults: TransactionFault) -> None:
         self.faults.setdefault(method, deque()).extend(faults)
 
-    def _handler(self, method: str, request_type: Any, handle: Any) -> Any:
-        def answer(broker: int, payload: bytes) -> Any:
+    def _handler(self, handle: Callable[[int, Any], Any]) -> Callable[[int, Any], Any]:
+        def answer(broker: int, request: Any) -> Any:
+            method = _name(request)
             self.asked.append(method)
             queue = self.faults.get(method)
             fault = queue.popleft() if queue else TransactionFault()
             told = None
             if not fault.error or fault.applied:
-                told = handle(broker, request_type.FromString(payload))
+                told = handle(broker, request)
             if fault.is_lost:
                 raise LOST
             if fault.error:
-                return _refusal(method, fault.error)
+                return _refusal(request, fault.error)
             return told
 
         return answer
 
     # ------------------------------------------------------------------------ coordinator
 
-    def _find(
-        self, broker: int, request: pb.FindTransactionCoordinatorsRequest
-    ) -> pb.FindTransactionCoordinatorsResponse:
-        answer = pb.FindTransactionCoordinatorsResponse()
-        for each in request.transactional_ids:
-            answer.coordinators.add(transactional_id=each, broker_id=self.coordinator)
-        return answer
+    def _find(self, broker: int, request: find_coordinator.FindCoordinatorRequest) -> Any:
+        """Up to version 3 there is one key, and one answer."""
+        found = [
+            find_coordinator.Coordinator(each, self.coordinator)
+            for each in request.coordinator_keys
+        ]
+        return find_coordinator.FindCoordinatorResponse(
+            node_id=self.coordinator, coordinators=found
+        )
 
-    def _find_group(
-        self, broker: int, request: groups_pb2.FindCoordinatorRequest
-    ) -> groups_pb2.FindCoordinatorResponse:
-        answer = groups_pb2.FindCoordinatorResponse()
-        for each in request.groups:
-            answer.coordinators.add(group=each, broker_id=self.coordinator)
-        return answer
-
-    def _init(
-        self, broker: int, request: pb.InitTransactionsRequest
-    ) -> pb.InitTransactionsResponse:
+    def _init(self, broker: int, request: init_producer_id.InitProducerIdRequest) -> Any:
+        if request.transactional_id is None:
+            self.cluster.next_producer_id += 1
+            return init_producer_id.InitProducerIdResponse(
+                producer_id=self.cluster.next_producer_id
+            )
         if broker != self.coordinator:
-            return pb.InitTransactionsResponse(error=ErrorCode.NOT_COORDINATOR)
+            return _refusal(request, ErrorCode.NOT_COORDINATOR)
         known = self.ids.get(request.transactional_id)
         if known is None:
             self.cluster.next_producer_id += 1
             known = FakeTransactionalId(self.cluster.next_producer_id, -1, -1)
             self.ids[request.transactional_id] = known
-        elif request.HasField("producer_id") and (
+        elif request.producer_id >= 0 and (
             (request.producer_id, request.producer_epoch)
             != (known.producer_id, known.producer_epoch)
         ):
-            return pb.InitTransactionsResponse(error=ErrorCode.PRODUCER_FENCED)
-        answer = pb.InitTransactionsResponse(ongoing_producer_id=-1, ongoing_producer_epoch=-1)
-        known.is_two_phase = request.enable_two_phase_commit
+            return _refusal(request, ErrorCode.PRODUCER_FENCED)
+        answer = init_producer_id.InitProducerIdResponse()
+        known.is_two_phase = request.enable2_pc
         known.producer_epoch += 1
-        if request.keep_prepared_transaction and known.is_open:
-            answer.ongoing_producer_id = known.producer_id
-            answer.ongoing_producer_epoch = known.data_epoch
+        if request.keep_prepared_txn and known.is_open:
+            answer.ongoing_txn_producer_id = known.producer_id
+            answer.ongoing_txn_producer_epoch = known.data_epoch
         else:
             self._finish(known, is_commit=False)
             known.data_epoch = known.producer_epoch
@@ -138,21 +141,21 @@ class FakeTransactions:
         answer.producer_id, answer.producer_epoch = known.producer_id, known.producer_epoch
         return answer
 
-    def _end(self, broker: int, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
+    def _end(self, broker: int, request: end_txn.EndTxnRequest) -> Any:
         if broker != self.coordinator:
-            return pb.EndTransactionResponse(error=ErrorCode.NOT_COORDINATOR)
+            return _refusal(request, ErrorCode.NOT_COORDINATOR)
         known = self.ids[request.transactional_id]
-        asked = Ended(request.producer_id, request.producer_epoch, request.is_commit)
+        asked = Ended(request.producer_id, request.producer_epoch, request.committed)
         if asked != known.ended:
             if asked[:2] != (known.producer_id, known.producer_epoch):
-                return pb.EndTransactionResponse(error=ErrorCode.PRODUCER_FENCED)
-            if not known.is_open and request.is_commit:
-                return pb.EndTransactionResponse(error=ErrorCode.INVALID_TXN_STATE)
+                return _refusal(request, ErrorCode.PRODUCER_FENCED)
+            if not known.is_open and request.committed:
+                return _refusal(request, ErrorCode.INVALID_TXN_STATE)
             known.producer_epoch += 1
-            self._finish(known, is_commit=request.is_commit)
+            self._finish(known, is_commit=request.committed)
             known.data_epoch = known.producer_epoch
             known.ended = asked
-        return pb.EndTransactionResponse(
+        return end_txn.EndTxnResponse(
             producer_id=known.producer_id, producer_epoch=known.producer_epoch
         )
 
@@ -180,25 +183,23 @@ class FakeTransactions:
 
     # ------------------------------------------------------------------- offsets of groups
 
-    def _offsets(
-        self, broker: int, request: pb.CommitTransactionOffsetsRequest
-    ) -> pb.CommitTransactionOffsetsResponse:
+    def _offsets(self, broker: int, request: txn_offset_commit.TxnOffsetCommitRequest) -> Any:
         if self.group_errors:
-            return pb.CommitTransactionOffsetsResponse(error=self.group_errors.popleft())
+            return _refusal(request, self.group_errors.popleft())
         known = self.ids[request.transactional_id]
         if (request.producer_id, request.producer_epoch) != (known.producer_id, known.data_epoch):
-            return pb.CommitTransactionOffsetsResponse(error=ErrorCode.INVALID_PRODUCER_EPOCH)
-        answer = pb.CommitTransactionOffsetsResponse()
-        for each in request.partitions:
-            known.offsets[request.group, each.topic, each.partition] = each.offset
-            answer.partitions.add(topic=each.topic, partition=each.partition)
-        return answer
+            return _refusal(request, ErrorCode.INVALID_PRODUCER_EPOCH)
+        for topic in request.topics:
+            for each in topic.partitions:
+                place = request.group_id, topic.name, each.partition_index
+                known.offsets[place] = each.committed_offset
+        return _refusal(request, ErrorCode.NONE)
 
     # ---------------------------------------------------------------------------- batches
 
     def _checked_produce(
-        self, broker: int, request: data_pb2.ProduceRequest
-    ) -> tuple[data_pb2.ProduceResponse | None, bool]:
+        self, broker: int, request: ProduceRequest
+    ) -> tuple[list[ProduceAnswer] | None, bool]:
         headers = [read_header(part.records) for part in request.partitions]
         assert all(each.is_transactional == bool(request.transactional_id) for each in headers)
         if not request.transactional_id:
@@ -206,15 +207,11 @@ class FakeTransactions:
         known = self.ids[request.transactional_id]
         current = (known.producer_id, known.data_epoch)
         if any((each.producer_id, each.producer_epoch) != current for each in headers):
-            answer = data_pb2.ProduceResponse(correlation_id=request.correlation_id)
-            for part in request.partitions:
-                answer.partitions.add(
-                    topic_id=part.topic_id,
-                    partition=part.partition,
-                    leader=-1,
-                    error=ErrorCode.INVALID_PRODUCER_EPOCH,
-                )
-            return answer, False
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+            return [
+                ProduceAnswer("", each.topic_id, each.partition, code, "", 0, -1, NO_LEADER)
+                for each in request.partitions
+            ], False
         for part in request.partitions:
             for topic in self.cluster.topics.values():
                 if topic.topic_id == part.topic_id:
@@ -246,13 +243,36 @@ class FakeTransactions:
         return found
 
 
-def _refusal(method: str, error: ErrorCode) -> Any:
-    if method == "FindTransactionCoordinators":
-        answer = pb.FindTransactionCoordinatorsResponse()
-        answer.coordinators.add(error=error)
-        return answer
-    if method == "FindCoordinator":
-        groups = groups_pb2.FindCoordinatorResponse()
-        groups.coordinators.add(error=error)
-        return groups
-    return getattr(pb, f"{method}Response")(error=error)
+def _name(request: Any) -> str:
+    """What is asked. The coordinators of groups and of transactions are two things."""
+    if isinstance(request, find_coordinator.FindCoordinatorRequest):
+        return "FindGroup" if request.key_type == CoordinatorKind.GROUP else "FindTransaction"
+    if isinstance(request, init_producer_id.InitProducerIdRequest):
+        return "InitProducerId"
+    return "EndTxn" if isinstance(request, end_txn.EndTxnRequest) else "TxnOffsetCommit"
+
+
+def _refusal(request: Any, error: ErrorCode) -> Any:
+    """The answer with this error in every part."""
+    if isinstance(request, find_coordinator.FindCoordinatorRequest):
+        found = [
+            find_coordinator.Coordinator(each, -1, error_code=error)
+            for each in request.coordinator_keys
+        ]
+        return find_coordinator.FindCoordinatorResponse(error_code=error, coordinators=found)
+    if isinstance(request, init_producer_id.InitProducerIdRequest):
+        return init_producer_id.InitProducerIdResponse(error_code=error)
+    if isinstance(request, end_txn.EndTxnRequest):
+        return end_txn.EndTxnResponse(error_code=error)
+    return txn_offset_commit.TxnOffsetCommitResponse(
+        topics=[
+            txn_offset_commit.TxnOffsetCommitResponseTopic(
+                topic.name,
+                [
+                    txn_offset_commit.TxnOffsetCommitResponsePartition(each.partition_index, error)
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )

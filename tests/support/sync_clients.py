@@ -14,7 +14,7 @@ from stele.config import ClientWorld
 from stele.ids import TopicPartition
 from stele.real import RealClock
 from stele.wire.batch import BatchBuilder, stamp
-from stele.wire.v1 import groups_pb2 as pb
+from stele.wire.kafka.messages import find_coordinator, offset_commit, offset_fetch
 from tests.support.stele import FakeCluster, FakePartition
 
 T = TypeVar("T")
@@ -63,28 +63,52 @@ def add_records(partition: FakePartition, count: int, batch: int = 4) -> None:
 def keep_offsets(cluster: FakeCluster, kept: dict[TopicPartition, int]) -> None:
     """Have broker 1 coordinate all groups, and keep the offsets that they commit."""
 
-    def find(broker: int, request: bytes) -> pb.FindCoordinatorResponse:
-        answer = pb.FindCoordinatorResponse()
-        for group in pb.FindCoordinatorRequest.FromString(request).groups:
-            answer.coordinators.add(group=group, broker_id=1, grpc_host="127.0.0.1", grpc_port=9101)
+    def find(
+        broker: int, request: find_coordinator.FindCoordinatorRequest
+    ) -> find_coordinator.FindCoordinatorResponse:
+        found = [find_coordinator.Coordinator(each, 1) for each in request.coordinator_keys]
+        return find_coordinator.FindCoordinatorResponse(coordinators=found)
+
+    def name_of(topic_id: bytes, name: str) -> str:
+        names = {topic.topic_id: name for name, topic in cluster.topics.items()}
+        return name or names[topic_id]
+
+    def commit(
+        broker: int, request: offset_commit.OffsetCommitRequest
+    ) -> offset_commit.OffsetCommitResponse:
+        answer = offset_commit.OffsetCommitResponse()
+        for topic in request.topics:
+            name = name_of(topic.topic_id, topic.name)
+            told = offset_commit.OffsetCommitResponseTopic(topic.topic_id, topic.name)
+            answer.topics.append(told)
+            for each in topic.partitions:
+                kept[TopicPartition(name, each.partition_index)] = each.committed_offset
+                told.partitions.append(
+                    offset_commit.OffsetCommitResponsePartition(each.partition_index)
+                )
         return answer
 
-    def commit(broker: int, request: bytes) -> pb.OffsetCommitResponse:
-        answer = pb.OffsetCommitResponse()
-        for each in pb.OffsetCommitRequest.FromString(request).partitions:
-            kept[TopicPartition(each.topic, each.partition)] = each.offset
-            answer.partitions.add(topic=each.topic, partition=each.partition)
-        return answer
+    def committed(
+        broker: int, request: offset_fetch.OffsetFetchRequest
+    ) -> offset_fetch.OffsetFetchResponse:
+        (group,) = request.groups
+        told = offset_fetch.OffsetFetchResponseGroup(group.group_id)
+        for topic in group.topics or ():
+            name = name_of(topic.topic_id, topic.name)
+            offsets = [
+                offset_fetch.OffsetFetchResponsePartitions(
+                    number, kept.get(TopicPartition(name, number), -1)
+                )
+                for number in topic.partition_indexes
+            ]
+            told.topics.append(
+                offset_fetch.OffsetFetchResponseTopics(topic.name, topic.topic_id, offsets)
+            )
+        return offset_fetch.OffsetFetchResponse(groups=[told])
 
-    def committed(broker: int, request: bytes) -> pb.OffsetFetchResponse:
-        answer = pb.OffsetFetchResponse()
-        for topic in pb.OffsetFetchRequest.FromString(request).topics:
-            for number in topic.partitions:
-                offset = kept.get(TopicPartition(topic.topic, number), -1)
-                answer.partitions.add(topic=topic.topic, partition=number, offset=offset)
-        return answer
-
-    cluster.others.update(FindCoordinator=find, OffsetCommit=commit, OffsetFetch=committed)
+    cluster.answer(find_coordinator.API, find)
+    cluster.answer(offset_commit.API, commit)
+    cluster.answer(offset_fetch.API, committed)
 
 
 class Signalled(BaseException):

@@ -189,7 +189,7 @@ def to_kafka_python(
 ) -> Any:
     values = {}
     for each in fields:
-        if version not in each.versions:
+        if version not in each.versions or each.is_ours:
             continue
         value = getattr(message, each.name)
         if each.is_struct and value is not None:

@@ -15,8 +15,6 @@ from stele.config import ConsumerConfig
 from stele.consumer.assigned import AssignedPartitions
 from stele.consumer.group.assignors import ASSIGNORS
 from stele.consumer.group.coordinator import Coordinator
-from stele.consumer.group.grpc_coordinator import GrpcCoordinator
-from stele.consumer.group.kafka_coordinator import KafkaCoordinator
 from stele.consumer.group.listener import OnPartitions, RebalanceListener, call
 from stele.consumer.group.member import GroupMember
 from stele.consumer.group.membership import Membership, State
@@ -31,13 +29,6 @@ from stele.records import GroupMetadata, OffsetAndMetadata
 
 LAST_COMMIT_S: Final = 10.0
 """How long giving partitions up waits for their commit."""
-
-
-def coordinator_of(config: ConsumerConfig, view: ClusterView, group_id: str) -> Coordinator:
-    """The group's coordinator, over the plane that is configured."""
-    if config.plane == "kafka":
-        return KafkaCoordinator(config, view, group_id)
-    return GrpcCoordinator(config, view, group_id)
 
 
 def _member(

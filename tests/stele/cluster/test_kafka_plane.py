@@ -49,7 +49,6 @@ class Bench:
         self.topic = stage.cluster.create("t", 2)
         config = ClientConfig(
             bootstrap_servers=stage.cluster.bootstrap_servers,
-            plane="kafka",
             on_wait=stage.waits.append,
         )
         self.view = ClusterView(config, stage.world)
@@ -274,18 +273,16 @@ async def test_older_brokers_are_asked_as_they_can_be(stage: Stage, metadata_ver
         find_coordinator.API.key: 3,
     }
     FakeTransactions(cluster)
-    async with stage.producer(plane="kafka") as producer:
+    async with stage.producer() as producer:
         for number in range(10):
             await producer.send("t", b"%d" % number, partition=number % 2)
-    async with stage.consumer(plane="kafka") as consumer:
+    async with stage.consumer() as consumer:
         consumer.assign([("t", 0), ("t", 1)])
         read: list[bytes | None] = []
         while len(read) < 10:
             read += [each.value for each in await consumer.poll(timeout_ms=1000)]
     assert sorted(each or b"" for each in read) == [b"%d" % number for number in range(10)]
-    view = ClusterView(
-        ClientConfig(bootstrap_servers=cluster.bootstrap_servers, plane="kafka"), stage.world
-    )
+    view = ClusterView(ClientConfig(bootstrap_servers=cluster.bootstrap_servers), stage.world)
     for kind in CoordinatorKind:
         found = await view.ask_any(view.plane.find_coordinator(kind, "any"))
         assert found == (ErrorCode.NONE, "", 1)
@@ -297,6 +294,7 @@ async def test_one_broker_alone_does_not_make_the_view_believe_in_another_topic(
     bench: Bench,
 ) -> None:
     view, cluster = bench.view, bench.cluster
+    cluster.is_kafkas = True
     old = cluster.topics["t"]
 
     def known() -> bytes | None:
@@ -318,8 +316,31 @@ async def test_one_broker_alone_does_not_make_the_view_believe_in_another_topic(
     assert known() == b"later".ljust(16)
 
 
+@on_bench
+async def test_metadata_that_say_how_new_they_are_are_believed_at_once_or_never(
+    bench: Bench,
+) -> None:
+    view, cluster = bench.view, bench.cluster
+    cluster.metadata_offset = 10
+    old = cluster.topics["t"]
+    view.want("t")
+    await view.refresh()
+    for _ in range(2):  # two brokers that lag, one after the other
+        cluster.outdated = 9, {"t": FakeTopic(b"earlier".ljust(16), old.partitions)}
+        await view.refresh()
+        known = view.topic("t")
+        assert known is not None
+        assert known.topic_id == old.topic_id
+    cluster.topics["t"] = FakeTopic(b"later".ljust(16), old.partitions)
+    cluster.metadata_offset = 11
+    await view.refresh()
+    known = view.topic("t")
+    assert known is not None
+    assert known.topic_id == b"later".ljust(16)
+
+
 @on_stage
-async def test_the_default_plane_says_what_to_do_where_nobody_speaks_grpc(
+async def test_an_admin_says_so_where_nobody_speaks_grpc(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*asked: object) -> describe_cluster.DescribeClusterResponse:
@@ -329,6 +350,6 @@ async def test_the_default_plane_says_what_to_do_where_nobody_speaks_grpc(
 
     monkeypatch.setitem(ANSWERS, describe_cluster.DescribeClusterRequest, refuse)
 
-    async with stage.consumer(plane="grpc", default_api_timeout_ms=100) as consumer:
-        with pytest.raises(UnreachableError, match="plane='kafka'"):
-            await consumer.partitions_for("t")
+    async with stage.admin(default_api_timeout_ms=100) as admin:
+        with pytest.raises(UnreachableError, match="do not speak gRPC"):
+            await admin.list_topics()

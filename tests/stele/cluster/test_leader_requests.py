@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests, PartitionRetry
-from stele.cluster.plane import FetchAnswer, FetchedPart, FetchRequest, Leader
+from stele.cluster.plane import (
+    FetchAnswer,
+    FetchedPart,
+    FetchRequest,
+    Leader,
+    Link,
+    UnsentError,
+)
 from stele.cluster.view import ClusterView
-from stele.config import ClientConfig, ClientWorld
+from stele.config import ClientConfig
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
-from stele.wire.v1 import data_pb2
-from stele.world import Channel, Stream
-from tests.support.stele import LOST, FakeChannel, FakeCluster, Stage, on_stage
+from stele.world import RpcCode, RpcError
+from tests.support.stele import LOST, Stage, on_stage
 from tests.support.worlds import Scenario, world
-
-Part = data_pb2.FetchResponse.Partition
 
 PATIENCE_S = 5.0
 
@@ -29,67 +33,58 @@ def fetch_request() -> FetchRequest:
     return FetchRequest(500, 1, 1 << 20, "", False, [])
 
 
+def answer_of(topic: str, topic_id: bytes, partition: int, high_watermark: int) -> FetchAnswer:
+    code = ErrorCode.NONE
+    return FetchAnswer(topic, topic_id, partition, code, high_watermark, 0, 0, b"", Leader(-1, -1))
+
+
 def hint(broker_id: int, epoch: int) -> FetchAnswer:
     leader = Leader(broker_id, epoch)
     return FetchAnswer("", b"", 0, ErrorCode.NOT_LEADER_OR_FOLLOWER, 0, 0, 0, b"", leader)
 
 
 class HandStream:
-    """A stream that accepts requests and answers what the test says."""
+    """A stream that accepts requests and answers what the test says. A dead one takes the first
+    request, and finds out then that it is dead."""
 
     def __init__(self, *, dead: bool = False) -> None:
-        self.requests: list[data_pb2.FetchRequest] = []
+        self._answers: list[asyncio.Future[Sequence[FetchAnswer]]] = []
+        self._unsent: list[asyncio.Future[Sequence[FetchAnswer]]] = []
         self._dead = dead
-        self._messages: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._broken: RpcError | None = None
 
-    def answer(self, *parts: Part, request: int = -1) -> None:
-        correlation_id = self.requests[request].correlation_id
-        response = data_pb2.FetchResponse(correlation_id=correlation_id, partitions=parts)
-        self._messages.put_nowait(response.SerializeToString())
-
-    def break_off(self) -> None:
-        self._messages.put_nowait(None)
-
-    async def send(self, message: bytes) -> None:
+    def request(self, request: FetchRequest) -> asyncio.Future[Sequence[FetchAnswer]]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Sequence[FetchAnswer]] = loop.create_future()
+        if self._broken is not None:
+            self._unsent.append(answer)
+            return answer
+        self._answers.append(answer)
         if self._dead:
-            raise LOST
-        self.requests.append(data_pb2.FetchRequest.FromString(message))
+            self._broken = LOST
+            loop.call_soon(self.break_off)
+        return answer
 
-    async def receive(self) -> bytes | None:
-        if (message := await self._messages.get()) is None:
-            raise LOST
-        return message
+    def post(self, request: FetchRequest) -> asyncio.Future[None]:
+        loop = asyncio.get_running_loop()
+        handed_over: asyncio.Future[None] = loop.create_future()
+        loop.call_soon(handed_over.set_result, None)
+        return handed_over
+
+    def answer(self, *parts: FetchAnswer, request: int = -1) -> None:
+        if not self._answers[request].done():
+            self._answers[request].set_result(parts)
+
+    def break_off(self, reason: str = "") -> None:
+        self._broken = RpcError(RpcCode.CANCELLED, reason) if reason else LOST
+        for answer in self._answers:
+            if not answer.done():
+                answer.set_exception(self._broken)
+        for answer in self._unsent:
+            answer.set_exception(UnsentError(self._broken.code, self._broken.detail))
 
     async def close(self) -> None:
         pass
-
-
-class HandChannel(FakeChannel):
-    def __init__(self, cluster: HandCluster, broker: int) -> None:
-        super().__init__(cluster.fake, broker)
-        self._streams = cluster.streams.setdefault(broker, [])
-        self._hand = cluster
-
-    def stream(self, method: str) -> Stream:
-        self._streams.append(HandStream(dead=self._hand.is_dead))
-        return self._streams[-1]
-
-
-@dataclass
-class HandCluster:
-    """The fake cluster with streams that the test answers."""
-
-    fake: FakeCluster
-    streams: dict[int, list[HandStream]] = field(default_factory=dict)  # by broker, oldest first
-    is_dead: bool = False  # the next streams take nothing
-
-    async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
-    ) -> asyncio.Transport:
-        return await self.fake.connect(host, port, factory)
-
-    def channel(self, host: str, port: int) -> Channel:
-        return HandChannel(self, port - 9100)
 
 
 @dataclass(eq=False)
@@ -133,17 +128,22 @@ class Bench:
 
     def __init__(self, stage: Stage, max_in_flight: int | None = None) -> None:
         self.stage = stage
-        self.hand = HandCluster(stage.cluster)
+        self.streams: dict[int, list[HandStream]] = {}  # by broker, oldest first
+        self.is_dead = False  # whether the next streams take nothing
         self.topic = stage.cluster.create("t", 3)
-        world = ClientWorld(stage.world.clock, self.hand, stage.world.rng)
         config = ClientConfig(
             bootstrap_servers=stage.cluster.bootstrap_servers, on_wait=stage.waits.append
         )
-        self.view = ClusterView(config, world)
+        self.view = ClusterView(config, stage.world)
         self.client = Recorder()
         self.requests: LeaderRequests[FetchRequest, Item, FetchAnswer] = LeaderRequests(
-            self.view, self.view.plane.fetch, self.client, max_in_flight=max_in_flight
+            self.view, self._open, self.client, max_in_flight=max_in_flight
         )
+
+    def _open(self, link: Link, name: str) -> HandStream:
+        stream = HandStream(dead=self.is_dead)
+        self.streams.setdefault(int(name.removeprefix("broker ")), []).append(stream)
+        return stream
 
     @property
     def now(self) -> float:
@@ -156,7 +156,7 @@ class Bench:
 
     def stream(self, broker: int) -> HandStream:
         """The newest stream to this broker."""
-        return self.hand.streams[broker][-1]
+        return self.streams[broker][-1]
 
     def item(self, partition: int) -> Item:
         name = TopicPartition("t", partition)
@@ -176,10 +176,8 @@ class Bench:
         await asyncio.sleep(0.001)
         return items
 
-    def part(self, partition: int, high_watermark: int = 0) -> Part:
-        return Part(
-            topic_id=self.topic.topic_id, partition=partition, high_watermark=high_watermark
-        )
+    def part(self, partition: int, high_watermark: int = 0) -> FetchAnswer:
+        return answer_of("", self.topic.topic_id, partition, high_watermark)
 
 
 @world("bench")
@@ -207,7 +205,7 @@ async def test_an_answer_goes_to_the_items_that_it_names(bench: Bench) -> None:
     stream.answer(bench.part(2, 12), request=1)
     await asyncio.sleep(0.001)
     assert bench.client.answers[2:] == [(2, 12)]
-    assert bench.hand.streams.keys() == {1}
+    assert bench.streams.keys() == {1}
     assert not bench.client.lost
 
 
@@ -215,7 +213,7 @@ async def test_an_answer_goes_to_the_items_that_it_names(bench: Bench) -> None:
 async def test_a_topic_without_an_id_is_told_by_its_name(bench: Bench) -> None:
     (item,) = await bench.ask(0)
     item.topic_id = b""
-    bench.stream(1).answer(Part(topic="t", partition=0, high_watermark=7))
+    bench.stream(1).answer(answer_of("t", b"", 0, 7))
     await asyncio.sleep(0.001)
     assert bench.client.answers == [(0, 7)]
 
@@ -272,12 +270,12 @@ async def test_a_broken_stream_loses_all_that_it_owes_and_is_replaced_after_a_pa
     await asyncio.sleep(pause_s)
     assert bench.requests.ready_at(1, bench.now) <= bench.now
     await bench.ask(0)
-    assert len(bench.hand.streams[1]) == 2
+    assert len(bench.streams[1]) == 2
 
 
 @on_bench
 async def test_what_never_left_was_surely_not_taken(bench: Bench) -> None:
-    bench.hand.is_dead = True
+    bench.is_dead = True
     for partition in (0, 1):  # both before the stream is found to be dead
         item = bench.item(partition)
         bench.requests.ask(1, fetch_request(), [item], bench.now + PATIENCE_S)

@@ -9,8 +9,6 @@ from stele.errors import ConfigError
 from stele.wire.batch import BatchBuilder, decode, stamp
 from tests.support.stele import FakePartition, Stage, on_stage
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 
 def append(partition: FakePartition, *values: bytes, is_control: bool = False) -> None:
     builder = BatchBuilder()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,6 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.cluster.leader_requests import PartitionRetry
+from stele.cluster.plane import (
+    AbortedTransaction,
+    FetchAnswer,
+    FetchRequest,
+    FoundOffset,
+    OffsetQuestion,
+)
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.positions import PartitionPosition
@@ -17,7 +25,6 @@ from stele.errors import ConfigError
 from stele.ids import TopicPartition
 from stele.wire.batch import BatchBuilder, read_header, stamp
 from stele.wire.control_records import end_marker_batch
-from stele.wire.v1 import data_pb2
 from tests.support.stele import Stage, on_stage
 
 NAME = TopicPartition("t", 0)
@@ -204,18 +211,17 @@ async def test_the_consumer_asks_for_committed_records_and_drops_aborted_ones(st
     partition.batches, partition.end_offset = log.batches, log.end_offset
     answer = cluster.fetch
 
-    async def fetch(broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
-        asked.append(request.isolation_level)
-        response = await answer(broker, request)
-        for each, part in zip(response.partitions, request.partitions, strict=True):
-            if request.isolation_level:
+    async def fetch(broker: int, request: FetchRequest) -> list[FetchAnswer]:
+        asked.append(request.is_committed)
+        answers = await answer(broker, request)
+        for each, part in zip(answers, request.partitions, strict=True):
+            if request.is_committed:
                 each.records, aborted = log.fetch(part.fetch_offset, 100)
-                for told in aborted:
-                    each.aborted_transactions.add(
-                        producer_id=told.producer_id, first_offset=told.first_offset
-                    )
+                each.aborted_transactions = [
+                    AbortedTransaction(told.producer_id, told.first_offset) for told in aborted
+                ]
                 each.last_stable_offset = log.last_stable_offset
-        return response
+        return answers
 
     cluster.fetch = fetch  # type: ignore[method-assign]
     async with stage.consumer(isolation_level="read_committed") as consumer:
@@ -225,11 +231,11 @@ async def test_the_consumer_asks_for_committed_records_and_drops_aborted_ones(st
         assert await consumer.poll(timeout_ms=100) == []
         assert await consumer.position(*NAME) == log.last_stable_offset == 6
         assert "at the last stable offset, 6" in consumer.why()[NAME]
-    assert set(asked) == {1}
+    assert set(asked) == {True}
     async with stage.consumer() as consumer:
         consumer.assign([NAME])
         assert [each.offset for each in await consumer.poll()] == [0, 1, 2, 4, 6, 7]
-    assert asked[-1] == 0
+    assert asked[-1] is False
 
 
 def test_an_isolation_level_that_does_not_exist_is_refused() -> None:
@@ -239,17 +245,17 @@ def test_an_isolation_level_that_does_not_exist_is_refused() -> None:
 
 @on_stage
 async def test_the_latest_offset_is_that_of_committed_records(stage: Stage) -> None:
-    asked: list[int] = []
+    asked: list[bool] = []
 
     cluster = stage.cluster
     cluster.create("t")
     answer = cluster.list_offsets
 
     def list_offsets(
-        broker: int, request: data_pb2.ListOffsetsRequest
-    ) -> data_pb2.ListOffsetsResponse:
-        asked.append(request.isolation_level)
-        return answer(broker, request)
+        broker: int, wanted: Sequence[OffsetQuestion], *, is_committed: bool
+    ) -> list[FoundOffset]:
+        asked.append(is_committed)
+        return answer(broker, wanted, is_committed=is_committed)
 
     cluster.list_offsets = list_offsets  # type: ignore[method-assign]
     async with stage.consumer(isolation_level="read_committed") as consumer:
@@ -257,4 +263,4 @@ async def test_the_latest_offset_is_that_of_committed_records(stage: Stage) -> N
         consumer.assign([NAME])
         consumer.seek_to_end()
         await consumer.position(*NAME)
-    assert asked == [1, 1]
+    assert asked == [True, True]

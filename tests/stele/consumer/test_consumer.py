@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stele.cluster.plane import FetchAnswer, FetchRequest
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.consumer import Consumer
@@ -27,10 +29,9 @@ from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, OffsetAndTimestamp, TimestampType
 from stele.wire.batch import BatchBuilder, compute_crc, stamp
 from stele.wire.compression import Compression
-from stele.wire.v1 import data_pb2
-from tests.support.stele import FakeChannel, FakePartition, Stage, on_stage
-
-pytestmark = pytest.mark.usefixtures("either_plane")
+from stele.wire.kafka.messages.list_offsets import ListOffsetsRequest
+from tests.support.stele import FakePartition, Stage, on_stage
+from tests.support.stele_kafka import ANSWERS
 
 
 def append(
@@ -173,9 +174,7 @@ async def test_a_leader_that_hangs_is_left_for_the_next_one(
         assert values(await read(consumer, 1)) == [b"a"]
         hung, fetch = partition.leader, cluster.fetch
 
-        async def fetch_unless_hung(
-            broker: int, request: data_pb2.FetchRequest
-        ) -> data_pb2.FetchResponse:
+        async def fetch_unless_hung(broker: int, request: FetchRequest) -> list[FetchAnswer]:
             if broker == hung:
                 await asyncio.get_running_loop().create_future()
             return await fetch(broker, request)
@@ -315,11 +314,11 @@ async def test_prefetch_is_bounded(stage: Stage) -> None:
     fetch = stage.cluster.fetch
     fetched_bytes = 0
 
-    async def counted(broker: int, request: data_pb2.FetchRequest) -> data_pb2.FetchResponse:
+    async def counted(broker: int, request: FetchRequest) -> list[FetchAnswer]:
         nonlocal fetched_bytes
-        answer = await fetch(broker, request)
-        fetched_bytes += sum(len(part.records) for part in answer.partitions)
-        return answer
+        answers = await fetch(broker, request)
+        fetched_bytes += sum(len(part.records) for part in answers)
+        return answers
 
     stage.cluster.fetch = counted  # type: ignore[method-assign]
     async with stage.consumer(prefetch_bytes=10_000, max_partition_fetch_bytes=4_000) as consumer:
@@ -363,16 +362,13 @@ async def test_a_broker_that_leaves_while_another_one_is_asked_for_offsets(
     stage.cluster.kill(topic.partitions[1].leader)
     stage.cluster.move_leader(topic.partitions[1], 3)
     append(topic.partitions[1], b"v")
-    call = FakeChannel.call
+    answer = ANSWERS[ListOffsetsRequest]
 
-    async def answer_after_news(
-        channel: FakeChannel, method: str, request: bytes, *, timeout_s: float
-    ) -> bytes:
-        if method.endswith("/ListOffsets"):
-            await view.refresh()
-        return await call(channel, method, request, timeout_s=timeout_s)
+    async def answer_after_news(*asked: Any) -> Any:
+        await view.refresh()
+        return await answer(*asked)
 
-    monkeypatch.setattr(FakeChannel, "call", answer_after_news)
+    monkeypatch.setitem(ANSWERS, ListOffsetsRequest, answer_after_news)
     assert await ends() == [0, 1]
     await view.close()
 

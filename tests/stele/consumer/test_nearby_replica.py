@@ -11,8 +11,6 @@ from stele.ids import TopicPartition
 from tests.stele.consumer.test_truncation import append, read
 from tests.support.stele import FakePartition, Stage, on_stage
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 T0 = TopicPartition("t", 0)
 
 

@@ -6,7 +6,6 @@ import struct
 from collections.abc import Sequence
 from unittest.mock import Mock
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,7 +49,6 @@ async def polled(consumer: Consumer, limit: int = 100) -> tuple[list[int], tuple
     return [each.offset for each in records], told
 
 
-@pytest.mark.usefixtures("either_plane")
 @on_stage
 async def test_a_position_that_moves_without_records_is_told_at_once(stage: Stage) -> None:
     partition = stage.cluster.create("t").partitions[0]
@@ -67,7 +65,6 @@ async def test_a_position_that_moves_without_records_is_told_at_once(stage: Stag
         assert stage.cluster.clock.monotonic() - began < 1
 
 
-@pytest.mark.usefixtures("either_plane")
 @on_stage
 async def test_the_position_skips_what_compaction_has_removed_at_the_end_of_a_batch(
     stage: Stage,
@@ -81,7 +78,6 @@ async def test_the_position_skips_what_compaction_has_removed_at_the_end_of_a_ba
         assert await polled(consumer, 1) == ([1], (5, 5))
 
 
-@pytest.mark.usefixtures("either_plane")
 @on_stage
 async def test_an_empty_partition_is_known_to_be_at_its_end(stage: Stage) -> None:
     stage.cluster.create("t")

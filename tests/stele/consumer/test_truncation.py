@@ -14,8 +14,6 @@ from stele.wire.batch import BatchBuilder, stamp
 from stele.wire.compression import Compression
 from tests.support.stele import FakePartition, Stage, on_stage
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 T0 = TopicPartition("t", 0)
 
 

@@ -14,8 +14,6 @@ from stele.wire.record import EncodedRecords
 from tests.support.stele import Fault, Stage, on_stage
 from tests.support.timing import until
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 OVERHEAD = 100
 """More than a batch of one record takes besides its value."""
 

@@ -12,8 +12,6 @@ from stele.ids import TopicPartition
 from stele.producer.producer import Producer
 from tests.support.stele import FakePartition, Fault, Stage, on_stage
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 T0 = TopicPartition("t", 0)
 
 

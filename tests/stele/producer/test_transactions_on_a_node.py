@@ -20,8 +20,6 @@ from stele.producer.transactions import PreparedTransaction
 from tests.support.consumer_groups import Clients, on_a_node, read, until
 from tests.support.worlds import Scenario, world
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 PARTITIONS = 4
 
 

@@ -167,11 +167,10 @@ class Application:
 @given(
     st.lists(st.tuples(WORK, FAULTS), min_size=1, max_size=6),
     st.integers(0, 1000),
-    st.sampled_from(["grpc", "kafka"]),
 )
 @on_stage
 async def test_transactions_count_as_the_producer_says(
-    stage: Stage, script: list[tuple[Work, Faults]], seed: int, plane: str
+    stage: Stage, script: list[tuple[Work, Faults]], seed: int
 ) -> None:
     stage.cluster.create("t", PARTITIONS)
     transactions = FakeTransactions(stage.cluster)
@@ -181,16 +180,15 @@ async def test_transactions_count_as_the_producer_says(
         if producer is None:
             producer = stage.producer(
                 transactional_id="tx",
-                plane=plane,
                 max_block_ms=400,
                 delivery_timeout_ms=2_000,
                 request_timeout_ms=500,
             )
         for place, fault in enumerate(faults.batches):
             stage.cluster.partition(partition=place % PARTITIONS).faults.append(fault)
-        transactions.fail("CommitTransactionOffsets", *faults.offsets)
-        transactions.fail("EndTransaction", *faults.ends)
-        transactions.fail("InitTransactions", *faults.begins)
+        transactions.fail("TxnOffsetCommit", *faults.offsets)
+        transactions.fail("EndTxn", *faults.ends)
+        transactions.fail("InitProducerId", *faults.begins)
         if faults.moves:
             transactions.coordinator = 1 + transactions.coordinator % 3
         if not await application.run(number, work, producer):
@@ -200,6 +198,6 @@ async def test_transactions_count_as_the_producer_says(
     if producer is not None:
         await producer.abort()
     transactions.faults.clear()
-    async with stage.producer(transactional_id="tx", plane=plane) as last:
+    async with stage.producer(transactional_id="tx") as last:
         await last.init_transactions()
     application.check([work for work, _ in script])

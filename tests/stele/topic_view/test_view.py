@@ -20,8 +20,6 @@ from stele.wire.batch import BatchBuilder, stamp
 from stele.wire.compression import Compression
 from tests.support.stele import FakeCluster, FakePartition, Stage, on_stage
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 
 def append(
     partition: FakePartition,

@@ -1,23 +1,19 @@
 """A leader that clients reach and controllers do not."""
 
-import pytest
-
 from chaos.sim.laws.judged import JudgedCluster
-from stele.config import PlaneName
 from tests.support.sim_cluster import TOPIC, a_topic, consumer_of, judged, read, write
 
 FOUND_WITHIN_S = 2.0  # a fetch that waits in vain, a refresh of metadata, another fetch
 
 
-@pytest.mark.parametrize("plane", ["grpc", "kafka"])
 @judged(5)
 async def test_a_consumer_leaves_it_for_the_next_leader_while_it_is_still_cut_off(
-    cluster: JudgedCluster, plane: PlaneName
+    cluster: JudgedCluster,
 ) -> None:
     await a_topic(cluster)
     await write(cluster, 3)
     clock, fabric = cluster.client_world.clock, cluster.simulation.fabric
-    async with consumer_of(cluster, plane=plane) as consumer:
+    async with consumer_of(cluster) as consumer:
         await read(consumer, 3)
         deposed = cluster.leader(TOPIC)
         controllers = [node.host for node in cluster.controllers.values()]

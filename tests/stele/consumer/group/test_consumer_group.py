@@ -20,8 +20,6 @@ from stele.records import OffsetAndMetadata
 from tests.support.consumer_groups import Clients, numbers, on_a_node, partitions, read, until
 from tests.support.one_node import HOST
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 

@@ -8,8 +8,6 @@ from stele.errors import CommitFailedError, ErrorCode
 from stele.records import OffsetAndMetadata
 from tests.support.consumer_groups import Clients, numbers, on_a_node, read
 
-pytestmark = pytest.mark.usefixtures("either_plane")
-
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 

@@ -1,4 +1,4 @@
-"""Our client over Kafka's protocol, and beside members that speak gRPC, on real brokers."""
+"""Our client on real brokers: records, groups whose coordinator dies, transactions."""
 
 from __future__ import annotations
 
@@ -24,33 +24,28 @@ PARTITIONS = 4
 WITHIN_S = 60.0
 
 
-def test_records_pass_between_the_planes(bootstrap: str, create_topic: CreateTopic) -> None:
+def test_records_of_any_producer_are_read(bootstrap: str, create_topic: CreateTopic) -> None:
     topic = create_topic(3)
     values = [b"%d" % number * 100 for number in range(3000)]
     with (
-        Producer(bootstrap, plane="kafka", compression="lz4") as over_kafka,
-        Producer(bootstrap, plane="grpc") as over_grpc,
-        Producer(bootstrap, plane="kafka", acks=0) as unanswered,
+        Producer(bootstrap, compression="lz4") as compressed,
+        Producer(bootstrap) as plain,
+        Producer(bootstrap, acks=0) as unanswered,
     ):
         for number, value in enumerate(values):
-            producer = (over_kafka, over_grpc, unanswered)[number % 3]
+            producer = (compressed, plain, unanswered)[number % 3]
             producer.send(topic, value, partition=number % 3, headers=[("n", b"%d" % number)])
-    consumers = (
-        Consumer(bootstrap, plane="kafka", auto_offset_reset="earliest"),
-        Consumer(bootstrap, plane="grpc", auto_offset_reset="earliest"),
-    )
     first = TopicPartition(topic, 0)
-    for consumer in consumers:
-        with consumer:
-            consumer.assign([(topic, partition) for partition in range(3)])
-            read: list[bytes] = []
-            while len(read) < len(values):
-                read += [each.value or b"" for each in consumer.poll(timeout_ms=1000)]
-            assert sorted(read) == sorted(values)
-            assert consumer.end_offsets([first]) == {first: 1000}
-            found = consumer.offsets_for_times({first: 0})[first]
-            assert found is not None
-            assert found.offset == 0
+    with Consumer(bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([(topic, partition) for partition in range(3)])
+        read: list[bytes] = []
+        while len(read) < len(values):
+            read += [each.value or b"" for each in consumer.poll(timeout_ms=1000)]
+        assert sorted(read) == sorted(values)
+        assert consumer.end_offsets([first]) == {first: 1000}
+        found = consumer.offsets_for_times({first: 0})[first]
+        assert found is not None
+        assert found.offset == 0
 
 
 class Member:
@@ -61,13 +56,11 @@ class Member:
         cluster: ProcessCluster,
         topic: str,
         group: str,
-        plane: Literal["grpc", "kafka"],
         protocol: Literal["classic", "consumer"],
     ) -> None:
         self.done: list[bytes] = []
         self.consumer = AioConsumer(
             cluster.bootstrap_servers,
-            plane=plane,
             group_id=group,
             group_protocol=protocol,
             auto_offset_reset="earliest",
@@ -101,14 +94,14 @@ async def until(condition: Callable[[], bool], members: list[Member]) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_members_of_both_planes_share_a_group_though_its_coordinator_dies(
+async def test_members_share_a_group_though_its_coordinator_dies(
     process_cluster: ProcessCluster, protocol: Literal["classic", "consumer"]
 ) -> None:
     cluster, bootstrap = process_cluster, process_cluster.bootstrap_servers
-    topic, group = f"shared-{protocol}", f"both-planes-{protocol}"
+    topic, group = f"shared-{protocol}", f"sharing-{protocol}"
     async with Admin(bootstrap) as admin:
         await admin.create_topics([NewTopic(topic, PARTITIONS, 3, {"min.insync.replicas": "2"})])
-        async with AioProducer(bootstrap, plane="kafka") as producer:
+        async with AioProducer(bootstrap) as producer:
             sent: list[bytes] = []
 
             async def fill(count: int) -> None:
@@ -118,9 +111,7 @@ async def test_members_of_both_planes_share_a_group_though_its_coordinator_dies(
                 await producer.flush()
 
             await fill(40)
-            over_grpc = Member(cluster, topic, group, "grpc", protocol)
-            over_kafka = Member(cluster, topic, group, "kafka", protocol)
-            members = [over_grpc, over_kafka]
+            members = [Member(cluster, topic, group, protocol) for _ in range(2)]
             try:
 
                 def share() -> list[int]:
@@ -141,9 +132,9 @@ async def test_members_of_both_planes_share_a_group_though_its_coordinator_dies(
                     assert share() == [2, 2]
                 finally:
                     await cluster.restart(leader)
-                await over_grpc.stop()
+                await members[0].stop()
                 await fill(20)
-                await until(lambda: share()[1] == PARTITIONS and all_done(), [over_kafka])
+                await until(lambda: share()[1] == PARTITIONS and all_done(), members[1:])
             finally:
                 for member in members:
                     await member.stop()
@@ -151,23 +142,20 @@ async def test_members_of_both_planes_share_a_group_though_its_coordinator_dies(
             assert sum(each.offset for each in found.values()) == len(sent)
 
 
-def test_a_transaction_over_kafka_counts_as_a_whole(
-    bootstrap: str, create_topic: CreateTopic
-) -> None:
+def test_a_transaction_counts_as_a_whole(bootstrap: str, create_topic: CreateTopic) -> None:
     topic, results = create_topic(2), create_topic(1)
-    with Producer(bootstrap, plane="kafka") as producer:
+    with Producer(bootstrap) as producer:
         for number in range(10):
             producer.send(topic, b"%d" % number, partition=number % 2)
     with (
         Consumer(
             bootstrap,
-            plane="kafka",
             group_id="transformers",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             isolation_level="read_committed",
         ) as source,
-        Producer(bootstrap, plane="kafka", transactional_id="kafka-plane") as producer,
+        Producer(bootstrap, transactional_id="whole") as producer,
     ):
         source.subscribe([topic])
         read = 0
@@ -186,7 +174,7 @@ def test_a_transaction_over_kafka_counts_as_a_whole(
             read += len(records)
         committed = source.committed([(topic, 0), (topic, 1)])
         assert [each.offset for each in committed.values() if each is not None] == [5, 5]
-        with Producer(bootstrap, plane="grpc", transactional_id="kafka-plane") as successor:
+        with Producer(bootstrap, transactional_id="whole") as successor:
             with successor.transaction():
                 successor.send(results, b"successor")
             with pytest.raises(TransactionAbortableError), producer.transaction():
@@ -196,7 +184,6 @@ def test_a_transaction_over_kafka_counts_as_a_whole(
     expected = sorted([b"%d" % number for number in range(10)] + [b"successor"])
     with Consumer(
         bootstrap,
-        plane="kafka",
         auto_offset_reset="earliest",
         isolation_level="read_committed",
     ) as consumer:
@@ -207,30 +194,27 @@ def test_a_transaction_over_kafka_counts_as_a_whole(
         assert sorted(found) == expected
 
 
-def test_a_prepared_transaction_is_completed_over_the_other_plane(
+def test_a_prepared_transaction_is_completed_by_another_producer(
     bootstrap: str, create_topic: CreateTopic
 ) -> None:
     topic = create_topic(1)
     with Producer(
         bootstrap,
-        plane="kafka",
         transactional_id="two-phases",
         transaction_two_phase_commit_enable=True,
     ) as producer:
         producer.begin_transaction()
         producer.send(topic, b"decided elsewhere")
         prepared = producer.prepare_transaction()
-    planes: tuple[tuple[Literal["grpc", "kafka"], bool], ...] = (("grpc", True), ("kafka", False))
-    for plane, is_first in planes:
+    for is_first in (True, False):
         with Producer(
             bootstrap,
-            plane=plane,
             transactional_id="two-phases",
             transaction_two_phase_commit_enable=True,
         ) as producer:
             assert producer.complete_transaction(prepared) is is_first
     with Consumer(
-        bootstrap, plane="kafka", auto_offset_reset="earliest", isolation_level="read_committed"
+        bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     ) as consumer:
         consumer.assign([(topic, 0)])
         while not (records := consumer.poll(timeout_ms=1000)):
