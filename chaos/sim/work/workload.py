@@ -448,8 +448,12 @@ class Workload:
     # ------------------------------------------------------------------- consuming and more
 
     async def _has_all(self, consumer: Consumer, positions: Mapping[tuple[str, int], int]) -> bool:
+        """Retention may delete the last records of a partition before the consumer reads them."""
         ends = await consumer.end_offsets(self.partitions)
-        return all(positions.get((topic, n), 0) >= end for (topic, n), end in ends.items())
+        return all(
+            max(positions.get((topic, n), 0), self._newest_start_of(topic, n)) >= end
+            for (topic, n), end in ends.items()
+        )
 
     async def _consume(self) -> None:
         consumer = Consumer(
