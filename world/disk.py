@@ -57,7 +57,8 @@ class Disk(Protocol):
 
     Nothing is durable, neither bytes nor directory entries nor renames, before it was synced.
     A failed sync (SyncFailedError) is never tried again: the caller takes the directory offline.
-    A sync that could not begin for want of a handle raises another OSError and may be tried again.
+    Every later sync of the same owner (``own``) fails, too. A sync that could not begin for want of
+    a handle raises another OSError and may be tried again.
     """
 
     def open(self, path: str, *, create: bool = False) -> File:
@@ -101,6 +102,16 @@ class Disk(Protocol):
         """Hold a lock file, made if absent, against other processes; returns the release.
 
         BlockingIOError when another process has it. Ends with the process, however that ends.
+        The directory of the file has an owner from now on, as by ``own``.
+        """
+        ...
+
+    def own(self, path: str) -> Callable[[], None]:
+        """Syncs in this directory are of an owner of their own; returns the release.
+
+        Before the first write there. The device's errors are told to the owners of this directory
+        and of those around it, to each apart. The directory need not be there yet, but its parent
+        must. Raises OSError.
         """
         ...
 

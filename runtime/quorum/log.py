@@ -73,7 +73,8 @@ class HistoryPiece(NamedTuple):
 class QuorumLog:
     """A ``PartitionLog`` and a ``quorum-state`` file, and what is durable of both.
 
-    Also the log's owner: nobody else syncs it, and its failure is the replica's.
+    Also the log's owner: nobody else syncs it, and its failure is the replica's. So it owns its
+    directory (``Disk.own``), which may lie within one of a broker's log directories.
     """
 
     def __init__(self, config: QuorumConfig, world: World, log_directory: str) -> None:
@@ -90,11 +91,19 @@ class QuorumLog:
         )
         self._state_path = f"{self.directory}/{quorum_state.FILE_NAME}"
         self._recovery_path = f"{self.directory}/{RECOVERY_POINT_FILE}"
+        self._replacing = False  # a snapshot takes the place of the log just now
+        self._disown = self._disk.own(self.directory)
+        try:
+            self._recover(log_directory)
+        except BaseException:
+            self._disown()
+            raise
+
+    def _recover(self, log_directory: str) -> None:
         # In the file; <= the high watermark, so that no truncation ever has to lower it.
         self._recovery_point = read_offsets(self._disk, self._recovery_path).get(_PARTITION, 0)
-        state = quorum_state.read(self._disk, self._state_path, config.cluster_id)
-        self.snapshots = SnapshotStore(self._disk, self.directory, config.cluster_id)
-        self._replacing = False  # a snapshot takes the place of the log just now
+        state = quorum_state.read(self._disk, self._state_path, self._config.cluster_id)
+        self.snapshots = SnapshotStore(self._disk, self.directory, self._config.cluster_id)
         self._check_newest_snapshot()
         self._log = self._open()
         self._check_vote_is_known(state)
@@ -371,7 +380,7 @@ class QuorumLog:
                     if header.is_control and (voters := voters_in(data, position)) is not None:
                         history.append(header.base_offset, voters)
         except (SnapshotError, ControlRecordError) as error:
-            self._log.close()
+            self.close()
             raise CorruptMetadataLogError(
                 f"{self.directory}: {error}. Restore it, or {self._remedy}"
             ) from error
@@ -423,6 +432,7 @@ class QuorumLog:
 
     def close(self) -> None:
         self._log.close()
+        self._disown()
 
 
 def _committed(data: Buffer, position: int, header: BatchHeader) -> CommittedBatch:

@@ -10,7 +10,7 @@ import logging
 import math
 import os
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Sequence
 from typing import Any, Final
 
 from runtime.real.file_handles import FileHandles
@@ -261,24 +261,38 @@ class RealDisk:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             directory = os.path.dirname(path)
-            handle = self.handles.with_room(lambda: DirectoryHandle(directory))
+            disown = self._own(directory, directory)
         except BaseException:
             os.close(fd)
             raise
-        self.held.hold(directory, handle)
 
         def release() -> None:
-            self.held.release(directory)
-            handle.close()
+            disown()
             os.close(fd)
 
         return release
 
+    def own(self, path: str) -> Callable[[], None]:
+        return self._own(path, os.path.dirname(path))
+
+    def _own(self, directory: str, opened: str) -> Callable[[], None]:
+        """``opened``: any directory of the same file system."""
+        handle = self.handles.with_room(lambda: DirectoryHandle(opened))
+        self.held.hold(directory, handle)
+
+        def disown() -> None:
+            if self.held.release(directory, handle):
+                handle.close()
+
+        return disown
+
     def replace_file_now(self, path: str, data: bytes) -> None:
+        self.held.check((path,))
         self.names.changed()
         try:
             self.handles.with_room(lambda: replace_file(path, data, suffix=".tmp"))
         except HelperSyncError as error:
+            self.held.failed((path,), error)
             raise SyncFailedError(error.errno, error.strerror, error.filename) from error
 
     def sync_now(self, path: str) -> None:
@@ -286,11 +300,13 @@ class RealDisk:
         held = self._whole((path,))
         try:
             if held is not None:
-                sync_file_system(held.number, path)
-                held.is_owed = False
+                debt = held.debt
+                sync_file_system(held.number_on_loop, path)
+                held.settle(debt)
             else:
                 self.handles.with_room(lambda: sync_path(path))
         except HelperSyncError as error:
+            self.held.failed((path,), error)
             raise SyncFailedError(error.errno, error.strerror, path) from error
 
     def _whole(self, paths: Sequence[str]) -> DirectoryHandle | None:
@@ -304,8 +320,12 @@ class RealDisk:
         return held if held.is_owed or len(paths) >= SYNCFS_FROM_FILES else None
 
     async def replace_file(self, path: str, data: bytes) -> None:
+        self.held.check((path,))
         try:
             await self._call(self._syncer, "replace", path, bytes(data))
+        except SyncFailedError as error:
+            self.held.failed((path,), error)
+            raise
         except HelperDiedError as error:
             raise SyncFailedError(error.errno, error.strerror, path) from error
         finally:
@@ -352,32 +372,48 @@ class RealDisk:
         if self._syncer.pid is None or (self._syncs_in_kernel and self._kernel is None):
             self.handles.with_room(self._begin_syncing)
         if (held := self._whole(paths)) is not None:
-            await self._sync_whole(held, paths)
+            await self._to_its_end(paths, self._sync_whole(held, paths))
             return
         syncing = self._sync_in_kernel(paths)
         if syncing is not None:
             await syncing
         else:
-            await self._call(self._syncer, "sync", builtins.list(paths))
+            call = self._call(self._syncer, "sync", builtins.list(paths))
+            await self._to_its_end(paths, call)
+
+    async def _to_its_end(self, paths: Sequence[str], syncing: Coroutine[Any, Any, None]) -> None:
+        """What the sync is told is noted even if nobody waits for it any more."""
+        await asyncio.shield(asyncio.ensure_future(self._noting(paths, syncing)))
+
+    async def _noting(self, paths: Sequence[str], syncing: Coroutine[Any, Any, None]) -> None:
+        try:
+            await syncing
+        except OSError as error:
+            if Failure.of(error) is not Failure.SHORTAGE:
+                self.held.failed(paths, error)
+            raise
 
     async def _sync_whole(self, held: DirectoryHandle, paths: Sequence[str]) -> None:
-        handle = self.handles.with_room(lambda: os.dup(held.number))
-        was_owed, held.is_owed = held.is_owed, False
-        try:
+        async with held.turn:
+            self.held.check(paths)  # perhaps the one before was told
+            handle = self.handles.with_room(lambda: os.dup(held.number))
+            debt = held.debt
             await self._syncer.call("sync_file_system", builtins.list(paths), handle=handle)
-        except BaseException:
-            held.is_owed = was_owed or held.is_owed
-            raise
+            held.settle(debt)
 
     def _begin_syncing(self) -> None:
         """Take what any sync may need, while there are handles for it."""
         if self._syncs_in_kernel and self._kernel is None:
             try:
                 self._kernel = KernelSync(self.names)
+                self._kernel.on_failed = self._on_failed
             except UnsupportedError as reason:
                 self._leave_syncs_to_the_process(reason)
         if self._syncer.pid is None:
             self._syncer.start()
+
+    def _on_failed(self, path: str, error: OSError) -> None:
+        self.held.failed((path,), error)
 
     def _leave_syncs_to_the_process(self, reason: UnsupportedError) -> None:
         logger.info("syncs are left to the helper process: %s", reason)

@@ -70,6 +70,8 @@ class KernelSync:
         """``names``: the open files, whose handles serve their syncs. ``syscall``: the C library's,
         or a test's. Raises UnsupportedError, and an OSError where no handle can be had."""
         self._names = names
+        self.on_failed: Callable[[str, OSError], None] = _ignore
+        """Called with the path of each sync that fails, also when nobody waits for its group."""
         self._syscall = syscall or ctypes.CDLL(None, use_errno=True).syscall
         if platform.system() != "Linux" or platform.machine() not in _NUMBERS:
             raise UnsupportedError(f"{platform.system()} {platform.machine()}")
@@ -190,14 +192,18 @@ class KernelSync:
     def _give_up(self, code: int) -> None:
         """Nobody knows which of the syncs under way were done: all count as failed."""
         for group, path in self._under_way.values():
+            error = SyncFailedError(code, f"io_getevents: {os.strerror(code)}", path)
+            self.on_failed(path, error)
             if not group.done.done():
-                reason = f"io_getevents: {os.strerror(code)}"
-                group.done.set_exception(SyncFailedError(code, reason, path))
+                group.done.set_exception(error)
 
     def _ended(self, group: _Group, path: str, result: int) -> None:
         group.open -= 1
-        if result < 0 and not isinstance(group.failure, SyncFailedError):
-            group.failure = SyncFailedError(-result, os.strerror(-result), path)
+        if result < 0:
+            error = SyncFailedError(-result, os.strerror(-result), path)
+            self.on_failed(path, error)
+            if not isinstance(group.failure, SyncFailedError):
+                group.failure = error
         if group.open or group.done.done():
             return
         if group.failure is None:
@@ -218,3 +224,7 @@ class KernelSync:
             if not group.done.done() and not group.done.get_loop().is_closed():
                 group.done.set_exception(OSError(errno.EBADF, "the disk was closed"))
         self._under_way.clear()
+
+
+def _ignore(path: str, error: OSError) -> None:
+    """Nobody asks which sync failed."""

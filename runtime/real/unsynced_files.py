@@ -16,11 +16,11 @@ from world.disk import SyncFailedError
 class UnsyncedFiles:
     """Sees to it that no error of such a file is lost.
 
-    Where the handle of the directory is told of all errors, the next sync there is by that handle.
-    Elsewhere a file is synced before its handle is given back, which waits for the device. A
-    file that is closed there is synced only if ``waits``. Such a file of a log is an index, a
-    snapshot or a topic id. Recovery rebuilds the first two, and a checkpoint tells if the last is
-    missing.
+    Where the handle of the directory is told of all errors, the syncs there are by that handle
+    until one has succeeded. Elsewhere a file is synced before its handle is given back, which waits
+    for the device. A file that is closed there is synced only if ``waits``. Such a file of a log is
+    an index, a snapshot or a topic id. Recovery rebuilds the first two, and a checkpoint tells if
+    the last is missing.
     """
 
     def __init__(self, held: HeldDirectories[DirectoryHandle], *, waits: bool) -> None:
@@ -42,7 +42,7 @@ class UnsyncedFiles:
         held = self._held.of((path,))
         if held is None or not held.tells:
             return False
-        held.is_owed = True
+        held.owe()
         return True
 
     def _sync(self, path: str, handle: int) -> None:
@@ -50,9 +50,12 @@ class UnsyncedFiles:
             os.fsync(handle)
         except OSError as error:
             self._failed[path] = error
+            self._held.failed((path,), error)
 
     def check(self, paths: Sequence[str]) -> None:
-        """Raises SyncFailedError if one of these files failed to sync when it was closed."""
+        """Raises SyncFailedError if one of these files failed to sync when it was closed, or if
+        their owner had a failed sync."""
+        self._held.check(paths)
         if not self._failed:
             return
         for path in paths:

@@ -181,6 +181,9 @@ class MemoryDisk:
         self.locks.add(path)
         return lambda: self.locks.discard(path)
 
+    def own(self, path: str) -> Callable[[], None]:
+        return lambda: None
+
     def replace_file_now(self, path: str, data: bytes) -> None:
         self._need_handle(path)
         self.inodes[path] = Inode(bytearray(data))

@@ -50,12 +50,13 @@ class FailWriteBack(Fault):
     name, family, weight = "fail_write_back", Family.DEVICE, 1
 
     def strike(self, node: SimNode) -> bool:
-        directories = sorted({node.metadata_directory, *node.config.log_dirs})
-        self.field.rng.shuffle(directories)
+        # Each has an owner of its own, which must hear of it (runtime.real.held_directories).
+        owned = sorted({node.metadata_log, *node.config.log_dirs})
+        self.field.rng.shuffle(owned)
         faults = self.field.disk_faults(node)
-        faults.failing_write_back = directories[0] + "/"
-        # The sync of another directory, if there is one, is the first to end after the failure.
-        faults.failing_during = directories[-1] + "/" if len(directories) > 1 else ""
+        faults.failing_write_back = owned[0] + "/"
+        # Often the sync of another owner is the first to end after the failure.
+        faults.failing_during = self.field.rng.choice(["", owned[-1] + "/"])
         self.field.broken.add(node.id)
         return True
 

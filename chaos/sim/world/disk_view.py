@@ -23,6 +23,7 @@ from chaos.sim.world.write_errors import WriteErrorHandle
 from runtime.real.held_directories import HeldDirectories
 from stele.world import Buffer
 from storage.long_work import parts_of
+from world.disk import SyncFailedError
 
 
 def _check_name(path: str) -> None:
@@ -130,13 +131,23 @@ class SimDisk:
         if holder is not None and not holder.dead:
             raise BlockingIOError(errno.EWOULDBLOCK, "another process holds the lock", path)
         self._disk.locks[path] = self._owner
-        self._held.hold(posixpath.dirname(path), WriteErrorHandle(self._disk.write_errors))
-        return lambda: self._release(path)
+        disown = self.own(posixpath.dirname(path))
 
-    def _release(self, path: str) -> None:
-        self._held.release(posixpath.dirname(path))
-        if self._disk.locks.get(path) is self._owner:
-            del self._disk.locks[path]
+        def release() -> None:
+            disown()
+            if self._disk.locks.get(path) is self._owner:
+                del self._disk.locks[path]
+
+        return release
+
+    def own(self, path: str) -> Callable[[], None]:
+        handle = WriteErrorHandle(self._disk.write_errors)
+        self._held.hold(path, handle)
+
+        def disown() -> None:
+            self._held.release(path, handle)
+
+        return disown
 
     def replace_file_now(self, path: str, data: bytes) -> None:
         temporary = f"{path}.tmp"
@@ -151,7 +162,8 @@ class SimDisk:
         if self._disk.find(path) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._disk.need_handle(path)
-        self._disk.begin_sync([path])()
+        with self._noting([path]):
+            self._disk.begin_sync([path])()
         self._disk.note("sync", path)
 
     async def replace_file(self, path: str, data: bytes) -> None:
@@ -166,12 +178,24 @@ class SimDisk:
         self._alive()
         if not paths:
             return
-        # The real disk syncs a few files one by one. The whole file system is the harder case.
-        finish = self._disk.begin_sync(paths, self._held.of(paths))
-        await self._owner.sleep(self._disk.sync_delay_s())
-        self._alive()
-        finish()
+        with self._noting(paths):
+            # The real disk syncs a few files one by one. The whole file system is the harder case.
+            finish = self._disk.begin_sync(paths, self._held.of(paths))
+            await self._owner.sleep(self._disk.sync_delay_s())
+            self._alive()
+            finish()
+            self._held.check(paths)  # perhaps another sync of the owner was told meanwhile
         self._disk.note("sync", " ".join(paths))
+
+    @contextmanager
+    def _noting(self, paths: Sequence[str]) -> Iterator[None]:
+        """After a failed sync the later ones of the same owner fail, as on the real disk."""
+        self._held.check(paths)
+        try:
+            yield
+        except SyncFailedError as error:
+            self._held.failed(paths, error)
+            raise
 
     async def discard(self, paths: Sequence[str]) -> None:
         self._alive()

@@ -37,6 +37,7 @@ class Kernel:
         self.results: dict[int, int] = {}  # by the number of the request
         self.loses_events = False
         self.submitted = 0
+        self.told = 0  # results that it has told
         self.inodes: list[int] = []  # of the files of the last call
 
     def __call__(self, number: int, *arguments: Any) -> int:
@@ -69,6 +70,7 @@ class Kernel:
             data, block, result, other = _EVENT.unpack_from(events, place * _EVENT.size)
             result = self.results.get(data, result)
             _EVENT.pack_into(events, place * _EVENT.size, data, block, result, other)
+        self.told += count
         return count
 
 
@@ -328,6 +330,24 @@ async def test_a_disk_tells_of_a_failed_sync(
     with pytest.raises(SyncFailedError, match="space") as caught:
         await disk.sync(paths)
     assert caught.value.filename == paths[0]
+    disk.close()
+
+
+async def test_the_owner_is_told_of_a_failed_sync_for_which_nobody_waits_any_more(
+    disk_on: Callable[[], RealDisk], kernel: Kernel, paths: list[str]
+) -> None:
+    disk = disk_on()
+    owned, others = paths[1], [paths[0], *paths[2:]]
+    disown = disk.own(owned)
+    await disk.sync(paths)
+    kernel.results[len(paths)] = -errno.EIO
+    syncing = asyncio.ensure_future(disk.sync([owned]))
+    syncing.cancel()
+    await until(lambda: kernel.told == len(paths) + 1)
+    with pytest.raises(SyncFailedError, match="an earlier sync failed"):
+        await disk.sync([owned])
+    await disk.sync(others)
+    disown()
     disk.close()
 
 

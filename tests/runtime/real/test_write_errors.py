@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import errno
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,18 +16,19 @@ from runtime.real.disk import RealDisk
 from runtime.real.held_directories import HeldDirectories
 from runtime.real.helper import HelperProcess
 from runtime.real.sync_process import SYNCFS_FROM_FILES, Worker, tells_write_errors
+from tests.support.timing import until
 from world.disk import SyncFailedError
 
 
 class Kernel:
-    """The errors of one file system, and the errors that each open directory was told of."""
+    """The errors of one file system, and those that each open file description was told of."""
 
     def __init__(self) -> None:
         self.errors = 0
-        self.told: dict[str, int] = {}
+        self.told: dict[int, int] = {}
 
     def syncfs(self, handle: int) -> int:
-        opened = os.readlink(f"/proc/self/fd/{handle}")
+        opened = os.lseek(handle, 0, os.SEEK_CUR)  # a duplicate has the same position
         if self.errors > self.told.get(opened, 0):
             self.told[opened] = self.errors
             ctypes.set_errno(errno.EIO)
@@ -40,16 +42,32 @@ class Scene:
     def __init__(self, disk: RealDisk, root: Path) -> None:
         self.disk = disk
         self.root = root
+        self._next_number = 0
         self.kernel = Kernel()
         self.asked: list[str] = []
+        self.gate: asyncio.Event | None = None
+        """The helper has carried out a request, and answers it when this is set."""
 
     def hold(self, name: str, *, tells: bool = True) -> Callable[[], None]:
         (self.root / name).mkdir()
         release = self.disk.lock(f"{self.root}/{name}/.lock")
-        held = self.disk.held.of((f"{self.root}/{name}",))
+        self._number((f"{self.root}/{name}",), tells=tells)
+        return release
+
+    def own(self, name: str) -> Callable[[], None]:
+        disown = self.disk.own(f"{self.root}/{name}")
+        (self.root / name).mkdir()
+        self._number((f"{self.root}/{name}",), tells=True)
+        return disown
+
+    def _number(self, paths: Sequence[str], *, tells: bool) -> None:
+        """Give each open file description a number of its own: its position."""
+        held = self.disk.held.of(paths)
         assert held is not None
         held.tells = tells
-        return release
+        for handle in (held.number, held.number_on_loop):
+            self._next_number += 1
+            os.lseek(handle, self._next_number, os.SEEK_SET)
 
     def paths(self, name: str, count: int = SYNCFS_FROM_FILES) -> list[str]:
         paths = [f"{self.root}/{name}/{number}.log" for number in range(count)]
@@ -69,6 +87,8 @@ class Scene:
         finally:
             for each in handles:
                 os.close(each)
+            if self.gate is not None:
+                await self.gate.wait()
 
 
 @pytest.fixture
@@ -122,10 +142,93 @@ async def test_after_an_unsynced_handle_was_closed_the_file_system_is_synced(
     scene.kernel.errors += 1
     with pytest.raises(SyncFailedError):
         await scene.disk.sync([file.path])
+    with pytest.raises(SyncFailedError, match="an earlier sync failed"):
+        await scene.disk.sync([file.path])
+    assert scene.asked == ["sync_file_system"]
+    release()
+
+
+async def test_a_sync_of_the_file_system_settles_what_was_closed_before_it(scene: Scene) -> None:
+    release = scene.hold("a")
+    file = scene.disk.open(f"{scene.root}/a/f", create=True)
+    other = scene.disk.open(f"{scene.root}/a/g", create=True)
     await scene.disk.sync([file.path])
+    file.append([b"x"])
+    file.close()
+    scene.gate = asyncio.Event()
+    first = asyncio.ensure_future(scene.disk.sync([file.path]))
+    await until(lambda: bool(scene.asked))
+    other.append([b"x"])
+    other.close()
+    second = asyncio.ensure_future(scene.disk.sync([file.path]))
+    await asyncio.sleep(0)
+    assert scene.asked == ["sync_file_system"]  # the second waits for its turn
+    scene.gate.set()
+    await asyncio.gather(first, second)
     assert scene.asked == ["sync_file_system"] * 2
-    await scene.disk.sync([file.path])  # by the file's own handle
+    await scene.disk.sync([file.path])  # in the kernel, by a handle of the file
     assert len(scene.asked) == 2
+    release()
+
+
+async def test_the_owner_is_told_even_if_another_sync_was_told_first(scene: Scene) -> None:
+    release = scene.hold("a")
+    paths = scene.paths("a")
+    await scene.disk.sync(paths)
+    scene.kernel.errors += 1
+    scene.gate = asyncio.Event()
+    first = asyncio.ensure_future(scene.disk.sync(paths))
+    await until(lambda: len(scene.asked) == 2)
+    second = asyncio.ensure_future(scene.disk.sync(paths))
+    await asyncio.sleep(0)
+    assert not second.done()
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    assert not second.done()  # the error is known, but not here yet
+    scene.gate.set()
+    with pytest.raises(SyncFailedError, match="an earlier sync failed"):
+        await second
+    for path in (paths[0], f"{scene.root}/a"):
+        with pytest.raises(SyncFailedError):
+            scene.disk.sync_now(path)
+        with pytest.raises(SyncFailedError):
+            scene.disk.replace_file_now(path, b"x")
+        with pytest.raises(SyncFailedError):
+            await scene.disk.replace_file(path, b"x")
+    release()
+
+
+async def test_a_sync_on_the_loop_is_told_what_one_under_way_was_told(scene: Scene) -> None:
+    release = scene.hold("a")
+    file = scene.disk.open(f"{scene.root}/a/f", create=True)
+    await scene.disk.sync([file.path])
+    file.append([b"x"])
+    file.close()
+    scene.kernel.errors += 1
+    scene.gate = asyncio.Event()
+    first = asyncio.ensure_future(scene.disk.sync([file.path]))
+    await until(lambda: bool(scene.asked))
+    with pytest.raises(SyncFailedError):
+        scene.disk.sync_now(file.path)
+    scene.gate.set()
+    with pytest.raises(SyncFailedError):
+        await first
+    release()
+
+
+async def test_an_owner_within_a_directory_is_told_apart(scene: Scene) -> None:
+    """The metadata log within a log directory."""
+    release = scene.hold("a")
+    disown = scene.own("a/metadata")
+    scene.kernel.errors += 1
+    for name in ("a/metadata", "a"):
+        with pytest.raises(SyncFailedError, match="Input/output error"):
+            await scene.disk.sync(scene.paths(name))
+    disown()
+    disown()
+    with pytest.raises(SyncFailedError):
+        await scene.disk.sync(scene.paths("a/metadata"))  # it is the directory's now
     release()
 
 
@@ -196,5 +299,22 @@ def test_the_innermost_directory_counts() -> None:
     assert held.of(["/data/metadata/log", "/data/t-0"]) == "/data"
     assert held.of(["/data2/t-0", "/data/t-0"]) is None
     assert held.of(["/data3"]) is None
-    assert held.release("/data") == "/data"
+    assert not held.release("/data", "/data2")
+    assert held.release("/data", "/data")
+    assert not held.release("/data", "/data")
     assert held.of(["/data/t-0"]) is None
+
+
+def test_a_failed_sync_is_told_to_its_owner_alone() -> None:
+    held = HeldDirectories[str]()
+    for path in ("/data", "/data/metadata", "/data2"):
+        held.hold(path, path)
+    held.failed(["/data/metadata/log"], OSError(errno.EIO, "first"))
+    held.failed(["/data/metadata/log"], OSError(errno.EIO, "second"))
+    held.failed(["/elsewhere"], OSError(errno.EIO, "of nobody"))
+    with pytest.raises(SyncFailedError, match="first"):
+        held.check(["/data/metadata/quorum-state"])
+    for paths in (["/data/t-0"], ["/data/metadata/log", "/data/t-0"], ["/data2"], ["/elsewhere"]):
+        held.check(paths)
+    held.release("/data/metadata", "/data/metadata")
+    held.check(["/data/metadata/log"])

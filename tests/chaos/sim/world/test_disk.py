@@ -332,28 +332,31 @@ def test_a_write_error_is_told_once_to_each_handle_since_before_it() -> None:
 
 
 @simulated(1)
-async def test_a_failed_write_back_is_told_to_the_syncs_of_every_directory(sim: Simulation) -> None:
+async def test_a_failed_write_back_is_told_to_all_later_syncs_of_every_owner(
+    sim: Simulation,
+) -> None:
     disk = sim.process("a").world.disk
     faults = sim.machines["a"].disk.faults
     process = sim.machines["a"].processes[0]
     paths: dict[str, list[str]] = {}
-    for name in ("/a", "/b"):
+    for name in ("/a", "/b", "/a/metadata"):
         disk.make_directory(name)
-        disk.lock(f"{name}/.lock")
+        _ = disk.own(name) if name == "/a/metadata" else disk.lock(f"{name}/.lock")
         paths[name] = [f"{name}/{number}.log" for number in range(2)]
         for path in paths[name]:
             faults.failing_write_back = "/a/1.log"
             disk.open(path, create=True).append([b"x"])
     told = []
-    for name in ("/b", "/a", "/b", "/a"):
+    for name in ("/a/metadata", "/b", "/a") * 2:
         sync = process.start(synced(disk, *paths[name]))
         while not sync.done():
             await asyncio.sleep(0.0001)
         if isinstance(sync.exception(), SyncFailedError):
             told.append(name)
-    disk.sync_now("/a")
+    with pytest.raises(SyncFailedError):
+        disk.sync_now("/a")
     disk.sync_now("/")
     sim.power_off("a")
     sim.power_on("a")
     assert read(sim.process("a").world.disk, "/a/1.log") == b""
-    assert told == ["/b", "/a"]
+    assert told == ["/a/metadata", "/b", "/a"] * 2
