@@ -107,24 +107,27 @@ class BrokerMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self._registry = registry
         self.requests = registry.counters(
-            "stele_requests", "Requests answered, by API; gRPC's as Data.… (RequestsPerSec).", "api"
+            "stele_requests",
+            "Answered requests, by API; those over gRPC as Data.… (RequestsPerSec).",
+            "api",
         )
         self.failures = registry.counters(
             "stele_request_failures", "Requests whose handler failed unexpectedly, by API.", "api"
         )
         self.request_seconds = registry.histograms(
             "stele_request_seconds",
-            "From a request's arrival to its answer, waiting included, by API (TotalTimeMs).",
+            "Time from a request's arrival to its answer, waiting included, by API (TotalTimeMs).",
             "api",
         )
         self.local_seconds = registry.histograms(
             "stele_request_local_seconds",
-            "From a request's arrival until its handler has done its part, by API (LocalTimeMs).",
+            "Time from a request's arrival until its handler has done its part, by API "
+            "(LocalTimeMs).",
             "api",
         )
         self.remote_seconds = registry.histograms(
             "stele_request_remote_seconds",
-            "Of requests that wait, for replicas, the disk or records: how long (RemoteTimeMs).",
+            "How long requests wait for replicas, the disk or records (RemoteTimeMs).",
             "api",
         )
         self.queue_seconds = registry.histograms(
@@ -215,7 +218,7 @@ class BrokerMetrics:
         )
         self._registry.gauge(
             "stele_replica_max_lag",
-            "The most that any follower of a led partition lacks (MaxLag).",
+            "The most records that any follower of a led partition lacks (MaxLag).",
             lambda: float(max((lag for _, _, lag in measures.replica_lags()), default=0)),
         )
 
@@ -239,7 +242,7 @@ class BrokerMetrics:
         )
         self._registry.gauges(
             "stele_log_directory_full",
-            "1 for a log directory that refused a write for want of space, until there is room.",
+            "1 for a log directory that refused a write because it was full, until there is room.",
             "directory",
             by_path(lambda each: float(each.path in rooms.full)),
         )
@@ -273,7 +276,7 @@ class BrokerMetrics:
         """Declare what compaction tells; the list is complete by the scrapes."""
         self._registry.gauge(
             "stele_cleaner_recopy_percent",
-            "Bytes that the last compaction wrote, of those that it read (cleaner-recopy-percent).",
+            "Percentage of the read bytes that the last compaction wrote (cleaner-recopy-percent).",
             lambda: cleaner.recopy_percent,
         )
         self._registry.gauge(
@@ -306,7 +309,7 @@ class BrokerMetrics:
         )
         self._registry.gauge(
             "stele_transaction_partitions",
-            "Partitions of __transaction_state that this broker coordinates transactions of.",
+            "Partitions of __transaction_state that this broker coordinates.",
             lambda: float(len(transactions.partitions)),
         )
         self._registry.gauge(
@@ -327,12 +330,12 @@ class BrokerMetrics:
         )
         self._registry.total(
             "stele_transaction_timeouts",
-            "Transactions that are aborted because their time was over.",
+            "Transactions that were aborted because they timed out.",
             lambda: decided.timeouts,
         )
         self._registry.total(
             "stele_transactional_id_expirations",
-            "Transactional ids that were forgotten because nobody used them.",
+            "Transactional ids that expired unused.",
             lambda: decided.expirations,
         )
         self._registry.total(
@@ -373,7 +376,7 @@ class BrokerMetrics:
         )
         self._registry.gauge(
             "stele_group_partitions",
-            "Partitions of __consumer_offsets that this broker coordinates groups of.",
+            "Partitions of __consumer_offsets that this broker coordinates.",
             lambda: float(len(groups.partitions)),
         )
         self._registry.total(
@@ -418,7 +421,7 @@ class BrokerMetrics:
         )
         self._registry.gauge(
             "stele_group_offsets",
-            "Offsets that groups have committed and that are kept (NumOffsets).",
+            "Committed offsets of groups (NumOffsets).",
             lambda: float(groups.offset_count),
         )
 

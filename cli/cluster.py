@@ -22,7 +22,7 @@ from cli.output import print_json, print_table
 from cli.whatif import restart_check
 from stele.addresses import address_text
 
-cluster_app = typer.Typer(cls=CommandList, help="The brokers.", no_args_is_help=True)
+cluster_app = typer.Typer(cls=CommandList, help="The cluster's brokers.", no_args_is_help=True)
 cluster_app.command("restart-check")(restart_check)
 cluster_app.command("log-dirs")(log_dirs)
 
@@ -63,7 +63,7 @@ def describe_cluster(
 
 @cluster_app.command("unregister")
 def unregister(
-    broker_id: Annotated[int, typer.Argument(metavar="ID", help="Its number.")],
+    broker_id: Annotated[int, typer.Argument(metavar="ID", help="Id of the broker.")],
     request_id: RequestId = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", min=0.1, help="Give up after so many seconds without progress."),
+    typer.Option(
+        "--timeout", min=0.1, help="Seconds without progress after which the command gives up."
+    ),
 ]
 
 
@@ -38,20 +40,23 @@ class Format(enum.StrEnum):
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="What to read.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to read.")],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", min=0, help="Only these; may be repeated.")
+        list[int] | None,
+        typer.Option("--partition", min=0, help="Read only this partition; may be repeated."),
     ] = None,
     offset: Annotated[
         str,
         typer.Option(
             "--offset",
-            help="Where to begin: earliest, latest or a number. With --group: where it has "
-            "committed nothing.",
+            help=(
+                "First offset: earliest, latest or a number. With --group: of partitions without a "
+                "committed offset."
+            ),
         ),
     ] = "earliest",
     max_records: Annotated[
-        int | None, typer.Option("--max", min=1, help="Stop after so many records.")
+        int | None, typer.Option("--max", min=1, help="Stop after this number of records.")
     ] = None,
     group: Annotated[
         str | None,
@@ -68,7 +73,10 @@ def consume(
         ),
     ] = Isolation.READ_UNCOMMITTED,
     output: Annotated[
-        Format, typer.Option("--format", help="value, key-value (tab between them) or json.")
+        Format,
+        typer.Option(
+            "--format", help="What a line shows: value, key-value (a tab between them) or json."
+        ),
     ] = Format.VALUE,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -193,7 +201,7 @@ def _print_all(
         elif time.monotonic() - silent_since > timeout_s:
             name = min(unread)
             raise CommandError(
-                f"{name}: nothing came for {timeout_s:g} s at offset {consumer.position(*name)}, "
+                f"{name}: no record came for {timeout_s:g} s at offset {consumer.position(*name)}, "
                 f"{ends[name]} not reached"
             )
         for record in records:

@@ -10,15 +10,26 @@ import typer
 
 def demo(
     file: Annotated[
-        Path | None, typer.Option("--file", help="Order lines as CSV (.gz too); none: made up.")
+        Path | None,
+        typer.Option(
+            "--file", help="CSV file of order lines (.gz, too). Default: lines are made up."
+        ),
     ] = None,
-    orders: Annotated[int, typer.Option("--orders", min=1, help="How many to make up.")] = 200_000,
-    seed: Annotated[int, typer.Option("--seed", help="Of the made-up orders.")] = 1,
+    orders: Annotated[
+        int, typer.Option("--orders", min=1, help="Number of order lines to make up.")
+    ] = 200_000,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the made-up order lines.")] = 1,
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Keep the cluster's files here.")
+        Path | None, typer.Option("--dir", help="Directory in which the cluster's files are kept.")
     ] = None,
     base_port: Annotated[
-        int | None, typer.Option("--base-port", min=1024, max=65000, help="None: free ports.")
+        int | None,
+        typer.Option(
+            "--base-port",
+            min=1024,
+            max=65000,
+            help="First port of the cluster (default: free ports).",
+        ),
     ] = None,
 ) -> None:
     """Orders in, leaders killed, orders out: six processes, start to end, with a proof."""

@@ -26,18 +26,27 @@ def dev(
     controllers: Annotated[
         int | None,
         typer.Option(
-            "--controllers", min=1, show_default="3", help="How many nodes hold the metadata."
+            "--controllers",
+            min=1,
+            show_default="3",
+            help="Number of controllers, which hold the metadata.",
         ),
     ] = None,
     brokers: Annotated[
         int | None,
-        typer.Option("--brokers", min=1, show_default="3", help="How many nodes hold the records."),
+        typer.Option(
+            "--brokers",
+            min=1,
+            show_default="3",
+            help="Number of brokers, which hold the records.",
+        ),
     ] = None,
     directory: Annotated[
-        Path, typer.Option("--dir", help="Where nodes live; a cluster in it is started again.")
+        Path,
+        typer.Option("--dir", help="Directory of the nodes. A cluster in it is started again."),
     ] = Path("stele-dev"),
     combined: Annotated[
-        bool, typer.Option("--combined", help="One node that is controller and broker.")
+        bool, typer.Option("--combined", help="Run one node that is controller and broker.")
     ] = False,
     base_port: Annotated[
         int,

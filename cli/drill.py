@@ -27,24 +27,31 @@ app = typer.Typer(
 )
 
 DEFAULT_DIRECTORY = Path("drill-results")
-Directory = Annotated[Path, typer.Option("--dir", help="Where histories and reports go.")]
-All = Annotated[bool, typer.Option("--all", help="Every drill, one after the other.")]
+Directory = Annotated[Path, typer.Option("--dir", help="Directory of histories and reports.")]
+All = Annotated[bool, typer.Option("--all", help="Run every drill, one after the other.")]
 Cluster = Annotated[
-    str, typer.Option("--cluster", help="process: processes here; compose: containers.")
+    str, typer.Option("--cluster", help="process: processes of this machine; compose: containers.")
 ]
-Seed = Annotated[int, typer.Option("--seed", help="Chooses victims where there is a choice.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed that chooses the victims.")]
 Seconds = Annotated[
     float | None,
-    typer.Option("--seconds", min=1, help="How long drills with a chain kill. Default 60."),
+    typer.Option(
+        "--seconds",
+        min=1,
+        help="Seconds during which drills with a chain kill processes (default 60).",
+    ),
 ]
 PerS = Annotated[
     float | None,
-    typer.Option("--per-s", min=1, help="Records a second into the chain. Default 1000."),
+    typer.Option("--per-s", min=1, help="Records per second into the chain (default 1000)."),
 ]
 Clients = Annotated[
-    str | None, typer.Option("--clients", help="What the hops of the chain are: stele, confluent.")
+    str | None, typer.Option("--clients", help="Client of the chain's hops: stele or confluent.")
 ]
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="See drill list.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[NAME]...", help="Names of drills (stele drill list shows them)."),
+]
 
 
 @app.command("list")
@@ -72,7 +79,7 @@ def _control_of(drill: Drill) -> str:
 def run(
     names: Names = None,
     everything: All = False,
-    times: Annotated[int, typer.Option("--times", min=1, help="So often each.")] = 1,
+    times: Annotated[int, typer.Option("--times", min=1, help="Number of runs of each drill.")] = 1,
     cluster: Cluster = "process",
     seed: Seed = 1,
     seconds: Seconds = None,
@@ -118,7 +125,9 @@ def report(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> i
 
 @app.command("check")
 def check(
-    file: Annotated[Path, typer.Argument(metavar="HISTORY", help="A history.jsonl.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="HISTORY", help="A history.jsonl of an earlier run.")
+    ],
     as_json: Json = False,
 ) -> int:
     """Derive the verdict from a history alone. Exit status 1: it is red."""

@@ -26,21 +26,30 @@ app = typer.Typer(
 )
 
 At = Annotated[
-    str | None, typer.Option("--at", metavar="TIME", help="As it was then, e.g. 2026-01-31T12:00.")
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="TIME",
+        help="Explain the state at this time (UTC), e.g. 2026-01-31T12:00.",
+    ),
 ]
-Last = Annotated[int, typer.Option("--last", min=1, help="At most so many changes, the newest.")]
+Last = Annotated[
+    int, typer.Option("--last", min=1, help="Number of changes to show, the newest ones.")
+]
 
 
 @app.command("partition")
 def explain_partition(
-    name: Annotated[str, typer.Argument(metavar="TOPIC-PARTITION", help="For example orders-3.")],
+    name: Annotated[
+        str, typer.Argument(metavar="TOPIC-PARTITION", help="A partition, for example orders-3.")
+    ],
     at: At = None,
     last: Last = 30,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """Who led a partition, when and why it changed, and what is wrong with it."""
+    """Show the leaders of a partition, why it changed, and what is wrong with it."""
     from metadata.explain.partition import Health, diagnose, partition_changes
 
     topic_name, number = _parsed(name)
@@ -84,7 +93,7 @@ def explain_topic(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """The health of each partition of a topic, and why the bad ones are bad."""
+    """Show the health of each partition of a topic, and the reasons."""
     from metadata.explain.partition import Health, diagnose, partition_changes
 
     with connect(bootstrap, timeout) as admin:
@@ -134,14 +143,14 @@ def explain_topic(
 
 @app.command("broker")
 def explain_broker(
-    broker_id: Annotated[int, typer.Argument(metavar="ID", help="Its number.")],
+    broker_id: Annotated[int, typer.Argument(metavar="ID", help="Id of the broker.")],
     at: At = None,
     last: Last = 30,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """What happened to a broker, and which partitions depend on it."""
+    """Show what happened to a broker, and which partitions depend on it."""
     from metadata.explain.broker import broker_history, dependence
 
     with connect(bootstrap, timeout) as admin:
@@ -182,7 +191,7 @@ def explain_group(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """Who coordinates a group and why, and the history of the partition that its offsets are in."""
+    """Show the coordinator of a group, and the history of the partition with its offsets."""
     from metadata.explain.partition import Health, diagnose, partition_changes
     from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
     from stele.admin.groups import DEAD

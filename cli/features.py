@@ -37,11 +37,9 @@ Metadata = Annotated[
 ]
 Feature = Annotated[
     list[str] | None,
-    typer.Option("--feature", metavar="NAME=LEVEL", help="A feature; may be repeated."),
+    typer.Option("--feature", metavar="NAME=LEVEL", help="Level of a feature; may be repeated."),
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only say whether it would be done; change nothing.")
-]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check the request and change nothing.")]
 
 
 @app.command()
@@ -94,7 +92,7 @@ def downgrade(
     metadata: Metadata = None,
     feature: Feature = None,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="Also where something is lost by it.")
+        bool, typer.Option("--unsafe", help="Allow a downgrade that loses metadata.")
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -102,7 +100,7 @@ def downgrade(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Finalize lower levels. Refused where something would be lost."""
+    """Finalize lower levels. Refused if metadata would be lost."""
     from stele.admin.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE
 
     levels = _wanted(metadata, feature)
@@ -114,10 +112,10 @@ def downgrade(
 def disable(
     feature: Annotated[
         list[str],
-        typer.Option("--feature", metavar="NAME", help="The feature; may be repeated."),
+        typer.Option("--feature", metavar="NAME", help="A feature; may be repeated."),
     ],
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="Also where something is lost by it.")
+        bool, typer.Option("--unsafe", help="Allow a downgrade that loses metadata.")
     ] = False,
     dry_run: DryRun = False,
     as_json: Json = False,
@@ -125,7 +123,7 @@ def disable(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Use features no more."""
+    """Disable features."""
     from stele.admin.features import SAFE_DOWNGRADE, UNSAFE_DOWNGRADE
 
     kind = UNSAFE_DOWNGRADE if unsafe else SAFE_DOWNGRADE

@@ -20,30 +20,36 @@ if TYPE_CHECKING:
 def format_command(
     config: Annotated[Path, typer.Option("--config", "-c", help="The node's server.properties.")],
     cluster_id: Annotated[
-        str, typer.Option("--cluster-id", help="The cluster's id; none given: a new one.")
+        str, typer.Option("--cluster-id", help="Id of the cluster (default: a new one).")
     ] = "",
     standalone: Annotated[
-        bool, typer.Option("--standalone", help="This controller begins a quorum, alone.")
+        bool,
+        typer.Option(
+            "--standalone", help="This controller begins a quorum with itself as the only voter."
+        ),
     ] = False,
     initial_controllers: Annotated[
         str,
         typer.Option(
             "--initial-controllers",
             metavar="ID@HOST:PORT[:DIRECTORY-ID],…",
-            help="These begin a quorum together; the same on each of them.",
+            help="The controllers that begin a quorum together; the same list on each of them.",
         ),
     ] = "",
     no_initial_controllers: Annotated[
         bool,
-        typer.Option("--no-initial-controllers", help="This node joins a quorum that there is."),
+        typer.Option("--no-initial-controllers", help="This node joins an existing quorum."),
     ] = False,
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", help="Leave formatted directories as they are.")
+        bool,
+        typer.Option(
+            "--ignore-formatted", help="Leave directories that are formatted already as they are."
+        ),
     ] = False,
     settings: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
-    """Prepare a node's directories: write whose they are. Every node needs the same cluster id.
+    """Prepare a node's directories. Every node of a cluster needs the same cluster id.
 
     Where controller.quorum.voters is not set, a controller is told how its quorum begins.
     """

@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 
 def log_dirs(
     broker_list: Annotated[
-        str | None, typer.Option("--broker-list", metavar="ID,ID", help="Default: all in service.")
+        str | None,
+        typer.Option(
+            "--broker-list",
+            metavar="ID,ID",
+            help="Ids of brokers, with commas (default: all brokers in service).",
+        ),
     ] = None,
     topic_list: Annotated[
         str | None,
-        typer.Option("--topic-list", metavar="NAME,NAME", help="Count their replicas alone."),
+        typer.Option(
+            "--topic-list",
+            metavar="NAME,NAME",
+            help="Topics, with commas: count only their replicas.",
+        ),
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,

@@ -32,7 +32,7 @@ def dump(
         list[Path], typer.Argument(metavar="FILE...", help="Files of a log directory.")
     ],
     records: Annotated[
-        bool, typer.Option("--records", help="The records of each batch too.")
+        bool, typer.Option("--records", help="Print the records of each batch, too.")
     ] = False,
     offsets_decoder: Annotated[
         bool,

@@ -29,7 +29,7 @@ def fetch_history(admin: Admin, at: str | None = None) -> MetadataHistory:
         return history
     if history.begins_at_ms > until_ms:
         raise CommandError(
-            f"what is still known begins at {moment(history.begins_at_ms)}, after --at {at}"
+            f"the known history begins at {moment(history.begins_at_ms)}, after --at {at}"
         )
     return history.until(until_ms)
 

@@ -23,20 +23,25 @@ Bootstrap = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds to keep trying before giving up.")
+    float, typer.Option("--timeout", min=0.1, help="Seconds after which the command gives up.")
 ]
 
 
 Local = Annotated[
     bool,
-    typer.Option("--local", help="What one broker knows, without asking the active controller."),
+    typer.Option(
+        "--local", help="Show what one broker knows, without asking the active controller."
+    ),
 ]
 RequestId = Annotated[
     str | None,
     typer.Option(
         "--request-id",
         metavar="HEX",
-        help="Ask again for a change whose outcome is not known: it is done once at most.",
+        help=(
+            "Repeat a change whose outcome is unknown, by the id of its request. It takes effect "
+            "at most once."
+        ),
     ),
 ]
 

@@ -24,27 +24,37 @@ KeyAndValue = tuple[bytes | None, bytes]
 
 # The options of the command.
 File = Annotated[
-    Path | None, typer.Option("--file", "-f", help="Read from here (.gz too), not stdin.")
+    Path | None,
+    typer.Option("--file", "-f", help="File to read instead of standard input (.gz, too)."),
 ]
 KeyField = Annotated[
-    int | None, typer.Option("--key-field", min=1, help="The CSV column (from 1) that is the key.")
+    int | None,
+    typer.Option("--key-field", min=1, help="Number (from 1) of the CSV column that is the key."),
 ]
 KeySeparator = Annotated[
     str | None, typer.Option("--key-separator", help="A line is KEY SEPARATOR VALUE.")
 ]
 SkipLines = Annotated[
-    int, typer.Option("--skip-lines", min=0, help="Leave out the first lines, e.g. a header.")
+    int,
+    typer.Option(
+        "--skip-lines", min=0, help="Number of first lines to leave out, e.g. 1 for a header."
+    ),
 ]
 Partition = Annotated[
-    int | None, typer.Option("--partition", min=0, help="Not by the key, but all to this one.")
+    int | None, typer.Option("--partition", min=0, help="Write all records to this partition.")
 ]
-Compression = Annotated[str, typer.Option("--compression", help="none, gzip, snappy, lz4 or zstd.")]
+Compression = Annotated[
+    str, typer.Option("--compression", help="Codec: none, gzip, snappy, lz4 or zstd.")
+]
 AcksOption = Annotated[
-    str, typer.Option("--acks", help="Who acknowledges: all in sync, 1 (the leader), 0 (none).")
+    str,
+    typer.Option(
+        "--acks", help="Replicas that acknowledge: all (in sync), 1 (the leader) or 0 (none)."
+    ),
 ]
 TransactionalId = Annotated[
     str | None,
-    typer.Option("--transactional-id", help="Write all lines in one transaction, or none."),
+    typer.Option("--transactional-id", help="Write all lines in one transaction with this id."),
 ]
 TransactionTimeout = Annotated[
     float,
@@ -52,12 +62,14 @@ TransactionTimeout = Annotated[
 ]
 Timeout = Annotated[
     float,
-    typer.Option("--timeout", min=0.1, help="Give up after so many seconds without success."),
+    typer.Option(
+        "--timeout", min=0.1, help="Seconds without success after which the command gives up."
+    ),
 ]
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where the records go.")],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Topic to write to.")],
     file: File = None,
     key_field: KeyField = None,
     key_separator: KeySeparator = None,
@@ -71,10 +83,10 @@ def produce(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Write every line as a record; ends when all are acknowledged.
+    """Write every line as a record, and wait until all are acknowledged.
 
-    An interrupted run says how many lines were acknowledged; the lines after them complete it. With
-    --transactional-id it has written nothing.
+    An interrupted run says how many lines were acknowledged: write the lines after them to complete
+    it. With --transactional-id it has written nothing.
     """
     from stele.sync import Producer
 
@@ -134,7 +146,7 @@ class Tally:
 
     @property
     def done(self) -> str:
-        return "acknowledged" if self.told_of else "sent (nobody acknowledges with acks=0)"
+        return "acknowledged" if self.told_of else "sent (brokers do not acknowledge with acks=0)"
 
     def unfinished(self) -> str:
         """A line that says how far the work has got when it ends."""
@@ -142,7 +154,9 @@ class Tally:
             return "the transaction was not committed: no record counts"
         open_ = self.taken - self.records
         return f"{self.records} records, {self.bytes} bytes {self.done}" + (
-            f"; of {open_} more it is not known" if open_ else ""
+            f"; {open_} more were sent without an answer: they may or may not be stored"
+            if open_
+            else ""
         )
 
     def counter(self, size: int) -> Callable[[Delivery], None]:

@@ -24,7 +24,9 @@ Config = Annotated[
 NodeId = Annotated[int | None, typer.Option("--id", help="Node id of the controller.")]
 DirectoryId = Annotated[
     str,
-    typer.Option("--directory-id", help="Of its metadata directory, as quorum describe shows it."),
+    typer.Option(
+        "--directory-id", help="Id of its metadata directory, as stele quorum describe shows it."
+    ),
 ]
 
 
@@ -83,7 +85,12 @@ def add_voter(
     config: Config = None,
     node_id: NodeId = None,
     endpoint: Annotated[
-        str, typer.Option("--endpoint", metavar="HOST:PORT", help="Where the others reach it.")
+        str,
+        typer.Option(
+            "--endpoint",
+            metavar="HOST:PORT",
+            help="Address (host:port) at which the other nodes reach the controller.",
+        ),
     ] = "",
     directory_id: DirectoryId = "",
     settings: Settings = None,
@@ -91,7 +98,7 @@ def add_voter(
     timeout: Timeout = 30.0,
     as_json: Json = False,
 ) -> None:
-    """Let a running controller vote, once it has caught up. Name it, or give its --config."""
+    """Make a running controller a voter, once it has caught up. Name it, or give its --config."""
     voter = _named(config, settings, node_id, directory_id, endpoint)
     if not voter.endpoint:
         raise UsageError("where do the others reach it? Give --endpoint HOST:PORT, or --config")
@@ -112,7 +119,7 @@ def remove_voter(
     timeout: Timeout = 30.0,
     as_json: Json = False,
 ) -> None:
-    """Let a controller vote no more: it may run or not, and it may be the leader."""
+    """Remove a controller from the voters. It may be down, and it may be the leader."""
     voter = _named(config, settings, node_id, directory_id, "")
     with connect(bootstrap, timeout) as admin:
         admin.remove_voter(voter.node_id, voter.directory_id, cluster_id=voter.cluster_id)
@@ -125,7 +132,7 @@ def show_voters(
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Show who votes by this node's own disk, for stele format --initial-controllers.
+    """Show the voters by this node's own disk, for stele format --initial-controllers.
 
     For a quorum that has lost its majority: quorum describe gets no answer then.
     """

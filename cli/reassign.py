@@ -49,7 +49,7 @@ PlanFile = Annotated[
     ),
 ]
 PreserveThrottles = Annotated[
-    bool, typer.Option("--preserve-throttles", help="Leave throttles of replication in force.")
+    bool, typer.Option("--preserve-throttles", help="Leave the throttles of replication in force.")
 ]
 States = dict[tuple[str, int], "PartitionDescription"]
 
@@ -69,14 +69,20 @@ def generate(
         ),
     ] = None,
     topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="NAME", help="May be repeated.")
+        list[str] | None,
+        typer.Option("--topic", metavar="NAME", help="A topic to move; may be repeated."),
     ] = None,
     replication_factor: Annotated[
         int | None,
-        typer.Option("--replication-factor", "-r", min=1, help="Default: as it is now."),
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            min=1,
+            help="Replicas of each partition (default: as now).",
+        ),
     ] = None,
     disable_rack_aware: Annotated[
-        bool, typer.Option("--disable-rack-aware", help="Take no account of racks.")
+        bool, typer.Option("--disable-rack-aware", help="Place replicas without regard to racks.")
     ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -103,7 +109,8 @@ def generate(
 def execute(
     plan_file: PlanFile,
     additional: Annotated[
-        bool, typer.Option("--additional", help="Also while other partitions are being moved.")
+        bool,
+        typer.Option("--additional", help="Begin even while other partitions are being moved."),
     ] = False,
     keep_factor: Annotated[
         bool,
@@ -117,7 +124,7 @@ def execute(
             "--throttle",
             min=1,
             metavar="BYTES_PER_S",
-            help="How much each broker sends and fetches for moves at most; `verify` removes it.",
+            help="Limit of what each broker sends and fetches for moves; `verify` removes it.",
         ),
     ] = None,
     log_dirs_throttle: Annotated[
@@ -126,7 +133,7 @@ def execute(
             "--replica-alter-log-dirs-throttle",
             min=1,
             metavar="BYTES_PER_S",
-            help="How much brokers copy between their directories at most; `verify` removes it.",
+            help="Limit of what each broker copies between its directories; `verify` removes it.",
         ),
     ] = None,
     as_json: Json = False,
@@ -311,7 +318,11 @@ def cancel(
     plan_file: Annotated[
         Path | None,
         typer.Option(
-            "--reassignment-json-file", "-f", exists=True, dir_okay=False, help="What to cancel."
+            "--reassignment-json-file",
+            "-f",
+            exists=True,
+            dir_okay=False,
+            help="File of the moves to cancel.",
         ),
     ] = None,
     everything: Annotated[
@@ -322,7 +333,7 @@ def cancel(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Take moves back that are under way: the replicas before, in their order.
+    """Cancel moves that are under way: the partitions have their former replicas again.
 
     Throttles of the topics are removed, and those of the brokers once nothing is being moved.
     Moves between the directories of a broker are cancelled if a plan names them.

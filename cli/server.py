@@ -26,7 +26,11 @@ def server(
     log_level: Annotated[str, typer.Option("--log-level", help="DEBUG, INFO, WARNING…")] = "INFO",
     exit_with_parent: Annotated[
         int | None,
-        typer.Option("--exit-with-parent", metavar="PID", help="Die when this parent does."),
+        typer.Option(
+            "--exit-with-parent",
+            metavar="PID",
+            help="Process id of the parent: the node ends when the parent does.",
+        ),
     ] = None,
 ) -> int:
     """Run a node until SIGTERM or Ctrl-C. Settings: file, then STELE_* variables, then --set."""

@@ -24,21 +24,28 @@ Load = Annotated[
     str,
     typer.Option(
         "--load",
-        help="drawn: cluster and work from the seed; light: 3+3 nodes, little work; "
-        "rare: that and what hardly anybody does.",
+        help=(
+            "drawn: cluster and work from the seed; light: 3+3 nodes, little work; rare: as light, "
+            "with operations that are seldom used."
+        ),
     ),
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes; one for each core.")]
-Trace = Annotated[bool, typer.Option("--trace", help="With --seed: print all that happens.")]
-Mutants = Annotated[bool, typer.Option("--mutants", help="Plant known bugs: are they caught?")]
-Only = Annotated[str, typer.Option("--only", help="With --mutants: those with this in their name.")]
+Trace = Annotated[bool, typer.Option("--trace", help="With --seed: print everything that happens.")]
+Mutants = Annotated[
+    bool, typer.Option("--mutants", help="Plant known bugs, and show whether they are caught.")
+]
+Only = Annotated[
+    str, typer.Option("--only", help="With --mutants: only bugs with this text in their name.")
+]
 Record = Annotated[
-    bool, typer.Option("--record", help="With --mutants: note for the tests what caught them.")
+    bool,
+    typer.Option("--record", help="With --mutants: record for the tests which seeds caught them."),
 ]
 Directory = Annotated[
-    Path, typer.Option("--dir", help="For results.jsonl and transcripts of failures.")
+    Path, typer.Option("--dir", help="Directory of results.jsonl and of transcripts of failures.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on with the results that --dir holds.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Go on with the results in --dir.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -57,7 +64,7 @@ def sim(
     resume: Resume = False,
     as_json: AsJson = False,
 ) -> int:
-    """Whole clusters of the real code on virtual time, with faults, each from one seed."""
+    """Run whole clusters of the real code on virtual time, with faults, each from one seed."""
     from chaos.sim.runs.swarm import Plan, parse_faults
     from chaos.sim.work.load import LoadKind
     from cli import sim_run

@@ -51,15 +51,19 @@ def run(
 def sweep(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     ledger: Annotated[
-        str, typer.Option("--ledger", help="The ledger topic of the writes.")
+        str, typer.Option("--ledger", help="Ledger topic of the writes.")
     ] = "spark-ledger",
     older_than: Annotated[
-        int, typer.Option("--older-than", help="Only transactions open for so many seconds.")
+        int,
+        typer.Option(
+            "--older-than",
+            help="Only transactions that have been open for this number of seconds.",
+        ),
     ] = 3_600,
     timeout: Timeout = 60.0,
     as_json: Json = False,
 ) -> None:
-    """End what exactly-once writes have left open whose driver died and never came back."""
+    """Abort transactions of exactly-once writes whose driver died and never came back."""
     _check_pyspark()
     from stele.spark.exactly_once_sink import sweep as sweep_now
     from stele.spark.options import SinkOptions

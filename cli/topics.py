@@ -40,14 +40,14 @@ Configs = Annotated[
 def create(
     name: Name,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the cluster's default.")
+        int, typer.Option("--partitions", "-p", help="Number; -1: the cluster's default.")
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the cluster's default.")
+        int, typer.Option("--replication-factor", "-r", help="Number; -1: the cluster's default.")
     ] = -1,
     config: Configs = None,
     if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="No error if it is there.")
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists.")
     ] = False,
     as_json: Json = False,
     request_id: RequestId = None,
@@ -141,11 +141,14 @@ _MOVING_COLUMNS = ("ADDING", "REMOVING")
 def elect(
     name: Name,
     partitions: Annotated[
-        list[int] | None, typer.Option("--partition", help="Only this one; may be repeated.")
+        list[int] | None, typer.Option("--partition", help="Only this partition; may be repeated.")
     ] = None,
     unclean: Annotated[
         bool,
-        typer.Option("--unclean", help="Any live replica leads where no other can: LOSES RECORDS."),
+        typer.Option(
+            "--unclean",
+            help="Let any live replica lead a partition without a leader: LOSES RECORDS.",
+        ),
     ] = False,
     as_json: Json = False,
     request_id: RequestId = None,
@@ -205,9 +208,14 @@ def delete(
 @app.command("delete-records")
 def delete_records(
     name: Name,
-    partition: Annotated[int, typer.Option("--partition", help="Its number.")],
+    partition: Annotated[int, typer.Option("--partition", help="Number of the partition.")],
     before: Annotated[
-        int, typer.Option("--before", metavar="OFFSET", help="-1: all that is committed.")
+        int,
+        typer.Option(
+            "--before",
+            metavar="OFFSET",
+            help="Delete the records below this offset; -1: all committed records.",
+        ),
     ],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
@@ -229,11 +237,15 @@ def alter(
     config: Configs = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option("--delete-config", metavar="NAME", help="Back to the default."),
+        typer.Option(
+            "--delete-config",
+            metavar="NAME",
+            help="Restore the default of a config; may be repeated.",
+        ),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option("--partitions", "-p", help="How many it is to have in all; only more."),
+        typer.Option("--partitions", "-p", help="Number of partitions in all; more than now."),
     ] = None,
     request_id: RequestId = None,
     as_json: Json = False,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandList,
-    help="List and describe transactions, and end those that hang.",
+    help="List and describe transactions, and end hanging ones.",
     no_args_is_help=True,
 )
 
@@ -54,7 +54,7 @@ MaxMinutes = Annotated[
         "--max-transaction-timeout",
         min=0,
         metavar="MINUTES",
-        help="No transaction lasts longer: transaction.max.timeout.ms of the brokers, in minutes.",
+        help="Minutes that a transaction may last: transaction.max.timeout.ms of the brokers.",
     ),
 ]
 
@@ -62,15 +62,24 @@ MaxMinutes = Annotated[
 @app.command("list")
 def list_command(
     states: Annotated[
-        str, typer.Option("--state", metavar="STATE,…", help=f"Only these: {', '.join(STATES)}.")
+        str,
+        typer.Option(
+            "--state",
+            metavar="STATE,…",
+            help=f"Only these states: {', '.join(STATES)}.",
+        ),
     ] = "",
     producer_ids: Annotated[
         list[int] | None,
-        typer.Option("--producer-id", help="Only of this producer; may be repeated."),
+        typer.Option("--producer-id", help="Only transactions of this producer; may be repeated."),
     ] = None,
     duration_ms: Annotated[
         int,
-        typer.Option("--duration-filter", min=0, help="Only open for longer, in milliseconds."),
+        typer.Option(
+            "--duration-filter",
+            min=0,
+            help="Only transactions that have been open for more milliseconds.",
+        ),
     ] = 0,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
@@ -137,7 +146,7 @@ def describe(
 @app.command("describe-producers")
 def describe_producers(
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
-    partition: Annotated[int, typer.Option("--partition", min=0, help="Its partition.")],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="Number of the partition.")],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
@@ -176,7 +185,7 @@ def find_hanging(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> None:
-    """Find transactions that no coordinator knows, so that nobody would ever end them."""
+    """Find transactions that no coordinator knows, so that none would ever end them."""
     if partition is not None and topic is None:
         raise UsageError("--partition needs --topic")
     with connect(bootstrap, timeout) as admin:
@@ -206,13 +215,15 @@ def find_hanging(
 @app.command()
 def abort(
     topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
-    partition: Annotated[int, typer.Option("--partition", min=0, help="Its partition.")],
+    partition: Annotated[int, typer.Option("--partition", min=0, help="Number of the partition.")],
     start_offset: Annotated[
         int | None,
-        typer.Option("--start-offset", min=0, help="Where the transaction begins there."),
+        typer.Option(
+            "--start-offset", min=0, help="First offset of the transaction in the partition."
+        ),
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", min=0, help="Whose transaction it is.")
+        int | None, typer.Option("--producer-id", min=0, help="Id of the transaction's producer.")
     ] = None,
     max_minutes: MaxMinutes = LONGEST_TRANSACTION_MINUTES,
     as_json: Json = False,

@@ -25,13 +25,13 @@ _SILENT_MS = 10_000
 
 def whatif(
     kill: Annotated[
-        str, typer.Option("--kill", metavar="ID,ID", help="These nodes die, whatever their roles.")
+        str, typer.Option("--kill", metavar="ID,ID", help="Nodes that die, whatever their roles.")
     ] = "",
     lose_rack: Annotated[
-        str, typer.Option("--lose-rack", metavar="RACK", help="All brokers of a rack die.")
+        str, typer.Option("--lose-rack", metavar="RACK", help="Rack whose brokers all die.")
     ] = "",
     stop_controller: Annotated[
-        str, typer.Option("--stop-controller", metavar="ID,ID", help="These controllers stop.")
+        str, typer.Option("--stop-controller", metavar="ID,ID", help="Controllers that stop.")
     ] = "",
     topic: Annotated[
         list[str] | None,
@@ -41,7 +41,7 @@ def whatif(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """What the cluster would lose if nodes died. Exit status 3: anything but copies.
+    """Show what the cluster would lose if nodes died. Exit status 3: more than copies.
 
     The active controller's own rules are tried out on a copy of the metadata.
     """
@@ -84,7 +84,7 @@ def _only(found: WhatIf, image: MetadataImage, names: Sequence[str]) -> WhatIf:
 
 
 def restart_check(
-    node_id: Annotated[int, typer.Argument(metavar="NODE", help="The node that is to go down.")],
+    node_id: Annotated[int, typer.Argument(metavar="NODE", help="Id of the node that is to stop.")],
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,

@@ -83,7 +83,8 @@ class _Asked:
         if len(self.records) == RECORDS_MAX:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
-                f"more than {RECORDS_MAX} elections in one request: ask again for this one",
+                f"more than {RECORDS_MAX} elections in one request: repeat the request for "
+                "this one",
             )
         record = change(key, state, self._rules.of(topic_name), election=self._election)
         if record is not None:

@@ -85,7 +85,7 @@ def _check(context: Context, update: Update, before: int) -> None:
         if level not in known
     ]
     if lacking:
-        raise _refusal(f"{'; '.join(lacking)}: every node needs a version of Stele that does")
+        raise _refusal(f"{'; '.join(lacking)}: upgrade every node to a version of Stele that does")
     if name == METADATA_VERSION and level < before:
         _check_losses(context.image, update)
 
@@ -97,7 +97,7 @@ def _nodes(context: Context, name: str) -> Iterator[tuple[str, FeatureRange]]:
         known = supported_by(registration.features, name)
         yield f"broker {registration.broker_id} supports", known
     for node_id, told in sorted(context.controllers.items()):
-        says = "supports" if told else "never told what it supports, which counts as"
+        says = "supports" if told else "has not reported what it supports, which counts as"
         yield f"controller {node_id} {says}", supported_by(told, name)
 
 
@@ -105,7 +105,7 @@ def _check_losses(image: MetadataImage, update: Update) -> None:
     unsafe = update.type == UpgradeType.UNSAFE_DOWNGRADE
     for loss in losses(image, update.level):
         if not (unsafe and loss.may_be_dropped):
-            way_out = "; an unsafe downgrade does it all the same" if loss.may_be_dropped else ""
+            way_out = "; an unsafe downgrade does it anyway" if loss.may_be_dropped else ""
             raise _refusal(
                 f"{update.name} {update.level} would lose something: {loss.what}{way_out}"
             )

@@ -119,7 +119,7 @@ class Liveness:
         if tracked.stream is not None:
             return
         if answer is Silence.REFUSED:
-            tracked.fence_at_s, tracked.reason = now, "nobody listens at its address"
+            tracked.fence_at_s, tracked.reason = now, "no process listens at its address"
         elif answer == tracked.incarnation_id:
             tracked.fence_at_s = None
         tracked.probe_at_s = now + PROBE_INTERVAL_S

@@ -37,7 +37,7 @@ def check_size(count: int, what: str) -> None:
     if count > RECORDS_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
-            f"{count} {what} are too many for one request, {RECORDS_MAX} are the most",
+            f"{count} {what} are too many for one request: the maximum is {RECORDS_MAX}",
         )
 
 
@@ -143,7 +143,7 @@ class Decision:
             raise ApiError(
                 ErrorCode.POLICY_VIOLATION,
                 f"{self._asked_records + count} records of metadata are too many for one request,"
-                f" {RECORDS_MAX} are the most: ask for less at once",
+                f" {RECORDS_MAX} are the most: split the request",
             )
 
     def result(self, reply: Reply) -> ControllerResult[Reply]:

@@ -137,9 +137,9 @@ def _check_outcome(wish: Wish, before: PartitionState, after: PartitionState, en
         lagging = [each for each in after.replicas if each not in before.isr]
         raise ApiError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"{wish.topic}-{wish.partition}: without {_list(dropped)} too few would have every "
-            f"record (the ISR is {_list(before.isr)}): wait until more of {_list(lagging)} are in "
-            "sync, or give a target that keeps the others",
+            f"{wish.topic}-{wish.partition}: without {_list(dropped)} too few replicas would "
+            f"have every record (the ISR is {_list(before.isr)}): wait until more of "
+            f"{_list(lagging)} are in sync, or give a target that keeps the others",
         )
 
 

@@ -152,7 +152,7 @@ def _check_memory(context: Context, reply: bytes) -> None:
     if abs(age_ms) < REPEAT_MS:
         raise ApiError(
             ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-            f"the answers of too many changes must be remembered, in case the changes are repeated:"
+            f"too many changes are remembered, in case they are repeated:"
             f" try again in {(REPEAT_MS - age_ms) // 1000 + 1} s",
         )
 

@@ -81,7 +81,7 @@ def _create(decision: Decision, topic: NewTopic) -> CreateTopicsResponse.Topic:
     if (other := decision.image.topics.colliding(topic.name)) is not None:
         raise ApiError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {topic.name} collides with topic {other}: metrics take . and _ for the same",
+            f"topic {topic.name} collides with topic {other}: metric names do not tell . from _",
         )
     for name in sorted(topic.configs):
         validate_topic_config(name, topic.configs[name])

@@ -241,7 +241,7 @@ def validate_topic_config(name: str, value: str) -> None:
         message = unknown(name, TOPIC_KEYS, "topic configuration")
         for topic_key in TOPIC_KEYS.values():
             if name == topic_key.synonym or name in dict(topic_key.coarser):
-                message = f"{name} is a broker's; on a topic it is {topic_key.name}"
+                message = f"{name} is a config of brokers; that of topics is {topic_key.name}"
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
     _parse(key, value)
 

@@ -32,7 +32,7 @@ class GroupConfig:
     )
     consumer_heartbeat_interval_ms = integer(
         5000,
-        "How often members of the consumer protocol are told to send a heartbeat.",
+        "The heartbeat interval that members of the consumer protocol get.",
         minimum=1,
         synonym="group.consumer.heartbeat.interval.ms",
     )

@@ -197,7 +197,7 @@ class NodeSettings:
     )
     offsets_retention_check_interval_ms = long(
         600000,
-        "How often offsets are checked for those that are too old.",
+        "How often expired offsets are removed.",
         minimum=1,
     )
     group_initial_rebalance_delay_ms = integer(
@@ -254,7 +254,7 @@ class NodeSettings:
     )
     group_consumer_heartbeat_interval_ms = integer(
         5000,
-        "How often members of a group of the consumer protocol are told to send a heartbeat.",
+        "The heartbeat interval that members of the consumer protocol get.",
         minimum=1,
     )
     group_consumer_min_heartbeat_interval_ms = integer(
@@ -315,12 +315,12 @@ class NodeSettings:
     )
     transactional_id_expiration_ms = integer(
         604800000,
-        "How long a transactional id is remembered that nobody uses.",
+        "How long an unused transactional id is remembered.",
         minimum=1,
     )
     transaction_remove_expired_transaction_cleanup_interval_ms = integer(
         3600000,
-        "How often transactional ids are checked for those that nobody has used for too long.",
+        "How often expired transactional ids are removed.",
         minimum=1,
     )
     transaction_two_phase_commit_enable = boolean(
@@ -360,7 +360,7 @@ class NodeSettings:
     )
     replica_fetch_wait_max_ms = integer(
         500,
-        "How long a follower's fetch waits at the leader for something new.",
+        "How long a follower's fetch waits at the leader for new records.",
         minimum=0,
     )
     replica_fetch_min_bytes = integer(
@@ -402,7 +402,7 @@ class NodeSettings:
     # The log.
     log_retention_check_interval_ms = long(
         300000,
-        "How often segments are checked for those that retention may delete.",
+        "How often segments are checked against the retention settings.",
         minimum=1,
     )
     log_cleaner_enable = boolean(
@@ -453,7 +453,7 @@ class NodeSettings:
     )
     log_sync_method = string(
         "kernel",
-        "Who carries out the syncs of a few files: the kernel, where it can, or a helper process. "
+        "What carries out the syncs of a few files: the kernel, where it can, or a helper process. "
         "With cgroups v1, a limit of the node's writes holds for its helper process only.",
         allowed=("kernel", "process"),
     )

@@ -18,7 +18,7 @@ class Topic:
     """One topic."""
 
     name: str
-    topic_id: bytes  # 16 bytes; a topic deleted and made again has another
+    topic_id: bytes  # 16 bytes; a topic deleted and created again has another
     partitions: tuple[PartitionState, ...] = ()  # by number: from 0, without gaps
 
 

@@ -166,7 +166,7 @@ class Node:
             reason = f"controller {leader.leader_id} leads epoch {leader.epoch}"
             return Check("quorum", True, reason)
         timeout_s = self.config.controller_quorum_fetch_timeout_ms / 1000
-        return Check("quorum", False, f"no active controller was heard for {timeout_s:g} s")
+        return Check("quorum", False, f"no active controller answered for {timeout_s:g} s")
 
     def _room_check(self, quorum: Quorum) -> Check:
         path = self.config.metadata_log_dir

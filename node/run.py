@@ -76,7 +76,7 @@ class _Runner:
             if not self._interrupted.is_set():
                 raise
             self._node.halt()
-            _tell("interrupted: the node did not stop in good order")
+            _tell("interrupted: the node did not shut down cleanly")
             return EXIT_INTERRUPTED
         finally:
             interruption.cancel()

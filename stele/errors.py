@@ -213,10 +213,10 @@ class OutcomeUnknownError(ApiError):
     def because(cls, cause: str, request_id: bytes = b"") -> OutcomeUnknownError:
         """An error whose message adds to the cause what the caller can do."""
         if request_id:
-            way_out = f"the request id {request_id.hex()}, sent again, finds out"
+            way_out = f"repeat the request with the id {request_id.hex()} to find out"
         else:
-            way_out = "check before you try again"
-        message = f"{cause}; whether it was done is not known: {way_out}"
+            way_out = "check the state before you try again"
+        message = f"{cause}; it may or may not have taken effect: {way_out}"
         return cls(message, request_id, cause)
 
 
@@ -379,7 +379,7 @@ class UnreadableBatchError(ApiError):
         super().__init__(
             cause.code,
             f"the batch at offset {offset} of {topic}-{partition} cannot be read: "
-            f"{cause.message or cause.code.name}; seek to {next_offset} to leave it out",
+            f"{cause.message or cause.code.name}; seek to {next_offset} to skip it",
         )
         self.topic = topic
         self.partition = partition

@@ -17,7 +17,7 @@ def check_names(kind: type, given: Iterable[str]) -> None:
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name.replace(".", "_"), known, n=1)
-            hint = f": do you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
+            hint = f": did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
             raise ConfigError(f"there is no option {name}{hint}")
 
 

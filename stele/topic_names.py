@@ -16,9 +16,9 @@ def fault_in(name: str) -> str | None:
     if not name or name in (".", ".."):
         return "it must not be empty, . or .."
     if len(name) > LENGTH_MAX:
-        return f"it has {len(name)} characters, {LENGTH_MAX} are the most"
+        return f"it has {len(name)} characters, and at most {LENGTH_MAX} are allowed"
     if not _NAME.fullmatch(name):
-        return "only ASCII letters, digits, ., _ and - may stand in it"
+        return "only ASCII letters, digits, ., _ and - are allowed"
     return None
 
 

@@ -157,7 +157,7 @@ class DirectoryLoading:
         """
         directory = f"{self._path}/{partition}"
         if self._checkpoints.know(partition):
-            reason = "partition.metadata is gone: nobody knows of which topic these records are"
+            reason = "partition.metadata is gone: the topic of these records is not known"
             raise CorruptLogError(directory, position=0, offset=-1, reason=reason)
         logger.warning("%s has no topic id, and was never on disk: it will begin empty", directory)
         self._logs.half_made[partition] = None

@@ -61,7 +61,7 @@ def refuse(
 ) -> DescribeClusterResponse:
     messages_ = {
         ErrorCode.MISMATCHED_ENDPOINT_TYPE: "this is a broker's endpoint, not a controller's",
-        ErrorCode.UNSUPPORTED_ENDPOINT_TYPE: f"no endpoint type {request.endpoint_type}",
+        ErrorCode.UNSUPPORTED_ENDPOINT_TYPE: f"there is no endpoint type {request.endpoint_type}",
     }
     return DescribeClusterResponse(
         error_code=error,

@@ -33,7 +33,7 @@ async def handle(
 ) -> ElectLeadersResponse:
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         return _refused(
-            request, ErrorCode.INVALID_REQUEST, f"no election type {request.election_type}"
+            request, ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}"
         )
     named = sum(len(topic.partitions) for topic in request.topic_partitions or [])
     check_named(named, "partitions")

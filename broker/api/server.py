@@ -42,12 +42,12 @@ class KafkaServer:
         self.memory = ConnectionMemory(config.queued_max_request_bytes)
         registry.gauge(
             "stele_connection_memory_bytes",
-            "What requests and answers under way take of queued.max.request.bytes.",
+            "Bytes of queued.max.request.bytes that requests and answers under way use.",
             lambda: self.memory.held_bytes,
         )
         registry.gauge(
             "stele_connections_waiting_for_memory",
-            "Connections that are not read from, for want of queued.max.request.bytes.",
+            "Connections that are not read because queued.max.request.bytes is used up.",
             lambda: self.memory.waiting,
         )
         inter_broker = config.inter_broker_listener_name
@@ -164,7 +164,9 @@ class KafkaServer:
             if now_s - connection.last_active_s <= idle_s:
                 continue
             if connection.is_stalled:
-                logger.info("closing %s: took no answer for %.0f s", connection.peer, idle_s)
+                logger.info(
+                    "closing %s: it did not read its answers for %.0f s", connection.peer, idle_s
+                )
                 connection.abort()
             elif not connection.in_flight:
                 logger.info("closing %s: silent for %.0f s", connection.peer, idle_s)

@@ -182,9 +182,7 @@ class MarkerSender:
             if error in (ErrorCode.NONE, ErrorCode.INVALID_PRODUCER_EPOCH):
                 written.append(item)
             elif error == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-                logger.info(
-                    "%s has another coordinator: its markers are left to that", item.due.ref
-                )
+                logger.info("%s has another coordinator, which writes its markers", item.due.ref)
                 self.pending -= 1
             else:
                 self._rest(item)

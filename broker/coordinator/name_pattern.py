@@ -222,7 +222,7 @@ class _Parser:
     def _alternatives(self) -> Part:
         self._depth += 1
         if self._depth > _DEPTH_MAX:
-            raise PatternError(f"more than {_DEPTH_MAX} groups are in one another")
+            raise PatternError(f"more than {_DEPTH_MAX} groups are nested")
         branches = [self._sequence()]
         while self._takes("|"):
             branches.append(self._sequence())
@@ -251,7 +251,7 @@ class _Parser:
             return part
         self._takes("?")  # a lazy one matches the same names
         if self._bounds() is not None:
-            raise PatternError("a repetition is repeated")
+            raise PatternError("a repetition cannot be repeated")
         least, most = bounds
 
         def build(then: int) -> int:
@@ -301,7 +301,7 @@ class _Parser:
             case "\\":
                 return self._escaped()
             case "*" | "+" | "?":
-                raise PatternError(f"nothing is repeated by {char}")
+                raise PatternError(f"{char} has nothing before it to repeat")
             case "^":
                 return self._anchor(at_start=True)
             case "$":
@@ -329,12 +329,12 @@ class _Parser:
             if named:
                 self._position = self._text.find(">", self._position) + 1
                 if not self._position:
-                    raise PatternError("the name of a group does not end")
+                    raise PatternError("the name of a group is not closed")
             elif not self._takes(":"):
-                raise PatternError("groups with flags and look-around are not known")
+                raise PatternError("groups with flags and look-around are not supported")
         part = self._alternatives()
         if not self._takes(")"):
-            raise PatternError("a group does not end")
+            raise PatternError("a group is not closed")
         return part
 
     def _escaped(self) -> Part:
@@ -355,7 +355,7 @@ class _Parser:
                 raise PatternError(f"\\x{digits}")
             return frozenset(chr(int(digits, 16)))
         if char.isalnum():
-            raise PatternError(f"\\{char} is not known")
+            raise PatternError(f"the escape \\{char} is not supported")
         return frozenset(char)
 
     def _class(self) -> frozenset[str]:
@@ -386,7 +386,7 @@ class _Parser:
         last = self._take()
         ends = self._escaped_set(self._take()) if last == "\\" else frozenset(last)
         if len(chars) != 1 or len(ends) != 1 or min(ends) < min(chars):
-            raise PatternError("a range of characters that goes backwards")
+            raise PatternError("a character range is backwards")
         return frozenset(each for each in self._alphabet if min(chars) <= each <= min(ends))
 
 

@@ -378,7 +378,7 @@ class Shard(Generic[M]):
             while step.instead is not None and not self._fits(step):
                 step = step.instead()
         except Exception:
-            logger.exception("%r: a request cannot be decided, and is refused", self._log)
+            logger.exception("%r: a request is refused because of an unexpected error", self._log)
             return None
         return step
 
@@ -416,7 +416,7 @@ class Shard(Generic[M]):
         except Exception:
             what = self.machine.put_off(until_ms, now)
             logger.exception(
-                "%r: %s cannot be done. It is tried again in %d s",
+                "%r: %s failed. It is tried again in %d s",
                 self._log, what, PUT_OFF_MS / 1000,
             )  # fmt: skip
             return None

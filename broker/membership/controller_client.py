@@ -235,7 +235,7 @@ class ControllerClient:
             answer = response_type.FromString(raw)
         except DecodeError as error:
             raise RpcError(
-                RpcCode.INTERNAL, f"controller {target} answered {method} with garbage"
+                RpcCode.INTERNAL, f"controller {target} answered {method} with unreadable bytes"
             ) from error
         return answer, f"controller {target} is not the active one"
 
@@ -248,7 +248,7 @@ class ControllerClient:
         """Raises RpcError: nobody knows where that controller is."""
         address = self._endpoint(controller_id)
         if address is None:
-            raise RpcError(RpcCode.UNAVAILABLE, f"nobody has said where {controller_id} is")
+            raise RpcError(RpcCode.UNAVAILABLE, f"no address is known for {controller_id} is")
         known = self._channels.get(controller_id)
         if known is not None and known[0] == address:
             return known[1]

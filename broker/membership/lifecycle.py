@@ -288,7 +288,7 @@ class BrokerLifecycle:
                 led_at = now
             if now - began >= timeout_s or now - led_at >= NO_CONTROLLER_S:
                 logger.warning(
-                    "broker %d: no controller let it go within %.1f s; stopping anyway",
+                    "broker %d: no controller allowed its shutdown within %.1f s; stopping anyway",
                     self.identity.broker_id,
                     now - began,
                 )

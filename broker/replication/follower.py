@@ -141,10 +141,10 @@ class Following:
             self._on_corrupt(replica, log, corrupt)
             return Verdict(rest_s=self._backoff_s)
         except (ApiError, SteleError) as failure:
-            logger.warning("%r: what the leader sent cannot be kept: %s", replica, failure)
+            logger.warning("%r: the leader's records cannot be stored: %s", replica, failure)
             return Verdict(rest_s=self._backoff_s)
         except Exception:  # the session is that of other partitions, too
-            logger.exception("%r: what the leader sent cannot be kept", replica)
+            logger.exception("%r: the leader's records cannot be stored", replica)
             return Verdict(rest_s=self._backoff_s)
         self._failures = 0
         return verdict

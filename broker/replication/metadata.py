@@ -416,7 +416,7 @@ class MetadataApplier:
         if replica is None:
             return False
         self._events.take_down(replica, ReplicaState.REMOVED)
-        logger.info("%r is no longer of this broker: deleting it", replica)
+        logger.info("%r is not assigned to this broker any more: deleting it", replica)
         self._deletion.delete(replica.directory, TopicPartition(replica.topic, partition.partition))
         return True
 
@@ -439,7 +439,7 @@ class MetadataApplier:
                 if topic is not None and topic_id in (None, topic.topic_id):
                     state = image.partition(topic.topic_id, key.partition)
                 if state is None or self._replicas.broker_id not in state.replicas:
-                    logger.warning("%s is not of this broker any more: deleting it", key)
+                    logger.warning("%s is not assigned to this broker any more: deleting it", key)
                     self._deletion.delete(directory, key)
 
     # ----------------------------------------------------------------- brokers and configs

@@ -194,7 +194,7 @@ class DirectoryMoves:
         if self._rooms.free_bytes(target.path) < needed:
             logger.error("%r is not moved to %s: it needs %d bytes", replica, target.path, needed)
             return ErrorCode.KAFKA_STORAGE_ERROR
-        self._drop(replica.id, "it is to go elsewhere")
+        self._drop(replica.id, "it moves to another directory now")
         self._moves[replica.id] = _Move(replica, target)
         logger.info("%r is moved from %s to %s", replica, replica.directory.path, target.path)
         if self._task is None:

@@ -56,7 +56,7 @@ def check_named(count: int, what: str) -> None:
     if count > NAMED_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
-            f"{count} {what} are too many for one request, {NAMED_MAX} are the most",
+            f"{count} {what} are too many for one request: the maximum is {NAMED_MAX}",
         )
 
 
@@ -121,11 +121,13 @@ def _check_left(made: int, left_s: float) -> None:
     if made >= NAMED_MAX:
         raise ApiError(
             ErrorCode.POLICY_VIOLATION,
-            f"what was named before it has made the {made} partitions that one request may make,"
-            f" {NAMED_MAX}",
+            f"the request has already changed {made} partitions, and the maximum is {NAMED_MAX}: "
+            "send the rest in another request",
         )
     if left_s <= 0:
-        raise ApiError(ErrorCode.REQUEST_TIMED_OUT, "the time of the request was over before it")
+        raise ApiError(
+            ErrorCode.REQUEST_TIMED_OUT, "the request timed out before this part of it was tried"
+        )
 
 
 async def _decided(context: BrokerContext, caller: Caller, request: Any, deadline: float) -> Any:

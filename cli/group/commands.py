@@ -51,10 +51,16 @@ TYPES = ("classic", "consumer")
 @app.command("list")
 def list_command(
     states: Annotated[
-        str, typer.Option("--state", metavar="STATE,…", help=f"Only these: {', '.join(STATES)}.")
+        str,
+        typer.Option(
+            "--state",
+            metavar="STATE,…",
+            help=f"Only these states: {', '.join(STATES)}.",
+        ),
     ] = "",
     types: Annotated[
-        str, typer.Option("--type", metavar="TYPE,…", help=f"Only these: {', '.join(TYPES)}.")
+        str,
+        typer.Option("--type", metavar="TYPE,…", help=f"Only these types: {', '.join(TYPES)}."),
     ] = "",
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
@@ -77,14 +83,15 @@ def describe(
     names: Names = None,
     all_groups: AllGroups = False,
     offsets: Annotated[
-        bool, typer.Option("--offsets", help="Offsets and lag of each partition: the default.")
+        bool,
+        typer.Option("--offsets", help="Show offsets and lag of each partition (the default)."),
     ] = False,
-    members: Annotated[bool, typer.Option("--members", help="The members instead.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members.")] = False,
     state: Annotated[
-        bool, typer.Option("--state", help="The state and the coordinator instead.")
+        bool, typer.Option("--state", help="Show the state and the coordinator.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", help="Also epochs, and the members' partitions.")
+        bool, typer.Option("--verbose", help="Show epochs and the members' partitions, too.")
     ] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
@@ -138,7 +145,9 @@ def delete_offsets(
     topics: Annotated[
         list[str],
         typer.Option(
-            "--topic", metavar="TOPIC[:0,1,…]", help="All or some partitions; may be repeated."
+            "--topic",
+            metavar="TOPIC[:0,1,…]",
+            help="A topic, or some of its partitions; may be repeated.",
         ),
     ],
     as_json: Json = False,

@@ -29,50 +29,65 @@ Partitions = Mapping[str, Sequence[int]]
 
 # The options of the command.
 Groups = Annotated[
-    list[str] | None, typer.Argument(metavar="GROUP...", help="Groups without members.")
+    list[str] | None,
+    typer.Argument(metavar="GROUP...", help="The groups. They must have no members."),
 ]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group of the cluster.")]
 Topics = Annotated[
     list[str] | None,
     typer.Option(
-        "--topic", metavar="TOPIC[:0,1,…]", help="All or some partitions; may be repeated."
+        "--topic",
+        metavar="TOPIC[:0,1,…]",
+        help="A topic, or some of its partitions; may be repeated.",
     ),
 ]
 AllTopics = Annotated[
-    bool, typer.Option("--all-topics", help="What the group has committed offsets for.")
+    bool,
+    typer.Option("--all-topics", help="All partitions for which the group has committed offsets."),
 ]
-ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record.")]
-ToLatest = Annotated[bool, typer.Option("--to-latest", help="To the end.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="Move to the first record.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="Move to the end.")]
 ToCurrent = Annotated[
-    bool, typer.Option("--to-current", help="To the committed offset, or else to the end.")
+    bool,
+    typer.Option(
+        "--to-current", help="Move to the committed offset, or to the end if there is none."
+    ),
 ]
 ToDatetime = Annotated[
     str | None,
     typer.Option(
         "--to-datetime",
         metavar="YYYY-MM-DDThh:mm:ss.sss",
-        help="To the first record since then (UTC, unless ±hh:mm follows).",
+        help="Move to the first record at or after this time (UTC, unless ±hh:mm follows).",
     ),
 ]
 ByDuration = Annotated[
     str | None,
     typer.Option(
-        "--by-duration", metavar="PnDTnHnMnS", help="To the first record of so long a time."
+        "--by-duration",
+        metavar="PnDTnHnMnS",
+        help="Move to the first record of the last such period, e.g. P1D or PT1H30M.",
     ),
 ]
-ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, help="To this offset.")]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", min=0, help="Move to this offset.")]
 ShiftBy = Annotated[
-    int | None, typer.Option("--shift-by", help="So many offsets on, or back if negative.")
+    int | None,
+    typer.Option(
+        "--shift-by", help="Move forward by this number of offsets; a negative number moves back."
+    ),
 ]
 FromFile = Annotated[
     Path | None,
     typer.Option(
-        "--from-file", exists=True, dir_okay=False, help="To offsets that --export wrote."
+        "--from-file",
+        exists=True,
+        dir_okay=False,
+        help="Move to the offsets in a file that --export wrote.",
     ),
 ]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it.")]
+Execute = Annotated[bool, typer.Option("--execute", help="Carry the reset out.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Only show what would be done: the default.")
+    bool, typer.Option("--dry-run", help="Only show what would be done (the default).")
 ]
 Export = Annotated[
     bool, typer.Option("--export", help="Print CSV for --from-file instead of a table.")

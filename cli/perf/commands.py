@@ -34,10 +34,16 @@ Bootstrap = Annotated[
 _PROPERTY_HELP = "A property of the client; may be repeated."
 _FILE_HELP = "A file with properties of the client."
 Interval = Annotated[
-    int, typer.Option("--reporting-interval", min=1, metavar="MS", help="Between two lines.")
+    int,
+    typer.Option(
+        "--reporting-interval", min=1, metavar="MS", help="Milliseconds between two lines."
+    ),
 ]
 Timeout = Annotated[
-    float, typer.Option("--timeout", min=0.1, help="Seconds without a record to give up after.")
+    float,
+    typer.Option(
+        "--timeout", min=0.1, help="Seconds without a record after which the command gives up."
+    ),
 ]
 INTERVAL_MS = 5000
 TRANSACTION_MS = 3000
@@ -48,25 +54,40 @@ EXIT_INCOMPLETE = 1
 @app.command()
 def produce(
     topic: Topic,
-    num_records: Annotated[int, typer.Option("--num-records", min=1, help="How many to send.")],
+    num_records: Annotated[
+        int, typer.Option("--num-records", min=1, help="Number of records to send.")
+    ],
     throughput: Annotated[
         float, typer.Option("--throughput", help="Records per second; -1: as fast as possible.")
     ],
     record_size: Annotated[
-        int | None, typer.Option("--record-size", min=1, help="Random letters: so many bytes.")
+        int | None,
+        typer.Option(
+            "--record-size", min=1, help="Size of a record in bytes, made of random letters."
+        ),
     ] = None,
     payload_file: Annotated[
         Path | None,
-        typer.Option("--payload-file", exists=True, dir_okay=False, help="Values, at random."),
+        typer.Option(
+            "--payload-file",
+            exists=True,
+            dir_okay=False,
+            help="File of values, of which each record gets one at random.",
+        ),
     ] = None,
     payload_delimiter: Annotated[
-        str, typer.Option("--payload-delimiter", help="What is between two values of the file.")
+        str, typer.Option("--payload-delimiter", help="Separator between two values of the file.")
     ] = "\\n",
     payload_monotonic: Annotated[
         bool, typer.Option("--payload-monotonic", help="Values are 0, 1, 2, …")
     ] = False,
     warmup_records: Annotated[
-        int, typer.Option("--warmup-records", min=0, help="Left out of a second summary.")
+        int,
+        typer.Option(
+            "--warmup-records",
+            min=0,
+            help="Number of first records that a second summary leaves out.",
+        ),
     ] = 0,
     transactional_id: Annotated[
         str | None,
@@ -77,7 +98,10 @@ def produce(
         typer.Option(
             "--transaction-duration-ms",
             min=1,
-            help="Commit when a transaction is so old (default 3000); without an id a random one.",
+            help=(
+                "Milliseconds after which a transaction is committed (default 3000). Without "
+                "--transactional-id a random id is used."
+            ),
         ),
     ] = None,
     properties: Annotated[
@@ -168,7 +192,7 @@ async def _produce(
 def consume(
     topic: Topic,
     num_records: Annotated[
-        int, typer.Option("--messages", "--num-records", min=1, help="How many to read.")
+        int, typer.Option("--messages", "--num-records", min=1, help="Number of records to read.")
     ],
     group: Annotated[
         str | None,
@@ -184,9 +208,11 @@ def consume(
     ] = 1024 * 1024,
     timeout: Timeout = 10.0,
     detailed: Annotated[
-        bool, typer.Option("--show-detailed-stats", help="A line every --reporting-interval.")
+        bool, typer.Option("--show-detailed-stats", help="Print a line every --reporting-interval.")
     ] = False,
-    hide_header: Annotated[bool, typer.Option("--hide-header", help="Only the figures.")] = False,
+    hide_header: Annotated[
+        bool, typer.Option("--hide-header", help="Print only the figures.")
+    ] = False,
     properties: Annotated[
         list[str] | None,
         typer.Option("--command-property", metavar="NAME=VALUE", help=_PROPERTY_HELP),
@@ -226,7 +252,8 @@ def consume(
     if consumed.records >= num_records:
         return 0
     note(
-        f"stele: only {consumed.records} of {num_records} records: nothing came for {timeout:g} s; "
+        f"stele: only {consumed.records} of {num_records} records: no record came for "
+        f"{timeout:g} s; "
         "--timeout waits longer"
     )
     return EXIT_INCOMPLETE
@@ -308,15 +335,24 @@ class _ConsumeOutput:
 @app.command("end-to-end")
 def end_to_end(
     topic: Topic,
-    num_records: Annotated[int, typer.Option("--num-records", min=1, help="How many to send.")],
-    record_size: Annotated[
-        int, typer.Option("--record-size", min=16, help="Bytes of one; 16 of them number it.")
+    num_records: Annotated[
+        int, typer.Option("--num-records", min=1, help="Number of records to send.")
     ],
-    acks: Annotated[str, typer.Option("--producer-acks", help="1 (the leader) or all.")] = "all",
+    record_size: Annotated[
+        int,
+        typer.Option(
+            "--record-size", min=16, help="Size of a record in bytes; 16 of them are its number."
+        ),
+    ],
+    acks: Annotated[
+        str,
+        typer.Option("--producer-acks", help="Replicas that acknowledge: 1 (the leader) or all."),
+    ] = "all",
     throughput: Annotated[
         float,
         typer.Option(
-            "--throughput", help="Records per second; -1: each when the one before has arrived."
+            "--throughput",
+            help="Records per second; -1: the next record when the one before has arrived.",
         ),
     ] = -1,
     timeout: Timeout = 60.0,
@@ -327,7 +363,7 @@ def end_to_end(
     import uvloop
 
     if acks not in ("1", "all"):
-        raise UsageError(f"--producer-acks {acks}: give 1 or all; otherwise nobody acknowledges")
+        raise UsageError(f"--producer-acks {acks}: give 1 or all; with 0 no replica acknowledges")
     per_s = _per_s(throughput)
     servers = bootstrap or DEFAULT_BOOTSTRAP_SERVER
     uvloop.run(_end_to_end(servers, topic, num_records, record_size, acks, per_s, timeout, as_json))

@@ -51,7 +51,7 @@ def client_options(config: type[ClientConfig], properties: Mapping[str, str]) ->
             continue
         if name not in fields:
             raise CommandError(
-                f"our clients have no property {name!r}.{did_you_mean(name, fields)}"
+                f"the clients of Stele have no property {name!r}.{did_you_mean(name, fields)}"
             )
         options[fields[name].name] = _value(name, text, fields[name])
     return options

@@ -37,7 +37,7 @@ def _state_events(decision: Decision, state: pb.BrokerStateRecord) -> Iterator[t
     elif was_fenced and not state.fenced:
         yield state.broker_id, "it was unfenced: it serves"
     if state.in_controlled_shutdown and not was_leaving:
-        yield state.broker_id, "it began to shut down in good order"
+        yield state.broker_id, "it began a controlled shutdown"
     if state.out_of_room != was_full:
         yield state.broker_id, "a disk of it is full" if state.out_of_room else "it has room again"
 

@@ -48,7 +48,7 @@ def partition_changes(history: MetadataHistory, topic: Topic, number: int) -> li
     changes = []
     first = history.first_image.partition(topic.topic_id, number)
     if first is not None:
-        told = "so it was when what is still known begins"
+        told = "this was the state when the known history begins"
         changes.append(Change(history.begins_at - 1, history.begins_at_ms, first, told))
     for decision in history.decisions:
         changes += _changes_in(decision, topic.topic_id, number)
@@ -150,4 +150,4 @@ def _why_absent(history: MetadataHistory, broker_id: int) -> str:
         for who, what in broker_events(decision):
             if who == broker_id:
                 return f"broker {broker_id}: {what} (offset {decision.offset})"
-    return f"broker {broker_id} is fenced, for longer than what is still known"
+    return f"broker {broker_id} has been fenced since before the known history"

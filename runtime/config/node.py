@@ -135,7 +135,7 @@ def check_key(name: str) -> None:
 
 def _explain_unknown(name: str) -> str:
     if name in TOPIC_KEYS:
-        return f"{name} is a topic's; its default for topics is {TOPIC_KEYS[name].synonym}"
+        return f"{name} is a config of topics; its default is set by {TOPIC_KEYS[name].synonym}"
     return unbuilt_keys.no_effect(name) or unknown(name, NODE_KEYS, "configuration")
 
 
@@ -355,7 +355,7 @@ class _Reader:
         address = given or bound
         if address.host in WILDCARDS or (given is not None and not given.port):
             self._faults.append(
-                f"the controller would be found at {address}, where nobody can connect: "
+                f"the controller would be found at {address}, where no node can connect: "
                 f"set {name}=<host name or address>:{address.port or bound.port}"
             )
         return address

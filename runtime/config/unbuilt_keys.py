@@ -33,7 +33,7 @@ class Promise(NamedTuple):
 
 _ENCRYPTION = "encrypted or authenticated connections"
 _NETWORK = (
-    "remove it, and keep others out by the network (every listener is PLAINTEXT and answers "
+    "remove it, and restrict access by the network (every listener is PLAINTEXT and answers "
     "whoever reaches it)"
 )
 
@@ -55,7 +55,7 @@ PROMISES = (
     Promise("config.providers", "secrets from outside of the file", remedy="write values out"),
     Promise("create.topic.policy.class.name", "a policy that refuses topics"),
     Promise("alter.config.policy.class.name", "a policy that refuses configurations"),
-    Promise("delete.topic.enable", "topics that nobody can delete", ("true",)),
+    Promise("delete.topic.enable", "topics that cannot be deleted", ("true",)),
     Promise("remote.log.storage.system.enable", "tiered storage", ("false",)),
     Promise("log.dir", "a directory for partitions", remedy="name it in log.dirs"),
 )
@@ -158,5 +158,5 @@ def _insecure(listeners: Iterable[str], protocols: Mapping[str, str]) -> Iterabl
         elif protocol not in (None, PLAINTEXT):
             yield (
                 f"listener.security.protocol.map promises {protocol} for listener {listener}, "
-                f"which is not built: map it to {PLAINTEXT}, and keep others out by the network"
+                f"which is not built: map it to {PLAINTEXT}, and restrict access by the network"
             )

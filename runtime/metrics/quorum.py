@@ -76,7 +76,8 @@ def declare_quorum_metrics(registry: MetricsRegistry, quorum: QuorumNumbers) -> 
     )
     registry.gauge(
         "stele_quorum_log_start_offset",
-        "Where it begins; what is before is in a snapshot only (log-start-offset).",
+        "Where this replica's metadata log begins; a snapshot has everything before "
+        "(log-start-offset).",
         lambda: float(quorum.log_start_offset),
     )
     registry.gauge(
@@ -86,12 +87,12 @@ def declare_quorum_metrics(registry: MetricsRegistry, quorum: QuorumNumbers) -> 
     )
     registry.total(
         "stele_quorum_elections",
-        "Leaders that this replica has heard of, one after the other, since it started.",
+        "Changes of the leader that this replica has seen since it started.",
         lambda: float(quorum.elections),
     )
     seconds = registry.histograms(
         "stele_quorum_commit_seconds",
-        "From a decision of this leader to its commit by a majority (commit-latency).",
+        "Time from a decision of this leader to its commit by a majority (commit-latency).",
         "log",
     )
     quorum.on_commit_time(seconds("__cluster_metadata").observe)

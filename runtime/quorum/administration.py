@@ -121,7 +121,9 @@ class Administration:
 
     async def adding(self, request: pb.AddVoterRequest) -> VoterChange:
         if not request.endpoint:
-            raise MessageError("where is it reached? The endpoint is empty")
+            raise MessageError(
+                "the endpoint is empty: give the address (host:port) of the controller"
+            )
         voter = Voter(_key(request), endpoint(request.endpoint))
         timeout_ms = request.timeout_ms if request.timeout_ms > 0 else CATCH_UP_TIMEOUT_MS
         return await self._with_features(AddVoter(voter, timeout_ms / 1000))
@@ -173,5 +175,5 @@ def _key(request: pb.AddVoterRequest | pb.RemoveVoterRequest | pb.UpdateVoterReq
     """Raises MessageError: which replica is meant must be said in full."""
     directory = directory_id(request.voter_directory_id)
     if directory == NO_DIRECTORY:
-        raise MessageError(f"which directory of controller {request.voter_id}? Its id is missing")
+        raise MessageError(f"the directory id of controller {request.voter_id} is missing")
     return ReplicaKey(request.voter_id, directory)

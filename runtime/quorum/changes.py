@@ -32,7 +32,7 @@ _TRANSFER_REFUSALS = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER: "this voter does not lead",
     ErrorCode.VOTER_NOT_FOUND: "there is no voter {}",
     ErrorCode.INVALID_REQUEST: "leadership is on its way to another voter; voter {} must wait",
-    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "voter {} has not been heard of late",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "voter {} did not fetch lately",
 }
 
 
@@ -141,7 +141,7 @@ class QuorumChanges:
             async with asyncio.timeout(self._driver.leading().timing.election_timeout_s):
                 await self._driver.until(is_settled)
         except TimeoutError:
-            _log.info("a change of voters has to wait longer than the one who asks for it")
+            _log.info("a change of voters must wait longer than its caller")
         if (refused := refusal()) is not None:
             raise ApiError(refused.error, refused.message)
         return self._driver.leading()

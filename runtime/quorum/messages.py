@@ -211,7 +211,7 @@ def directory_id(wire: bytes) -> bytes:
 def features(wire: Sequence[FeatureRange]) -> tuple[FeatureLevels, ...]:
     """What a controller supports, as it came in; by name."""
     if len(wire) > _FEATURES_MAX:
-        raise MessageError(f"{len(wire)} features are too many, {_FEATURES_MAX} are the most")
+        raise MessageError(f"{len(wire)} features are too many: the maximum is {_FEATURES_MAX}")
     found = {each.name: (each.name, each.min_level, each.max_level) for each in wire}
     for name, least, greatest in found.values():
         if not 0 < len(name) <= _NAME_MAX or not 0 <= least <= greatest <= _LEVEL_MAX:

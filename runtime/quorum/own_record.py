@@ -64,7 +64,7 @@ class OwnRecord:
         except (ApiError, RpcError, MessageError) as error:
             message = str(error)
         if message:  # asked again later
-            _log.warning("the quorum does not know where this voter is, or what: %s", message)
+            _log.warning("the quorum does not know this voter's address or levels: %s", message)
 
     async def _ask(self, leader_id: int) -> str:
         """Why the leader does not correct the record; "" when it has. Raises RpcError,

@@ -109,7 +109,7 @@ class Peers:
             self._endpoints.failed(call.to)
             self._inbox.failed(call, error.code)
         except MessageError as error:
-            _log.error("node %d answers %s with nonsense: %s", call.to, method, error)
+            _log.error("node %d answers %s with unreadable bytes: %s", call.to, method, error)
             self._inbox.failed(call, RpcCode.INTERNAL)
         except ForeignClusterError:
             self._warn_of_foreigner(call.to)

@@ -284,7 +284,7 @@ class Quorum:
             await self._log.checkpoint(core.high_watermark)
         except OSError as error:
             # Nothing of it was promised to anybody: recovery does what is left.
-            _log.error("the metadata log could not be closed in good order: %s", error)
+            _log.error("the metadata log could not be closed cleanly: %s", error)
         finally:
             self._log.close()
 

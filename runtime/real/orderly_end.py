@@ -37,7 +37,7 @@ class OrderlyEnd:
                     await outcome
             except (Exception, asyncio.CancelledError) as error:
                 if isinstance(error, Exception):
-                    logger.error("a step of an orderly end failed: %s", error, exc_info=error)
+                    logger.error("a step of the shutdown failed: %s", error, exc_info=error)
                 if raised is None or not isinstance(error, Exception):
                     raised = error
         if raised is not None:

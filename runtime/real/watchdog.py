@@ -107,7 +107,7 @@ class Watchdog:
         self._logged_at = time.monotonic()
         stack = self._stack or traceback.StackSummary()
         stack.reverse()
-        where = "".join(stack.format()) or "  (it was over before anybody could look)\n"
+        where = "".join(stack.format()) or "  (it was over before its stack was read)\n"
         logger.warning(
             "the event loop did nothing else for %.0f ms, %.0f ms of CPU time of it, while in\n%s",
             spent_s * 1000,

@@ -199,7 +199,7 @@ class Fetcher:
             position.retry.pause_until(now + self._config.fetch_max_wait_ms / 1000)
             return position.retry.at
         log.warning(
-            "%s: the topic was deleted at offset %s and made anew: the position is given up",
+            "%s: the topic was deleted at offset %s and created again: the position is given up",
             position.partition,
             position.offset,
         )

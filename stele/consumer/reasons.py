@@ -64,7 +64,7 @@ def _not_asked(position: PartitionPosition, around: Surroundings, now: float) ->
         return "not fetched: prefetch_bytes are fetched of other partitions, and not polled"
     if around.broker_ready_at > now:
         wait = _seconds(around.broker_ready_at - now)
-        return _with(f"broker {leader.broker_id} is sent nothing for {wait}", retry.reason)
+        return _with(f"broker {leader.broker_id} gets no requests for {wait}", retry.reason)
     return _with(f"about to be fetched from broker {leader.broker_id}", retry.reason)
 
 

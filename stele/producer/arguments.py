@@ -122,7 +122,7 @@ def check_encoded(records: EncodedRecords) -> None:
         what = type(body).__name__
         raise ApiError(ErrorCode.INVALID_RECORD, f"encoded records must be bytes, not {what}")
     if whole_number(records.record_count, "count") < 1:
-        raise ApiError(ErrorCode.INVALID_RECORD, "encoded records must be one at least")
+        raise ApiError(ErrorCode.INVALID_RECORD, "there must be at least one encoded record")
     time_of(records.timestamp_ms)
 
 

@@ -186,7 +186,7 @@ class Lane(Generic[B]):
         entry.in_flight = False
         raise SequenceError(
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"the broker misses records before sequence {entry.sequence} of producer "
+            f"the broker lacks the records before sequence {entry.sequence} of producer "
             f"{entry.identity.producer_id} although all of them were acknowledged ({message}): "
             "acknowledged records may be lost, for example by an unclean election",
         )

@@ -46,7 +46,7 @@ def _obstacle(queue: PartitionQueue, around: Surroundings, now: float) -> str:
         wait = _seconds(around.broker_ready_at - now)
         last = f"; last: {retry.reason}" if retry.reason else ""
         return (
-            f"broker {leader.broker_id} is sent nothing for {wait}: it was not reached, or leaves "
+            f"broker {leader.broker_id} gets no requests for {wait}: it was not reached, or leaves "
             f"max_in_flight requests unanswered{last}"
         )
     if around.linger_until > now:

@@ -318,7 +318,7 @@ class Transactions:
             raise self.error
 
 
-_HOW_TO_FIND_OUT: Final = "stele transaction describe tells what the coordinator knows of it"
+_HOW_TO_FIND_OUT: Final = "stele transaction describe shows what the coordinator knows"
 _TWO_PHASES_NEED: Final = (
     "two-phase commits need transaction.two.phase.commit.enable=true on the brokers and, with an "
     "authorizer, the operation TWO_PHASE_COMMIT on the transactional id"
@@ -328,7 +328,7 @@ _NEXT: Final = {
     State.READY: "; begin_transaction() begins one",
     State.IN_TRANSACTION: "; commit_transaction() or abort_transaction() ends it",
     State.PREPARED: "; commit_transaction() or abort_transaction() ends it",
-    State.COMMITTING: "; commit_transaction() asks once more what became of it",
+    State.COMMITTING: "; commit_transaction() asks for its outcome again",
     State.ABORTING: "; abort_transaction() asks once more",
 }
 

@@ -277,7 +277,8 @@ class ExactlyOnce:
         outputs = {each.output for each in results} or {self._output(admin)}
         if len(outputs) > 1:
             raise WriteError(
-                f"topic {self._shape.default_topic!r} was deleted and made again while the batch "
+                f"topic {self._shape.default_topic!r} was deleted and created again while the "
+                "batch "
                 "was written"
             )
         return outputs.pop()
@@ -381,7 +382,7 @@ def _with_ids(admin: Admin, topics: set[str]) -> frozenset[str]:
 
 
 def _named(topic: TopicDescription) -> str:
-    """A topic that is deleted and made again has another id."""
+    """A topic that is deleted and created again has another id."""
     return f"{topic.name}:{topic.topic_id.hex()}"
 
 

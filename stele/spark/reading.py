@@ -85,7 +85,7 @@ def _polls_while_there(options: SourceOptions, range_: OffsetRange) -> Iterator[
             moved_to = consumer.position(*place)
             if moved_to <= position:
                 raise TimeoutError(
-                    f"{range_.name}: nothing came for {_SILENCE_MS // 1000} s at offset "
+                    f"{range_.name}: no record came for {_SILENCE_MS // 1000} s at offset "
                     f"{position}, {range_.end} was not reached: {consumer.why()}"
                 )
             position = moved_to
@@ -117,7 +117,7 @@ def _after_loss(
 def _check_topic(options: SourceOptions, consumer: Consumer, range_: OffsetRange) -> None:
     now = consumer.topic_id(range_.topic)
     if range_.topic_id and now and now != range_.topic_id:
-        text = f"topic {range_.topic!r} was deleted and made again while the query was reading it"
+        text = f"topic {range_.topic!r} was deleted and created again while the query read it"
         if options.fail_on_data_loss:
             raise DataLossError(f"{text}; failOnDataLoss=false reads the new one")
         log.warning("%s", text)

@@ -158,7 +158,7 @@ class SteleStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             consumer = self._group_member(list(offsets))
             consumer.commit({(topic, number): at for (topic, number), at in offsets.items()})
         except Exception as error:
-            log.warning("group %s is not told of the offsets: %s", self._options.group_id, error)
+            log.warning("offsets are not committed for group %s: %s", self._options.group_id, error)
 
     def _group_member(self, partitions: list[TopicPartition]) -> Consumer:
         from stele import Consumer

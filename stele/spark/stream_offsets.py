@@ -1,7 +1,7 @@
 """How far a stream has come, and how far its next batch goes. Pure.
 
 Spark keeps the offsets of each batch in the checkpoint of the query, as JSON. They contain the id
-of each topic: a topic that was deleted and made again under the same name is another one, whose
+of each topic: a topic that was deleted and created again under the same name is another one, whose
 offsets begin at 0.
 
 A partition or topic that is found while the query runs first appears at the beginning of its log,
@@ -124,7 +124,7 @@ def _loss(
         return DataLossError(f"{name}, which the query reads, does not exist any more; {advice}")
     if start.topic_ids[name.topic] != logs.topic_ids[name.topic]:
         return DataLossError(
-            f"topic {name.topic!r} was deleted and made again since the last batch, its offsets "
+            f"topic {name.topic!r} was deleted and created again since the last batch, its offsets "
             f"begin anew; {advice}"
         )
     low, high = logs.beginnings[name], logs.ends[name]

@@ -192,7 +192,7 @@ class CallsBack(Face):
             running = self._running
             assert running is not None, "rebalances happen only within calls"
             if not running.is_waited_for:
-                log.warning("no rebalance listener is called: the thread that calls it has gone")
+                log.warning("no rebalance listener is called: the thread that calls it is gone")
                 return
             done: asyncio.Future[None] = self._loop.create_future()
             running.pending = done

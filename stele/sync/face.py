@@ -62,7 +62,7 @@ class _LoopThread:
                 loop.run_forever()
                 return
             except BaseException:  # SystemExit of one client's task must not end all clients
-                log.exception("the clients' thread goes on after an error that ended a task")
+                log.exception("a task of a client ended with an error; the clients' thread goes on")
 
     @staticmethod
     def _stop(loop: asyncio.AbstractEventLoop, thread: threading.Thread, process_id: int) -> None:

@@ -188,7 +188,7 @@ class TopicView(Mapping[bytes, bytes]):
                 reasons = "; ".join(f"{name}: {why}" for name, why in self._consumer.why().items())
                 raise ApiError(
                     ErrorCode.REQUEST_TIMED_OUT,
-                    f"nothing of {self.topic} was read within {self._timeout_s:g} s: {reasons}",
+                    f"no record of {self.topic} was read within {self._timeout_s:g} s: {reasons}",
                 ) from None
 
     def _is_beyond(self, positions: list[int]) -> bool:
@@ -347,7 +347,7 @@ class TopicView(Mapping[bytes, bytes]):
         begin with the new one. If it has got more partitions, follow them, too."""
         known = await self._consumer.partitions_for(self.topic)
         if self._consumer.topic_id(self.topic) != self._topic_id:
-            log.warning("the topic %s was made anew: the view reads the new one", self.topic)
+            log.warning("the topic %s was created again: the view reads the new topic", self.topic)
             self._lose_everything()
             await self._repeat(self._take_partitions)
             return False

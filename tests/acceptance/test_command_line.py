@@ -287,7 +287,7 @@ def test_nothing_is_called_acknowledged_that_is_not(
 ) -> None:
     done = stele("produce", create_topic(), "--acks", "0", bootstrap=bootstrap, stdin=b"one\n")
     assert done.returncode == 0
-    assert done.stderr == b"1 records, 3 bytes sent (nobody acknowledges with acks=0)\n"
+    assert done.stderr == b"1 records, 3 bytes sent (brokers do not acknowledge with acks=0)\n"
 
 
 @pytest.mark.parametrize("pauses_s", [(1.0,), (1.0, 0.01), (1.0, 0.05), (1.0, 0.01, 0.01)])

@@ -174,7 +174,7 @@ def test_a_typo_is_told_and_the_node_starts_without_it(tmp_path: Path) -> None:
     (typo,) = (line for line in seen if "log.retention.horus" in line)
     assert "WARNING" in typo
     assert "log.retention.hours" in typo
-    (scope,) = (line for line in seen if "retention.ms is a topic's" in line)
+    (scope,) = (line for line in seen if "retention.ms is a config of topics" in line)
     assert "log.retention.ms" in scope
 
 

@@ -143,7 +143,8 @@ def test_a_refusal_names_who_would_be_dropped_and_who_lags(machine: Machine) -> 
     machine.reassign(T, 1, 2, 3)
     machine.alter(T, 1, 2)
     assert refusal(machine, 4, 5, 1) == (
-        "t-0: without [2, 3] too few would have every record (the ISR is [1, 2]): wait until more "
+        "t-0: without [2, 3] too few replicas would have every record (the ISR is [1, 2]): "
+        "wait until more "
         "of [4, 5] are in sync, or give a target that keeps the others"
     )
 

@@ -129,9 +129,9 @@ def test_an_upgrade_waits_for_every_controller_that_votes(machine: Machine) -> N
     answer = update(machine, 2, UP)
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert answer.message == (
-        "controller 102 supports metadata.version 1 to 1, not 2; controller 103 never told what it "
-        "supports, which counts as metadata.version 1 to 1, not 2: every node needs a version of "
-        "Stele that does"
+        "controller 102 supports metadata.version 1 to 1, not 2; controller 103 has not "
+        "reported what it supports, which counts as metadata.version 1 to 1, not 2: upgrade every "
+        "node to a version of Stele that does"
     )
     assert finalized(machine.image) == 1
     machine.controllers |= {102: ((VERSION, 1, 2),), 103: (("other", 1, 2), (VERSION, 1, 3))}

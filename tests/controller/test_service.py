@@ -159,7 +159,7 @@ async def test_a_repetition_knows_as_little_as_the_first_one(world: World) -> No
     world.controller.process.loop.call_soon(quorum.resign, 101)
     for answer in (await first, await again):
         assert answer.error == ErrorCode.REQUEST_TIMED_OUT
-        assert f"the request id {ID.hex()}, sent again, finds out" in answer.message
+        assert f"repeat the request with the id {ID.hex()} to find out" in answer.message
 
 
 @simulated

@@ -182,8 +182,8 @@ def test_the_typed_topic_configuration_has_exactly_the_keys_that_something_goes_
     [
         ("retention.mss", "1", "did you mean retention.ms"),
         ("quite.something.else", "1", "there is no topic configuration"),
-        ("log.retention.hours", "1", "on a topic it is retention.ms"),
-        ("log.segment.bytes", "1", "on a topic it is segment.bytes"),
+        ("log.retention.hours", "1", "that of topics is retention.ms"),
+        ("log.segment.bytes", "1", "that of topics is segment.bytes"),
         ("retention.ms", "-2", "from -1"),
         ("retention.ms", "1.5", "a whole number"),
         ("retention.ms", "99999999999999999999", "from -1"),

@@ -59,7 +59,7 @@ def test_a_second_signal_stops_it_at_once(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert errors == "stele: interrupted: the node did not stop in good order\n"
+    assert errors == "stele: interrupted: the node did not shut down cleanly\n"
     # The signal ends the step under way. The logs are still closed, and marked as clean unless it
     # was their step.
     again = start(combined_settings(tmp_path, free_ports(1)[0]))

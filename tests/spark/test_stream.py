@@ -108,9 +108,9 @@ def test_a_topic_made_again_is_told_also_in_the_task(
         admin.delete_topics([topic])
         admin.create_topics([NewTopic(topic, 1, 3)])
     fill(bootstrap, topic, 7, 8, 9)
-    with pytest.raises(DataLossError, match="deleted and made again"):
+    with pytest.raises(DataLossError, match="deleted and created again"):
         stream.latestOffset(end, ReadAllAvailable())
-    with pytest.raises(DataLossError, match="deleted and made again"):
+    with pytest.raises(DataLossError, match="deleted and created again"):
         values_of(stream, planned)
     brave = reader(subscribe=topic, failOnDataLoss="false")
     anew = brave.latestOffset(end, ReadAllAvailable())
@@ -242,7 +242,9 @@ def test_a_query_of_spark_stops_with_what_is_wrong(
         admin.delete_topics([topic])
         admin.create_topics([NewTopic(topic, 1, 3)])
     fill(bootstrap, topic, 4, 5, 6, 7)
-    with pytest.raises(StreamingQueryException, match="was deleted and made again since the last"):
+    with pytest.raises(
+        StreamingQueryException, match="was deleted and created again since the last"
+    ):
         run(topic)
     with pytest.raises(StreamingQueryException, match=f"is of the topics {topic}, but the query"):
         run(other)

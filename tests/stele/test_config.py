@@ -67,9 +67,13 @@ CLIENTS = [stele.Producer, stele.Consumer, stele.Admin]
 def test_a_list_of_servers_and_unknown_options_are_explained(client: Any) -> None:
     with pytest.raises(ConfigError, match="must be one text, with commas between the servers"):
         client(["127.0.0.1:1"])
-    with pytest.raises(ConfigError, match="no option clientid: do you mean client_id"):
+    with pytest.raises(ConfigError, match="no option clientid: did you mean client_id"):
         client("127.0.0.1:1", clientid="x")
-    with pytest.raises(ConfigError, match=r"no option request\.timeout\.ms: do you mean request_t"):
+    with pytest.raises(
+        ConfigError,
+        match=r"no option request\.timeout\.ms: did you mean "
+        "request_t",
+    ):
         client("127.0.0.1:1", **{"request.timeout.ms": 1})
     with pytest.raises(ConfigError, match="no option qqq; there are: bootstrap_servers, client_id"):
         client("127.0.0.1:1", qqq=1)

@@ -18,7 +18,7 @@ def test_sound_names(name: str) -> None:
         ("", "empty"),
         (".", "empty"),
         ("..", "empty"),
-        ("x" * (LENGTH_MAX + 1), "250 characters, 249"),
+        ("x" * (LENGTH_MAX + 1), "250 characters, and at most 249"),
         ("a b", "letters"),
         ("a\n", "letters"),
         ("ä", "letters"),

@@ -63,7 +63,7 @@ async def test_a_log_that_one_checkpoint_knows_is_corrupt(disk: MemoryDisk, name
     disk.remove(FILE)
     again = opened(disk)
     assert again.corrupt_topic_ids == {KEY: None}
-    assert "nobody knows of which topic these records are" in str(again.corrupt[KEY])
+    assert "the topic of these records is not known" in str(again.corrupt[KEY])
     assert (again.logs, again.half_made) == ({}, {})
 
 

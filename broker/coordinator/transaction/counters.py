@@ -21,4 +21,4 @@ class TransactionCounters:
     """Of the aborted ones: those whose time was over."""
 
     expirations: int = 0
-    """Transactional ids that were forgotten because nobody used them."""
+    """Transactional ids that expired unused."""

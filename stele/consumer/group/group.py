@@ -273,7 +273,8 @@ class ConsumerGroup:
         if self.is_subscribed and not standing.is_member:
             raise CommitFailedError(
                 ErrorCode.UNKNOWN_MEMBER_ID,
-                f"nothing was committed: the consumer is no member of group {self._group_id} now; "
+                f"nothing was committed: the consumer is not a member of group "
+                f"{self._group_id} now; "
                 "poll until it has partitions again",
             )
         await self._offsets.commit(standing, self._offsets.identified(offsets), timeout_s)

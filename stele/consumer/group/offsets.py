@@ -122,7 +122,7 @@ class GroupOffsets:
                             continue
                         if each.error is ErrorCode.STALE_MEMBER_EPOCH and self._owns(left):
                             speaker = self._renewed()
-                            raise UnreachableError("the member has another epoch by now")
+                            raise UnreachableError("the member has another epoch now")
                         if each.error is ErrorCode.UNKNOWN_TOPIC_ID:
                             self._check_topic(each.partition, left[each.partition].topic_id)
                         self._told(speaker, each.error)
@@ -230,7 +230,7 @@ class GroupOffsets:
             for each in found:
                 if each.error is not ErrorCode.NONE:
                     raise ApiError(
-                        each.error, f"the committed offset of {each.partition} is not told"
+                        each.error, f"the committed offset of {each.partition} cannot be given"
                     )
             return {each.partition: each.committed for each in found}
 
@@ -297,7 +297,7 @@ class GroupOffsets:
         if told.error.retriable:
             self.waits_for = f"{told.partition}: the coordinator answers {told.error.name}"
         elif told.error is not ErrorCode.NONE:
-            text = f"the committed offset of {told.partition} is not told"
+            text = f"the committed offset of {told.partition} cannot be given"
             position.awaits_committed = False
             position.error = ApiError(told.error, text)
         elif told.committed is None:

@@ -107,7 +107,7 @@ class FrameReader:
             return None
         (size,) = _SIZE.unpack_from(self._chunk, self._start)
         if size == _HTTP:
-            raise FrameSizeError("the peer speaks HTTP, as the port of a node's metrics does")
+            raise FrameSizeError("the peer speaks HTTP: is this the port of a node's metrics?")
         if not 0 <= size <= self._max_bytes:
             raise FrameSizeError(f"a frame of {size} bytes, at most {self._max_bytes}")
         start = self._start + SIZE_BYTES

@@ -169,7 +169,7 @@ async def test_the_consumer_protocol_knows_its_errors() -> None:
     client = edges.client()
     regex = await consumer_join(client, subscribed_topic_regex="o(")
     assert regex.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
-    assert "o(: a group does not end" in regex.error_message
+    assert "o(: a group is not closed" in regex.error_message
     wrong = await consumer_join(client, server_assignor="mine")
     assert wrong.error_code == ErrorCode.UNSUPPORTED_ASSIGNOR
     assert (await beat(client, 1)).error_code == ErrorCode.UNKNOWN_MEMBER_ID

@@ -127,7 +127,7 @@ async def test_topics_that_may_not_be_read_do_not_match(
 @pytest.mark.parametrize(
     ("pattern", "why"),
     [
-        ("(", "a group does not end"),
+        ("(", "a group is not closed"),
         ("(a)\\1", "\\1 is not known"),
         ("(?=a)", "look-around"),
         ("a" * 4_001, "more than 4000 characters"),

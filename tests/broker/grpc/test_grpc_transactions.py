@@ -126,7 +126,7 @@ def test_an_older_producer_is_fenced() -> None:
         answer = await ask(edges, "EndTransaction", **old, is_commit=True)
         assert (answer.error, answer.message) == (
             ErrorCode.PRODUCER_FENCED,
-            "another producer uses the transactional id by now",
+            "another producer uses the transactional id now",
         )
         who = {name: old[name] for name in ("producer_id", "producer_epoch")}
         assert (await init(edges, **who)).error == ErrorCode.PRODUCER_FENCED

@@ -49,7 +49,7 @@ def test_a_leader_that_is_fenced(chronicle: Chronicle) -> None:
 
 def test_an_orderly_shutdown_is_told_apart(chronicle: Chronicle) -> None:
     chronicle.do(lambda machine: machine.heartbeat(1, want_shutdown=True))
-    assert changes(chronicle)[-1].cause == "broker 1: it began to shut down in good order"
+    assert changes(chronicle)[-1].cause == "broker 1: it began a controlled shutdown"
 
 
 def test_a_follower_that_is_behind(chronicle: Chronicle) -> None:
@@ -153,7 +153,7 @@ def test_what_a_snapshot_holds_is_where_it_begins(chronicle: Chronicle) -> None:
     history = MetadataHistory()
     history.take_snapshot(image.offset + 1, 5000, list(records_of(image)))
     (first,) = partition_changes(history, chronicle.topic("t"), 0)
-    assert first.cause == "so it was when what is still known begins"
+    assert first.cause == "this was the state when the known history begins"
     assert (first.offset, first.time_ms) == (image.offset, 5000)
     assert history.image == image
 

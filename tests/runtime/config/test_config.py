@@ -119,7 +119,7 @@ def test_unknown_keys_are_reported_with_the_nearest(caplog: pytest.LogCaptureFix
         )
     assert "did you mean broker.rack" in caplog.text
     assert "did you mean log.dirs" in caplog.text
-    assert "its default for topics is log.segment.bytes" in caplog.text
+    assert "its default is set by log.segment.bytes" in caplog.text
 
 
 def test_roles() -> None:

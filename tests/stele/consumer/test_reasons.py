@@ -94,7 +94,7 @@ def position(stage: Stage, **values: Any) -> PartitionPosition:
             {"is_full": True},
             "not fetched: prefetch_bytes are fetched of other partitions, and not polled",
         ),
-        ({}, {"broker_ready_at": NOW + 2}, "broker 2 is sent nothing for 2.0 s"),
+        ({}, {"broker_ready_at": NOW + 2}, "broker 2 gets no requests for 2.0 s"),
     ],
 )
 @on_stage

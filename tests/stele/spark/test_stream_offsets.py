@@ -73,7 +73,7 @@ def test_a_new_partition_first_appears_at_its_beginning_and_is_read_then() -> No
 
 def test_a_topic_that_was_made_again_begins_anew_or_stops_the_query() -> None:
     start = StreamOffsets({ZERO: 3}, {"t": b"\x07" * 16})
-    with pytest.raises(DataLossError, match="'t' was deleted and made again"):
+    with pytest.raises(DataLossError, match="'t' was deleted and created again"):
         next_offsets(start, logs(zero=(0, 9)))
     end = next_offsets(start, logs(zero=(0, 9)), fail_on_data_loss=False)
     assert (end.offsets, end.topic_ids) == ({ZERO: 0}, {"t": IDS["t"]})

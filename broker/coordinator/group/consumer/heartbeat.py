@@ -74,11 +74,11 @@ def _mistakes(request: ConsumerHeartbeatRequest) -> Iterable[str]:
         yield "only a member with an instance id can leave with epoch -2"
     if epoch == JOIN_EPOCH:
         if request.rebalance_timeout_ms < 0:
-            yield "a member that joins has to tell its rebalance timeout"
+            yield "a joining member must give its rebalance timeout"
         if request.topic_names is None and request.regex is None:
-            yield "a member that joins has to subscribe to topics"
+            yield "a joining member must subscribe to topics"
         if request.owned is None or request.owned:
-            yield "a member that joins has to tell that it owns no partitions"
+            yield "a joining member must own no partitions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +187,7 @@ class ConsumerHeartbeat:
         if (request.member_epoch != current.member_epoch and not is_retry) or is_unknown:
             raise ApiError(
                 ErrorCode.FENCED_MEMBER_EPOCH,
-                f"the member is in epoch {current.member_epoch} and not in {request.member_epoch}: "
+                f"the member is in epoch {current.member_epoch}, not in {request.member_epoch}: "
                 "it has to give up its partitions and join again",
             )
 

@@ -40,7 +40,7 @@ def check_room(group: ConsumerGroupState) -> None:
     most = group.config.group_consumer_max_size
     if len(group.members) >= most:
         raise ApiError(
-            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {most} members, which is the most"
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"the group has {most} members, the maximum"
         )
 
 
@@ -48,7 +48,7 @@ def check_instance(member: ConsumerMember | None, instance_id: str, member_id: s
     """Whether the instance id, which ``member`` has, belongs to this process. Raises ApiError
     UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
     if member is None:
-        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"nobody has the instance id {instance_id}")
+        raise ApiError(ErrorCode.UNKNOWN_MEMBER_ID, f"no member has the instance id {instance_id}")
     if member.member_id != member_id:
         raise ApiError(
             ErrorCode.FENCED_INSTANCE_ID,

@@ -89,7 +89,7 @@ class ConsumerRequests:
         try:
             if self._groups.is_being_deleted(request.group_id, now):
                 raise ApiError(
-                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the group is being deleted: ask again"
+                    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "the group is being deleted: try again"
                 )
             check(request, self._config.group_consumer_assignors)
             group = self._group_of(request, former, now, step)
