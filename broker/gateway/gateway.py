@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.gateway.leaders import PartitionLeaders
-from broker.gateway.producers import Producers
 from broker.gateway.publishers import Publisher
 from broker.gateway.publishing import Outlet as PublishOutlet
-from broker.gateway.publishing import Publication
+from broker.gateway.publishing import Publication, Writers
 from broker.gateway.refusals import stream_error, stream_failure
+from broker.gateway.runs import Room
+from broker.gateway.shared_writers import SharedWriters
 from broker.gateway.streams import Streams
 from broker.gateway.subscribing import Outlet as SubscribeOutlet
 from broker.gateway.subscribing import Subscription
+from broker.gateway.transactional_producers import TransactionalProducers
 from broker.service.context import BrokerContext
 from broker.service.producers import new_producer_id
 from broker.service.topics import Topics
@@ -30,6 +32,8 @@ from storage.turns import in_slices
 PUBLISH_STREAMS_MAX: Final = 1_000
 SUBSCRIBE_STREAMS_MAX: Final = 200
 
+WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Of records that wait for leaders, of all Publish streams together."""
 _PATIENCE_S = 2.0
 """How long a broker that stops waits for records that are under way."""
 
@@ -42,14 +46,20 @@ class Gateway:
         self.publications = Streams("Publish", PUBLISH_STREAMS_MAX)
         self.subscriptions = Streams("Subscribe", SUBSCRIBE_STREAMS_MAX)
         self._world = world
-        self._producers = Producers(world, self._bootstrap_servers)
         self._leaders = PartitionLeaders(context, world.connector)
+        room = Room(WAITING_BYTES_MAX)
+        self._writers = Writers(
+            SharedWriters(self._leaders, context.producer_ids.take, room, world),
+            self._publisher,
+            TransactionalProducers(world, self._bootstrap_servers),
+            room,
+        )
 
     def publication(self, caller: Caller, outlet: PublishOutlet) -> Publication:
         """A stream of records to write, which the caller is to run in ``publications``. Raises
         RpcError."""
         self._require_metadata()
-        return Publication(self.context, caller, self._producers, self._publisher, outlet)
+        return Publication(self.context, caller, self._writers, outlet)
 
     async def create_publisher(self, caller: Caller) -> int:
         """A new publisher's id. Raises RpcError."""
@@ -71,7 +81,13 @@ class Gateway:
         return count, await in_slices(lambda key: partition_of(key, count), keys)
 
     def _publisher(self, publisher_id: int, compression: CompressionName) -> Publisher:
-        return Publisher(publisher_id, Compression.of(compression), self._leaders, self._world)
+        return Publisher(
+            publisher_id,
+            Compression.of(compression),
+            self._leaders,
+            self._writers.room,
+            self._world,
+        )
 
     def subscription(self, caller: Caller, outlet: SubscribeOutlet) -> Subscription:
         """A stream of records to read, which the caller is to run in ``subscriptions``. Raises
@@ -89,7 +105,8 @@ class Gateway:
         await asyncio.gather(
             self.publications.close(_PATIENCE_S), self.subscriptions.close(_PATIENCE_S)
         )
-        await self._producers.close()
+        await self._writers.transactional.close()
+        await self._writers.shared.close()
         await self._leaders.close()
 
     def _require_metadata(self) -> None:

@@ -19,12 +19,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple
 
+from broker.gateway.lanes import Part, Prepare, R, Resolved, Send, Stored, Waiting, expired
 from stele.errors import ErrorCode
-
-R = TypeVar("R")
 
 SEQUENCES: Final = 1 << 31
 """A leader counts sequences modulo this, as in Kafka. A publisher's numbers go on."""
@@ -42,50 +40,6 @@ class KnownBatch(NamedTuple):
         return (self.last_sequence - self.base_sequence) % SEQUENCES + 1
 
 
-@dataclass(slots=True, eq=False)
-class Waiting(Generic[R]):
-    """A record that has no outcome yet."""
-
-    sequence: int
-    record: R
-    size: int
-    deadline_s: float
-    maybe_written: bool = False  # an attempt to write it had no outcome
-
-
-class Stored(NamedTuple):
-    """The record is in the log. ``offset`` is None if the leader no longer knows it."""
-
-    offset: int | None
-    is_duplicate: bool
-
-
-class Refused(NamedTuple):
-    """The record is not in the log, unless ``maybe_written``."""
-
-    code: ErrorCode
-    message: str
-    maybe_written: bool = False
-
-
-class Resolved(NamedTuple, Generic[R]):
-    """What became of a record."""
-
-    record: R
-    outcome: Stored | Refused
-
-
-class Ask:
-    """Ask the leader how far the publisher has come, and tell ``known``."""
-
-
-class Send(NamedTuple, Generic[R]):
-    """Write these records, in one batch that begins with this sequence, and tell how it went."""
-
-    base_sequence: int
-    records: Sequence[R]
-
-
 class _Written(NamedTuple):
     """Records that are committed, by the publisher's numbers."""
 
@@ -95,12 +49,14 @@ class _Written(NamedTuple):
 
 
 class PublisherLane(Generic[R]):
-    """``add`` records, do what ``decide`` says, and report what came of it."""
+    """``add`` records, do what ``decide`` says, and report what came of it. ``Prepare`` wants the
+    leader to be asked how far the publisher has come: tell ``known``."""
 
-    def __init__(self, batch_bytes: int) -> None:
+    def __init__(self, publisher_id: int, batch_bytes: int) -> None:
+        self.producer_id = publisher_id
         self._batch_bytes = batch_bytes
         self._waiting: deque[Waiting[R]] = deque()
-        self._under_way = 0  # so many of the first records are in the batch that is sent
+        self._under_way = 0  # so many of the first parts are in the batch that is sent
         # The number of the last committed record; -1: there is none. None: ask the leader.
         self._committed: int | None = None
         self._is_known = False  # the leader knows the publisher
@@ -116,55 +72,75 @@ class PublisherLane(Generic[R]):
     def next_deadline_s(self) -> float:
         return self._waiting[0].deadline_s
 
-    def add(self, sequence: int, record: R, size: int, deadline_s: float) -> None:
-        """A record has come. Deadlines do not fall."""
-        self._waiting.append(Waiting(sequence, record, size, deadline_s))
+    def add(self, sequence: int, run: R, count: int, size: int, deadline_s: float) -> None:
+        """A run has come, whose records have the numbers from ``sequence`` on. Deadlines do not
+        fall."""
+        self._waiting.append(Waiting(Part(run, 0, count), size, deadline_s, sequence))
 
-    def decide(self, now_s: float) -> tuple[list[Resolved[R]], Ask | Send[R] | None]:
-        """Records that are resolved by now, and what is to be done; None: nothing. Nothing may be
-        under way."""
-        resolved = self._expired(now_s)
+    def decide(self, now_s: float) -> tuple[list[Resolved[R]], Prepare | Send[R] | None]:
+        """Nothing may be under way."""
+        resolved = expired(self._waiting, now_s)
         if not self._waiting:
             return resolved, None
         if self._committed is None:
-            return resolved, Ask()
+            return resolved, Prepare()
         while self._waiting:
             head = self._waiting[0]
             if head.sequence == self._committed + 1:
                 return resolved, self._send()
-            resolved.append(self._resolve(self._known_outcome(head)))
+            if head.sequence <= self._committed:
+                resolved.append(self._duplicates())
+            else:
+                resolved.append(self._refused(*self._gap(head)))
         return resolved, None
 
-    def _known_outcome(self, head: Waiting[R]) -> Stored | Refused:
+    def _duplicates(self) -> Resolved[R]:
+        """Answer for the first records, which are committed: those of one batch, or those whose
+        offsets are not known."""
         assert self._committed is not None
-        if head.sequence <= self._committed:
-            return Stored(self._offset_of(head.sequence), is_duplicate=True)
+        sequence, base_offset, last = self._waiting[0].sequence, None, self._committed
+        for written in self._written:
+            if written.first <= sequence <= written.last:
+                base_offset = written.base_offset + sequence - written.first
+                last = written.last
+                break
+            if sequence < written.first:
+                last = written.first - 1
+                break
+        head = self._waiting.popleft()
+        if last < head.last:
+            self._waiting.appendleft(head.split(last + 1 - sequence))
+        return Resolved(head.part, Stored(base_offset, is_duplicate=True))
+
+    def _gap(self, head: Waiting[R]) -> tuple[ErrorCode, str]:
         if not self._is_known:
-            return Refused(
-                ErrorCode.UNKNOWN_PRODUCER_ID,
+            message = (
                 f"sequence {head.sequence} of a publisher that the partition does not know, or has "
-                "forgotten: a publisher begins with 0",
-                head.maybe_written,
+                "forgotten: a publisher begins with 0"
             )
-        return Refused(
+            return ErrorCode.UNKNOWN_PRODUCER_ID, message
+        assert self._committed is not None
+        return (
             ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
             f"sequence {head.sequence}: {self._committed + 1} is next in this partition",
-            head.maybe_written,
         )
 
     def _send(self) -> Send[R]:
-        base = self._waiting[0].sequence
-        chosen: list[R] = []
-        size = 0
+        head = self._waiting[0]
+        if head.sequence <= self._alone_to and head.part.record_count > 1:
+            self._waiting.insert(1, head.split(1))
+        chosen: list[Part[R]] = []
+        size, following = 0, head.sequence
         for each in self._waiting:
             size += each.size
-            if each.sequence != base + len(chosen) or (chosen and size > self._batch_bytes):
+            if each.sequence != following or (chosen and size > self._batch_bytes):
                 break
-            chosen.append(each.record)
+            chosen.append(each.part)
+            following = each.last + 1
             if each.sequence <= self._alone_to:
                 break
         self._under_way = len(chosen)
-        return Send(base % SEQUENCES, chosen)
+        return Send(head.sequence % SEQUENCES, chosen)
 
     # ------------------------------------------------------------------------ reports
 
@@ -197,22 +173,22 @@ class PublisherLane(Generic[R]):
         return near - behind
 
     def acknowledged(self, base_offset: int) -> list[Resolved[R]]:
-        """The batch that was sent is committed. ``base_offset`` is -1 if the leader does not say
-        where."""
         first = self._waiting[0].sequence
-        self._committed = first + self._under_way - 1
+        resolved, offset = [], base_offset
+        for _ in range(self._under_way):
+            each = self._waiting.popleft()
+            known = offset if base_offset >= 0 else None
+            resolved.append(Resolved(each.part, Stored(known, is_duplicate=False)))
+            offset += each.part.record_count
+            self._committed = each.last
+        assert self._committed is not None
         self._is_known = True
         if base_offset >= 0:
             self._written.append(_Written(first, self._committed, base_offset))
-        resolved = [
-            self._resolve(Stored(base_offset + i if base_offset >= 0 else None, is_duplicate=False))
-            for i in range(self._under_way)
-        ]
         self._under_way = 0
         return resolved
 
     def not_acknowledged(self, *, maybe_written: bool) -> None:
-        """The attempt failed. It, or another broker's, may succeed later."""
         if maybe_written:
             for i in range(self._under_way):
                 self._waiting[i].maybe_written = True
@@ -220,37 +196,22 @@ class PublisherLane(Generic[R]):
         self._committed = None
 
     def rejected(self, code: ErrorCode, message: str) -> list[Resolved[R]]:
-        """The leader refused the batch for good, and did not write it."""
-        count, self._under_way = self._under_way, 0
-        if count > 1:
-            self._alone_to = self._waiting[count - 1].sequence
+        last = self._waiting[self._under_way - 1].last
+        self._under_way = 0
+        if last > self._waiting[0].sequence:
+            self._alone_to = last
             return []
-        return [self._resolve(Refused(code, message, self._waiting[0].maybe_written))]
+        return [self._refused(code, message)]
+
+    def out_of_step(self, code: ErrorCode) -> list[Resolved[R]]:
+        """Another broker, or a late request of this one, has written for the publisher."""
+        self.not_acknowledged(maybe_written=False)
+        return []
 
     def fail_all(self, code: ErrorCode, message: str) -> list[Resolved[R]]:
-        """No record of the publisher can be written to this partition any more."""
         self._under_way = 0
-        return [
-            self._resolve(Refused(code, message, self._waiting[0].maybe_written))
-            for _ in range(len(self._waiting))
-        ]
+        return [self._refused(code, message) for _ in range(len(self._waiting))]
 
-    # ---------------------------------------------------------------------- outcomes
-
-    def _expired(self, now_s: float) -> list[Resolved[R]]:
-        resolved = []
-        while self._waiting and self._waiting[0].deadline_s <= now_s:
-            message = "the leader did not answer in time, or there was none"
-            maybe_written = self._waiting[0].maybe_written
-            refused = Refused(ErrorCode.REQUEST_TIMED_OUT, message, maybe_written)
-            resolved.append(self._resolve(refused))
-        return resolved
-
-    def _resolve(self, outcome: Stored | Refused) -> Resolved[R]:
-        return Resolved(self._waiting.popleft().record, outcome)
-
-    def _offset_of(self, sequence: int) -> int | None:
-        for written in self._written:
-            if written.first <= sequence <= written.last:
-                return written.base_offset + sequence - written.first
-        return None
+    def _refused(self, code: ErrorCode, message: str) -> Resolved[R]:
+        """The first part is."""
+        return self._waiting.popleft().refused(code, message)

@@ -1,66 +1,28 @@
-"""Drives the lanes of a stream's publisher: asks leaders and sends them batches."""
+"""The publisher of a stream: a lane for each partition that it writes to."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
-from broker.gateway.leaders import PartitionLeaders, TopicDeletedError
-from broker.gateway.peers import UnansweredError
-from broker.gateway.publisher_lane import (
-    Ask,
-    PublisherLane,
-    Refused,
-    Resolved,
-    Send,
-)
+from broker.gateway.lane_driver import TIMEOUT_S, LaneDriver
+from broker.gateway.lanes import Resolved
+from broker.gateway.leaders import PartitionLeaders
+from broker.gateway.publisher_lane import PublisherLane
 from broker.gateway.refusals import Refusal
-from stele.backoff import Backoff
+from broker.gateway.runs import Room, Run
 from stele.config import ClientWorld
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ErrorCode
 from stele.ids import PartitionId
-from stele.producer.sender import REFUSED_BEFORE_APPEND
-from stele.records import RecordMetadata
-from stele.wire.batch import BatchBuilder, Header, record_size_bound
 from stele.wire.compression import Compression
-
-logger = logging.getLogger(__name__)
 
 LANES_MAX: Final = 1_000
 """Partitions that the publisher of one stream may write to."""
-BATCH_BYTES: Final = 64 * 1024
-TIMEOUT_S: Final = 30.0
-"""How long a record may wait for its acknowledgement."""
-_PAUSES_MS: Final = (20, 500)
-"""The shortest and the longest pause before the leader is asked again."""
-_DELETED: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
 
 
-class Receipt(Protocol):
-    """Takes the outcome of a record."""
-
-    def stored(self, written: RecordMetadata, *, is_duplicate: bool) -> None: ...
-
-    def refuse(self, refusal: Refusal) -> None: ...
-
-
-class Numbered(NamedTuple):
-    """A record of a publisher."""
-
-    key: bytes | None
-    value: bytes | None
-    headers: list[Header]
-    timestamp_ms: int
-    receipt: Receipt
-
-
-@dataclass(slots=True)
-class _Lane:
-    lane: PublisherLane[Numbered]
-    task: asyncio.Task[None] | None = None  # runs while there are records without an outcome
+class _Own(NamedTuple):
+    lane: PublisherLane[Run]
+    driver: LaneDriver
 
 
 class Publisher:
@@ -71,140 +33,55 @@ class Publisher:
         publisher_id: int,
         compression: Compression,
         leaders: PartitionLeaders,
+        room: Room,
         world: ClientWorld,
     ) -> None:
         self._id = publisher_id
         self._compression = compression
         self._leaders = leaders
+        self._room = room
         self._world = world
-        self._lanes: dict[PartitionId, _Lane] = {}
+        self._lanes: dict[PartitionId, _Own] = {}
 
-    def send(self, name: PartitionId, sequence: int, record: Numbered) -> None:
-        """Write a record, which has this number among the publisher's in the partition."""
-        found = self._lanes.get(name)
-        if found is None:
+    def add(self, partition: PartitionId, run: Run, batch_bytes: int) -> None:
+        """Write a run of numbered records. ``batch_bytes``: the size of the largest batch that the
+        topic takes, or less."""
+        own = self._lanes.get(partition)
+        if own is None:
             if len(self._lanes) >= LANES_MAX:
                 message = f"a stream's publisher writes to at most {LANES_MAX} partitions"
-                record.receipt.refuse(Refusal(ErrorCode.POLICY_VIOLATION, message))
+                refusal = Refusal(ErrorCode.POLICY_VIOLATION, message)
+                run.receipt.refused(run, 0, len(run.records), refusal)
                 return
-            found = self._lanes[name] = _Lane(PublisherLane(BATCH_BYTES))
+            own = self._lanes[partition] = self._made(partition, batch_bytes)
         deadline_s = self._world.clock.monotonic() + TIMEOUT_S
-        size = record_size_bound(record.key, record.value, record.headers)
-        found.lane.add(sequence, record, size, deadline_s)
-        if found.task is None:
-            drive = self._drive(name, found)
-            found.task = asyncio.get_running_loop().create_task(drive)
+        own.lane.add(run.base_sequence, run, len(run.records), run.size, deadline_s)
+        own.driver.taken(run)
 
     async def close(self) -> None:
         """Nobody waits for outcomes any more."""
-        tasks = [each.task for each in self._lanes.values() if each.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(own.driver.close() for own in self._lanes.values()))
 
-    # ------------------------------------------------------------------------ driving
+    def _made(self, partition: PartitionId, batch_bytes: int) -> _Own:
+        lane: PublisherLane[Run] = PublisherLane(self._id, batch_bytes)
 
-    async def _drive(self, name: PartitionId, driven: _Lane) -> None:
-        lane = driven.lane
-        backoff = Backoff(*_PAUSES_MS, self._world.rng)
-        try:
-            while True:
-                resolved, action = lane.decide(self._world.clock.monotonic())
-                self._tell(name, resolved)
-                if action is None:
-                    return
-                if isinstance(action, Ask):
-                    goes_on = await self._ask(name, lane)
-                else:
-                    goes_on = await self._send(name, lane, action)
-                if goes_on:
-                    backoff.reset()
-                else:
-                    await asyncio.sleep(backoff.next_s())
-        except Exception:
-            logger.exception("publisher %d cannot go on with %s", self._id, name)
-            message = "an error in the broker; see its log"
-            self._tell(name, lane.fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, message))
-        finally:
-            driven.task = None
+        async def prepare() -> list[Resolved[Run]] | None:
+            known = await self._leaders.describe(partition, self._id)
+            if known.epoch > 0:
+                message = (
+                    f"publisher {self._id} was fenced: its id was used by a producer of Kafka's"
+                )
+                return lane.fail_all(ErrorCode.INVALID_PRODUCER_EPOCH, message)
+            return [] if lane.known(known.batches, known.high_watermark) else None
 
-    async def _ask(self, name: PartitionId, lane: PublisherLane[Numbered]) -> bool:
-        """Ask the leader. Returns whether the lane can go on at once."""
-        try:
-            known = await self._leaders.describe(name, self._id)
-        except ApiError as error:
-            if not error.code.retriable:
-                self._tell(name, lane.fail_all(error.code, error.message))
-            return False
-        except TopicDeletedError:
-            self._tell(name, lane.fail_all(*_DELETED))
-            return True
-        except UnansweredError:
-            return False
-        if known.epoch > 0:
-            message = f"publisher {self._id} was fenced: its id was used by a producer of Kafka's"
-            self._tell(name, lane.fail_all(ErrorCode.INVALID_PRODUCER_EPOCH, message))
-            return True
-        return lane.known(known.batches, known.high_watermark)
-
-    async def _send(
-        self, name: PartitionId, lane: PublisherLane[Numbered], action: Send[Numbered]
-    ) -> bool:
-        """Send a batch. Returns whether the lane can go on at once."""
-        try:
-            written = await self._leaders.produce(name, self._batch(action))
-        except ApiError as error:
-            return self._refused(name, lane, error)
-        except TopicDeletedError:
-            self._tell(name, lane.fail_all(*_DELETED))
-            return True
-        except UnansweredError as error:
-            lane.not_acknowledged(maybe_written=error.maybe_taken)
-            return False
-        resolved = lane.acknowledged(written.base_offset)
-        self._tell(name, resolved, written.log_append_time_ms)
-        return True
-
-    def _refused(self, name: PartitionId, lane: PublisherLane[Numbered], error: ApiError) -> bool:
-        code = error.code
-        if code in REFUSED_BEFORE_APPEND and not code.retriable:
-            self._tell(name, lane.rejected(code, error.message))
-            return True
-        if code in (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-            # Another broker, or a late request of this one, has written for the publisher.
-            lane.not_acknowledged(maybe_written=False)
-            return False
-        lane.not_acknowledged(maybe_written=code not in REFUSED_BEFORE_APPEND)
-        return False
-
-    def _batch(self, action: Send[Numbered]) -> bytearray:
-        builder = BatchBuilder()
-        for key, value, headers, timestamp_ms, _ in action.records:
-            builder.append(key, value, timestamp_ms=timestamp_ms, headers=headers)
-        return builder.build(
-            self._compression,
-            producer_id=self._id,
-            producer_epoch=0,
-            base_sequence=action.base_sequence,
+        driver = LaneDriver(
+            partition,
+            lane,
+            prepare,
+            self._leaders,
+            self._room,
+            self._world,
+            acks=-1,
+            compression=self._compression,
         )
-
-    @staticmethod
-    def _tell(
-        name: PartitionId,
-        resolved: Sequence[Resolved[Numbered]],
-        log_append_time_ms: int = -1,
-    ) -> None:
-        for record, outcome in resolved:
-            if isinstance(outcome, Refused):
-                record.receipt.refuse(Refusal(*outcome))
-                continue
-            timestamp_ms = record.timestamp_ms
-            if outcome.is_duplicate:
-                timestamp_ms = 0
-            elif log_append_time_ms >= 0:
-                timestamp_ms = log_append_time_ms
-            offset = -1 if outcome.offset is None else outcome.offset
-            record.receipt.stored(
-                RecordMetadata("", name.partition, offset, timestamp_ms),
-                is_duplicate=outcome.is_duplicate,
-            )
+        return _Own(lane, driver)

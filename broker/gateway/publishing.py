@@ -1,38 +1,55 @@
-"""Publish: records of a thin client on their way to the leaders, and what became of each."""
+"""Publish: records of a thin client on their way to the leaders, and what became of each.
+
+The records of a message that go to one partition make a run. They are checked one by one, written
+together, and resolved together (``runs``). A stream with a transactional id hands its records to a
+producer of its own instead.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, cast
 
-from broker.gateway.producers import Producers, Way
-from broker.gateway.publishers import Numbered, Publisher
-from broker.gateway.record_checks import RecordChecks, fault_of
+from broker.gateway.lanes import BATCH_BYTES
+from broker.gateway.publishers import Publisher
+from broker.gateway.record_checks import RecordChecks, Writable, fault_of
 from broker.gateway.refusals import Refusal, bug, refusal_of, stream_error
+from broker.gateway.runs import Room, Run, Written
+from broker.gateway.shared_writers import SharedWriters, Way
 from broker.gateway.stream_transactions import (
     EndOfTransaction,
     StreamTransactions,
     TransactionEnded,
 )
+from broker.gateway.transactional_producers import TransactionalProducers
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller
 from stele.aio import Producer
 from stele.config import CompressionName
-from stele.errors import ClosedError, ErrorCode, SteleError
-from stele.ids import PartitionId
+from stele.errors import ErrorCode
+from stele.producer.partitioner import partition_of
 from stele.records import RecordMetadata
 from stele.wire.batch import Header
+from stele.wire.record import RECORD_OVERHEAD, record_size_bound
 from stele.world import RpcError
-from storage.turns import Slices
 
 HELD_RECORDS_MAX: Final = 10_000
 """The records of one stream whose results the client has not taken. Then no more are read."""
 HELD_BYTES_MAX: Final = 4 * 1024 * 1024
 RESULTS_MAX: Final = 1_000
-"""Of one message to the client."""
-_SLICE_RECORDS: Final = 100
+"""Of one message to the client, approximately."""
+RUN_RECORDS_MAX: Final = 500
+_ROOM_WAIT_S: Final = 30.0
+_STOPPING: Final = Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "this broker stops: use another one")
+_NO_ROOM: Final = Refusal(
+    ErrorCode.REQUEST_TIMED_OUT,
+    f"the records that wait for leaders took all memory for {_ROOM_WAIT_S:g} s",
+)
+
+_partition_of = lru_cache(maxsize=8192)(partition_of)
 
 
 class ToPublish(NamedTuple):
@@ -41,29 +58,41 @@ class ToPublish(NamedTuple):
     topic: str
     key: bytes | None
     value: bytes | None
-    headers: list[Header]
+    headers: Sequence[Header]
     timestamp_ms: int | None  # None: now
     partition: int | None  # None: chosen here
     sequence: int | None = None  # of a publisher
 
 
-class Outcome(NamedTuple):
-    """What became of a record of the stream."""
+class Stored(NamedTuple):
+    """Records of the stream that are in the log of one partition, one after the other."""
 
-    number: int
-    written: RecordMetadata | Refusal
-    is_duplicate: bool = False
+    numbers: Sequence[int]
+    partition: int
+    base_offset: int | None  # None: not known
+    timestamps_ms: Sequence[int]
+    is_duplicate: bool
+
+
+class Refused(NamedTuple):
+    """Records of the stream that are not in a log."""
+
+    numbers: Sequence[int]
+    refusal: Refusal
+
+
+Outcome = Stored | Refused | TransactionEnded
 
 
 class Outlet(Protocol):
     """The client's side of a stream."""
 
-    async def receive(self) -> Iterable[ToPublish | EndOfTransaction] | None:
-        """The next records, each of which is made when it is its turn. None if the client has
-        ended its side, or ``close`` was called. Raises RpcError."""
+    async def receive(self) -> Iterable[Sequence[ToPublish] | EndOfTransaction] | None:
+        """The next message. Its records come in pieces, each of which is made when it is its turn.
+        None if the client has ended its side, or ``close`` was called. Raises RpcError."""
         ...
 
-    async def send(self, outcomes: Sequence[Outcome | TransactionEnded]) -> None:
+    async def send(self, outcomes: Sequence[Outcome]) -> None:
         """Raises RpcError."""
         ...
 
@@ -72,37 +101,35 @@ class Outlet(Protocol):
         ...
 
 
-Publishers = Callable[[int, CompressionName], Publisher]
-"""Makes the publisher of an id."""
+class Writers(NamedTuple):
+    """Those who write for streams. ``publisher`` makes the publisher of an id."""
+
+    shared: SharedWriters
+    publisher: Callable[[int, CompressionName], Publisher]
+    transactional: TransactionalProducers
+    room: Room
 
 
 class Publication:
     """One stream. Results are told in the order in which they become known."""
 
     def __init__(
-        self,
-        context: BrokerContext,
-        caller: Caller,
-        producers: Producers,
-        publishers: Publishers,
-        outlet: Outlet,
+        self, context: BrokerContext, caller: Caller, writers: Writers, outlet: Outlet
     ) -> None:
         self._clock = context.clock
         self._checks = RecordChecks(context, caller)
-        self._producers = producers
-        self._publishers = publishers
+        self._writers = writers
         self._outlet = outlet
         self._way = Way()
-        self._producer: Producer | None = None
         self._publisher: Publisher | None = None
+        self._producer: Producer | None = None
         self._transactions: StreamTransactions | None = None
         self._count = 0  # the number of the next record
         # Records that were received, and whose outcome was not sent.
         self._held_records = 0
         self._held_bytes = 0
-        self._outcomes: deque[tuple[Outcome | TransactionEnded, int]] = (
-            deque()
-        )  # with the size of the record
+        # With the records and the bytes that are not held any more once it is sent.
+        self._outcomes: deque[tuple[Outcome, int, int]] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._broken: RpcError | None = None
@@ -112,7 +139,7 @@ class Publication:
         """How records are written, and by which publisher. Before the first record."""
         self._way = way
         if publisher_id is not None:
-            self._publisher = self._publishers(publisher_id, way.compression)
+            self._publisher = self._writers.publisher(publisher_id, way.compression)
 
     def write_in_transactions(
         self, way: Way, transactional_id: str, transaction_timeout_ms: int
@@ -122,8 +149,7 @@ class Publication:
         why = self._checks.transactional_id(transactional_id)
         if why is not None:
             raise stream_error(why.code, why.message)
-        self._way = way
-        self._producer = self._producers.take_transactional(
+        self._producer = self._writers.transactional.take(
             way.compression, transactional_id, transaction_timeout_ms
         )
         self._transactions = StreamTransactions(self._producer)
@@ -132,8 +158,8 @@ class Publication:
         """Serve until the client has ended its side and has every outcome. Raises RpcError."""
         sender = asyncio.get_running_loop().create_task(self._send_outcomes())
         try:
-            while (records := await self._outlet.receive()) is not None:
-                await self._take(records)
+            while (pieces := await self._outlet.receive()) is not None:
+                await self._take(pieces)
             await self._all_told()
             if self._broken is not None:
                 raise self._broken
@@ -141,9 +167,7 @@ class Publication:
             sender.cancel()
             await asyncio.gather(sender, return_exceptions=True)
             if self._transactions is not None and self._producer is not None:
-                self._producers.end_transactional(self._producer, self._transactions.close)
-            elif self._producer is not None:
-                self._producers.give_back(self._way, self._producer)
+                self._writers.transactional.end(self._producer, self._transactions.close)
             if self._publisher is not None:
                 await self._publisher.close()
 
@@ -161,19 +185,84 @@ class Publication:
 
     # ------------------------------------------------------------------------ records
 
-    async def _take(self, records: Iterable[ToPublish | EndOfTransaction]) -> None:
+    async def _take(self, pieces: Iterable[Sequence[ToPublish] | EndOfTransaction]) -> None:
         self._checks.begin()
-        slices = Slices(_SLICE_RECORDS)
-        for record in records:
+        is_first = True
+        for piece in pieces:
+            if not is_first:
+                await asyncio.sleep(0)  # a piece is as much as one turn should do
+            is_first = False
             while self._is_full and self._broken is None:
                 await self._wait_for_room()
             if self._broken is not None:
                 return
-            if isinstance(record, EndOfTransaction):
-                await self._end_transaction(record)
+            if isinstance(piece, EndOfTransaction):
+                await self._end_transaction(piece)
+            elif self._transactions is not None:
+                for record in piece:
+                    await self._publish_in_transaction(self._transactions, record)
             else:
-                await self._publish(record)
-            await slices.step()
+                await self._publish(piece)
+
+    async def _publish(self, records: Sequence[ToPublish]) -> None:
+        number = self._count
+        self._count += len(records)
+        self._held_records += len(records)
+        room = self._writers.room
+        if self._is_stopping or (room.is_full and not await room.wait(_ROOM_WAIT_S)):
+            numbers = range(number, self._count)
+            self._refuse(numbers, _STOPPING if self._is_stopping else _NO_ROOM)
+            return
+        runs = _Runs(self, self._writers.shared, self._way, self._publisher)
+        checks, now_ms = self._checks, self._clock.time_ms()
+        for record in records:
+            topic, key, value, headers, timestamp_ms, partition, sequence = record
+            found = checks.known(topic)
+            if found is None:
+                runs.write()  # the records before do not wait for this topic
+                found = await checks.topic(topic)
+            if isinstance(found, Refusal):
+                refusal: Refusal | None = found
+            else:
+                size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+                if headers:
+                    size = record_size_bound(key, value, headers)
+                refusal = self._number_fault(partition, sequence) or fault_of(
+                    found,
+                    key=key,
+                    timestamp_ms=timestamp_ms,
+                    partition=partition,
+                    size=size,
+                    now_ms=now_ms,
+                )
+                if refusal is None:
+                    if partition is None:
+                        partition = runs.choose(found, key, size)
+                    time_ms = now_ms if timestamp_ms is None else timestamp_ms
+                    as_encoded = (key, value, headers, time_ms)
+                    runs.add(found, partition, sequence, number, as_encoded, size)
+            if refusal is not None:
+                self._refuse((number,), refusal)
+            number += 1
+        runs.write()
+
+    def _number_fault(self, partition: int | None, sequence: int | None) -> Refusal | None:
+        if self._publisher is None:
+            if sequence is None:
+                return None
+        elif sequence is not None and sequence >= 0:
+            if partition is not None:
+                return None
+            message = "a record with a sequence names its partition"
+            return Refusal(ErrorCode.INVALID_REQUEST, message)
+        message = "a publisher's records, and no others, have sequences from 0 on"
+        return Refusal(ErrorCode.INVALID_REQUEST, message)
+
+    def held(self, size: int) -> None:
+        """So many more bytes wait for their outcome."""
+        self._held_bytes += size
+
+    # ------------------------------------------------------------------- transactions
 
     async def _end_transaction(self, end: EndOfTransaction) -> None:
         if self._transactions is None:
@@ -181,111 +270,84 @@ class Publication:
                 ErrorCode.INVALID_REQUEST, "only a stream with a transactional_id has transactions"
             )
         self._held_records += 1
-        self.resolved(await self._transactions.end(end.is_commit), 0)
+        self._resolved(await self._transactions.end(end.is_commit), 1, 0)
 
-    async def _publish(self, record: ToPublish) -> None:
+    async def _publish_in_transaction(
+        self, transactions: StreamTransactions, record: ToPublish
+    ) -> None:
         number = self._count
         self._count += 1
         size = len(record.key or b"") + len(record.value or b"")
         self._held_records += 1
         self._held_bytes += size
-        refusal = await self._refusal(record)
         receipt = _Receipt(self, number, size)
+        refusal = await self._refusal(record)
         if refusal is not None:
-            if self._transactions is not None:
-                self._transactions.lacks(refusal)
-            receipt.refuse(refusal)
-            return
-        if self._transactions is not None:
-            refusal = await self._transactions.send(
-                lambda producer: self._send_by(producer, record, receipt)
+            transactions.lacks(refusal)
+        else:
+            refusal = await transactions.send(
+                lambda producer: producer.send_into(
+                    cast(Any, receipt),
+                    record.topic,
+                    record.value,
+                    record.key,
+                    record.headers,
+                    record.timestamp_ms,
+                    record.partition,
+                )
             )
-            if refusal is not None:
-                receipt.refuse(refusal)
-            return
-        try:
-            await self._send(record, receipt)
-        except SteleError as error:
-            receipt.refuse(refusal_of(error, accepted=False))
+        if refusal is not None:
+            receipt.refuse(refusal)
 
     async def _refusal(self, record: ToPublish) -> Refusal | None:
         if self._is_stopping:
-            return Refusal(ErrorCode.BROKER_NOT_AVAILABLE, "this broker stops: use another one")
+            return _STOPPING
         found = await self._checks.topic(record.topic)
         if isinstance(found, Refusal):
             return found
-        is_numbered = record.sequence is not None
-        if is_numbered is not (self._publisher is not None) or (record.sequence or 0) < 0:
-            message = "a publisher's records, and no others, have sequences from 0 on"
-            return Refusal(ErrorCode.INVALID_REQUEST, message)
-        if is_numbered and record.partition is None:
-            message = "a record with a sequence names its partition"
-            return Refusal(ErrorCode.INVALID_REQUEST, message)
-        return fault_of(
+        return self._number_fault(record.partition, record.sequence) or fault_of(
             found,
             key=record.key,
-            value=record.value,
-            headers=record.headers,
             timestamp_ms=record.timestamp_ms,
             partition=record.partition,
+            size=record_size_bound(record.key, record.value, record.headers),
             now_ms=self._clock.time_ms(),
         )
 
-    async def _send(self, record: ToPublish, receipt: _Receipt) -> None:
-        if self._publisher is not None:
-            await self._send_numbered(self._publisher, record, receipt)
+    def settled(self, number: int, size: int, outcome: RecordMetadata | Refusal) -> None:
+        """What became of a record of a transaction."""
+        if isinstance(outcome, Refusal):
+            self._resolved(Refused((number,), outcome), 1, size)
             return
-        producer = self._producer
-        if producer is None or producer.has_failed:
-            producer = self._another_producer()
-        try:
-            await self._send_by(producer, record, receipt)
-        except ClosedError:
-            if not producer.has_failed:
-                raise
-            # It failed while this record waited for room.
-            await self._send_by(self._another_producer(), record, receipt)
-
-    async def _send_numbered(
-        self, publisher: Publisher, record: ToPublish, receipt: _Receipt
-    ) -> None:
-        found = await self._checks.topic(record.topic)
-        assert not isinstance(found, Refusal)
-        assert record.partition is not None  # `_refusal` has looked
-        assert record.sequence is not None
-        timestamp_ms = record.timestamp_ms
-        if timestamp_ms is None:
-            timestamp_ms = self._clock.time_ms()
-        publisher.send(
-            PartitionId(found.topic.topic_id, record.partition),
-            record.sequence,
-            Numbered(record.key, record.value, record.headers, timestamp_ms, receipt),
-        )
-
-    def _another_producer(self) -> Producer:
-        old, self._producer = self._producer, None
-        if old is not None:
-            self._producers.give_back(self._way, old)
-        self._producer = self._producers.take(self._way)
-        return self._producer
-
-    @staticmethod
-    async def _send_by(producer: Producer, record: ToPublish, receipt: _Receipt) -> None:
-        await producer.send_into(
-            cast(Any, receipt),
-            record.topic,
-            record.value,
-            record.key,
-            record.headers,
-            record.timestamp_ms,
-            record.partition,
-        )
+        _, partition, offset, timestamp_ms = outcome
+        base_offset = offset if offset >= 0 else None
+        stored = Stored((number,), partition, base_offset, (timestamp_ms,), is_duplicate=False)
+        self._resolved(stored, 1, size)
 
     # ----------------------------------------------------------------------- outcomes
 
-    def resolved(self, outcome: Outcome | TransactionEnded, size: int) -> None:
-        """The outcome of a record or a transaction is known."""
-        self._outcomes.append((outcome, size))
+    def stored(self, run: Run, first: int, record_count: int, written: Written) -> None:
+        end = first + record_count
+        partition, base_offset, append_time_ms, is_duplicate = written
+        if is_duplicate:
+            timestamps_ms = [0] * record_count
+        elif append_time_ms >= 0:
+            timestamps_ms = [append_time_ms] * record_count
+        else:
+            timestamps_ms = [time_ms for _, _, _, time_ms in run.records[first:end]]
+        stored = Stored(run.numbers[first:end], partition, base_offset, timestamps_ms, is_duplicate)
+        self._resolved(stored, record_count, 0 if run.unresolved else run.size)
+
+    def refused(self, run: Run, first: int, record_count: int, refusal: Refusal) -> None:
+        numbers = run.numbers[first : first + record_count]
+        self._resolved(Refused(numbers, refusal), record_count, 0 if run.unresolved else run.size)
+
+    def _refuse(self, numbers: Sequence[int], refusal: Refusal) -> None:
+        """Records that no run has."""
+        self._resolved(Refused(numbers, refusal), len(numbers), 0)
+
+    def _resolved(self, outcome: Outcome, records: int, size: int) -> None:
+        self._outcomes.append((outcome, records, size))
         self._news.set()
 
     async def _send_outcomes(self) -> None:
@@ -301,11 +363,16 @@ class Publication:
             await self.end(bug("a Publish stream", error))
 
     async def _send_some(self) -> None:
-        count = min(len(self._outcomes), RESULTS_MAX)
-        taken = [self._outcomes.popleft() for _ in range(count)]
-        await self._outlet.send([outcome for outcome, _ in taken])
+        taken: list[Outcome] = []
+        count = freed_bytes = 0
+        while self._outcomes and count < RESULTS_MAX:
+            outcome, records, size = self._outcomes.popleft()
+            taken.append(outcome)
+            count += records
+            freed_bytes += size
+        await self._outlet.send(taken)
         self._held_records -= count
-        self._held_bytes -= sum(size for _, size in taken)
+        self._held_bytes -= freed_bytes
         self._room.set()
 
     @property
@@ -321,8 +388,75 @@ class Publication:
         await self._room.wait()
 
 
+class _Runs:
+    """The runs of a piece of a message, until they are written."""
+
+    def __init__(
+        self,
+        publication: Publication,
+        shared: SharedWriters,
+        way: Way,
+        publisher: Publisher | None,
+    ) -> None:
+        self._publication = publication
+        self._shared = shared
+        self._way = way
+        self._publisher = publisher
+        self._runs: dict[tuple[Writable, int], Run] = {}
+        self._keyless: dict[Writable, int] = {}  # the partition that was chosen last
+
+    def choose(self, topic: Writable, key: bytes | None, size: int) -> int:
+        """The partition of a record that names none."""
+        if key is not None:
+            return _partition_of(key, topic.partition_count)
+        chosen = self._shared.keyless.choose(topic.topic.topic_id, topic.available, size)
+        self._keyless[topic] = chosen
+        return chosen
+
+    def add(
+        self,
+        topic: Writable,
+        partition: int,
+        sequence: int | None,
+        number: int,
+        record: tuple[bytes | None, bytes | None, Sequence[Header], int],
+        size: int,
+    ) -> None:
+        run = self._runs.get((topic, partition))
+        if run is not None and (
+            run.size + size > topic.batch_bytes
+            or len(run.records) >= RUN_RECORDS_MAX
+            or (sequence is not None and sequence != run.next_sequence)
+        ):
+            self._write(topic, partition, self._runs.pop((topic, partition)))
+            run = None
+        if run is None:
+            run = Run(self._publication, base_sequence=-1 if sequence is None else sequence)
+            self._runs[topic, partition] = run
+        run.records.append(record)
+        run.numbers.append(number)
+        run.size += size
+
+    def write(self) -> None:
+        """Hand all runs to their lanes, those of a partition in their order."""
+        runs, self._runs = self._runs, {}
+        for (topic, partition), run in runs.items():
+            self._write(topic, partition, run)
+
+    def _write(self, topic: Writable, partition: int, run: Run) -> None:
+        self._publication.held(run.size)
+        name = topic.partitions[partition]
+        if self._publisher is not None:
+            self._publisher.add(name, run, topic.batch_bytes)
+            return
+        goes_at_once = self._shared.add(self._way, name, run, topic.batch_bytes)
+        is_small = run.size < BATCH_BYTES // 2
+        if goes_at_once and is_small and self._keyless.get(topic) == partition:
+            self._shared.keyless.move_on(topic.topic.topic_id, topic.available)
+
+
 class _Receipt:
-    """Takes a record's outcome from the producer, in place of a future."""
+    """Takes a record's outcome from the producer of a transaction, in place of a future."""
 
     __slots__ = ("_is_done", "_number", "_publication", "_size")
 
@@ -347,11 +481,7 @@ class _Receipt:
     def refuse(self, refusal: Refusal) -> None:
         self._resolve(refusal)
 
-    def stored(self, written: RecordMetadata, *, is_duplicate: bool) -> None:
-        self._resolve(written, is_duplicate)
-
-    def _resolve(self, written: RecordMetadata | Refusal, is_duplicate: bool = False) -> None:
+    def _resolve(self, outcome: RecordMetadata | Refusal) -> None:
         if not self._is_done:
             self._is_done = True
-            outcome = Outcome(self._number, written, is_duplicate)
-            self._publication.resolved(outcome, self._size)
+            self._publication.settled(self._number, self._size, outcome)

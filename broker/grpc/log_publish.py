@@ -7,13 +7,14 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from broker.gateway.producers import Way
-from broker.gateway.publishing import Outcome, Publication, ToPublish
+from broker.gateway.publishing import Outcome, Publication, Refused, ToPublish
 from broker.gateway.refusals import Refusal, stream_error
+from broker.gateway.shared_writers import ALL, LEADER, Way
 from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
-from runtime.protobuf_fields import TooManyFieldsError, fields
-from stele.config import Acks, CompressionName
+from runtime.protobuf_fields import Field, TooManyFieldsError, fields
+from stele.config import CompressionName
 from stele.errors import ErrorCode
+from stele.wire.batch import Header
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError, Stream
 
@@ -21,14 +22,19 @@ MESSAGE_BYTES_MAX: Final = 4 * 1024 * 1024
 RECORDS_MAX: Final = 5_000
 """Of one message."""
 HEADERS_MAX: Final = 1_000
-"""Of one record, with its other fields."""
+"""Of one record, with its other fields. A record has fewer."""
+_AT_ONCE_BYTES: Final = 40 * 1024
+"""Protobuf makes all elements of so much in one turn of the event loop. An element takes two bytes
+at least, and some 0.25 µs."""
+_PIECE_RECORDS: Final = 250
+"""To check and number so many records is a turn of about half a millisecond."""
 _OTHER_FIELDS_MAX: Final = 10
 _RECORDS: Final = pb.PublishRequest.RECORDS_FIELD_NUMBER
 
-_ACKS: Final[dict[int, Acks]] = {
-    pb.PublishOptions.ACKS_UNSPECIFIED: "all",
-    pb.PublishOptions.ACKS_ALL: "all",
-    pb.PublishOptions.ACKS_LEADER: 1,
+_ACKS: Final = {
+    pb.PublishOptions.ACKS_UNSPECIFIED: ALL,
+    pb.PublishOptions.ACKS_ALL: ALL,
+    pb.PublishOptions.ACKS_LEADER: LEADER,
 }
 _COMPRESSIONS: Final[dict[int, CompressionName]] = {
     pb.PublishOptions.COMPRESSION_UNSPECIFIED: "none",
@@ -51,51 +57,56 @@ class PublishOutlet:
     def serves(self, publication: Publication) -> None:
         self._publication = publication
 
-    async def receive(self) -> Iterable[ToPublish | EndOfTransaction] | None:
+    async def receive(self) -> Iterable[Sequence[ToPublish] | EndOfTransaction] | None:
         payload = await self._stream.receive()
         if payload is None:
             return None
         if len(payload) > MESSAGE_BYTES_MAX:
             raise _invalid(f"a message of {len(payload)} bytes: {MESSAGE_BYTES_MAX} are the most")
-        request, records = _split(payload)
+        request, pieces = _split(payload)
         if request.HasField("options"):
             if self._has_begun:
                 raise _invalid("options belong to the first message of a stream")
             self._take_options(request.options)
         self._has_begun = True
-        return _all(records, request)
+        return _all(request, pieces)
 
     def _take_options(self, options: pb.PublishOptions) -> None:
         way = _way(options)
         publisher_id = options.publisher_id if options.HasField("publisher_id") else None
         if not options.transactional_id:
             self._publication.write_by(way, publisher_id)
-        elif publisher_id is not None or way.acks != "all":
+        elif publisher_id is not None or way.acks != ALL:
             raise _invalid("transactions need ACKS_ALL, and no publisher_id")
         else:
             self._publication.write_in_transactions(
                 way, options.transactional_id, options.transaction_timeout_ms
             )
 
-    async def send(self, outcomes: Sequence[Outcome | TransactionEnded]) -> None:
+    async def send(self, outcomes: Sequence[Outcome]) -> None:
         response = pb.PublishResponse()
+        add = response.results.add
         for outcome in outcomes:
             if isinstance(outcome, TransactionEnded):
                 await self._send_ended(response, outcome)
                 response = pb.PublishResponse()
-                continue
-            number, written, is_duplicate = outcome
-            if isinstance(written, Refusal):
-                result = response.results.add(number=number, partition=-1)
-                describe(result.error, written)
+                add = response.results.add
+            elif isinstance(outcome, Refused):
+                for number in outcome.numbers:
+                    describe(add(number=number, partition=-1).error, outcome.refusal)
             else:
-                response.results.add(
-                    number=number,
-                    partition=written.partition,
-                    offset=written.offset if written.offset >= 0 else None,
-                    timestamp_ms=written.timestamp_ms,
-                    is_duplicate=is_duplicate,
-                )
+                numbers, partition, base_offset, timestamps_ms, is_duplicate = outcome
+                offset = base_offset
+                for number, timestamp_ms in zip(numbers, timestamps_ms, strict=True):
+                    add(
+                        number=number,
+                        partition=partition,
+                        offset=offset,
+                        timestamp_ms=timestamp_ms,
+                        is_duplicate=is_duplicate,
+                    )
+                    if offset is not None:
+                        offset += 1
         if response.results:
             await self._stream.send(response.SerializeToString())
 
@@ -114,10 +125,10 @@ class PublishOutlet:
 
 
 def _all(
-    records: Iterable[memoryview], request: pb.PublishRequest
-) -> Iterator[ToPublish | EndOfTransaction]:
-    for encoded in records:
-        yield _record(_parsed(encoded), request.topic)
+    request: pb.PublishRequest, pieces: Iterable[Iterable[pb.PublishRecord]]
+) -> Iterator[Sequence[ToPublish] | EndOfTransaction]:
+    for piece in pieces:
+        yield _to_publish(piece, request.topic)
     end = request.transaction_end
     if end in (pb.PublishRequest.TRANSACTION_END_COMMIT, pb.PublishRequest.TRANSACTION_END_ABORT):
         yield EndOfTransaction(end == pb.PublishRequest.TRANSACTION_END_COMMIT)
@@ -125,9 +136,14 @@ def _all(
         raise _invalid(f"a transaction_end that this broker does not know: {end}")
 
 
-def _split(payload: bytes) -> tuple[pb.PublishRequest, list[memoryview]]:
-    """A request without its records, and these, still encoded."""
+def _split(payload: bytes) -> tuple[pb.PublishRequest, Iterator[Sequence[pb.PublishRecord]]]:
+    """A request, and its records in pieces. Those of a large message are made piece by piece: to
+    make all of them would take too long for one turn of the event loop."""
     try:
+        if len(payload) <= _AT_ONCE_BYTES:
+            whole = pb.PublishRequest.FromString(payload)
+            if len(whole.records) <= RECORDS_MAX:
+                return whole, _pieces(whole.records)
         found = fields(payload, RECORDS_MAX + _OTHER_FIELDS_MAX)
         others = [payload[each.start : each.end] for each in found if each.number != _RECORDS]
         request = pb.PublishRequest.FromString(b"".join(others))
@@ -135,23 +151,45 @@ def _split(payload: bytes) -> tuple[pb.PublishRequest, list[memoryview]]:
         raise _invalid(f"a message has at most {RECORDS_MAX} records") from None
     except (ValueError, DecodeError):
         raise _invalid(f"{len(payload)} bytes that are no PublishRequest") from None
-    view = memoryview(payload)
-    records = [view[each.content : each.end] for each in found if each.number == _RECORDS]
+    records = [each for each in found if each.number == _RECORDS]
     if len(records) > RECORDS_MAX:
         raise _invalid(f"{len(records)} records in a message: {RECORDS_MAX} are the most")
-    return request, records
+    return request, _parsed(memoryview(payload), records)
 
 
-def _parsed(encoded: memoryview) -> pb.PublishRecord:
-    data = bytes(encoded)
-    try:
-        if len(data) > HEADERS_MAX:  # each takes two bytes at least
-            fields(data, HEADERS_MAX)
-        return pb.PublishRecord.FromString(data)
-    except TooManyFieldsError:
-        raise _invalid(f"a record has less than {HEADERS_MAX} headers") from None
-    except (ValueError, DecodeError):
-        raise _invalid(f"{len(data)} bytes that are no PublishRecord") from None
+def _pieces(records: Sequence[pb.PublishRecord]) -> Iterator[Sequence[pb.PublishRecord]]:
+    for start in range(0, len(records), _PIECE_RECORDS):
+        yield records[start : start + _PIECE_RECORDS]
+
+
+def _parsed(payload: memoryview, records: Sequence[Field]) -> Iterator[Sequence[pb.PublishRecord]]:
+    """The records of a large message, each piece when it is its turn. A record that is large itself
+    is a piece of its own."""
+    start = 0
+    while start < len(records):
+        end = start + 1
+        while (
+            end < min(len(records), start + _PIECE_RECORDS)
+            and records[end].end - records[start].start <= _AT_ONCE_BYTES
+        ):
+            end += 1
+        first, last = records[start], records[end - 1]
+        try:
+            if first.end - first.content > _AT_ONCE_BYTES:
+                fields(payload[first.content : first.end], HEADERS_MAX)
+            pieces = [bytes(payload[each.start : each.end]) for each in records[start:end]]
+            made = pb.PublishRequest.FromString(b"".join(pieces))
+        except TooManyFieldsError:
+            raise _too_many_headers() from None
+        except (ValueError, DecodeError):
+            length = last.end - first.content
+            raise _invalid(f"{length} bytes that are no PublishRecord") from None
+        yield made.records
+        start = end
+
+
+def _too_many_headers() -> RpcError:
+    return _invalid(f"a record has less than {HEADERS_MAX} headers")
 
 
 def describe(error: pb.RecordError, refusal: Refusal) -> None:
@@ -166,24 +204,37 @@ def _way(options: pb.PublishOptions) -> Way:
     acks, compression = _ACKS.get(options.acks), _COMPRESSIONS.get(options.compression)
     if acks is None or compression is None:
         raise _invalid(f"options that this broker does not know: {options}")
-    if options.HasField("publisher_id") and (acks != "all" or options.publisher_id < 0):
+    if options.HasField("publisher_id") and (acks != ALL or options.publisher_id < 0):
         raise _invalid("a publisher has an id that CreatePublisher gave it, and needs ACKS_ALL")
     return Way(acks, compression)
 
 
-def _record(record: pb.PublishRecord, topic: str) -> ToPublish:
-    return ToPublish(
-        record.topic or topic,
-        record.key if record.HasField("key") else None,
-        record.value if record.HasField("value") else None,
-        [
-            (header.name, header.value if header.HasField("value") else None)
-            for header in record.headers
-        ],
-        record.timestamp_ms if record.HasField("timestamp_ms") else None,
-        record.partition if record.HasField("partition") else None,
-        record.sequence if record.HasField("sequence") else None,
-    )
+def _to_publish(records: Iterable[pb.PublishRecord], topic: str) -> list[ToPublish]:
+    """An absent field is told from an empty one only where it is empty: this is for each record."""
+    made: list[ToPublish] = []
+    make = tuple.__new__
+    for record in records:
+        has = record.HasField
+        headers: Sequence[Header] = ()
+        if record.headers:
+            headers = _headers(record.headers)
+        fields_ = (
+            record.topic or topic,
+            record.key or (b"" if has("key") else None),
+            record.value or (b"" if has("value") else None),
+            headers,
+            record.timestamp_ms or (0 if has("timestamp_ms") else None),
+            record.partition or (0 if has("partition") else None),
+            record.sequence or (0 if has("sequence") else None),
+        )
+        made.append(make(ToPublish, fields_))
+    return made
+
+
+def _headers(headers: Sequence[pb.RecordHeader]) -> list[Header]:
+    if len(headers) >= HEADERS_MAX:
+        raise _too_many_headers()
+    return [(each.name, each.value if each.HasField("value") else None) for each in headers]
 
 
 def _invalid(message: str) -> RpcError:

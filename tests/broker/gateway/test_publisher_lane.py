@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.gateway.publisher_lane import (
-    SEQUENCES,
-    Ask,
-    KnownBatch,
-    PublisherLane,
-    Refused,
-    Resolved,
-    Send,
-    Stored,
-)
+from broker.gateway.lanes import Part, Prepare, Refused, Resolved, Send, Stored
+from broker.gateway.publisher_lane import SEQUENCES, KnownBatch, PublisherLane
 from stele.errors import ErrorCode
 
+PUBLISHER = 7
 BATCH_BYTES = 40
 RECORD_BYTES = 10
 FOREVER_S = 1e9
@@ -77,13 +71,21 @@ class Leader:
             self.batches.pop()
 
 
+def values_of(part: Part[Sequence[int]]) -> list[int]:
+    return list(part.run[part.first : part.first + part.record_count])
+
+
+def values(sent: Send[Sequence[int]]) -> list[int]:
+    return [value for part in sent.parts for value in values_of(part)]
+
+
 class Broker:
     """A lane, whose requests and answers may be lost or late."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.lane: PublisherLane[int] = PublisherLane(BATCH_BYTES)
-        self._sent: Send[int] | None = None
+        self.lane: PublisherLane[Sequence[int]] = PublisherLane(PUBLISHER, BATCH_BYTES)
+        self._sent: Send[Sequence[int]] | None = None
         self._appended_at: int | None = None  # the base offset of what was sent, once it is written
 
     def step(self) -> None:
@@ -93,20 +95,20 @@ class Broker:
             return
         resolved, action = self.lane.decide(0.0)
         world.resolved(self, resolved)
-        if isinstance(action, Ask):
+        if isinstance(action, Prepare):
             if rng.random() < 0.8:  # else the answer is lost, and it asks again
                 self.lane.known(world.leader.known(), world.leader.high_watermark)
         elif action is not None:
             self._sent, self._appended_at = action, None
             if rng.random() < 0.2:  # the request is late: it may arrive after the lane has given up
-                world.late.append((action.base_sequence, list(action.records)))
+                world.late.append((action.base_sequence, values(action)))
 
-    def _finish(self, sent: Send[int]) -> None:
+    def _finish(self, sent: Send[Sequence[int]]) -> None:
         """Whatever may have become of the batch that is under way."""
         world, rng = self._world, self._world.rng
         fate = rng.random()
         if self._appended_at is None and fate < 0.6:
-            offset = world.leader.append(sent.base_sequence, list(sent.records))
+            offset = world.leader.append(sent.base_sequence, values(sent))
             if offset is None:
                 self._sent = None
                 self.lane.not_acknowledged(maybe_written=False)
@@ -115,7 +117,7 @@ class Broker:
         elif fate < 0.75 or self._appended_at is None:
             self._sent = None  # it gives up
             self.lane.not_acknowledged(maybe_written=True)
-        elif world.holds(self._appended_at, list(sent.records)):
+        elif world.holds(self._appended_at, values(sent)):
             self._sent = None
             world.resolved(self, self.lane.acknowledged(self._appended_at))
 
@@ -145,23 +147,28 @@ class World:
         end = offset + len(records)
         return self.leader.high_watermark >= end and self.leader.records[offset:end] == records
 
-    def resolved(self, broker: Broker, resolved: list[Resolved[int]]) -> None:
-        for record, outcome in resolved:
-            assert isinstance(outcome, Stored), f"{record}: {outcome}"
+    def resolved(self, broker: Broker, resolved: list[Resolved[Sequence[int]]]) -> None:
+        for part, outcome in resolved:
+            records = values_of(part)
+            assert isinstance(outcome, Stored), f"{records}: {outcome}"
             committed = self.leader.records[: self.leader.high_watermark]
-            assert record in committed, f"{record} is told to be stored"
-            if outcome.offset is not None:
-                assert committed[outcome.offset] == record
-            if broker is self.current:
-                assert record not in self.told
-                self.told[record] = outcome.offset
+            for number, record in enumerate(records):
+                assert record in committed, f"{record} is told to be stored"
+                offset = None if outcome.base_offset is None else outcome.base_offset + number
+                if offset is not None:
+                    assert committed[offset] == record
+                if broker is self.current:
+                    assert record not in self.told
+                    self.told[record] = offset
 
     def step(self, *, calm: bool) -> None:
         rng = self.rng
         event = rng.random() * (0.7 if calm else 1.0)
         if event < 0.2 and self.next < self.count:
-            self.current.lane.add(self.next, self.next, RECORD_BYTES, FOREVER_S)
-            self.next += 1
+            count = rng.randint(1, min(6, self.count - self.next))
+            run = range(self.next, self.next + count)
+            self.current.lane.add(self.next, run, count, count * RECORD_BYTES, FOREVER_S)
+            self.next += count
         elif event < 0.5:
             rng.choice(self.brokers).step()
         elif event < 0.7:
@@ -193,10 +200,15 @@ def test_every_record_is_written_once_and_in_order(seed: int, count: int) -> Non
 # ------------------------------------------------------------------------------ one lane
 
 
+def alone(*records: str) -> list[Part[str]]:
+    """Runs of one record."""
+    return [Part(record, 0, 1) for record in records]
+
+
 def lane_with(*sequences: int, deadline_s: float = FOREVER_S) -> PublisherLane[str]:
-    lane: PublisherLane[str] = PublisherLane(BATCH_BYTES)
+    lane: PublisherLane[str] = PublisherLane(PUBLISHER, BATCH_BYTES)
     for sequence in sequences:
-        lane.add(sequence, f"r{sequence}", RECORD_BYTES, deadline_s)
+        lane.add(sequence, f"r{sequence}", 1, RECORD_BYTES, deadline_s)
     return lane
 
 
@@ -209,9 +221,9 @@ def sent(lane: PublisherLane[str]) -> Send[str]:
 
 def test_it_asks_before_it_does_anything() -> None:
     lane = lane_with(0)
-    assert isinstance(lane.decide(0.0)[1], Ask)
+    assert isinstance(lane.decide(0.0)[1], Prepare)
     lane.known([], 0)
-    assert sent(lane) == Send(0, ["r0"])
+    assert sent(lane) == Send(0, alone("r0"))
 
 
 def test_what_the_leader_has_is_answered_with_its_offset_where_that_is_known() -> None:
@@ -224,14 +236,14 @@ def test_what_the_leader_has_is_answered_with_its_offset_where_that_is_known() -
         Stored(110, True),
         Stored(111, True),
     ]
-    assert action == Send(7, ["r7"])
+    assert action == Send(7, alone("r7"))
 
 
 @pytest.mark.parametrize("high_watermark", [0, 110, 111])
 def test_what_is_not_committed_is_waited_for(high_watermark: int) -> None:
     lane = lane_with(6, 7)
     assert not lane.known([KnownBatch(5, 6, 110)], high_watermark)
-    assert isinstance(lane.decide(0.0)[1], Ask)
+    assert isinstance(lane.decide(0.0)[1], Prepare)
 
 
 def test_a_gap_and_a_forgotten_publisher_are_refused() -> None:
@@ -253,12 +265,12 @@ def test_a_gap_and_a_forgotten_publisher_are_refused() -> None:
 def test_a_batch_has_consecutive_records_that_fit() -> None:
     lane = lane_with(0, 1, 2, 3, 4, 6)
     lane.known([], 0)
-    assert sent(lane) == Send(0, ["r0", "r1", "r2", "r3"])
+    assert sent(lane) == Send(0, alone("r0", "r1", "r2", "r3"))
     assert [outcome for _, outcome in lane.acknowledged(7)] == [
         Stored(7 + i, False) for i in range(4)
     ]
-    assert sent(lane) == Send(4, ["r4"])
-    lane.add(4, "again", RECORD_BYTES, FOREVER_S)
+    assert sent(lane) == Send(4, alone("r4"))
+    lane.add(4, "again", 1, RECORD_BYTES, FOREVER_S)
     lane.acknowledged(-1)
     resolved, _ = lane.decide(0.0)
     assert [type(outcome) for _, outcome in resolved] == [Refused, Stored]
@@ -266,32 +278,32 @@ def test_a_batch_has_consecutive_records_that_fit() -> None:
 
 
 def test_a_record_larger_than_a_batch_goes_alone() -> None:
-    lane: PublisherLane[str] = PublisherLane(BATCH_BYTES)
-    lane.add(0, "large", BATCH_BYTES + 1, FOREVER_S)
-    lane.add(1, "small", 1, FOREVER_S)
+    lane: PublisherLane[str] = PublisherLane(PUBLISHER, BATCH_BYTES)
+    lane.add(0, "large", 1, BATCH_BYTES + 1, FOREVER_S)
+    lane.add(1, "small", 1, 1, FOREVER_S)
     lane.known([], 0)
-    assert sent(lane) == Send(0, ["large"])
+    assert sent(lane) == Send(0, alone("large"))
 
 
 def test_a_refused_batch_is_sent_record_by_record_to_find_the_bad_one() -> None:
     lane = lane_with(0, 1, 2)
     lane.known([], 0)
-    assert sent(lane).records == ["r0", "r1", "r2"]
+    assert sent(lane).parts == alone("r0", "r1", "r2")
     assert lane.rejected(ErrorCode.INVALID_RECORD, "bad") == []
-    assert sent(lane).records == ["r0"]
+    assert sent(lane).parts == alone("r0")
     lane.acknowledged(0)
-    assert sent(lane).records == ["r1"]
-    ((record, outcome),) = lane.rejected(ErrorCode.INVALID_RECORD, "bad")
-    assert (record, outcome) == ("r1", Refused(ErrorCode.INVALID_RECORD, "bad"))
-    ((record, outcome),), action = lane.decide(0.0)
-    assert record == "r2"
+    assert sent(lane).parts == alone("r1")
+    ((part, outcome),) = lane.rejected(ErrorCode.INVALID_RECORD, "bad")
+    assert (part.run, outcome) == ("r1", Refused(ErrorCode.INVALID_RECORD, "bad"))
+    ((part, outcome),), action = lane.decide(0.0)
+    assert part.run == "r2"
     assert isinstance(outcome, Refused)
     assert action is None  # the publisher sends 1 and 2 again, as it should be
 
 
 def test_records_that_wait_too_long_are_refused() -> None:
     lane = lane_with(0, 1, deadline_s=5.0)
-    lane.add(2, "r2", RECORD_BYTES, 6.0)
+    lane.add(2, "r2", 1, RECORD_BYTES, 6.0)
     lane.known([], 0)
     assert sent(lane).base_sequence == 0
     lane.not_acknowledged(maybe_written=True)
@@ -299,8 +311,8 @@ def test_records_that_wait_too_long_are_refused() -> None:
     resolved, action = lane.decide(5.0)
     message = "the leader did not answer in time, or there was none"
     expected = Refused(ErrorCode.REQUEST_TIMED_OUT, message, maybe_written=True)
-    assert resolved == [Resolved("r0", expected), Resolved("r1", expected)]
-    assert isinstance(action, Ask)
+    assert resolved == [Resolved(part, expected) for part in alone("r0", "r1")]
+    assert isinstance(action, Prepare)
     lane.known([], 0)
     ((_, outcome),), action = lane.decide(5.0)  # what may have been written is said to be so
     assert isinstance(outcome, Refused)
@@ -329,12 +341,12 @@ def test_a_publisher_counts_on_where_the_leader_begins_again(turns: int) -> None
         Stored(13, True),
         Stored(14, True),
     ]
-    assert action == Send(1, [f"r{last + 2}"])
+    assert action == Send(1, alone(f"r{last + 2}"))
 
 
 def outcome_of(lane: PublisherLane[str], sequence: int) -> Stored | Refused:
     """Of a record that needs no leader."""
-    lane.add(sequence, f"r{sequence}", RECORD_BYTES, FOREVER_S)
+    lane.add(sequence, f"r{sequence}", 1, RECORD_BYTES, FOREVER_S)
     ((_, outcome),), action = lane.decide(0.0)
     assert action is None
     return outcome
@@ -361,7 +373,7 @@ def test_a_leader_that_knows_nothing_any_more_is_believed() -> None:
     assert isinstance(outcome, Refused)
     assert outcome.code is ErrorCode.UNKNOWN_PRODUCER_ID
     for sequence in range(7):
-        lane.add(sequence, f"r{sequence}", RECORD_BYTES, FOREVER_S)
+        lane.add(sequence, f"r{sequence}", 1, RECORD_BYTES, FOREVER_S)
     for base_offset in (0, 4):
         sent(lane)
         lane.acknowledged(base_offset)
@@ -375,5 +387,44 @@ def test_offsets_are_those_of_the_leaders_last_answer() -> None:
         sent(lane)
         lane.not_acknowledged(maybe_written=True)
     lane.known([KnownBatch(6, 7, 311)], 400)
-    assert lane.decide(0.0)[0] == [Resolved("r7", Stored(312, True))]
+    assert lane.decide(0.0)[0] == [Resolved(Part("r7", 0, 1), Stored(312, True))]
     assert outcome_of(lane, 5) == Stored(None, True)
+
+
+# ------------------------------------------------------------------------------ runs
+
+
+def lane_with_run(sequence: int, record_count: int) -> PublisherLane[str]:
+    lane: PublisherLane[str] = PublisherLane(PUBLISHER, BATCH_BYTES)
+    lane.add(sequence, "run", record_count, RECORD_BYTES * record_count, FOREVER_S)
+    return lane
+
+
+def test_a_run_is_split_where_the_publisher_has_come_to() -> None:
+    lane = lane_with_run(2, 6)
+    assert lane.known([KnownBatch(3, 4, 103), KnownBatch(5, 5, 200)], 201)
+    resolved, action = lane.decide(0.0)
+    assert resolved == [
+        Resolved(Part("run", 0, 1), Stored(None, True)),
+        Resolved(Part("run", 1, 2), Stored(103, True)),
+        Resolved(Part("run", 3, 1), Stored(200, True)),
+    ]
+    assert action == Send(6, [Part("run", 4, 2)])
+    assert lane.acknowledged(300) == [Resolved(Part("run", 4, 2), Stored(300, False))]
+
+
+def test_the_records_of_a_refused_run_are_sent_one_by_one() -> None:
+    lane = lane_with_run(0, 3)
+    lane.known([], 0)
+    assert sent(lane).parts == [Part("run", 0, 3)]
+    assert lane.rejected(ErrorCode.INVALID_RECORD, "bad") == []
+    assert sent(lane).parts == [Part("run", 0, 1)]
+    lane.acknowledged(0)
+    assert sent(lane).parts == [Part("run", 1, 1)]
+    assert [each.part for each in lane.rejected(ErrorCode.INVALID_RECORD, "bad")] == [
+        Part("run", 1, 1)
+    ]
+    (resolved,), action = lane.decide(0.0)
+    assert resolved.part == Part("run", 2, 1)
+    assert isinstance(resolved.outcome, Refused)
+    assert action is None

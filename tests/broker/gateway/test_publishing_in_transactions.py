@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.gateway import producers
+from broker.gateway import transactional_producers
 from runtime.authorization.authorizer import Operation, Resource, transactional_id_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ErrorCode
@@ -219,7 +219,7 @@ async def test_who_may_not_use_the_id_is_told_so(world: World) -> None:
 async def test_transactional_streams_are_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(producers, "TRANSACTIONAL_MAX", 1)
+    monkeypatch.setattr(transactional_producers, "PRODUCERS_MAX", 1)
 
     await create(world)
     first = Transacting(world)

@@ -11,56 +11,15 @@ import random
 
 import pytest
 
-from chaos.sim.cluster.cluster import GRPC_PORT, KAFKA_PORT, SimCluster
+from chaos.sim.cluster.cluster import GRPC_PORT, SimCluster
 from chaos.sim.laws.judged import JudgedCluster
-from stele.admin.descriptions import NewTopic
-from stele.aio import Admin, Consumer
-from stele.config import ClientWorld
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError
 from tests.support.thin_client import Publishing, Subscribing, record
+from tests.support.thin_trouble import PARTITIONS, TOPIC, create_topic, read_all, trouble
 
-TOPIC = "orders"
-PARTITIONS = 2
 RECORDS = 200  # of each partition
 SILENCE_S = 5.0
-
-
-def world_of(cluster: SimCluster) -> ClientWorld:
-    world = cluster.client_world
-    return ClientWorld(world.clock, world.network, world.rng)
-
-
-def servers_of(cluster: SimCluster) -> str:
-    return ",".join(f"{broker.host}:{KAFKA_PORT}" for broker in cluster.brokers.values())
-
-
-async def trouble(cluster: SimCluster, rng: random.Random) -> None:
-    """Three failures, each healed before the next one comes."""
-    for kind in rng.sample(["kill", "kill", "pause", "controller", "isolate"], 3):
-        await asyncio.sleep(rng.uniform(0.2, 1.5))
-        victim = cluster.leader(TOPIC, rng.randrange(PARTITIONS))
-        if kind == "kill":
-            victim.kill()
-            await asyncio.sleep(rng.uniform(0.1, 4))
-            victim.start()
-        elif kind == "pause":
-            victim.pause()
-            await asyncio.sleep(rng.uniform(0.1, 15))
-            victim.resume()
-        elif kind == "controller":
-            active = cluster.active_controller
-            if active is not None:
-                active.kill()
-                await asyncio.sleep(rng.uniform(0.1, 4))
-                active.start()
-        else:
-            fabric = cluster.simulation.fabric
-            fabric.isolate(victim.host, [each.host for each in cluster.nodes.values()])
-            await asyncio.sleep(rng.uniform(0.1, 15))
-            fabric.heal()
-        for partition in range(PARTITIONS):
-            await cluster.until_isr(TOPIC, 3, partition)
 
 
 class ThinPublisher:
@@ -121,12 +80,7 @@ class ThinPublisher:
 
 async def publish_through_trouble(cluster: SimCluster) -> ThinPublisher:
     rng = random.Random(cluster.simulation.seed)
-    options = {"world": world_of(cluster), "on_wait": lambda _: None}
-    async with Admin(servers_of(cluster), **options) as admin:  # type: ignore[arg-type]
-        await admin.create_topics(
-            [NewTopic(TOPIC, PARTITIONS, 3, configs={"min.insync.replicas": "2"})]
-        )
-    await cluster.until_isr(TOPIC, 3)
+    await create_topic(cluster)
     publisher = ThinPublisher(cluster, rng)
     await publisher.create()
     troubled = asyncio.get_running_loop().create_task(trouble(cluster, rng))
@@ -138,25 +92,13 @@ async def publish_through_trouble(cluster: SimCluster) -> ThinPublisher:
         await publisher.run_until_answered()
         await asyncio.sleep(rng.uniform(0, 0.2))
     await troubled
-    async with Consumer(
-        servers_of(cluster),
-        auto_offset_reset="earliest",
-        **options,  # type: ignore[arg-type]
-    ) as consumer:
-        names = [(TOPIC, partition) for partition in range(PARTITIONS)]
-        consumer.assign(names)
-        seen: dict[int, list[bytes | None]] = {partition: [] for partition in range(PARTITIONS)}
-        where: dict[tuple[int, int], bytes | None] = {}
-        while sum(map(len, seen.values())) < count * PARTITIONS:
-            records = await consumer.poll(timeout_ms=30_000)
-            assert records, "records did not come back"
-            for each in records:
-                seen[each.partition].append(each.value)
-                where[each.partition, each.offset] = each.value
-        ends = await consumer.end_offsets(names)
-    for partition, values in seen.items():
+    seen: dict[int, list[bytes | None]] = {partition: [] for partition in range(PARTITIONS)}
+    where: dict[tuple[int, int], bytes | None] = {}
+    for each in await read_all(cluster):
+        seen[each.partition].append(each.value)
+        where[each.partition, each.offset] = each.value
+    for values in seen.values():
         assert values == [b"%d" % number for number in range(count)]
-        assert ends[TOPIC, partition] == count  # type: ignore[index]
     for (partition, sequence), offset in publisher.offsets.items():
         if offset is not None:
             assert where[partition, offset] == b"%d" % sequence
