@@ -34,7 +34,7 @@ from stele.world import RpcCode, RpcError
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.batches import make_batch
 from tests.support.broker_apis import aim
-from tests.support.one_node import HOST, OneNode, ask, with_machine
+from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
 from tests.support.wire import messages
 from world.world import World
 
@@ -91,41 +91,35 @@ async def _error_of(connection: KafkaConnection, request: produce.ProduceRequest
     return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
 
-@with_machine
-async def test_from_empty_directories_to_records_read_back(machine: OneNode) -> None:
-    await machine.start()
-
-    async def questions(world: World) -> None:
-        connection = await _connect(world)
-        await _create(connection)
-        assert await _error_of(connection, _produce(bytes(make_batch(3)))) == 0
-        request = fetch.FetchRequest(
-            max_wait_ms=500,
-            min_bytes=1,
-            topics=[
-                fetch.FetchTopic(
-                    "t", partitions=[fetch.FetchPartition(0, partition_max_bytes=10_000)]
-                )
-            ],
-        )
-        answer = await _request(connection, fetch.API, 12, request)
-        partition = answer.responses[0].partitions[0]
-        assert (partition.error_code, partition.high_watermark) == (0, 3)
-        assert len(partition.records or b"") == len(make_batch(3))
-        offsets = await _request(
-            connection,
-            list_offsets.API,
-            7,
-            LATEST,
-        )
-        assert offsets.topics[0].partitions[0].offset == 3
-        first = await _request(
-            connection, init_producer_id.API, 4, init_producer_id.InitProducerIdRequest()
-        )
-        assert first.error_code == 0
-
-    await ask(machine, questions)
-    await machine.stop()
+@on_a_node
+async def test_from_empty_directories_to_records_read_back(
+    world: World,
+) -> None:
+    connection = await _connect(world)
+    await _create(connection)
+    assert await _error_of(connection, _produce(bytes(make_batch(3)))) == 0
+    request = fetch.FetchRequest(
+        max_wait_ms=500,
+        min_bytes=1,
+        topics=[
+            fetch.FetchTopic("t", partitions=[fetch.FetchPartition(0, partition_max_bytes=10_000)])
+        ],
+    )
+    answer = await _request(connection, fetch.API, 12, request)
+    partition = answer.responses[0].partitions[0]
+    assert (partition.error_code, partition.high_watermark) == (0, 3)
+    assert len(partition.records or b"") == len(make_batch(3))
+    offsets = await _request(
+        connection,
+        list_offsets.API,
+        7,
+        LATEST,
+    )
+    assert offsets.topics[0].partitions[0].offset == 3
+    first = await _request(
+        connection, init_producer_id.API, 4, init_producer_id.InitProducerIdRequest()
+    )
+    assert first.error_code == 0
 
 
 @with_machine
@@ -159,49 +153,46 @@ async def test_what_was_written_and_the_broker_epoch_survive_an_orderly_restart(
     await ask(machine, after)
 
 
-@with_machine
-async def test_both_planes_and_the_bootstrap_of_the_second(machine: OneNode) -> None:
-    await machine.start()
-
-    async def questions(world: World) -> None:
-        connection = await _connect(world)
-        await _create(connection)
-        found = await _request(
-            connection,
-            describe_cluster.API,
-            1,
-            describe_cluster.DescribeClusterRequest(endpoint_type=3),
+@on_a_node
+async def test_both_planes_and_the_bootstrap_of_the_second(
+    world: World,
+) -> None:
+    connection = await _connect(world)
+    await _create(connection)
+    found = await _request(
+        connection,
+        describe_cluster.API,
+        1,
+        describe_cluster.DescribeClusterRequest(endpoint_type=3),
+    )
+    assert [(b.host, b.port) for b in found.brokers] == [(HOST, 9192)]
+    channel = world.network.channel(HOST, 9192)
+    answer = data_pb2.MetadataResponse.FromString(
+        await channel.call(
+            "/stele.v1.Data/Metadata",
+            data_pb2.MetadataRequest().SerializeToString(),
+            timeout_s=5,
         )
-        assert [(b.host, b.port) for b in found.brokers] == [(HOST, 9192)]
-        channel = world.network.channel(HOST, 9192)
-        answer = data_pb2.MetadataResponse.FromString(
-            await channel.call(
-                "/stele.v1.Data/Metadata",
-                data_pb2.MetadataRequest().SerializeToString(),
-                timeout_s=5,
-            )
-        )
-        assert [topic.name for topic in answer.topics] == ["t"]
-        stream = channel.stream("/stele.v1.Data/Produce")
-        request = data_pb2.ProduceRequest(
-            correlation_id=5,
-            acks=-1,
-            timeout_ms=1000,
-            partitions=[data_pb2.ProduceRequest.Partition(topic="t", records=bytes(make_batch(4)))],
-        )
-        await stream.send(request.SerializeToString())
-        produced = data_pb2.ProduceResponse.FromString(await stream.receive() or b"")
-        assert (produced.correlation_id, produced.partitions[0].error) == (5, 0)
-        await stream.close()
-        cluster = admin_pb2.DescribeClusterResponse.FromString(
-            await channel.call("/stele.v1.Admin/DescribeCluster", b"", timeout_s=5)
-        )
-        assert [b.fenced for b in cluster.brokers] == [False]
-        with pytest.raises(RpcError) as caught:
-            await channel.call("/stele.v1.Data/Metadata", b"\xff\xff", timeout_s=5)
-        assert caught.value.code is RpcCode.INVALID_ARGUMENT
-
-    await ask(machine, questions)
+    )
+    assert [topic.name for topic in answer.topics] == ["t"]
+    stream = channel.stream("/stele.v1.Data/Produce")
+    request = data_pb2.ProduceRequest(
+        correlation_id=5,
+        acks=-1,
+        timeout_ms=1000,
+        partitions=[data_pb2.ProduceRequest.Partition(topic="t", records=bytes(make_batch(4)))],
+    )
+    await stream.send(request.SerializeToString())
+    produced = data_pb2.ProduceResponse.FromString(await stream.receive() or b"")
+    assert (produced.correlation_id, produced.partitions[0].error) == (5, 0)
+    await stream.close()
+    cluster = admin_pb2.DescribeClusterResponse.FromString(
+        await channel.call("/stele.v1.Admin/DescribeCluster", b"", timeout_s=5)
+    )
+    assert [b.fenced for b in cluster.brokers] == [False]
+    with pytest.raises(RpcError) as caught:
+        await channel.call("/stele.v1.Data/Metadata", b"\xff\xff", timeout_s=5)
+    assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
 
 @pytest.fixture
@@ -209,77 +200,62 @@ def authorizer() -> FakeAuthorizer:
     return FakeAuthorizer()
 
 
-@with_machine
-async def test_only_nodes_may_probe_a_broker(machine: OneNode, authorizer: FakeAuthorizer) -> None:
-    await machine.start()
-
-    async def questions(world: World) -> None:
-        channel, probe = world.network.channel(HOST, 9192), "/stele.v1.BrokerControl/Probe"
-        assert await channel.call(probe, b"", timeout_s=5)
-        authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
-        with pytest.raises(RpcError, match="may not CLUSTER_ACTION the cluster") as caught:
-            await channel.call(probe, b"", timeout_s=5)
-        assert caught.value.code is RpcCode.PERMISSION_DENIED
-        authorizer.denied = set()
-
-    await ask(machine, questions)
-    await machine.stop()
+@on_a_node
+async def test_only_nodes_may_probe_a_broker(world: World, authorizer: FakeAuthorizer) -> None:
+    channel, probe = world.network.channel(HOST, 9192), "/stele.v1.BrokerControl/Probe"
+    assert await channel.call(probe, b"", timeout_s=5)
+    authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
+    with pytest.raises(RpcError, match="may not CLUSTER_ACTION the cluster") as caught:
+        await channel.call(probe, b"", timeout_s=5)
+    assert caught.value.code is RpcCode.PERMISSION_DENIED
+    authorizer.denied = set()
 
 
-@with_machine
-async def test_bad_batches_are_refused_and_good_ones_go_on(machine: OneNode) -> None:
-    await machine.start()
-
-    async def questions(world: World) -> None:
-        connection = await _connect(world)
-        await _create(connection, max_message_bytes="1000")
-        good = bytes(make_batch(1))
-        bad_crc = bytearray(good)
-        bad_crc[-1] ^= 1
-        old_magic = bytearray(good)
-        old_magic[16] = 1
-        expected = {
-            ErrorCode.CORRUPT_MESSAGE: [bytes(bad_crc), good[:-1]],
-            ErrorCode.MESSAGE_TOO_LARGE: [bytes(make_batch(1, value=b"x" * 1000))],
-            ErrorCode.INVALID_RECORD: [bytes(old_magic), good + good],
-        }
-        for error, batches in expected.items():
-            for batch in batches:
-                got = await _error_of(connection, _produce(batch))
-                assert got is error, f"{got!r} instead of {error!r}"
-        assert await _error_of(connection, _produce(good)) == 0
-
-    await ask(machine, questions)
+@on_a_node
+async def test_bad_batches_are_refused_and_good_ones_go_on(
+    world: World,
+) -> None:
+    connection = await _connect(world)
+    await _create(connection, max_message_bytes="1000")
+    good = bytes(make_batch(1))
+    bad_crc = bytearray(good)
+    bad_crc[-1] ^= 1
+    old_magic = bytearray(good)
+    old_magic[16] = 1
+    expected = {
+        ErrorCode.CORRUPT_MESSAGE: [bytes(bad_crc), good[:-1]],
+        ErrorCode.MESSAGE_TOO_LARGE: [bytes(make_batch(1, value=b"x" * 1000))],
+        ErrorCode.INVALID_RECORD: [bytes(old_magic), good + good],
+    }
+    for error, batches in expected.items():
+        for batch in batches:
+            got = await _error_of(connection, _produce(batch))
+            assert got is error, f"{got!r} instead of {error!r}"
+    assert await _error_of(connection, _produce(good)) == 0
 
 
-@with_machine
-async def test_an_auto_created_topic_can_be_written_at_once(machine: OneNode) -> None:
-    await machine.start()
-
-    async def questions(world: World) -> None:
-        connection = await _connect(world)
-        request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
-        answer = await _request(connection, metadata.API, 12, request)
-        (topic,) = answer.topics
-        assert (topic.error_code, topic.partitions[0].leader_id) == (0, 1)
-        assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
-
-    await ask(machine, questions)
+@on_a_node
+async def test_an_auto_created_topic_can_be_written_at_once(
+    world: World,
+) -> None:
+    connection = await _connect(world)
+    request = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
+    answer = await _request(connection, metadata.API, 12, request)
+    (topic,) = answer.topics
+    assert (topic.error_code, topic.partitions[0].leader_id) == (0, 1)
+    assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
 
 
-@with_machine
-async def test_a_silent_connection_is_closed(machine: OneNode) -> None:
-    await machine.start(connections_max_idle_ms="2000")
-
-    async def questions(world: World) -> None:
-        idle, busy = await _connect(world), await _connect(world)
-        for _ in range(6):
-            await asyncio.sleep(0.5)
-            await _request(busy, metadata.API, 12, metadata.MetadataRequest([]))
-        assert idle.is_closed
-        assert not busy.is_closed
-
-    await ask(machine, questions)
+@on_a_node(connections_max_idle_ms="2000")
+async def test_a_silent_connection_is_closed(
+    world: World,
+) -> None:
+    idle, busy = await _connect(world), await _connect(world)
+    for _ in range(6):
+        await asyncio.sleep(0.5)
+        await _request(busy, metadata.API, 12, metadata.MetadataRequest([]))
+    assert idle.is_closed
+    assert not busy.is_closed
 
 
 @pytest.mark.parametrize(
@@ -357,20 +333,16 @@ def _data_requests(draw: st.DrawFn) -> tuple[Served, int, Any]:
 
 @settings(max_examples=8, suppress_health_check=list(HealthCheck))
 @given(requests=st.lists(_data_requests(), min_size=20, max_size=40))
-@with_machine
+@on_a_node
 async def test_any_request_of_the_data_plane(
-    machine: OneNode, requests: list[tuple[Served, int, Any]]
+    machine: OneNode, world: World, requests: list[tuple[Served, int, Any]]
 ) -> None:
-    await machine.start()
+    connection = await _connect(world)
+    await _create(connection)
+    for served, version, request in requests:
+        await _request(connection, served.api, version, request)
+    assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
 
-    async def questions(world: World) -> None:
-        connection = await _connect(world)
-        await _create(connection)
-        for served, version, request in requests:
-            await _request(connection, served.api, version, request)
-        assert await _error_of(connection, _produce(bytes(make_batch(1)))) == 0
-
-    await ask(machine, questions)
     values = machine.node.registry.values()
     assert not [name for name in values if name.startswith("stele_request_failures")]
 

@@ -12,7 +12,7 @@ from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from metadata.partitions import NO_LEADER, PartitionState
 from stele.wire.v1 import admin_pb2 as pb
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 PARTITIONS = 4
 
@@ -35,7 +35,7 @@ def places(node: SimNode, topic: str) -> dict[str, set[int]]:
     }
 
 
-@world("cluster")
+@gives("cluster")
 def with_two_directories(scenario: Scenario, brokers: int = 1) -> None:
     """Broker 1 has two log directories."""
     cluster = SimCluster(1, controllers=1, brokers=brokers)

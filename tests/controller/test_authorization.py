@@ -17,7 +17,7 @@ from stele.wire.v1 import metadata_pb2 as metadata
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from tests.support.controller import CLUSTER_ID
 from tests.support.controller_world import Controller, StubBroker
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 ID = b"0123456789abcdef"
 TOPIC, BROKER = metadata.ConfigResourceType.TOPIC, metadata.ConfigResourceType.BROKER
@@ -44,7 +44,7 @@ class Bench:
         return self.controller.service.image.topic(topic) is not None
 
 
-@world("bench")
+@gives("bench")
 def on_bench(scenario: Scenario) -> None:
     simulation = Simulation(1)
 

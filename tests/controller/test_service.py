@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError
 from tests.support.controller_world import Controller, StubBroker
+from tests.support.worlds import Scenario, gives
 
 ID = b"0123456789abcdef"
 CREATE = "/stele.v1.Admin/CreateTopics"
@@ -62,26 +62,15 @@ class World:
         return await self.brokers[via].call(CREATE, request, admin.CreateTopicsResponse)
 
 
-Scenario = Callable[[World], Coroutine[Any, Any, None]]
-
-
-def run(scenario: Scenario) -> None:
+@gives("world")
+def with_controller(scenario: Scenario) -> None:
+    """A controller, to which the test adds brokers. It must not fail."""
     world = World()
     world.simulation.run(scenario(world))
     assert not world.controller.fatal
 
 
-def simulated(scenario: Scenario) -> Callable[[], None]:
-    """Make a test from a coroutine that gets a simulated world."""
-
-    def test() -> None:
-        run(scenario)
-
-    test.__name__, test.__doc__ = scenario.__name__, scenario.__doc__
-    return test
-
-
-@simulated
+@with_controller
 async def test_a_topic_is_answered_when_it_is_committed(world: World) -> None:
     await world.start(1, 2)
     world.controller.quorum.held = True
@@ -99,7 +88,7 @@ async def test_a_topic_is_answered_when_it_is_committed(world: World) -> None:
     assert world.controller.service.image.topic("t") is not None
 
 
-@simulated
+@with_controller
 async def test_lost_leadership_is_told_honestly(world: World) -> None:
     await world.start(1, 2)
     image = world.controller.service.image
@@ -126,7 +115,7 @@ async def test_lost_leadership_is_told_honestly(world: World) -> None:
     assert (later.error, later.leader_id) == (ErrorCode.NOT_CONTROLLER, 101)
 
 
-@simulated
+@with_controller
 async def test_a_repetition_waits_for_the_first_one_that_is_under_way(world: World) -> None:
     await world.start(1)
     quorum = world.controller.quorum
@@ -145,7 +134,7 @@ async def test_a_repetition_waits_for_the_first_one_that_is_under_way(world: Wor
     assert (await again).topics[0].topic_id == (await first).topics[0].topic_id
 
 
-@simulated
+@with_controller
 async def test_a_repetition_knows_as_little_as_the_first_one(world: World) -> None:
     """The answer is not "refused": the repeated decision was proposed, and the next leader may
     commit it."""
@@ -162,7 +151,7 @@ async def test_a_repetition_knows_as_little_as_the_first_one(world: World) -> No
         assert f"repeat the request with the id {ID.hex()} to find out" in answer.message
 
 
-@simulated
+@with_controller
 async def test_a_linearizable_read_waits_for_what_the_quorum_has_committed(world: World) -> None:
     await world.start(1)
     quorum = world.controller.quorum
@@ -185,7 +174,7 @@ async def test_a_linearizable_read_waits_for_what_the_quorum_has_committed(world
     await created
 
 
-@simulated
+@with_controller
 async def test_a_read_index_counts_control_records_once_they_have_come(world: World) -> None:
     await world.start(1)
     service, quorum = world.controller.service, world.controller.quorum
@@ -209,7 +198,7 @@ async def test_a_read_index_counts_control_records_once_they_have_come(world: Wo
     assert (await second).error == ErrorCode.NOT_CONTROLLER
 
 
-@simulated
+@with_controller
 async def test_who_does_not_lead_answers_no_linearizable_read(world: World) -> None:
     await world.start(1)
     world.controller.process.loop.call_soon(world.controller.quorum.resign, 101)
@@ -224,7 +213,7 @@ async def test_who_does_not_lead_answers_no_linearizable_read(world: World) -> N
     assert (index.error, index.leader_id) == (ErrorCode.NOT_CONTROLLER, 101)
 
 
-@simulated
+@with_controller
 async def test_a_decision_of_ours_that_another_leader_commits_is_taken_in(world: World) -> None:
     await world.start(1)
     quorum = world.controller.quorum
@@ -240,7 +229,7 @@ async def test_a_decision_of_ours_that_another_leader_commits_is_taken_in(world:
     assert world.controller.service.image.topic("t") is not None
 
 
-@simulated
+@with_controller
 async def test_an_answer_tells_what_is_committed_with_its_own_decision(world: World) -> None:
     await world.start(1)
     broker = world.brokers[1]
@@ -254,7 +243,7 @@ async def test_an_answer_tells_what_is_committed_with_its_own_decision(world: Wo
     assert unfenced.committed_offset > fenced_at
 
 
-@simulated
+@with_controller
 async def test_a_killed_broker_is_fenced_at_once_and_its_leaders_move(world: World) -> None:
     await world.start(1, 2)
     await world.create("t", 1, 2)
@@ -267,7 +256,7 @@ async def test_a_killed_broker_is_fenced_at_once_and_its_leaders_move(world: Wor
     assert world.controller.service.metrics.offline_partitions == 0
 
 
-@simulated
+@with_controller
 async def test_a_broker_that_is_cut_off_costs_the_session(world: World) -> None:
     await world.start(1, 2)
     world.simulation.fabric.isolate("b1", ["c100"])
@@ -276,7 +265,7 @@ async def test_a_broker_that_is_cut_off_costs_the_session(world: World) -> None:
     assert await world.fenced_after(1, 4.0) > 2.0
 
 
-@simulated
+@with_controller
 async def test_a_paused_broker_costs_the_session_and_comes_back(world: World) -> None:
     await world.start(1, 2)
     world.brokers[1].process.pause()
@@ -286,7 +275,7 @@ async def test_a_paused_broker_costs_the_session_and_comes_back(world: World) ->
     assert not world.fenced(1)
 
 
-@simulated
+@with_controller
 async def test_a_stream_that_ends_while_the_process_lives_does_not_fence(world: World) -> None:
     await world.start(1)
     broker = world.brokers[1]
@@ -298,7 +287,7 @@ async def test_a_stream_that_ends_while_the_process_lives_does_not_fence(world: 
     assert await world.fenced_after(1, 2.0) < 0.6, "it is probed until its stream is back"
 
 
-@simulated
+@with_controller
 async def test_a_quick_restart_is_registered_at_once(world: World) -> None:
     await world.start(1, 2)
     await world.create("t", 1, 2)
@@ -313,7 +302,7 @@ async def test_a_quick_restart_is_registered_at_once(world: World) -> None:
     assert (topic.partitions[0].leader, topic.partitions[0].isr) == (2, (2,))
 
 
-@simulated
+@with_controller
 async def test_a_second_process_under_the_same_id_is_refused(world: World) -> None:
     await world.start(1)
     impostor = StubBroker(world.simulation, 1, number=9)
@@ -323,7 +312,7 @@ async def test_a_second_process_under_the_same_id_is_refused(world: World) -> No
     assert not world.fenced(1)
 
 
-@simulated
+@with_controller
 async def test_a_new_controller_probes_those_who_do_not_come(world: World) -> None:
     await world.start(1, 2, 3)
     await world.create("t", 1, 2, 3)
@@ -345,7 +334,7 @@ async def test_a_new_controller_probes_those_who_do_not_come(world: World) -> No
     assert topic.partitions[0].leader == 2
 
 
-@simulated
+@with_controller
 async def test_controlled_shutdown(world: World) -> None:
     await world.start(1, 2)
     await world.create("t", 1, 2)
@@ -360,7 +349,7 @@ async def test_controlled_shutdown(world: World) -> None:
     assert world.fenced(1)
 
 
-@simulated
+@with_controller
 async def test_a_stale_heartbeat_is_told_so(world: World) -> None:
     await world.start(1)
     stale = world.brokers[1]
@@ -371,7 +360,7 @@ async def test_a_stale_heartbeat_is_told_so(world: World) -> None:
     assert stale.answers[-1].fenced
 
 
-@simulated
+@with_controller
 async def test_a_deposed_controller_acknowledges_no_heartbeat(world: World) -> None:
     """The next controller may have been elected before the heartbeat. It fences the broker a
     session after that, when a lease from this heartbeat would still hold."""
@@ -387,7 +376,7 @@ async def test_a_deposed_controller_acknowledges_no_heartbeat(world: World) -> N
     assert all(answer.error == ErrorCode.NOT_CONTROLLER for answer in broker.answers[answered:])
 
 
-@simulated
+@with_controller
 async def test_a_heartbeat_is_heard_while_the_one_before_waits_for_the_quorum(world: World) -> None:
     """A broker that sends heartbeats is alive, however slow the quorum is. Once the quorum answers,
     the newest heartbeat is answered next, so that a backlog costs no lease."""
@@ -416,7 +405,7 @@ async def test_a_heartbeat_is_heard_while_the_one_before_waits_for_the_quorum(wo
     assert world.controller.service.metrics.timed_out_brokers == 0
 
 
-@simulated
+@with_controller
 async def test_streams_end_with_leadership(world: World) -> None:
     await world.start(1)
     broker = world.brokers[1]
@@ -429,7 +418,7 @@ async def test_streams_end_with_leadership(world: World) -> None:
     assert len(broker.answers) == begin
 
 
-@simulated
+@with_controller
 async def test_standing_still_does_not_fence_the_living(world: World) -> None:
     await world.start(1, 2)
     world.controller.process.pause()
@@ -439,7 +428,7 @@ async def test_standing_still_does_not_fence_the_living(world: World) -> None:
     assert world.controller.service.metrics.timed_out_brokers == 0
 
 
-@simulated
+@with_controller
 async def test_leadership_returns_to_the_preferred_replica(world: World) -> None:
     await world.start(1, 2)
     await world.create("t", 1, 2)
@@ -478,7 +467,7 @@ async def test_leadership_returns_to_the_preferred_replica(world: World) -> None
     assert world.controller.service.metrics.preferred_replica_imbalance == 0
 
 
-@simulated
+@with_controller
 async def test_descriptions_come_from_any_controller(world: World) -> None:
     await world.start(1, 2)
     await world.create("t", 2, 1)
@@ -516,7 +505,7 @@ async def test_descriptions_come_from_any_controller(world: World) -> None:
     assert ids.error == ErrorCode.NOT_CONTROLLER
 
 
-@simulated
+@with_controller
 async def test_garbage_is_refused(world: World) -> None:
     await world.start(1)
     channel_of = world.brokers[1].process.world.network
@@ -535,7 +524,7 @@ async def test_garbage_is_refused(world: World) -> None:
     assert not world.fenced(1)
 
 
-@simulated
+@with_controller
 async def test_a_log_that_does_not_fit_is_fatal(world: World) -> None:
     await world.start(1)
     service = world.controller.service
@@ -546,7 +535,7 @@ async def test_a_log_that_does_not_fit_is_fatal(world: World) -> None:
     world.controller.fatal.clear()
 
 
-@simulated
+@with_controller
 async def test_a_full_disk_delays_fencing_but_does_not_forget_it(world: World) -> None:
     await world.start(1, 2)
     quorum = world.controller.quorum
@@ -561,7 +550,7 @@ async def test_a_full_disk_delays_fencing_but_does_not_forget_it(world: World) -
     assert not world.fenced(2)
 
 
-@simulated
+@with_controller
 async def test_stopping_ends_everything(world: World) -> None:
     await world.start(1, 2)
     await world.create("t", 1, 2)

@@ -21,7 +21,7 @@ from stele.wire.v1.metadata_pb2 import Endpoint
 from stele.world import Stream
 from tests.support.broker_edges import FakeNetwork
 from tests.support.timing import LoopClock, run_virtual
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 from world.network import Peer, Service
 
 INCARNATION = b"i" * 16
@@ -145,7 +145,7 @@ class Cluster:
         self.lifecycle.on_leader_change()
 
 
-@world("cluster")
+@gives("cluster")
 def with_cluster(scenario: Scenario) -> None:
     """Two controllers and the lifecycle of broker 4."""
 

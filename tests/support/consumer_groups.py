@@ -11,8 +11,8 @@ from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord
-from tests.support.one_node import HOST, OneNode, ask, with_machine
-from tests.support.worlds import Scenario, world
+from tests.support.one_node import HOST, OneNode, on_a_node
+from tests.support.worlds import Scenario, gives
 from world.world import World
 
 BOOTSTRAP = f"{HOST}:9092"
@@ -92,22 +92,11 @@ def numbers(records: list[ConsumerRecord]) -> list[int]:
     return sorted(int(each.value or b"") for each in records)
 
 
-@world("clients")
-def on_a_node(scenario: Scenario, /, protocol: str = "classic", **settings: str) -> None:
-    """Consumers of groups beside a node. ``settings``: of the node, with underscores for dots."""
+@gives("clients")
+def with_clients(scenario: Scenario, /, protocol: str = "classic", **settings: Any) -> None:
+    """Producers and consumers of groups beside a node."""
 
-    async def whole(machine: OneNode) -> None:
-        quick = {
-            "offsets_topic_replication_factor": "1",
-            "offsets_topic_num_partitions": "3",
-            "group_initial_rebalance_delay_ms": "100",
-            "group_consumer_min_session_timeout_ms": "1000",
-            "group_consumer_session_timeout_ms": "10000",
-            "group_consumer_min_heartbeat_interval_ms": "100",
-            "group_consumer_heartbeat_interval_ms": "1000",
-        }
-        await machine.start(**{**quick, **settings})
-        await ask(machine, lambda world: scenario(Clients(machine, world, protocol)))
-        assert await machine.stop()
+    async def whole(machine: OneNode, world: World) -> None:
+        await scenario(Clients(machine, world, protocol))
 
-    with_machine.run(whole)
+    on_a_node.run(whole, **settings)

@@ -8,6 +8,7 @@ import itertools
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.batch import batches, decode
+from tests.support import replication
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import (
     DIRECTORY,
@@ -17,38 +18,14 @@ from tests.support.replica_cluster import (
     Node,
     ReplicaCluster,
 )
-from tests.support.replication import settled
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
 
 KEY = TopicPartition(TOPIC, 0)
 DIRECTORIES = (DIRECTORY, OTHER_DIRECTORY)
 
 
-@world("cluster")
-def with_topic(
-    scenario: Scenario,
-    /,
-    *,
-    brokers: int = 1,
-    seed: int = 1,
-    directories: tuple[str, ...] = DIRECTORIES,
-    settings: dict[str, object] | None = None,
-    **configs: str,
-) -> None:
-    """One partition on all brokers, which have two log directories or more."""
-
-    async def whole(cluster: ReplicaCluster) -> None:
-        named = {name.replace("_", "."): value for name, value in configs.items()}
-        replicas = tuple(range(1, brokers + 1))
-        cluster.create_topic(replicas, configs=named, min_insync=min(brokers, 2))
-        await settled(cluster)
-        await scenario(cluster)
-
-    cluster = ReplicaCluster(
-        brokers=brokers, seed=seed, directories=directories, **(settings or {})
-    )
-    cluster.run(whole)
+with_topic = replication.with_topic.having(brokers=1, directories=DIRECTORIES)
+"""Brokers have two log directories or more."""
 
 
 async def move(node: Node, path: str, key: TopicPartition = KEY) -> ErrorCode:

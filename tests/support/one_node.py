@@ -10,7 +10,7 @@ from node.format import format_directory
 from node.node import Node, build
 from runtime.authorization.authorizer import Authorizer
 from runtime.config.node import from_settings
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 from world.world import World
 
 HOST = "b1"
@@ -23,6 +23,20 @@ SETTINGS = {
     "listeners": f"PLAINTEXT://{HOST}:9092",
     "grpc.listeners": f"PLAINTEXT://{HOST}:9192",
     "metrics.listener": "",
+}
+# A node without others, whose groups form quickly.
+ALONE = {
+    "offsets_topic_replication_factor": "1",
+    "offsets_topic_num_partitions": "3",
+    "transaction_state_log_replication_factor": "1",
+    "transaction_state_log_min_isr": "1",
+    "transaction_state_log_num_partitions": "3",
+    "transaction_two_phase_commit_enable": "true",
+    "group_initial_rebalance_delay_ms": "100",
+    "group_consumer_min_session_timeout_ms": "1000",
+    "group_consumer_session_timeout_ms": "10000",
+    "group_consumer_min_heartbeat_interval_ms": "100",
+    "group_consumer_heartbeat_interval_ms": "1000",
 }
 
 
@@ -64,13 +78,6 @@ class OneNode:
         return marked
 
 
-@world("machine")
-def with_machine(scenario: Scenario, /, authorizer: Authorizer | None = None) -> None:
-    """A machine whose node the test starts and stops."""
-    machine = OneNode(authorizer=authorizer)
-    machine.simulation.run(scenario(machine))
-
-
 async def ask(machine: OneNode, questions: Callable[[World], Awaitable[None]]) -> None:
     """Run the client's side in its own process."""
 
@@ -78,3 +85,23 @@ async def ask(machine: OneNode, questions: Callable[[World], Awaitable[None]]) -
         await questions(machine.client_process.world)
 
     await machine.client_process.run(inside())
+
+
+@gives("machine")
+def with_machine(scenario: Scenario, /, authorizer: Authorizer | None = None) -> None:
+    """A machine whose node the test starts and stops."""
+    machine = OneNode(authorizer=authorizer)
+    machine.simulation.run(scenario(machine))
+
+
+@gives("machine", "world")
+def on_a_node(scenario: Scenario, /, authorizer: Authorizer | None = None, **settings: str) -> None:
+    """In a client's process beside a node that is alone in its cluster, and has to stop cleanly
+    after the test. ``settings``: of the node, with underscores for dots."""
+
+    async def whole(machine: OneNode) -> None:
+        await machine.start(**{**ALONE, **settings})
+        await ask(machine, lambda world: scenario(machine, world))
+        assert await machine.stop()
+
+    with_machine.run(whole, authorizer)

@@ -14,7 +14,7 @@ from raft.quorum import NO_DIRECTORY
 from raft.ready import Role
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.quorum import Quorum
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 from world.network import Service
 
 PORT = 9093
@@ -219,7 +219,7 @@ class QuorumCluster:
         )
 
 
-@world("cluster")
+@gives("cluster")
 def with_quorum(
     scenario: Scenario,
     /,

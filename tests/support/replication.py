@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tests.support.replica_cluster import DIRECTORY, Node, ReplicaCluster
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 
 def ends(cluster: ReplicaCluster, *broker_ids: int) -> list[int]:
@@ -21,7 +22,7 @@ async def settled(cluster: ReplicaCluster) -> None:
     await asyncio.sleep(0.1)
 
 
-@world("cluster")
+@gives("cluster")
 def with_brokers(
     scenario: Scenario,
     /,
@@ -36,20 +37,32 @@ def with_brokers(
     cluster.run(scenario)
 
 
-@world("cluster")
+@gives("cluster")
 def with_topic(
-    scenario: Scenario, /, *assignments: tuple[int, ...], min_insync: int = 2, **configs: str
+    scenario: Scenario,
+    /,
+    *assignments: tuple[int, ...],
+    brokers: int = 3,
+    seed: int = 1,
+    directories: Sequence[str] = (DIRECTORY,),
+    min_insync: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    **configs: str,
 ) -> None:
-    """Three brokers with a topic. ``assignments``: of its partitions; by default it has one on all
-    brokers. ``configs``: of the topic, by key with underscores for dots."""
+    """Brokers with a topic. ``assignments``: of its partitions; by default it has one on all
+    brokers. ``settings``: of all nodes. ``configs``: of the topic. Both are by key with underscores
+    for dots."""
 
     async def whole(cluster: ReplicaCluster) -> None:
         named = {name.replace("_", "."): value for name, value in configs.items()}
-        cluster.create_topic(*(assignments or ((1, 2, 3),)), configs=named, min_insync=min_insync)
+        replicas = assignments or (tuple(cluster.nodes),)
+        least = min(brokers, 2) if min_insync is None else min_insync
+        cluster.create_topic(*replicas, configs=named, min_insync=least)
         await settled(cluster)
         await scenario(cluster)
 
-    ReplicaCluster().run(whole)
+    options: dict[str, Any] = {"brokers": brokers, "seed": seed, "directories": directories}
+    with_brokers.run(whole, **options, **(settings or {}))
 
 
 async def write_apart(cluster: ReplicaCluster, node: Node, count: int) -> None:

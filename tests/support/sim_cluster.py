@@ -13,13 +13,13 @@ from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
 from stele.records import ConsumerRecord
 from stele.world import Channel, Connector
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 TOPIC = "orders"
 SAFE = {"min.insync.replicas": "2"}
 
 
-@world("cluster")
+@gives("cluster")
 def judged(
     scenario: Scenario,
     /,

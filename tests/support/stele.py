@@ -37,7 +37,7 @@ from stele.wire.v1 import admin_pb2
 from stele.world import Channel, Clock, RpcCode, RpcError, Stream
 from tests.support.stele_kafka import FakeTransport
 from tests.support.timing import run_virtual
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 T = TypeVar("T")
 
@@ -453,7 +453,7 @@ class Stage:
         return Admin(self.cluster.bootstrap_servers, **{**self.options(), **options})
 
 
-@world("stage")
+@gives("stage")
 def on_stage(scenario: Scenario, /, *, seed: int = 1) -> None:
     """Clients of brokers in memory."""
     scheduler = Scheduler()

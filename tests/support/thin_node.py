@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from runtime.authorization.authorizer import Authorizer
 from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
 from stele.records import ConsumerRecord
-from tests.support.one_node import HOST, OneNode, ask, with_machine
-from tests.support.worlds import Scenario
-from tests.support.worlds import world as in_world
+from tests.support.one_node import HOST
 from world.world import World
 
 BOOTSTRAP = f"{HOST}:9092"
@@ -41,15 +38,3 @@ async def read(world: World, name: str = "t", partitions: int = 3) -> list[Consu
         while len(found) < sum(ends.values()):
             found += await consumer.poll()
     return sorted(found, key=lambda each: (each.partition, each.offset))
-
-
-@in_world("world")
-def on_a_node(scenario: Scenario, /, authorizer: Authorizer | None = None, **settings: str) -> None:
-    """In a client's process beside a node. ``settings``: of the node, with underscores for dots."""
-
-    async def whole(machine: OneNode) -> None:
-        await machine.start(**settings)
-        await ask(machine, scenario)
-        assert await machine.stop()
-
-    with_machine.run(whole, authorizer)

@@ -37,6 +37,10 @@ class World(Generic[Options]):
         named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
         self._options = {each.name for each in options if each.kind in named}
 
+    def having(self, **options: Any) -> World[Any]:
+        """The same world with other options than its own. A test may change them again."""
+        return World(functools.partial(self.run, **options), self._given)
+
     @overload
     def __call__(  # type: ignore[overload-overlap]
         self, test: Scenario, /
@@ -81,7 +85,7 @@ class World(Generic[Options]):
         return in_world
 
 
-def world(
+def gives(
     *given: str,
 ) -> Callable[[Callable[Concatenate[Scenario, Options], object]], World[Options]]:
     """The function runs a scenario in a world. ``given``: the names of what it hands over, in
@@ -89,13 +93,13 @@ def world(
     return lambda run: World(run, given)
 
 
-@world()
+@gives()
 def virtual(scenario: Scenario) -> None:
     """Nothing but an event loop on which waiting takes no time."""
     run_virtual(scenario())
 
 
-@world("sim")
+@gives("sim")
 def simulated(scenario: Scenario, /, seed: int = 1, *, keep_transcript: bool = False) -> None:
     """Machines, disks and a network, on which nothing runs yet. The test itself runs outside of all
     processes."""

@@ -20,18 +20,11 @@ from stele.wire.kafka.messages import (
     write_txn_markers,
 )
 from tests.support.batches import make_batch
-from tests.support.one_node import HOST, OneNode, ask, with_machine
-from tests.support.worlds import Scenario
-from tests.support.worlds import world as in_world
+from tests.support.one_node import HOST, OneNode, on_a_node
+from tests.support.worlds import Scenario, gives
 from world.world import World
 
 NONE = ErrorCode.NONE
-SETTINGS = {
-    "transaction_state_log_replication_factor": "1",
-    "transaction_state_log_min_isr": "1",
-    "transaction_state_log_num_partitions": "2",
-    "transaction_two_phase_commit_enable": "true",
-}
 
 
 class Pair(NamedTuple):
@@ -143,23 +136,18 @@ RETRIED = (
 )
 
 
-@in_world("client")
+@gives("client")
 def with_client(scenario: Scenario) -> None:
-    async def on_node(machine: OneNode) -> None:
-        await machine.start(**SETTINGS)
+    async def whole(machine: OneNode, world: World) -> None:
+        connection = await KafkaConnection.open(world.network, HOST, 9092, client_id="c")
+        creation = create_topics.CreateTopicsRequest(
+            topics=[create_topics.CreatableTopic("t", 1, 1)], timeout_ms=5000
+        )
+        await connection.request(create_topics.API, 7, creation, timeout_s=10)
+        await scenario(Client(connection))
+        connection.close()
 
-        async def questions(world: World) -> None:
-            connection = await KafkaConnection.open(world.network, HOST, 9092, client_id="c")
-            creation = create_topics.CreateTopicsRequest(
-                topics=[create_topics.CreatableTopic("t", 1, 1)], timeout_ms=5000
-            )
-            await connection.request(create_topics.API, 7, creation, timeout_s=10)
-            await scenario(Client(connection))
-            connection.close()
-
-        await ask(machine, questions)
-
-    with_machine.run(on_node)
+    on_a_node.run(whole)
 
 
 @with_client

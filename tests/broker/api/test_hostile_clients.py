@@ -20,7 +20,7 @@ from stele.wire.kafka.messages import create_topics, fetch, metadata, produce
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.batches import make_batch
 from tests.support.dense_requests import distinct_requests
-from tests.support.one_node import HOST, OneNode, ask, with_machine
+from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
 from world.world import World
 
 LIMIT_BYTES = 8 * 1024 * 1024
@@ -252,26 +252,22 @@ LARGEST = (
 
 
 @pytest.mark.parametrize("name", LARGEST)
-@with_machine
+@on_a_node
 async def test_the_largest_requests_are_worked_on_in_many_turns(
-    machine: OneNode, name: str, monkeypatch: pytest.MonkeyPatch
+    machine: OneNode, world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = Turns(monkeypatch)
     worst: dict[str, float] = {}
 
-    await machine.start()
+    good = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
+    await fill(good)
+    turns.loop = machine.process.loop
+    for count, api, version, message in largest_requests(name):
+        turns.most = 0
+        bad = await KafkaConnection.open(world.network, HOST, 9092, client_id="hostile")
+        asked = asyncio.ensure_future(bad.request(api, version, message, timeout_s=60))
+        await works(good, world)
+        await asked
+        worst[f"{count} in {api.request.__name__}"] = turns.most / count
 
-    async def questions(world: World) -> None:
-        good = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
-        await fill(good)
-        turns.loop = machine.process.loop
-        for count, api, version, message in largest_requests(name):
-            turns.most = 0
-            bad = await KafkaConnection.open(world.network, HOST, 9092, client_id="hostile")
-            asked = asyncio.ensure_future(bad.request(api, version, message, timeout_s=60))
-            await works(good, world)
-            await asked
-            worst[f"{count} in {api.request.__name__}"] = turns.most / count
-
-    await ask(machine, questions)
     assert {what: calls for what, calls in worst.items() if calls > CALLS_PER_ELEMENT} == {}

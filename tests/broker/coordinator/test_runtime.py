@@ -15,7 +15,7 @@ from tests.support.coordinators import Event, Heard, Sums
 from tests.support.replica_cluster import TOPIC, Node, ReplicaCluster
 from tests.support.replication import with_brokers
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 COMMIT_TIMEOUT_MS = 5000
 
@@ -63,7 +63,7 @@ class Coordinators:
         await until(lambda: len(runtime.active) == 1, f"{broker_id} does not coordinate")
 
 
-@world("cluster", "coordinators")
+@gives("cluster", "coordinators")
 def coordinated(scenario: Scenario, /, **settings: Any) -> None:
     async def main(cluster: ReplicaCluster) -> None:
         coordinators = Coordinators(cluster)

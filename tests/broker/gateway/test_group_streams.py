@@ -10,17 +10,13 @@ import pytest
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
-from tests.support.one_node import HOST
+from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Member, Subscribing, publish, record
-from tests.support.thin_node import create, on_a_node, remove
+from tests.support.thin_node import create, remove
 from world.world import World
 
 EARLIEST = pb.SubscribeStart.OFFSET_RESET_EARLIEST
 PARTITIONS = 4
-SETTINGS: dict[str, Any] = {
-    "group_initial_rebalance_delay_ms": "100",
-    "offsets_topic_replication_factor": "1",
-}
 
 
 async def fill(channel: Channel, first: int, count: int) -> None:
@@ -49,7 +45,7 @@ async def until(condition: object, *members: Member) -> None:
                 await member.hear()
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_group_goes_on_where_it_has_committed(world: World) -> None:
     await create(world, partitions=PARTITIONS)
     channel = world.network.channel(HOST, 9192)
@@ -66,7 +62,7 @@ async def test_a_group_goes_on_where_it_has_committed(world: World) -> None:
     assert sorted(second.values) == [30, 34, 38]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_offsets_of_a_topic_that_was_made_anew_are_not_committed_for_the_new_one(
     world: World,
 ) -> None:
@@ -92,7 +88,7 @@ async def test_offsets_of_a_topic_that_was_made_anew_are_not_committed_for_the_n
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_members_of_the_consumer_protocol(world: World, mixed: bool) -> None:
     """They share with one another, and with a member of the classic protocol."""
 
@@ -113,7 +109,7 @@ async def test_members_of_the_consumer_protocol(world: World, mixed: bool) -> No
     await until(lambda: first.owned == {0, 1, 2, 3}, first)
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_members_share_partitions_also_without_credit(world: World) -> None:
     await create(world, partitions=PARTITIONS)
     channel = world.network.channel(HOST, 9192)
@@ -134,7 +130,7 @@ async def test_members_share_partitions_also_without_credit(world: World) -> Non
     assert not second.lost
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_static_member_is_replaced_by_the_next_of_its_name(world: World) -> None:
     await create(world, partitions=PARTITIONS)
     channel = world.network.channel(HOST, 9192)
@@ -149,7 +145,7 @@ async def test_a_static_member_is_replaced_by_the_next_of_its_name(world: World)
     assert caught.value.info.reason == "FENCED_INSTANCE_ID"
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_commit_that_is_refused_says_why_and_the_stream_goes_on(world: World) -> None:
     await create(world, partitions=PARTITIONS)
     channel = world.network.channel(HOST, 9192)
@@ -195,7 +191,7 @@ async def test_a_start_that_makes_no_sense(world: World, start: pb.SubscribeStar
         pb.Commit(offsets=[pb.Commit.Offset(topic="t")] * 1_001),
     ],
 )
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_commit_that_makes_no_sense(world: World, commit: pb.Commit) -> None:
     await create(world)
     channel = world.network.channel(HOST, 9192)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -13,19 +12,15 @@ from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
 from tests.support.authorizer import FakeAuthorizer
-from tests.support.one_node import HOST
+from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Subscribing, publish, record
-from tests.support.thin_node import create, on_a_node, remove
+from tests.support.thin_node import create, remove
 from world.world import World
 
 PROTOCOLS = [
     pb.SubscribeStart.GROUP_PROTOCOL_CLASSIC,
     pb.SubscribeStart.GROUP_PROTOCOL_CONSUMER,
 ]
-SETTINGS: dict[str, Any] = {
-    "group_initial_rebalance_delay_ms": "100",
-    "offsets_topic_replication_factor": "1",
-}
 
 
 class PatternMember(Subscribing):
@@ -72,7 +67,7 @@ async def refused(channel: Channel, pattern: str) -> RpcError:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_topics_that_match_are_read_also_those_that_come_later(
     world: World, protocol: pb.SubscribeStart.GroupProtocol
 ) -> None:
@@ -90,7 +85,7 @@ async def test_topics_that_match_are_read_also_those_that_come_later(
     await member.until(lambda: member.owned == {("orders-b", 0)})
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_stream_waits_for_the_first_topic_that_matches(world: World) -> None:
     channel = world.network.channel(HOST, 9192)
     await create(world, "t", 1)
@@ -110,7 +105,7 @@ def authorizer() -> FakeAuthorizer:
     return FakeAuthorizer()
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_topics_that_may_not_be_read_do_not_match(
     world: World, authorizer: FakeAuthorizer
 ) -> None:
@@ -134,7 +129,7 @@ async def test_topics_that_may_not_be_read_do_not_match(
         ("(a?){200}" * 3, "states"),
     ],
 )
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_bad_expression_ends_the_stream_and_says_why(
     world: World, pattern: str, why: str
 ) -> None:

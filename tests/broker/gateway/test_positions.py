@@ -9,9 +9,9 @@ import pytest
 
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel
-from tests.support.one_node import HOST
+from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Member, Publishing, Subscribing, publish, record
-from tests.support.thin_node import create, on_a_node, remove
+from tests.support.thin_node import create, remove
 from world.world import World
 
 EARLIEST = pb.PartitionStart.EDGE_EARLIEST
@@ -19,12 +19,6 @@ COMMITTED = pb.SubscribeStart.ISOLATION_READ_COMMITTED
 COMMIT = pb.PublishRequest.TRANSACTION_END_COMMIT
 ABORT = pb.PublishRequest.TRANSACTION_END_ABORT
 MUCH = pb.Credit(records=1_000)
-SETTINGS: dict[str, Any] = {
-    "group_initial_rebalance_delay_ms": "100",
-    "offsets_topic_replication_factor": "1",
-    "transaction_state_log_replication_factor": "1",
-    "transaction_state_log_min_isr": "1",
-}
 
 
 async def transaction(channel: Channel, end: Any, *records: pb.PublishRecord) -> None:
@@ -70,7 +64,7 @@ async def positions(subscribing: Subscribing) -> list[tuple[int, int, int]]:
     ]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_the_position_behind_a_marker_is_told(world: World) -> None:
     await create(world, partitions=1)
     channel = world.network.channel(HOST, 9192)
@@ -82,7 +76,7 @@ async def test_the_position_behind_a_marker_is_told(world: World) -> None:
     assert [each.offset for each in await subscribing.records(1)] == [3]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_the_position_behind_an_aborted_transaction_is_told_without_a_record(
     world: World,
 ) -> None:
@@ -93,7 +87,7 @@ async def test_the_position_behind_an_aborted_transaction_is_told_without_a_reco
     assert await positions(subscribing) == [(0, 3, 3)]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_marker_behind_the_last_granted_record_is_told(world: World) -> None:
     await create(world, partitions=1)
     channel = world.network.channel(HOST, 9192)
@@ -103,7 +97,7 @@ async def test_a_marker_behind_the_last_granted_record_is_told(world: World) -> 
     assert await positions(subscribing) == [(0, 3, 3)]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_records_come_with_the_end_and_without_another_message(world: World) -> None:
     await create(world, partitions=1)
     channel = world.network.channel(HOST, 9192)
@@ -118,7 +112,7 @@ async def test_records_come_with_the_end_and_without_another_message(world: Worl
             await subscribing.receive()
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_position_waits_until_the_records_before_it_are_sent(world: World) -> None:
     await create(world, partitions=1)
     channel = world.network.channel(HOST, 9192)
@@ -134,7 +128,7 @@ async def test_a_position_waits_until_the_records_before_it_are_sent(world: Worl
 
 
 @pytest.mark.parametrize("protocol", ["CLASSIC", "CONSUMER"])
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_member_of_a_group_can_tell_that_it_has_read_everything(
     world: World, protocol: str
 ) -> None:
@@ -160,7 +154,7 @@ async def test_a_member_of_a_group_can_tell_that_it_has_read_everything(
         await member.end()
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_topic_that_is_made_anew_begins_with_its_own_end(world: World) -> None:
     """The end of the deleted topic is not told with the id of the new one."""
 

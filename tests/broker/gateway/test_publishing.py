@@ -10,9 +10,9 @@ from stele.errors import ErrorCode
 from stele.producer.partitioner import partition_of
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcCode, RpcError
-from tests.support.one_node import HOST, OneNode, ask, with_machine
+from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
 from tests.support.thin_client import Publishing, publish, record
-from tests.support.thin_node import create, on_a_node, read
+from tests.support.thin_node import create, read
 from world.world import World
 
 

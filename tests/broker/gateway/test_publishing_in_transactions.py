@@ -13,18 +13,13 @@ from runtime.authorization.caller import Caller
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcCode, RpcError
-from tests.support.one_node import HOST
+from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Subscribing, record
-from tests.support.thin_node import create, on_a_node
+from tests.support.thin_node import create
 from world.world import World
 
 COMMIT = pb.PublishRequest.TRANSACTION_END_COMMIT
 ABORT = pb.PublishRequest.TRANSACTION_END_ABORT
-SETTINGS: dict[str, Any] = {
-    "transaction_state_log_replication_factor": "1",
-    "transaction_state_log_min_isr": "1",
-    "transaction_state_log_num_partitions": "3",
-}
 
 
 class Transacting:
@@ -94,7 +89,7 @@ async def committed(world: World, count: int, partitions: int = 3) -> list[bytes
     return found
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_transactions_count_as_a_whole_or_not_at_all(world: World) -> None:
     await create(world)
     stream = Transacting(world)
@@ -113,7 +108,7 @@ async def test_transactions_count_as_a_whole_or_not_at_all(world: World) -> None
     assert await committed(world, 4) == [b"a1", b"a2", b"a3", b"c1"]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_refused_record_costs_the_transaction(world: World) -> None:
     await create(world, max_message_bytes="1000")
     stream = Transacting(world)
@@ -134,7 +129,7 @@ async def test_a_refused_record_costs_the_transaction(world: World) -> None:
 
 
 @pytest.mark.parametrize("breaks", [True, False])
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_the_end_of_the_stream_aborts(world: World, breaks: bool) -> None:
     await create(world)
     stream = Transacting(world)
@@ -148,7 +143,7 @@ async def test_the_end_of_the_stream_aborts(world: World, breaks: bool) -> None:
     assert await committed(world, 1) == [b"b1"]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_second_stream_fences_the_first(world: World) -> None:
     await create(world)
     first, second = Transacting(world), Transacting(world)
@@ -166,7 +161,7 @@ async def test_a_second_stream_fences_the_first(world: World) -> None:
     assert await committed(world, 1) == [b"b1"]
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_a_transaction_that_takes_too_long_is_not_committed(world: World) -> None:
     await create(world)
     stream = Transacting(world, transaction_timeout_ms=1_000)
@@ -191,7 +186,7 @@ async def test_a_transaction_that_takes_too_long_is_not_committed(world: World) 
     ],
     ids=str,
 )
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_what_is_wrong_ends_the_stream(
     world: World, options: dict[str, Any], end: int
 ) -> None:
@@ -203,7 +198,7 @@ async def test_what_is_wrong_ends_the_stream(
     assert error.value.code is RpcCode.INVALID_ARGUMENT
 
 
-@on_a_node(Forbidding(), **SETTINGS)
+@on_a_node(Forbidding())
 async def test_who_may_not_use_the_id_is_told_so(world: World) -> None:
     await create(world)
     stream = Transacting(world)
@@ -215,7 +210,7 @@ async def test_who_may_not_use_the_id_is_told_so(world: World) -> None:
     assert error.value.info.reason == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
 
-@on_a_node(**SETTINGS)
+@on_a_node
 async def test_transactional_streams_are_bounded(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

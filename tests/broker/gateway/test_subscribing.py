@@ -9,9 +9,9 @@ import pytest
 
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
-from tests.support.one_node import HOST, OneNode, ask, with_machine
+from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
 from tests.support.thin_client import Publishing, Subscribing, publish, record
-from tests.support.thin_node import create, on_a_node, remove
+from tests.support.thin_node import create, remove
 from tests.support.timing import until
 from world.world import World
 
@@ -275,23 +275,21 @@ async def test_a_broker_that_stops_says_so(machine: OneNode) -> None:
     await ask(machine, finish)
 
 
-@with_machine
-async def test_open_streams_are_counted(machine: OneNode) -> None:
-    await machine.start()
-
+@on_a_node
+async def test_open_streams_are_counted(
+    machine: OneNode,
+    world: World,
+) -> None:
     def counted() -> list[str]:
         page = machine.node.registry.render().decode()
         return [line for line in page.splitlines() if line.startswith("stele_thin_streams{")]
 
-    async def questions(world: World) -> None:
-        channel = await channel_with(world, [b"v"])
-        subscribing = Subscribing(channel)
-        await subscribing.start(begin())
-        assert counted() == [
-            'stele_thin_streams{method="Publish"} 0.0',
-            'stele_thin_streams{method="Subscribe"} 1.0',
-        ]
-        await subscribing.end()
-        await until(lambda: counted()[1].endswith(" 0.0"), "the stream has ended")
-
-    await ask(machine, questions)
+    channel = await channel_with(world, [b"v"])
+    subscribing = Subscribing(channel)
+    await subscribing.start(begin())
+    assert counted() == [
+        'stele_thin_streams{method="Publish"} 0.0',
+        'stele_thin_streams{method="Subscribe"} 1.0',
+    ]
+    await subscribing.end()
+    await until(lambda: counted()[1].endswith(" 0.0"), "the stream has ended")

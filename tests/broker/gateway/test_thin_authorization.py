@@ -9,9 +9,9 @@ from runtime.authorization.caller import Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcCode, RpcError
-from tests.support.one_node import HOST
+from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Publishing, Subscribing, publish, record
-from tests.support.thin_node import create, on_a_node
+from tests.support.thin_node import create
 from world.world import World
 
 EARLIEST = pb.PartitionStart.EDGE_EARLIEST
@@ -106,7 +106,7 @@ async def test_topics_that_may_not_be_read(world: World, authorizer: Forbidding)
         (Resource(ResourceType.GROUP, "g"), "GROUP_AUTHORIZATION_FAILED"),
     ],
 )
-@on_a_node(offsets_topic_replication_factor="1")
+@on_a_node
 async def test_groups_that_may_not_be_joined(
     world: World, authorizer: Forbidding, resource: Resource, reason: str
 ) -> None:

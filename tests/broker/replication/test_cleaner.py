@@ -12,12 +12,12 @@ import pytest
 from broker.replication.replica import ReplicaState
 from stele.errors import ErrorCode
 from stele.wire.batch import Record, batches, decode
+from tests.support import replication
 from tests.support.batches import make_batch
 from tests.support.compaction import keyed_batch, last_values
 from tests.support.replica_cluster import Node, ReplicaCluster
 from tests.support.replication import settled, with_brokers
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
 
 CONFIGS = {
     "cleanup.policy": "compact",
@@ -27,15 +27,10 @@ CONFIGS = {
 BACKOFF_MS = 500
 
 
-@world("cluster")
-def with_topic(scenario: Scenario, /, **changes: str) -> None:
-    async def whole(cluster: ReplicaCluster) -> None:
-        configs = CONFIGS | {name.replace("_", "."): value for name, value in changes.items()}
-        cluster.create_topic((1, 2, 3), configs=configs)
-        await settled(cluster)
-        await scenario(cluster)
-
-    with_brokers.run(whole, log_cleaner_backoff_ms=BACKOFF_MS)
+with_topic = replication.with_topic.having(
+    settings={"log_cleaner_backoff_ms": BACKOFF_MS},
+    **{name.replace(".", "_"): value for name, value in CONFIGS.items()},
+)
 
 
 async def fill(node: Node, numbers: Iterable[int], keys: int = 7) -> dict[bytes | None, bytes]:

@@ -15,12 +15,12 @@ from storage.log import PartitionLog
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 BACKOFF_S = 0.7
 
 
-@world("each")
+@gives("each")
 def following(scenario: Scenario) -> None:
     """Act on a follower whose leader cannot be reached, inside of its process."""
 

@@ -4,7 +4,6 @@ others."""
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -15,9 +14,8 @@ from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, TOPIC, TOPIC_ID, ReplicaCluster
-from tests.support.replication import ends, settled, with_brokers
+from tests.support.replication import ends, with_topic
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
 
 LEADERS = "leader.replication.throttled"
 FOLLOWERS = "follower.replication.throttled"
@@ -74,17 +72,7 @@ async def check_rate(cluster: ReplicaCluster, seconds: int, rate: int = RATE) ->
         assert copied >= rate * second * 0.8
 
 
-@world("cluster")
-def with_lag(scenario: Scenario, /, *replicas: tuple[int, ...], **config: Any) -> None:
-    async def whole(cluster: ReplicaCluster) -> None:
-        cluster.create_topic(*(replicas or ((1, 2, 3),)))
-        await settled(cluster)
-        await scenario(cluster)
-
-    with_brokers.run(whole, **config)
-
-
-@with_lag
+@with_topic
 async def test_a_follower_that_is_not_in_sync_gets_no_more_than_the_leaders_rate(
     cluster: ReplicaCluster,
 ) -> None:
@@ -97,7 +85,7 @@ async def test_a_follower_that_is_not_in_sync_gets_no_more_than_the_leaders_rate
     await until(lambda: 3 in cluster.state().isr)
 
 
-@with_lag((1, 2, 3), (2, 1, 3), replica_fetch_max_bytes=10_000)
+@with_topic((1, 2, 3), (2, 1, 3), settings={"replica_fetch_max_bytes": 10_000})
 async def test_a_follower_that_is_not_in_sync_asks_for_no_more_than_its_own_rate(
     cluster: ReplicaCluster,
 ) -> None:
@@ -109,7 +97,7 @@ async def test_a_follower_that_is_not_in_sync_asks_for_no_more_than_its_own_rate
     await until(lambda: 3 in cluster.state().isr and 3 in cluster.state(P1).isr)
 
 
-@with_lag
+@with_topic
 async def test_who_is_in_sync_is_never_held_back(cluster: ReplicaCluster) -> None:
     await fall_behind(cluster)
     throttle(cluster, LEADERS, rate=0)
@@ -126,7 +114,7 @@ async def test_who_is_in_sync_is_never_held_back(cluster: ReplicaCluster) -> Non
 
 
 @pytest.mark.parametrize(("name", "topic"), [("replicas", True), ("rate", False)])
-@with_lag
+@with_topic
 async def test_a_throttle_ends_with_its_list_or_its_rate(
     cluster: ReplicaCluster, name: str, topic: bool
 ) -> None:
@@ -141,7 +129,7 @@ async def test_a_throttle_ends_with_its_list_or_its_rate(
     await until(lambda: 3 in cluster.state().isr, within_s=2)
 
 
-@with_lag((1, 2, 3), (1, 2, 3))
+@with_topic((1, 2, 3), (1, 2, 3))
 async def test_partitions_that_are_not_named_go_on_while_others_wait(
     cluster: ReplicaCluster,
 ) -> None:
@@ -154,7 +142,7 @@ async def test_partitions_that_are_not_named_go_on_while_others_wait(
     assert cluster[3].replica(P0).log.end_offset == 0
 
 
-@with_lag
+@with_topic
 async def test_looks_at_what_waits_for_quota_cost_nothing_to_the_rest(
     cluster: ReplicaCluster,
 ) -> None:

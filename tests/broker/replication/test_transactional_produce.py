@@ -22,14 +22,14 @@ from tests.support.replica_cluster import P0, Node, ReplicaCluster
 from tests.support.replicated_transactions import NEW, OLD, Coordinator, batch, marker
 from tests.support.replication import with_topic
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 
 def spans(fetched: FetchResult) -> list[int]:
     return [header.base_offset for data in fetched.records for _, header in batches(data)]
 
 
-@world("cluster", "coordinator")
+@gives("cluster", "coordinator")
 def transactional(scenario: Scenario) -> None:
     async def whole(cluster: ReplicaCluster) -> None:
         await scenario(cluster, Coordinator(*cluster.nodes.values()))

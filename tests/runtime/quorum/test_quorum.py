@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -16,10 +14,6 @@ from runtime.metrics.registry import MetricsRegistry
 from runtime.quorum.log import BATCH_BYTES_MAX
 from stele.errors import ApiError, ErrorCode
 from tests.support.raft_quorum import QuorumCluster, QuorumNode, with_quorum
-
-
-def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
-    cluster.simulation.run(main)
 
 
 @with_quorum(observers=1)
@@ -367,7 +361,7 @@ def test_same_seed_same_events() -> None:
             leader.kill()
             await cluster.leader(after_epoch=1)
 
-        run(cluster, main())
+        cluster.simulation.run(main())
         return [cluster.now, [replica.witness.events for replica in cluster.replicas.values()]]
 
     assert events(5) == events(5)

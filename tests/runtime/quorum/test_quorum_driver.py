@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -55,10 +54,6 @@ class _Bench:
         ready = Ready() if ready is None else ready
         self.driver.take(lambda core, now: ready)
         return ready
-
-
-def run(main: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(main)
 
 
 def test_what_the_core_says_is_carried_out() -> None:

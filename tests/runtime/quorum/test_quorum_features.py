@@ -4,7 +4,6 @@ little is refused."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -19,10 +18,6 @@ from tests.support.raft_quorum import PORT, QuorumCluster, QuorumNode, with_quor
 from world.network import Service
 
 OLD, NEW = (("f", 1, 1),), (("f", 1, 2),)
-
-
-def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
-    cluster.simulation.run(main)
 
 
 def told(cluster: QuorumCluster) -> list[dict[int, Any]]:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Coroutine
-from typing import Any
 
 import pytest
 
@@ -17,10 +15,6 @@ from tests.support.raft_quorum import DIRECTORY, QuorumCluster, QuorumNode, with
 from world.disk import Disk
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
-
-
-def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
-    cluster.simulation.run(main)
 
 
 async def stopped_follower(cluster: QuorumCluster) -> QuorumNode:

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from functools import partial
-from typing import Any
 
 import pytest
 
 from raft.ready import Role
 from tests.support.raft_quorum import DIRECTORY, QuorumCluster, QuorumNode, with_quorum
-
-
-def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
-    cluster.simulation.run(main)
 
 
 async def lose_disk(replica: QuorumNode) -> None:

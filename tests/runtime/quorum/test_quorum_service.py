@@ -4,7 +4,6 @@ epochs."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -21,10 +20,6 @@ from stele.wire.batch import batches, decode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcCode, RpcError
 from tests.support.raft_quorum import QuorumCluster, QuorumNode, with_quorum
-
-
-def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
-    cluster.simulation.run(main)
 
 
 def fetch(replica: QuorumNode, **fields: Any) -> bytes:

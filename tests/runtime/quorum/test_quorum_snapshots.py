@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,10 +25,6 @@ from world.network import Peer
 
 LOG = f"{DIRECTORY}/__cluster_metadata-0"
 SNAPSHOT = SnapshotId(1234, 7)
-
-
-def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
-    cluster.simulation.run(main)
 
 
 async def start(cluster: QuorumCluster, *replicas: QuorumNode, **config: Any) -> QuorumNode:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -21,10 +20,6 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcError
 from tests.support.raft_quorum import DIRECTORY, PORT, QuorumCluster, QuorumNode, with_quorum
-
-
-def run(cluster: QuorumCluster, main: Coroutine[Any, Any, None]) -> None:
-    cluster.simulation.run(main)
 
 
 def voter(replica: QuorumNode) -> Voter:
@@ -266,7 +261,7 @@ def test_a_leader_that_falls_in_the_midst_says_what_is_certain(moment_ms: int) -
         else:
             assert outcome in ([ErrorCode.REQUEST_TIMED_OUT], [ErrorCode.NOT_CONTROLLER])
 
-    run(cluster, main())
+    cluster.simulation.run(main())
 
 
 # -------------------------------------------------------------------------------- addresses

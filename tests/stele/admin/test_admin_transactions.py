@@ -14,7 +14,7 @@ from stele.ids import TopicPartition
 from stele.wire.v1 import transactions_pb2 as pb
 from stele.world import RpcCode, RpcError
 from tests.support.stele import LOST, FakeCluster, Stage, on_stage
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 OLD_MS = 1
 """The time of a last record that is long ago."""
@@ -123,7 +123,7 @@ def producer(producer_id: int, start: int = 3, **more: Any) -> Any:
     )
 
 
-@world("admin", "told", "stage")
+@gives("admin", "told", "stage")
 def with_admin(scenario: Scenario) -> None:
     async def whole(stage: Stage) -> None:
         stage.cluster.create("t", 3)

@@ -38,7 +38,7 @@ from stele.world import RpcCode, RpcError
 from tests.support.stele import FakeTopic, Stage, on_stage
 from tests.support.stele_kafka import ANSWERS
 from tests.support.stele_transactions import FakeTransactions
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 
 class Bench:
@@ -74,7 +74,7 @@ class Bench:
         return ProduceRequest(acks, 1000, None, [part])
 
 
-@world("bench")
+@gives("bench")
 def on_bench(scenario: Scenario) -> None:
     async def whole(stage: Stage) -> None:
         each = Bench(stage)

@@ -24,7 +24,7 @@ from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.world import RpcCode, RpcError
 from tests.support.stele import LOST, Stage, on_stage
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 PATIENCE_S = 5.0
 
@@ -180,7 +180,7 @@ class Bench:
         return answer_of("", self.topic.topic_id, partition, high_watermark)
 
 
-@world("bench")
+@gives("bench")
 def on_bench(scenario: Scenario, /, max_in_flight: int | None = None) -> None:
     async def whole(stage: Stage) -> None:
         each = Bench(stage, max_in_flight)

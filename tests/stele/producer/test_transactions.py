@@ -29,14 +29,14 @@ from stele.records import GroupMetadata, OffsetAndMetadata
 from tests.support.stele import Fault, Stage, on_stage
 from tests.support.stele_transactions import FakeTransactions, TransactionFault
 from tests.support.timing import until
-from tests.support.worlds import Scenario, world
+from tests.support.worlds import Scenario, gives
 
 GROUP = GroupMetadata("readers", 3, "member", None)
 LOST = TransactionFault(is_lost=True)
 LOST_BUT_DONE = TransactionFault(applied=True, is_lost=True)
 
 
-@world("stage", "transactions")
+@gives("stage", "transactions")
 def with_transactions(scenario: Scenario) -> None:
     async def whole(stage: Stage) -> None:
         stage.cluster.create("t", 2)

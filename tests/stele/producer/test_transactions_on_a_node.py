@@ -17,23 +17,9 @@ from stele.errors import (
     TransactionFatalError,
 )
 from stele.producer.transactions import PreparedTransaction
-from tests.support.consumer_groups import Clients, on_a_node, read, until
-from tests.support.worlds import Scenario, world
+from tests.support.consumer_groups import Clients, read, until, with_clients
 
 PARTITIONS = 4
-
-
-@world("clients")
-def on_a_transactional_node(
-    scenario: Scenario, /, protocol: str = "classic", **settings: str
-) -> None:
-    quick = {
-        "transaction_state_log_replication_factor": "1",
-        "transaction_state_log_min_isr": "1",
-        "transaction_state_log_num_partitions": "3",
-        "transaction_two_phase_commit_enable": "true",
-    }
-    on_a_node.run(scenario, protocol, **{**quick, **settings})
 
 
 def transactional(clients: Clients, transactional_id: str = "tx", **options: Any) -> Producer:
@@ -66,7 +52,7 @@ async def send(producer: Producer, *values: bytes, topic: str = "t") -> None:
         await producer.send(topic, value, partition=number % PARTITIONS)
 
 
-@on_a_transactional_node
+@with_clients
 async def test_committed_transactions_are_read_and_aborted_ones_are_not(clients: Clients) -> None:
     await clients.create()
     async with transactional(clients) as producer:
@@ -80,7 +66,7 @@ async def test_committed_transactions_are_read_and_aborted_ones_are_not(clients:
         assert await committed(clients, count=12) == [b"0", b"1", b"2"] * PARTITIONS
 
 
-@on_a_transactional_node
+@with_clients
 async def test_what_is_open_is_held_back(clients: Clients) -> None:
     await clients.create()
     async with (
@@ -100,7 +86,7 @@ async def test_what_is_open_is_held_back(clients: Clients) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@on_a_transactional_node
+@with_clients
 async def test_consume_transform_produce(clients: Clients, protocol: str) -> None:
     await clients.create()
     await clients.create("out")
@@ -136,7 +122,7 @@ async def test_consume_transform_produce(clients: Clients, protocol: str) -> Non
     assert sorted(map(int, values)) == list(range(40))
 
 
-@on_a_transactional_node
+@with_clients
 async def test_offsets_of_an_older_generation_are_refused(clients: Clients) -> None:
     await clients.create()
     await clients.fill(8)
@@ -168,7 +154,7 @@ async def test_offsets_of_an_older_generation_are_refused(clients: Clients) -> N
             await producer.send_offsets(commits_by_itself)
 
 
-@on_a_transactional_node
+@with_clients
 async def test_a_second_producer_takes_over(clients: Clients) -> None:
     await clients.create()
     first, second = transactional(clients), transactional(clients)
@@ -184,7 +170,7 @@ async def test_a_second_producer_takes_over(clients: Clients) -> None:
     assert await committed(clients, count=1) == [b"kept"]
 
 
-@on_a_transactional_node
+@with_clients
 async def test_a_transaction_that_takes_too_long_is_aborted(clients: Clients) -> None:
     await clients.create()
     producer = transactional(clients, transaction_timeout_ms=1_000)
@@ -202,7 +188,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted(clients: Clients) ->
     assert await committed(clients, count=1) == [b"kept"]
 
 
-@on_a_transactional_node
+@with_clients
 async def test_a_refused_record_costs_the_transaction_and_not_the_producer(
     clients: Clients,
 ) -> None:
@@ -220,7 +206,7 @@ async def test_a_refused_record_costs_the_transaction_and_not_the_producer(
     assert await committed(clients, count=1) == [b"kept"]
 
 
-@on_a_transactional_node
+@with_clients
 async def test_a_prepared_transaction_is_ended_by_another_process(clients: Clients) -> None:
     await clients.create()
     options: dict[str, Any] = {"transaction_two_phase_commit_enable": True}
@@ -240,7 +226,7 @@ async def test_a_prepared_transaction_is_ended_by_another_process(clients: Clien
     assert await committed(clients, count=1) == [b"from 0"]
 
 
-@on_a_transactional_node(transaction_two_phase_commit_enable="false")
+@with_clients(transaction_two_phase_commit_enable="false")
 async def test_two_phase_commits_may_be_forbidden(clients: Clients) -> None:
     producer = transactional(clients, transaction_two_phase_commit_enable=True)
     setting = "transaction.two.phase.commit.enable=true on the brokers"
@@ -250,7 +236,7 @@ async def test_two_phase_commits_may_be_forbidden(clients: Clients) -> None:
     await producer.close()
 
 
-@on_a_transactional_node
+@with_clients
 async def test_administration(clients: Clients) -> None:
     await clients.create()
     async with transactional(clients) as producer, clients.admin() as admin:
@@ -275,7 +261,7 @@ async def test_administration(clients: Clients) -> None:
         assert described.partitions == ()
 
 
-@on_a_transactional_node
+@with_clients
 async def test_levels_of_transaction_version(clients: Clients) -> None:
     """At an old level the epoch stays from one transaction to the next."""
 
@@ -292,7 +278,7 @@ async def test_levels_of_transaction_version(clients: Clients) -> None:
         assert await committed(clients, count=12) == [b"0", b"1", b"2"] * PARTITIONS
 
 
-@on_a_node
+@with_clients
 async def test_offsets_of_a_topic_that_was_made_anew_abort_the_transaction(
     clients: Clients,
 ) -> None:

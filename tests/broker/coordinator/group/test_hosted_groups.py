@@ -20,7 +20,8 @@ from broker.replication.deadlines import DeadlineWheel
 from stele.errors import ErrorCode
 from tests.support.coordinators import Heard, HeldLog
 from tests.support.groups import join_request, told
-from tests.support.timing import LoopClock, run_virtual, until
+from tests.support.timing import LoopClock, until
+from tests.support.worlds import virtual
 
 
 def host(log: HeldLog) -> Shard[GroupMachine]:
@@ -40,7 +41,8 @@ def host(log: HeldLog) -> Shard[GroupMachine]:
     return shard
 
 
-async def _life() -> None:
+@virtual
+async def test_a_group_on_a_shard() -> None:
     log = HeldLog()
     shard = host(log)
     joined, synced, committed = Heard(), Heard(), Heard()
@@ -78,7 +80,3 @@ async def _life() -> None:
     assert [each.offset for each in told(again, OffsetFetchAnswer).offsets] == [5]
     await until(lambda: len(log.batches) == 2)  # nobody is heard of: the group is empty
     shard.unload()
-
-
-def test_a_group_on_a_shard() -> None:
-    run_virtual(_life())

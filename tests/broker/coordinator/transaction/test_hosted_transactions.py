@@ -22,8 +22,9 @@ from broker.coordinator.transaction.types import (
 from broker.replication.deadlines import DeadlineWheel
 from stele.errors import ErrorCode
 from tests.support.coordinators import Heard, HeldLog
-from tests.support.timing import LoopClock, run_virtual, until
+from tests.support.timing import LoopClock, until
 from tests.support.transactions import partitions
+from tests.support.worlds import virtual
 
 REF = TransactionRef("t", 7, 0)
 MARKED = REF._replace(producer_epoch=1)
@@ -86,7 +87,8 @@ class Hosted:
         self.shard.inform(MarkersWritten(MARKED, A0))
 
 
-async def _commit() -> None:
+@virtual
+async def test_a_commit() -> None:
     log = HeldLog()
     hosted = Hosted(log)
     await hosted.begin()
@@ -104,11 +106,8 @@ async def _commit() -> None:
     hosted.shard.unload()
 
 
-def test_a_commit() -> None:
-    run_virtual(_commit())
-
-
-async def _next_coordinator() -> None:
+@virtual
+async def test_the_next_coordinator_goes_on_when_the_decision_is_committed() -> None:
     log = HeldLog()
     hosted = Hosted(log)
     await hosted.begin()
@@ -127,11 +126,9 @@ async def _next_coordinator() -> None:
     successor.shard.unload()
 
 
-def test_the_next_coordinator_goes_on_when_the_decision_is_committed() -> None:
-    run_virtual(_next_coordinator())
-
-
-async def _refused_end() -> None:
+@virtual
+async def test_an_end_that_the_log_refuses_is_recorded_later() -> None:
+    """Nobody tells the coordinator again that the markers are written."""
     log = HeldLog()
     hosted = Hosted(log)
     await hosted.begin()
@@ -148,12 +145,8 @@ async def _refused_end() -> None:
     hosted.shard.unload()
 
 
-def test_an_end_that_the_log_refuses_is_recorded_later() -> None:
-    """Nobody tells the coordinator again that the markers are written."""
-    run_virtual(_refused_end())
-
-
-async def _time_is_over() -> None:
+@virtual
+async def test_a_time_out() -> None:
     log = HeldLog()
     hosted = Hosted(log)
     await hosted.begin(timeout_ms=2_000)
@@ -164,11 +157,9 @@ async def _time_is_over() -> None:
     hosted.shard.unload()
 
 
-def test_a_time_out() -> None:
-    run_virtual(_time_is_over())
-
-
-async def _as_many_as_can_end(timeout: bool) -> None:
+@pytest.mark.parametrize("timeout", [False, True])
+@virtual
+async def test_a_transaction_has_as_many_partitions_as_can_end(timeout: bool) -> None:
     """A transaction takes no partition with which the record of its end would fit into no batch."""
     log = HeldLog(max_batch_bytes=4096)
     hosted = Hosted(log)
@@ -192,12 +183,8 @@ async def _as_many_as_can_end(timeout: bool) -> None:
     hosted.shard.unload()
 
 
-@pytest.mark.parametrize("timeout", [False, True])
-def test_a_transaction_has_as_many_partitions_as_can_end(timeout: bool) -> None:
-    run_virtual(_as_many_as_can_end(timeout))
-
-
-async def _put_off() -> None:
+@virtual
+async def test_a_transaction_whose_end_fits_into_no_batch_keeps_nobody_waiting() -> None:
     """max.message.bytes was lowered under an open transaction: others are aborted in time, and this
     one when it is raised again."""
     log = HeldLog()
@@ -220,7 +207,3 @@ async def _put_off() -> None:
     await asyncio.sleep(60)
     assert hosted.state() == "PrepareAbort"
     hosted.shard.unload()
-
-
-def test_a_transaction_whose_end_fits_into_no_batch_keeps_nobody_waiting() -> None:
-    run_virtual(_put_off())

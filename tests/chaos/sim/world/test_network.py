@@ -74,10 +74,6 @@ class Pair:
         return recorder
 
 
-def run(sim: Simulation, main: Coroutine[Any, Any, None]) -> None:
-    sim.run(main)
-
-
 @simulated(1)
 async def test_bytes_arrive_in_order_after_a_while(sim: Simulation) -> None:
     pair = Pair(sim)

@@ -17,14 +17,14 @@ from stele.errors import (
     FencedInstanceError,
 )
 from stele.records import OffsetAndMetadata
-from tests.support.consumer_groups import Clients, numbers, on_a_node, partitions, read, until
+from tests.support.consumer_groups import Clients, numbers, partitions, read, until, with_clients
 from tests.support.one_node import HOST
 
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_group_goes_on_where_it_has_committed(clients: Clients, protocol: str) -> None:
     await clients.create()
     await clients.fill(40)
@@ -49,7 +49,7 @@ async def test_a_group_goes_on_where_it_has_committed(clients: Clients, protocol
         ("consumer", "range"),
     ],
 )
-@on_a_node
+@with_clients
 async def test_members_share_and_take_over(clients: Clients, protocol: str, strategy: str) -> None:
     await clients.create()
     await clients.fill(20)
@@ -73,7 +73,7 @@ async def test_members_share_and_take_over(clients: Clients, protocol: str, stra
     await first.close()
 
 
-@on_a_node
+@with_clients
 async def test_eager_members_hear_of_every_change_and_cooperative_ones_of_what_moves(
     clients: Clients,
 ) -> None:
@@ -125,7 +125,7 @@ async def test_eager_members_hear_of_every_change_and_cooperative_ones_of_what_m
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_listener_may_commit_and_seek(clients: Clients, protocol: str) -> None:
     await clients.create()
     await clients.fill(40)
@@ -148,7 +148,7 @@ async def test_a_listener_may_commit_and_seek(clients: Clients, protocol: str) -
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_offsets_are_committed_while_the_consumer_polls(
     clients: Clients, protocol: str
 ) -> None:
@@ -164,7 +164,7 @@ async def test_offsets_are_committed_while_the_consumer_polls(
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_slow_handler_loses_no_membership_until_the_poll_interval_is_over(
     clients: Clients, protocol: str
 ) -> None:
@@ -195,7 +195,7 @@ async def test_a_slow_handler_loses_no_membership_until_the_poll_interval_is_ove
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_commit_of_a_member_that_was_removed_fails_and_says_what_to_do(
     clients: Clients, protocol: str
 ) -> None:
@@ -216,7 +216,7 @@ async def test_a_commit_of_a_member_that_was_removed_fails_and_says_what_to_do(
     await consumer.close()
 
 
-@on_a_node
+@with_clients
 async def test_a_static_member_has_its_partitions_back_and_a_second_one_fences_it(
     clients: Clients,
 ) -> None:
@@ -244,7 +244,7 @@ async def test_a_static_member_has_its_partitions_back_and_a_second_one_fences_i
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_pattern_finds_topics_that_come_later(clients: Clients, protocol: str) -> None:
     await clients.create("orders-1", 1)
     await clients.create("other", 1)
@@ -258,7 +258,7 @@ async def test_a_pattern_finds_topics_that_come_later(clients: Clients, protocol
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_added_partitions_and_topics_that_come_late_are_assigned(
     clients: Clients, protocol: str
 ) -> None:
@@ -272,7 +272,7 @@ async def test_added_partitions_and_topics_that_come_late_are_assigned(
         await until(lambda: len(consumer.assignment()) == 4, consumer)
 
 
-@on_a_node
+@with_clients
 async def test_a_consumer_may_name_its_partitions_and_keep_its_offsets_in_a_group(
     clients: Clients,
 ) -> None:
@@ -297,7 +297,7 @@ async def test_a_consumer_may_name_its_partitions_and_keep_its_offsets_in_a_grou
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_the_coordinator_may_be_away_for_a_while(clients: Clients, protocol: str) -> None:
     await clients.create()
     await clients.fill(8)
@@ -317,7 +317,7 @@ async def test_the_coordinator_may_be_away_for_a_while(clients: Clients, protoco
         assert consumer.group_metadata() == generation
 
 
-@on_a_node
+@with_clients
 async def test_a_consumer_says_why_its_group_gives_it_nothing(clients: Clients) -> None:
     await clients.create("t", 1)
     names = [("t", -1)]
@@ -347,7 +347,7 @@ async def test_a_consumer_says_why_its_group_gives_it_nothing(clients: Clients) 
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_what_a_group_cannot_do_is_refused(clients: Clients, protocol: str) -> None:
     consumer = clients.consumer(group_id=None)
     for what in (
@@ -382,14 +382,14 @@ async def test_what_a_group_cannot_do_is_refused(clients: Clients, protocol: str
         ({"heartbeat_interval_ms": 10_000}, "must be below session_timeout_ms"),
     ],
 )
-@on_a_node
+@with_clients
 async def test_options_are_checked(clients: Clients, options: dict[str, object], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
         clients.consumer(**options)
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_what_did_not_count_is_read_again(clients: Clients, protocol: str) -> None:
     await clients.create()
     await clients.fill(12)
@@ -409,7 +409,7 @@ async def test_what_did_not_count_is_read_again(clients: Clients, protocol: str)
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_listener_may_commit_while_the_consumer_closes(
     clients: Clients, protocol: str
 ) -> None:
@@ -429,7 +429,7 @@ async def test_a_listener_may_commit_while_the_consumer_closes(
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_close_that_is_cancelled_leaves_the_group_all_the_same(
     clients: Clients, protocol: str
 ) -> None:
@@ -457,7 +457,7 @@ async def test_a_close_that_is_cancelled_leaves_the_group_all_the_same(
 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
-@on_a_node
+@with_clients
 async def test_a_poll_that_is_cancelled_within_a_rebalance_is_made_up_for(
     clients: Clients, strategy: str
 ) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from stele.errors import CommitFailedError, ErrorCode
 from stele.records import OffsetAndMetadata
-from tests.support.consumer_groups import Clients, numbers, on_a_node, read
+from tests.support.consumer_groups import Clients, numbers, read, with_clients
 
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -20,7 +20,7 @@ async def make_anew(clients: Clients, count: int, first: int) -> None:
 
 @both_protocols
 @pytest.mark.parametrize("given", [True, False])
-@on_a_node
+@with_clients
 async def test_offsets_of_the_deleted_topic_are_not_committed_for_the_new_one(
     clients: Clients, protocol: str, given: bool
 ) -> None:
@@ -41,7 +41,7 @@ async def test_offsets_of_the_deleted_topic_are_not_committed_for_the_new_one(
 
 
 @both_protocols
-@on_a_node
+@with_clients
 async def test_a_member_goes_on_at_the_first_record_of_the_new_topic_and_commits_that(
     clients: Clients, protocol: str
 ) -> None:
