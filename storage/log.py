@@ -13,18 +13,19 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from stele.errors import ApiError, ErrorCode, SteleError
+from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
-from stele.wire.batch import CONTROL, NO_TIMESTAMP, TRANSACTIONAL, BatchHeader, stamp
-from stele.wire.control_records import EndMarker
+from stele.wire.batch import BatchHeader
 from stele.world import Buffer, Clock
 from storage import time_search
+from storage.appending import LogAppends
 from storage.availability import Availability
+from storage.change import LogChange
 from storage.checkpoints import LEADER_EPOCH_FILE, encode_epochs
 from storage.cold_range import ColdRange
 from storage.config import LogConfig
+from storage.cutting import LogCuts
 from storage.durability import Durability
-from storage.errors import StorageError, is_disk_full, is_unreadable
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
 from storage.log_types import (
     AppendResult,
@@ -34,17 +35,11 @@ from storage.log_types import (
     TimestampOffset,
 )
 from storage.producer_files import ProducerFiles
-from storage.producer_recovery import rebuild_producers
-from storage.producer_state import ProducerStates
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
-from storage.replay import end_marker_of
 from storage.retiring import keep_producers, retire_dead_segments, snapshot_to_sync
-from storage.rolling import must_roll
-from storage.runs import Run, runs_of
 from storage.segments import Segments
-from storage.snapshots import drop_snapshots_above, drop_snapshots_below
-from storage.steps import finish
+from storage.snapshots import drop_snapshots_below
 from storage.transactions import LogTransactions
 from storage.unowned import Unowned
 from world.disk import Disk
@@ -102,7 +97,6 @@ class PartitionLog:
         self._disk = disk
         self._clock = clock
         told: LogOwner[PartitionLog] = Unowned(disk) if owner is None else owner
-        self._owner = told
         self.segments = Segments(disk, directory, recovered.segments)
         self.availability = Availability(
             directory, self.segments.close, lambda error: told.failed(self, error)
@@ -111,8 +105,18 @@ class PartitionLog:
             disk, self.end_offset, lambda: told.dirty(self), lambda: told.unflushed(self)
         )
         self.transactions = LogTransactions(self, disk, recovered.producers.undecided)
-        self._producer_files = ProducerFiles(disk, directory, recovered.producers.replayed)
+        self.producer_files = ProducerFiles(disk, directory, recovered.producers.replayed)
         self._reader = LogReader(self, disk)
+        change = LogChange(directory, self.availability, lambda size: told.refused(self, size))
+        self._appends = LogAppends(self, disk, clock, change, lambda size: told.refused(self, size))
+        self._cuts = LogCuts(
+            self,
+            disk,
+            clock,
+            change,
+            lower_checkpoints=lambda offset: told.lower_checkpoints(self, offset),
+            set_aside=told.set_aside,
+        )
 
     def __repr__(self) -> str:
         return f"PartitionLog({self.directory}, {self.start_offset}..{self.end_offset})"
@@ -186,48 +190,13 @@ class PartitionLog:
         OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_PRODUCER_EPOCH, KAFKA_STORAGE_ERROR; then nothing was
         appended.
         """
-        self.availability.check()
-        if leader_epoch < self.epochs.latest_epoch:
-            raise ValueError(f"epoch {leader_epoch} after {self.epochs.latest_epoch} in {self}")
-        config = self.config
-        if header.producer_id >= 0 and check_sequence:
-            original = self.producers.check(header)
-            if original is not None:
-                time_ms = original.append_time_ms if config.log_append_time else NO_TIMESTAMP
-                return AppendResult(original.base_offset, original.last_offset, time_ms, True)
-        base_offset = self.end_offset
-        last_offset = base_offset + header.last_offset_delta
-        append_time_ms = NO_TIMESTAMP
-        if config.log_append_time:
-            append_time_ms = now_ms
-            header = header._replace(max_timestamp_ms=now_ms)
-        stamp(
+        return self._appends.as_leader(
             batch,
-            0,
-            base_offset=base_offset,
+            header,
             leader_epoch=leader_epoch,
-            log_append_time_ms=now_ms if config.log_append_time else None,
+            now_ms=now_ms,
+            check_sequence=check_sequence,
         )
-        size, newest_ms = header.size_bytes, header.max_timestamp_ms
-        if must_roll(self, size, last_offset, newest_ms, now_ms):
-            self._roll()
-        segment = self.segments.active
-        marker: EndMarker | None = None
-        if header.attributes & CONTROL and header.producer_id >= 0:
-            marker = end_marker_of(batch)
-            position = self._write_marker(batch, header.producer_id, marker, base_offset)
-        else:
-            position = self._write(batch)
-        try:
-            segment.note(last_offset, newest_ms, position, size, config.index_interval_bytes)
-            if leader_epoch != self.epochs.latest_epoch:
-                self.epochs.assign(leader_epoch, base_offset)
-            if header.producer_id >= 0:
-                self._note_producer(header, marker, base_offset, now_ms)
-            self._advance(last_offset + 1, 1, size)
-        except Exception as error:
-            raise self._append_failed(error) from error
-        return AppendResult(base_offset, last_offset, append_time_ms)
 
     def append_as_follower(self, data: Buffer, *, verify_crc: bool = True) -> AppendResult:
         """Append the whole batches of ``data``, which have offsets and leader epochs already.
@@ -236,138 +205,12 @@ class PartitionLog:
         Raises OutOfOrderOffsetsError or CorruptBatchError (CORRUPT_MESSAGE): then the batches
         before the faulty one were appended. Raises StorageError.
         """
-        self.availability.check()
-        first_offset = self.end_offset
-        # Drop an epoch at the log's end: this replica led it and wrote nothing. The current
-        # leader's batches at this offset may be of an earlier epoch.
-        self.epochs.truncate_from(first_offset)
-        view = memoryview(data)
-        for run in runs_of(view, self, verify_crc=verify_crc, now_ms=self._clock.time_ms()):
-            if run.roll_first:
-                self._roll()
-            self._append_run(view, run)
-        return AppendResult(first_offset, self.end_offset - 1)
-
-    def _append_run(self, view: memoryview, whole: Run) -> None:
-        segment = self.segments.active
-        run, markers = whole.batches, whole.markers
-        start = run[0][0]
-        end = run[-1][0] + run[-1][1].size_bytes
-        if len(run) == 1 and markers:
-            first = run[0][1]
-            marker = markers[start]
-            position = self._write_marker(
-                view[start:end], first.producer_id, marker, first.base_offset
-            )
-        else:
-            position = self._write(view[start:end])
-        offset = position - start
-        interval = self.config.index_interval_bytes
-        now_ms = self._clock.time_ms()
-        try:
-            for at, header in run:
-                segment.note(
-                    header.last_offset,
-                    header.max_timestamp_ms,
-                    offset + at,
-                    header.size_bytes,
-                    interval,
-                )
-                if header.leader_epoch != self.epochs.latest_epoch:
-                    self.epochs.assign_from_batch(
-                        header.leader_epoch, header.base_offset, self.start_offset
-                    )
-                if header.producer_id >= 0:
-                    self._note_producer(header, markers.get(at), header.base_offset, now_ms)
-            self._advance(run[-1][1].next_offset, len(run), end - start)
-        except Exception as error:
-            raise self._append_failed(error) from error
-
-    def _note_producer(
-        self, header: BatchHeader, marker: EndMarker | None, offset: int, now_ms: int
-    ) -> None:
-        """Note a batch of a producer, which is written at ``offset``."""
-        if header.attributes & CONTROL:
-            self.transactions.ended(header, marker, offset, now_ms)
-            return
-        self.producers.update(header, offset, now_ms)
-        if header.attributes & TRANSACTIONAL:
-            self.transactions.begun()
-
-    def _append_failed(self, error: Exception) -> StorageError:
-        """The error to raise when bytes are written that this log does not know. Recovery finds
-        them, and makes a missing index entry anew."""
-        if isinstance(error, OSError):
-            return self.availability.failure(error)
-        return self.availability.broken(error)
-
-    def _write(self, data: Buffer) -> int:
-        """Append to the active segment's file. Returns the position. Raises StorageError."""
-        try:
-            return self.segments.active.write([data])
-        except OSError as error:
-            if not self.segments.active.intact:
-                raise self.availability.failure(error) from error
-            raise self._write_refused(error, len(data)) from error
-
-    def _write_refused(self, error: OSError, size_bytes: int) -> StorageError:
-        """The error to raise for a write that has changed nothing."""
-        if not is_disk_full(error):
-            return self.availability.refusal(error)
-        self._owner.refused(self, size_bytes)
-        return StorageError(
-            f"{self.directory}: {error.strerror}; nothing was written; free space or "
-            "lower retention.ms or retention.bytes"
-        )
-
-    def _write_marker(
-        self, data: Buffer, producer_id: int, marker: EndMarker | None, offset: int
-    ) -> int:
-        """As ``_write``, for a batch that ends a transaction. If it aborts one, the transaction
-        index has it before the log does."""
-        try:
-            is_announced = self.transactions.announce(producer_id, marker, offset)
-        except OSError as error:
-            raise self._write_refused(error, len(data)) from error
-        try:
-            return self._write(data)
-        except StorageError:
-            if is_announced and self.offline is None:
-                self._retract()
-            raise
-
-    def _retract(self) -> None:
-        try:
-            self.transactions.retract()
-        except OSError as error:
-            raise self.availability.failure(error) from error
-
-    def _advance(self, end_offset: int, batch_count: int, size: int) -> None:
-        records = end_offset - self.end_offset
-        self.end_offset = end_offset
-        if self.producers.undoable > _UNDOABLE:
-            self.producers.settle(self.ask_high_watermark())
-        if self._producer_files.appended(batch_count, size):
-            self.ease_recovery()
-        self.durability.appended(records, end_offset, self.config)
+        return self._appends.as_follower(data, verify_crc=verify_crc)
 
     def ease_recovery(self) -> None:
         """Write producer state and indexes every so often, so that truncations and recoveries have
         little to replay."""
-        active = self.segments.active
-        try:
-            path = self._producer_files.save_if_due(
-                self.end_offset, self.producers, self.segments.bases
-            )
-            if path is None:
-                return
-            active.flush_indexes()
-        except OSError as error:
-            # Recovery can rebuild both from the log, only more slowly.
-            logger.warning("%s: index or producer snapshot not written: %s", active.path, error)
-            return
-        if self.config.strict_flush:
-            self.require_synced(self.directory, path, *active.index_paths())
+        self._appends.ease_recovery()
 
     # ----------------------------------------------------------------------------- sync
 
@@ -418,7 +261,7 @@ class PartitionLog:
         assert source.end_offset == self.end_offset, (source, self)
         try:
             states = source.producers.copy()
-            path = self._producer_files.write(self.end_offset, states)
+            path = self.producer_files.write(self.end_offset, states)
         except OSError as error:
             raise self.availability.refusal(error) from error
         self.config = source.config
@@ -446,35 +289,6 @@ class PartitionLog:
     def go_offline(self, error: OSError) -> None:
         """Refuse all reads and writes from now on."""
         self.availability.go_offline(error)
-
-    # ----------------------------------------------------------------------------- roll
-
-    def _roll(self) -> None:
-        """Seal the active segment and begin another one at the log's end."""
-        old = self.segments.active
-        if self.config.strict_flush and self.synced_offset < self.end_offset:
-            # Otherwise a crash could tear the end of this segment and leave whole batches in the
-            # next, which recovery would take for corruption.
-            try:
-                self._disk.sync_now(old.path)
-            except OSError as error:
-                raise self.availability.refusal(error) from error
-        try:
-            self.segments.begin(self.end_offset, created_ms=self._clock.time_ms())
-        except OSError as error:
-            if is_disk_full(error):
-                self._owner.refused(self, 0)
-            raise self.availability.refusal(error) from error
-        try:
-            old.seal()
-            self._producer_files.begin(self.end_offset, self.producers)
-            path = self._producer_files.go_on(self.segments.bases)
-            if path is not None:
-                self.require_synced(path)
-        except OSError as error:
-            # Recovery can rebuild both from the log.
-            logger.warning("%s: index or producer snapshot not written: %s", old.path, error)
-        self.require_synced(self.directory, old.path, *old.index_paths())
 
     # ----------------------------------------------------------------------------- read
 
@@ -546,96 +360,15 @@ class PartitionLog:
         if offset < self.segments.bases[0]:
             self.reset_to(offset)
             return self.end_offset
-        generation = self.truncation_generation
-        try:
-            self._truncate_to(offset)
-        except OSError as error:
-            raise self._cut_failed(error, generation) from error
+        self._cuts.cut_to(offset)
         return self.end_offset
-
-    def _cut_failed(self, error: OSError, generation: int) -> SteleError:
-        """The error to raise. A truncation that has begun (a new generation) takes the log offline,
-        and recovery completes it."""
-        begun = generation != self.truncation_generation
-        if is_unreadable(error):
-            if begun:
-                self.go_offline(error)
-            return self.availability.unread(error, self.directory, 0, self.end_offset)
-        return self.availability.failure(error) if begun else self.availability.refusal(error)
-
-    def _truncate_to(self, offset: int) -> None:
-        keep = self.segments.index_of(offset) + 1
-        segment = self.segments.at(keep - 1)
-        position = segment.locate(offset, wait=True)
-        if isinstance(position, ColdRange):
-            raise segment.corrupt(position.position, "the file ends inside a batch", offset)
-        self._owner.lower_checkpoints(self, offset)
-        is_announced = self.segments.announce_cut(keep)
-        self._begin_cut()
-        self._free(self.segments.drop_last(keep, is_announced=is_announced))
-        segment.truncate(position)
-        self.transactions.truncate_index(segment.end_offset)
-        self._settle()
-
-    def _begin_cut(self) -> None:
-        self.durability.begin_cut()
-        self.segments.forget_places()
-
-    def _free(self, aside: list[str]) -> None:
-        if aside:
-            self._owner.set_aside(aside)
-
-    def _settle(self) -> None:
-        """After a truncation: sync everything left, and let all state be that of the new end."""
-        self.end_offset = self.segments.active.end_offset
-        self.start_offset = min(self.start_offset, self.end_offset)
-        self.dropped_end = min(self.dropped_end, self.end_offset)
-        self.epochs.truncate_from(self.end_offset)
-        drop_snapshots_above(self._disk, self.directory, self.end_offset)
-        self._producer_files.truncated(self.end_offset)
-        self.durability.end_cut(self.end_offset)
-        self._rebuild_producers()
-
-    def _rebuild_producers(self) -> None:
-        if not len(self.producers) and self.transactions.last_marker_offset < self.end_offset:
-            return  # no producer counted so far, so none does in what is left
-        if self.producers.undo_to(self.end_offset):
-            self.transactions.truncated()
-            return
-        disk, now_ms = self._disk, self._clock.time_ms()
-        steps = rebuild_producers(
-            disk, self.directory, self.segments.all(), self.end_offset, now_ms
-        )
-        rebuilt = finish(disk, steps)
-        self.producers = rebuilt.states
-        self.producers.settle(self.ask_high_watermark())
-        self.transactions.truncated()
-        self._producer_files.rebuilt(rebuilt.replayed)
 
     def reset_to(self, offset: int) -> None:
         """Delete everything. The log is then empty and begins at ``offset``.
 
         Raises StorageError: then the log is offline, or nothing was deleted.
         """
-        self.availability.check()
-        generation = self.truncation_generation
-        try:
-            self._owner.lower_checkpoints(self, 0)
-            is_announced = self.segments.announce_cut(0)
-            self._begin_cut()
-            self._free(self.segments.drop_last(0, is_announced=is_announced))
-            drop_snapshots_above(self._disk, self.directory, -1)
-            self.segments.begin(offset, created_ms=self._clock.time_ms())
-            self.epochs.clear()
-            self.start_offset = self.end_offset = offset
-            self.dropped_end = 0
-            self._disk.sync_now(self.directory)
-            self.producers = ProducerStates(offset)
-            self.transactions.truncated()
-            self._producer_files = ProducerFiles(self._disk, self.directory)
-            self._settle()
-        except OSError as error:
-            raise self._cut_failed(error, generation) from error
+        self._cuts.reset_to(offset)
 
     # ----------------------------------------------------------------------------- retention
 
@@ -663,11 +396,11 @@ class PartitionLog:
         if active.size and active.end_offset <= self.start_offset:
             try:
                 # Nothing else will tell the producers of its batches.
-                path = self._producer_files.write(self.end_offset, self.producers)
+                path = self.producer_files.write(self.end_offset, self.producers)
                 self.require_synced(path)
             except OSError as error:
                 raise self.availability.refusal(error) from error
-            self._roll()
+            self._appends.roll()
 
     def remove_dead_segments(self, *, in_order: bool = False) -> int:
         """Delete segments that end at or below ``start_offset``. Returns how many.
@@ -676,7 +409,7 @@ class PartitionLog:
         not be checkpointed: a crash must not leave a gap.
         """
         self.availability.check()
-        while self._producer_files.is_begun:
+        while self.producer_files.is_begun:
             self.ease_recovery()
         try:
             snapshot = snapshot_to_sync(self, self._disk, self.start_offset)
@@ -696,7 +429,7 @@ class PartitionLog:
         self.availability.check()
         try:
             until = self.start_offset
-            await keep_producers(self, self._disk, until, lambda: self._producer_files)
+            await keep_producers(self, self._disk, until, lambda: self.producer_files)
             return await retire_dead_segments(self, self._disk, until, in_order=in_order)
         except OSError as error:
             raise self.availability.refusal(error) from error
@@ -721,7 +454,7 @@ class PartitionLog:
     def prepare_clean_shutdown(self) -> None:
         """Write indexes and producer snapshot. The next group makes them durable."""
         self.segments.active.seal()
-        self.require_synced(self._producer_files.write(self.end_offset, self.producers))
+        self.require_synced(self.producer_files.write(self.end_offset, self.producers))
         self.require_synced(self.directory, *self.segments.active.index_paths())
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ from stele.wire.control_records import EndMarker
 from storage.errors import OutOfOrderOffsetsError
 from storage.log_types import LogView
 from storage.replay import end_marker_of
-from storage.rolling import RunRoom, fits, must_roll, room_behind
+from storage.segment_room import FillingAhead, LogRoom, names
 
 
 class Run(NamedTuple):
@@ -23,15 +23,15 @@ class Run(NamedTuple):
     markers: dict[int, EndMarker | None]  # by position, of the control batches of producers
 
 
-def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) -> Iterator[Run]:
+def runs_of(
+    data: memoryview, log: LogView, room: LogRoom, *, verify_crc: bool, now_ms: int
+) -> Iterator[Run]:
     """The runs of ``data``. Append each one before you ask for the next.
 
-    A faulty batch raises only after the good batches before it were returned.
+    A run ends where the log would begin a segment if the batches came one by one. A faulty batch
+    raises only after the good batches before it were returned.
     """
-    roll, run = False, list[tuple[int, BatchHeader]]()
-    markers: dict[int, EndMarker | None] = {}
-    room: RunRoom | None = None  # known from the second batch of a run on
-    base_offset = log.segments.active.base_offset  # of the segment that the run goes into
+    gathered = _Gathered(log, room, now_ms)
     expected, epoch = log.end_offset, log.latest_epoch
     fault: SteleError | None = None
     try:
@@ -40,40 +40,79 @@ def runs_of(data: memoryview, log: LogView, *, verify_crc: bool, now_ms: int) ->
                 raise _misplaced(log, header, expected, epoch)
             if verify_crc and not check_crc(data, at, header):
                 raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
-            if run:
-                room = room or room_behind(
-                    log, run[0][1], is_new_segment=roll, base_offset=base_offset
-                )
-                rolls = not room.take(header)
-            else:
-                newest_ms = header.max_timestamp_ms
-                rolls = must_roll(log, header.size_bytes, header.last_offset, newest_ms, now_ms)
-                base_offset = log.segments.active.base_offset
-            if rolls:
-                if run:
-                    yield Run(roll, run, markers)
-                roll, run, markers, room = True, [], {}, None
-                base_offset = expected  # the new segment begins at the log's end
-            if not fits(base_offset, header.last_offset):
+            if not gathered.fits(header):
+                if gathered.batches:
+                    yield gathered.run
+                gathered = _Gathered(log, room, now_ms, new_base_offset=expected)
+            if not names(gathered.base_offset, header.last_offset):
                 raise _misplaced(log, header, expected, epoch)
-            marker: EndMarker | None = None
             if header.attributes & CONTROL and header.producer_id >= 0:
                 marker = end_marker_of(data, at)
-                if marker is not None and not marker.commit and run:  # it is a run of its own
-                    yield Run(roll, run, markers)
-                    roll, run, markers, room = False, [], {}, None
-                markers[at] = marker
-            run.append((at, header))
+                is_alone = marker is not None and not marker.commit
+                if is_alone and gathered.batches:
+                    yield gathered.run
+                    gathered = _Gathered(log, room, now_ms)
+                gathered.markers[at] = marker
+            else:
+                is_alone = False
+            gathered.take(at, header)
             expected, epoch = header.next_offset, header.leader_epoch
-            if marker is not None and not marker.commit:
-                yield Run(roll, run, markers)
-                roll, run, markers, room = False, [], {}, None
+            if is_alone:
+                yield gathered.run
+                gathered = _Gathered(log, room, now_ms)
     except SteleError as error:
         fault = error
-    if run:
-        yield Run(roll, run, markers)
+    if gathered.batches:
+        yield gathered.run
     if fault is not None:
         raise fault
+
+
+class _Gathered:
+    """The batches of the next run, which go into a new segment or into the active one."""
+
+    __slots__ = ("_ahead", "_log", "_new", "_now_ms", "_room", "base_offset", "batches", "markers")
+
+    def __init__(
+        self, log: LogView, room: LogRoom, now_ms: int, *, new_base_offset: int | None = None
+    ) -> None:
+        self._log = log
+        self._room = room
+        self._now_ms = now_ms
+        self._new = new_base_offset is not None
+        self._ahead: FillingAhead | None = None  # from the second batch on
+        active = log.segments.active
+        self.base_offset = active.base_offset if new_base_offset is None else new_base_offset
+        self.batches: list[tuple[int, BatchHeader]] = []
+        self.markers: dict[int, EndMarker | None] = {}
+
+    @property
+    def run(self) -> Run:
+        return Run(self._new, self.batches, self.markers)
+
+    def fits(self, header: BatchHeader) -> bool:
+        """Whether the next batch goes into the same segment."""
+        segment, ahead = self._log.segments.active, self._ahead
+        if ahead is None and self.batches:
+            interval = self._log.config.index_interval_bytes
+            if self._new:
+                ahead = FillingAhead(self.base_offset, self._now_ms, interval)
+            else:
+                ahead = FillingAhead.behind(segment, segment.bytes_since_index, interval)
+            ahead.take(self.batches[0][1])
+            self._ahead = ahead
+        return self._room.fits(
+            segment if ahead is None else ahead,
+            header.size_bytes,
+            header.last_offset,
+            header.max_timestamp_ms,
+            self._now_ms,
+        )
+
+    def take(self, at: int, header: BatchHeader) -> None:
+        self.batches.append((at, header))
+        if self._ahead is not None:
+            self._ahead.take(header)
 
 
 def _misplaced(

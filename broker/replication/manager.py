@@ -132,7 +132,9 @@ class ReplicaManager(ReplicaEvents):
         self._deadlines = DeadlineWheel(self._world.clock)
         self._leader_throttle = LeaderThrottle(replicas, self._deadlines)
         recompression = Recompression(self._world.compute)
-        self.produce = ProduceRequests(replicas, self._deadlines, lease_valid, recompression)
+        self.produce = ProduceRequests(
+            replicas, self._deadlines, lease_valid, recompression, self.corrupt
+        )
         self.markers = MarkerRequests(self.produce, lease_valid)
         self.fetch = FetchRequests(
             replicas,

@@ -11,7 +11,7 @@ from broker.partition.machine import Role
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.recompression import Recompressed, Recompression, target_of
 from broker.replication.refusal_log import RefusalLog
-from broker.replication.replica import ProduceToken, Replica, ReplicaState
+from broker.replication.replica import ProduceToken, Replica, ReplicaState, ReportCorrupt
 from broker.replication.replicas import Replicas
 from broker.replication.slow_checks import Progress, SlowChecks
 from broker.replication.transactional import TransactionalBatches
@@ -30,6 +30,7 @@ from stele.wire.batch import (
 from stele.wire.batch_errors import RejectedRecordsError
 from stele.wire.control_records import EndMarker, end_marker_batch
 from stele.wire.record_check import RecordCheck, TimeDeltas
+from storage.errors import CorruptLogError
 
 logger = logging.getLogger(__name__)
 
@@ -188,7 +189,9 @@ class ProduceRequests:
         deadlines: DeadlineWheel,
         lease_valid: Callable[[], bool],
         recompression: Recompression,
+        on_corrupt: ReportCorrupt,
     ) -> None:
+        self._on_corrupt = on_corrupt
         self._replicas = replicas
         self._deadlines = deadlines
         self._lease_valid = lease_valid
@@ -478,13 +481,18 @@ class ProduceRequests:
     ) -> int:
         """The offset after the batch; a duplicate gets its original's. Only batches of this broker
         itself have no sequence to be checked."""
-        appended = replica.log.append_as_leader(
-            entry.batch,
-            header,
-            leader_epoch=replica.machine.leader_epoch,
-            now_ms=self._replicas.clock.time_ms(),
-            check_sequence=check_sequence,
-        )
+        log = replica.log
+        try:
+            appended = log.append_as_leader(
+                entry.batch,
+                header,
+                leader_epoch=replica.machine.leader_epoch,
+                now_ms=self._replicas.clock.time_ms(),
+                check_sequence=check_sequence,
+            )
+        except CorruptLogError as error:  # a marker may need the transaction index
+            self._on_corrupt(replica, log, error)
+            raise ApiError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         result.base_offset = appended.base_offset
         result.log_append_time_ms = appended.log_append_time_ms
         result.log_start_offset = replica.machine.start_offset

@@ -37,13 +37,13 @@ from storage.compaction.transactions import CleanedTransactions
 from storage.long_work import LongWork, Part, Spent
 from storage.segment import Segment
 from storage.segment_names import CLEANED_SUFFIX, segment_paths, txn_index_path
+from storage.segment_room import POSITION_MAX, SegmentRoom
 from storage.steps import Step, Sync, Turn, Warm
 from storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from storage.txn_index import AbortedTransaction, WrongTxnIndexError, decode_aborted
 from world.disk import Disk
 
 _CHUNK_BYTES: Final = 1 << 20
-_POSITION_MAX: Final = 0x7FFFFFFF
 _RECORDS_PER_TURN: Final = 256
 
 _Span = tuple[int, int, int]
@@ -78,6 +78,7 @@ class _Round:
     def __init__(self, disk: Disk, request: CompactionRequest) -> None:
         self._disk = disk
         self._request = request
+        self._room = SegmentRoom(request.segment_bytes, request.segment_index_bytes)
         self._unpaid_bytes = 0  # not yet told by ``Spent``
         self._bytes_read = 0
         self._bytes_written = 0
@@ -231,11 +232,10 @@ class _Round:
     def _fits(self, span: _Span, output: _Output) -> bool:
         """Whether a segment can follow what is written already by size, index size and range of
         offsets, even if all of it stays."""
-        request = self._request
-        return (
-            output.size_bytes + span[2] <= request.segment_bytes
-            and output.index_bytes + self._index_bytes(span) <= request.segment_index_bytes
-            and span[1] - 1 - output.base_offset <= _POSITION_MAX
+        return self._room.holds(
+            output.size_bytes + span[2],
+            output.index_bytes + self._index_bytes(span),
+            span[1] - 1 - output.base_offset,
         )
 
     def _index_bytes(self, span: _Span) -> int:
@@ -350,7 +350,7 @@ class _Output:
         """Returns how many bytes were written now."""
         segment = self._segment
         position = self.size_bytes
-        if position + len(batch) > _POSITION_MAX:
+        if position + len(batch) > POSITION_MAX:
             raise UncleanableError(f"{segment.path} would become too large")
         header = read_header(batch)
         segment.note(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from stele.ids import TopicPartition
 from stele.wire.batch import read_header
 from stele.wire.control_records import end_marker_batch
-from storage import log as log_module
+from storage import cutting
 from storage.config import LogConfig
 from storage.log import PartitionLog
 from storage.opening import open_log
@@ -92,7 +92,7 @@ def test_a_truncation_above_the_high_watermark_reads_nothing(
         append(log, make_batch(1, producer=(number, 0, 0)))
         commit(log, max(0, number - 5))
     assert log.producers.undoable < 100
-    monkeypatch.setattr(log_module, "rebuild_producers", fail)
+    monkeypatch.setattr(cutting, "rebuild_producers", fail)
     log.truncate_to(196)
     assert sorted(each.producer_id for each in log.producers) == list(range(196))
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.ids import TopicPartition
+from stele.wire.batch import NO_TIMESTAMP
 from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError
 from storage.log import PartitionLog
@@ -53,6 +54,30 @@ def test_a_run_rolls_where_single_batches_do(
     for segment in whole.segments:
         assert segment.end_offset - segment.base_offset <= RANGE
         assert segment.index_entries * 8 <= max(index_bytes, 8)
+
+
+@given(
+    st.lists(st.sampled_from([NO_TIMESTAMP, 1000, 1400, 1900, 2500]), min_size=2, max_size=8),
+    st.sampled_from([0, 400, 1200]),
+)
+def test_a_run_rolls_by_time_where_single_batches_do(times: list[int], passed_ms: int) -> None:
+    """Also where some batches have no time, and the age of the segment counts."""
+    config = LogConfig(segment_ms=1000)
+    bases = []
+    for as_run in (True, False):
+        clock = HandClock()
+        key = TopicPartition("t", 0)
+        log = open_log(MemoryDisk(), PATH, config, clock, key=key)
+        batches = [
+            make_batch(1, timestamp_ms=time_ms, base_offset=offset)
+            for offset, time_ms in enumerate(times)
+        ]
+        log.append_as_follower(batches.pop(0))
+        clock.now_ms += passed_ms
+        for data in [b"".join(batches)] if as_run else batches:
+            log.append_as_follower(data)
+        bases.append(log.segment_bases)
+    assert bases[0] == bases[1]
 
 
 def test_a_run_across_the_range_of_a_segment_goes_into_two() -> None:

@@ -574,3 +574,22 @@ async def test_an_index_in_cold_storage_is_warmed_first(
     assert index.is_present
     fetched = await leader.fetch(0, read_committed=True, max_wait_ms=1000)
     assert [each.producer_id for each in fetched.aborted] == [8]
+
+
+@transactional
+async def test_a_leader_whose_transaction_index_is_damaged_gives_the_replica_up(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    """Otherwise no transaction could be aborted there any more, and the coordinator would ask for
+    ever."""
+    leader = cluster[1]
+    await _begin(cluster)
+    index = leader.replica().log.segments.active.txn_index
+    index.unload()
+    leader.process.world.disk.replace_file_now(index.path, b"?")
+    aborted = marker(producer_id=9, commit=False)
+    assert await leader.mark(aborted) == [ErrorCode.KAFKA_STORAGE_ERROR]
+    assert leader.corrupt == [P0]
+    cluster.change(leader=2, isr=(2, 3))
+    await until(lambda: cluster[2].replica().machine.is_leader)
+    assert await cluster[2].mark(aborted) == [ErrorCode.NONE]

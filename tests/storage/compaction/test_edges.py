@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stele.wire.batch import NO_TIMESTAMP, stamp
+from storage import segment_room
 from storage.compaction import work
 from storage.compaction.offset_map import SLOT_BYTES, OffsetMap
 from storage.compaction.request import CompactionRequest, Failed, Finished, decode_answer
@@ -172,7 +173,7 @@ def test_segments_become_one_if_their_offsets_have_room(
         log.append_as_follower(batch)
     log.sync_now()
     first, second = log.segments.at(0), log.segments.at(1)
-    monkeypatch.setattr(work, "_POSITION_MAX", greatest + second.end_offset - 5_001)
+    monkeypatch.setattr(segment_room, "RELATIVE_OFFSET_MAX", greatest + second.end_offset - 5_001)
     log.configure(dataclasses.replace(CONFIG, segment_bytes=1 << 20))
     compact(log, disk, limit=second.end_offset)
     assert len([each for each in log.segment_bases if each <= second.base_offset]) == left
@@ -322,7 +323,7 @@ def test_a_segment_that_is_not_as_it_was_surveyed_is_told(
     assert "ends inside a batch" in failure(cut)
     longer = worked(disk, log, segments=((base, end + 1, size), *others))
     assert "ends at offset" in failure(longer)
-    monkeypatch.setattr(work, "_POSITION_MAX", 10)
+    monkeypatch.setattr(work, "POSITION_MAX", 10)
     assert "too large" in failure(worked(disk, log))
 
 
@@ -343,7 +344,7 @@ def test_a_segment_has_any_size_that_a_position_has(
     disk = MemoryDisk()
     log = two_segments(disk)
     log.configure(dataclasses.replace(CONFIG, segment_bytes=1))
-    monkeypatch.setattr(work, "_POSITION_MAX", log.segments.at(0).size + spare)
+    monkeypatch.setattr(work, "POSITION_MAX", log.segments.at(0).size + spare)
     if spare < 0:
         assert "too large" in failure(worked(disk, log))
     else:

@@ -297,9 +297,9 @@ LOGS = [
     ),
     _bug(
         "txnindex: keep the entries of markers that were truncated",
-        "storage/log.py",
-        "PartitionLog._truncate_to",
-        "self.transactions.truncate_index(segment.end_offset)",
+        "storage/cutting.py",
+        "LogCuts._cut_to",
+        "log.transactions.truncate_index(segment.end_offset)",
         "",
         "aimed:marked_leader_cut_off",
     ),
