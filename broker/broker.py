@@ -20,9 +20,9 @@ from broker.grpc.data import DataService
 from broker.grpc.groups import GroupsService
 from broker.grpc.log import LogService
 from broker.grpc.transactions import TransactionsService
-from broker.membership import directories
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
+from broker.membership.directories import BrokerDirectories
 from broker.membership.identity import BrokerIdentity
 from broker.membership.lifecycle import BrokerLifecycle, BrokerState
 from broker.membership.publisher import MetadataPublisher
@@ -109,9 +109,8 @@ class Broker:
         self._kafka = KafkaServer(config, world.network, registry)
         self._grpc: dict[str, Listener] = {}
         self._grpc_ports: dict[str, int] = {}
-        self._directories: list[LogDirectory] = []
+        self._directories = BrokerDirectories(config, world, cluster_id)
         self._rooms = Rooms(world.disk, world.clock, [*config.log_dirs, config.metadata_log_dir])
-        self._directories_marked = False  # until the start
         self._serving = False
         self._becoming_ready: asyncio.Task[None] | None = None
         self._controller = ControllerClient(
@@ -184,7 +183,7 @@ class Broker:
 
     @property
     def directories(self) -> Sequence[LogDirectory]:
-        return self._directories
+        return self._directories.opened
 
     @property
     def has_begun(self) -> bool:
@@ -223,10 +222,11 @@ class Broker:
     def health(self) -> list[Check]:
         """What readiness goes by."""
         if self._becoming_ready is None:
-            opening = [each.progress for each in self._directories if not each.is_loaded]
+            opening = [each.progress for each in self.directories if not each.is_loaded]
             return [Check("broker", False, (opening or ["its ports are being bound"])[0])]
         lifecycle = self._lifecycle
-        offline = [each.path for each in self._directories if each.offline is not None]
+        offline = [each.path for each in self.directories if each.offline is not None]
+        offline += [each.path for each in self._directories.unopened]
         full = self._rooms.full
         return [
             Check("broker", self.serving, f"the broker is {lifecycle.state.value}"),
@@ -263,18 +263,10 @@ class Broker:
     def claim(self) -> None:
         """Lock the log directories, and listen to the quorum, which may start then.
 
-        Raises SteleError with one line for a person: a directory of another cluster, or in use.
+        Raises SteleError with one line for a person: a directory of another cluster, or in use, or
+        none that can be used.
         """
-        for path in self._config.log_dirs:
-            self._directories.append(
-                LogDirectory.claim(
-                    self._world.disk,
-                    path,
-                    self._world.clock,
-                    cluster_id=self._cluster_id,
-                    node_id=self._config.node_id,
-                )
-            )
+        self._directories.claim()
         self._quorum.add_listener(self._publisher)
 
     async def start(self) -> None:
@@ -284,9 +276,7 @@ class Broker:
         Raises SteleError with one line for a person: a disk that fails, a port in use. ``stop``
         gives back what was opened.
         """
-        for directory in self._directories:
-            await directory.load()
-        self._directories_marked = await directories.mark(self._directories, self._incarnation_id)
+        await self._directories.load(self._incarnation_id)
         self._assemble()
         await self._serve_grpc()
         await self._kafka.bind(self._apis)
@@ -306,7 +296,8 @@ class Broker:
         self._replicas = ReplicaManager(
             broker_id=config.node_id,
             world=world,
-            directories=self._directories,
+            directories=self.directories,
+            unopened=self._directories.unopened,
             config=config,
             metadata=self._publisher,
             broker_epoch=lambda: self._lifecycle.broker_epoch,
@@ -323,8 +314,9 @@ class Broker:
         self._rooms.on_change = self._lifecycle.disks_changed
         self._metrics.read_replicas(self._replicas.measures.counters)
         self._metrics.read_fetches(lambda: self._replicas.fetch.waiting)
-        self._metrics.read_directories(self._directories, self._rooms)
-        self._metrics.read_cleaner(self._replicas.cleaner, self._directories)
+        unopened = [each.path for each in self._directories.unopened]
+        self._metrics.read_directories(self.directories, unopened, self._rooms)
+        self._metrics.read_cleaner(self._replicas.cleaner, self.directories)
         self._metrics.read_moves(self._replicas.moves)
         self._publisher.subscribe(self._replicas)
         hosting = self._replicas.hosting
@@ -425,8 +417,9 @@ class Broker:
                 broker_id=config.node_id,
                 incarnation_id=self._incarnation_id,
                 rack=config.rack or "",
-                histories=tuple(directories.history(each) for each in self._directories),
-                directories_marked=self._directories_marked,
+                histories=self._directories.histories(),
+                directories_marked=self._directories.are_marked,
+                unopened_directories=len(self._directories.unopened),
                 inter_broker_listener=config.inter_broker_listener_name,
             ),
             clock=self._world.clock,
@@ -459,7 +452,7 @@ class Broker:
     async def _become_ready(self) -> None:
         try:
             await self._lifecycle.wait_registered()
-            await directories.forget_earlier(self._directories, self._incarnation_id)
+            await self._directories.forget_earlier(self._incarnation_id)
             await self._lifecycle.wait_unfenced()
         except ApiError:
             return
@@ -556,8 +549,7 @@ class Broker:
         """Undo a start that failed, or was broken off, half-way."""
         end = OrderlyEnd()
         end.push(self._controller.close)
-        for directory in self._directories:
-            end.push(directory.abandon)
+        end.push(self._directories.abandon)
         end.push(lambda: self._close_grpc(0.0))
         end.push(self._kafka.close)
         await end.run()

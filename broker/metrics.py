@@ -222,8 +222,11 @@ class BrokerMetrics:
             lambda: float(max((lag for _, _, lag in measures.replica_lags()), default=0)),
         )
 
-    def read_directories(self, directories: Sequence[LogDirectory], rooms: Rooms) -> None:
-        """Declare what each log directory can still take; the list is complete by the scrapes."""
+    def read_directories(
+        self, directories: Sequence[LogDirectory], unopened: Sequence[str], rooms: Rooms
+    ) -> None:
+        """Declare what each log directory can still take; the list is complete by the scrapes.
+        ``unopened``: the paths of those that are offline since the start."""
 
         def by_path(read: Callable[[LogDirectory], float]) -> Callable[[], dict[str, float]]:
             return lambda: {each.path: read(each) for each in directories}
@@ -236,9 +239,12 @@ class BrokerMetrics:
         )
         self._registry.gauges(
             "stele_log_directory_offline",
-            "1 for a log directory whose disk failed (LogDirectoryOffline).",
+            "1 for a log directory whose disk failed or cannot be opened (LogDirectoryOffline).",
             "directory",
-            by_path(lambda each: float(each.offline is not None)),
+            lambda: {
+                **dict.fromkeys(unopened, 1.0),
+                **{each.path: float(each.offline is not None) for each in directories},
+            },
         )
         self._registry.gauges(
             "stele_log_directory_full",

@@ -53,6 +53,15 @@ def log_dirs(
         ("BROKER", "LOG DIR", "STATE", "REPLICAS", "BYTES", "FREE BYTES", "TOTAL BYTES"),
         [_row(each) for each in found],
     )
+    lost = [
+        (each.broker_id, each.path, *replica.partition)
+        for each in found
+        for replica in each.replicas
+        if each.is_offline
+    ]
+    if lost:
+        print()
+        print_table(("BROKER", "OFFLINE LOG DIR", "TOPIC", "PARTITION"), lost)
     moves = [
         (each.broker_id, *replica.partition, each.path, replica.size_bytes, replica.offset_lag)
         for each in found
@@ -99,7 +108,7 @@ def _row(directory: LogDirDescription) -> tuple[object, ...]:
         directory.path,
         "offline" if directory.is_offline else "online",
         len(present),
-        sum(each.size_bytes for each in present),
+        None if directory.is_offline else sum(each.size_bytes for each in present),
         directory.usable_bytes,
         directory.total_bytes,
     )

@@ -115,8 +115,13 @@ def describe(
         configs = ", ".join(f"{key}={value}" for key, value in topic.configs.items()) or "none set"
         print(f"{topic.name}  id {encode_uuid(topic.topic_id)}  configs: {configs}")
         is_moving = any(each.adding_replicas or each.removing_replicas for each in topic.partitions)
+        is_lacking = any(each.offline_replicas for each in topic.partitions)
         print_table(
-            (*_COLUMNS, *(_MOVING_COLUMNS if is_moving else ())),
+            (
+                *_COLUMNS,
+                *(_OFFLINE_COLUMNS if is_lacking else ()),
+                *(_MOVING_COLUMNS if is_moving else ()),
+            ),
             [
                 (
                     each.partition,
@@ -126,6 +131,7 @@ def describe(
                     _ids(each.isr),
                     _ids(each.elr) or None,
                     each.unclean_elections or None,
+                    *((_ids(each.offline_replicas) or None,) if is_lacking else ()),
                     *(_moving(each.adding_replicas, each.removing_replicas) if is_moving else ()),
                 )
                 for each in topic.partitions
@@ -134,6 +140,7 @@ def describe(
 
 
 _COLUMNS = ("PARTITION", "LEADER", "EPOCH", "REPLICAS", "ISR", "ELR", "UNCLEAN ELECTIONS")
+_OFFLINE_COLUMNS = ("OFFLINE",)
 _MOVING_COLUMNS = ("ADDING", "REMOVING")
 
 

@@ -92,6 +92,7 @@ def _topic(
                 unclean_elections=state.unclean_elections,
                 adding_replicas=state.adding_replicas,
                 removing_replicas=state.removing_replicas,
+                offline_replicas=image.offline_replicas(state),
             )
             for number, state in enumerate(topic.partitions)
         ],

@@ -65,6 +65,17 @@ class MetadataImage:
         registration = self.broker(broker_id)
         return registration is None or registration.has_online(directory_id)
 
+    def offline_replicas(self, state: PartitionState) -> list[int]:
+        """The brokers whose replicas of the partition cannot be used: they are not in service, or
+        their log directory is offline."""
+        return [
+            broker_id
+            for broker_id in state.replicas
+            if (registration := self.broker(broker_id)) is None
+            or registration.fenced
+            or not self.has_online(broker_id, state.directory_of(broker_id))
+        ]
+
     # ---------------------------------------------------------------- topics
 
     def topic(self, name: str) -> Topic | None:

@@ -18,7 +18,7 @@ from storage.checkpoints import (
     read_meta_properties,
 )
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
-from storage.errors import LogDirectoryError
+from storage.errors import LogDirectoryError, UnusableDirectoryError
 from storage.formatted import format_directory as format_log_directory
 from storage.formatted import read_formatted
 from world.disk import Disk
@@ -161,10 +161,16 @@ class NodeIdentity:
 
 
 def read_identity(disk: Disk, config: NodeConfig) -> NodeIdentity:
-    """Check that all directories are this node's, of one cluster. Raises LogDirectoryError."""
+    """Check that all directories are this node's, of one cluster. A broker can do without some of
+    its log directories. Raises LogDirectoryError."""
     cluster_id = config.cluster_id or None
     for path in directories_of(config):
-        properties = read_formatted(disk, path, cluster_id=cluster_id, node_id=config.node_id)
+        try:
+            properties = read_formatted(disk, path, cluster_id=cluster_id, node_id=config.node_id)
+        except UnusableDirectoryError:
+            if path == config.metadata_log_dir or not config.is_broker:
+                raise
+            continue
         cluster_id = properties.cluster_id
         if path == config.metadata_log_dir:
             directory_id = _directory_id(path, properties)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stele.ids import TopicPartition, decode_uuid, encode_uuid
-from storage.errors import CorruptLogError, LogDirectoryError
+from storage.errors import CorruptLogError, LogDirectoryError, UnusableDirectoryError
 from world.disk import Disk
 
 RECOVERY_POINT_FILE: Final = "recovery-point-offset-checkpoint"
@@ -40,7 +40,7 @@ def _read_text(disk: Disk, path: str) -> str | None:
 
 
 def _malformed(path: str, what: str) -> LogDirectoryError:
-    return LogDirectoryError(
+    return UnusableDirectoryError(
         f"{path} is malformed: {what}; restore the file, or empty this log directory and let the "
         "replicas be fetched again"
     )

@@ -24,6 +24,7 @@ from storage.errors import (
     CorruptLogError,
     LogDirectoryError,
     StorageError,
+    UnusableDirectoryError,
     is_device_failure,
     is_disk_full,
 )
@@ -139,7 +140,7 @@ class LogDirectory:
         """Lock a formatted directory. ``load`` opens its logs, and ``close`` releases the lock.
 
         ``config`` applies to all logs until ``PartitionLog.configure``. Raises LogDirectoryError,
-        whose message says what to do.
+        whose message says what to do, and UnusableDirectoryError if the disk does not let it.
         """
         properties = read_formatted(disk, path, cluster_id=cluster_id, node_id=node_id)
         try:
@@ -149,7 +150,7 @@ class LogDirectory:
                 f"{path} is in use by another process; stop that node first"
             ) from None
         except OSError as error:
-            raise LogDirectoryError(
+            raise UnusableDirectoryError(
                 f"{path} cannot be written: {error.strerror or error}; check its owner and mode"
             ) from error
         return cls(disk, path, clock, config or LogConfig(), properties, release)

@@ -106,6 +106,11 @@ class LogDirectoryError(SteleError):
     """A log directory cannot be used. The message is one line and says what to do."""
 
 
+class UnusableDirectoryError(LogDirectoryError):
+    """The disk of a log directory is broken, not mounted or not formatted. A broker can use its
+    other directories meanwhile."""
+
+
 class OutOfOrderOffsetsError(SteleError):
     """A batch that has its offset already does not follow the log's end."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from storage.checkpoints import META_PROPERTIES_FILE, MetaProperties, read_meta_properties
-from storage.errors import LogDirectoryError
+from storage.errors import LogDirectoryError, UnusableDirectoryError
 from world.disk import Disk
 
 LOCK_FILE: Final = ".lock"
@@ -46,13 +46,13 @@ def read_formatted(
     disk: Disk, path: str, *, cluster_id: str | None = None, node_id: int | None = None
 ) -> MetaProperties:
     """The owner of a directory. Raises LogDirectoryError unless it is formatted for this cluster
-    and this node (None: for any)."""
+    and this node (None: for any), and UnusableDirectoryError if nobody can say whose it is."""
     try:
         properties = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
     except OSError as error:
-        raise LogDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise UnusableDirectoryError(f"{path} cannot be read: {error.strerror or error}") from error
     if properties is None:
-        raise LogDirectoryError(
+        raise UnusableDirectoryError(
             f"{path} is not formatted; run `stele format` with this node's configuration first"
         )
     if cluster_id is not None and properties.cluster_id != cluster_id:

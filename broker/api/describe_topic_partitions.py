@@ -14,6 +14,7 @@ from broker.service.metadata import (
     page_of_partitions,
     topic_operations,
 )
+from metadata.image import MetadataImage
 from metadata.internal_topics import INTERNAL_TOPICS
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import describe_topic_partitions as messages
@@ -42,7 +43,6 @@ async def handle(
         cursor.partition_index,
         max(1, min(request.response_partition_limit, limit)),
     )
-    live = {each.broker_id for each in page.image.brokers.values() if not each.fenced}
     response = DescribeTopicPartitionsResponse()
     slices = Slices(SLICE_STEPS)
     for each in page.topics:
@@ -51,7 +51,7 @@ async def handle(
             await slices.step()
             continue
         operations = topic_operations(context, request_context.caller, each.topic.name)
-        response.topics.append(_topic(each, live, operations))
+        response.topics.append(_topic(page.image, each, operations))
         await slices.step(1 + len(each.partitions))
     if page.next_topic is not None:
         response.next_cursor = Cursor(page.next_topic, page.next_partition)
@@ -59,7 +59,7 @@ async def handle(
 
 
 def _topic(
-    page: TopicPage, live: set[int], operations: int
+    image: MetadataImage, page: TopicPage, operations: int
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=page.topic.name,
@@ -74,7 +74,7 @@ def _topic(
                 isr_nodes=list(state.isr),
                 eligible_leader_replicas=list(state.elr),
                 last_known_elr=list(state.last_known_elr),
-                offline_replicas=[each for each in state.replicas if each not in live],
+                offline_replicas=image.offline_replicas(state),
             )
             for number, state in enumerate(page.partitions, page.first)
         ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from metadata.brokers import PLAINTEXT, Brokers
+from metadata.feature_levels import FeatureLevels
 from metadata.image import MetadataImage
 from metadata.internal_topics import INTERNAL_TOPICS
 from metadata.partitions import NO_LEADER, PartitionState
@@ -24,7 +25,7 @@ class Perspective(NamedTuple):
 
 
 class TopicView:
-    """All topics from one perspective, while the brokers stay as they are."""
+    """All topics from one perspective, while brokers and feature levels stay as they are."""
 
     def __init__(self, brokers: Brokers, perspective: Perspective) -> None:
         self._perspective = perspective
@@ -49,7 +50,10 @@ class TopicView:
             name=topic.name,
             topic_id=topic.topic_id,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[self._partition(i, state) for i, state in enumerate(topic.partitions)],
+            partitions=[
+                self._partition(i, state, image.offline_replicas(state))
+                for i, state in enumerate(topic.partitions)
+            ],
         )
         self._built[topic.topic_id] = (topic, view)
         return view
@@ -65,7 +69,9 @@ class TopicView:
             topic_authorized_operations=operations,
         )
 
-    def _partition(self, index: int, state: PartitionState) -> MetadataResponsePartition:
+    def _partition(
+        self, index: int, state: PartitionState, offline: list[int]
+    ) -> MetadataResponsePartition:
         error, leader = ErrorCode.NONE, state.leader
         if leader not in self._reachable:
             error, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
@@ -78,7 +84,7 @@ class TopicView:
             leader_epoch=state.leader_epoch,
             replica_nodes=list(state.replicas),
             isr_nodes=list(state.isr),
-            offline_replicas=[replica for replica in state.replicas if replica not in self._live],
+            offline_replicas=offline,
         )
 
 
@@ -86,13 +92,14 @@ class TopicViews:
     """The views of one broker's clients: one for each perspective."""
 
     def __init__(self) -> None:
-        self._brokers: Brokers | None = None
+        self._seen: tuple[Brokers, FeatureLevels] | None = None
         self._views: dict[Perspective, TopicView] = {}
 
     def of(self, image: MetadataImage, perspective: Perspective) -> TopicView:
-        if image.brokers is not self._brokers:  # images share what did not change
+        seen = self._seen  # images share what did not change
+        if seen is None or image.brokers is not seen[0] or image.features is not seen[1]:
             self._views.clear()
-            self._brokers = image.brokers
+            self._seen = image.brokers, image.features
         view = self._views.get(perspective)
         if view is None:
             view = self._views[perspective] = TopicView(image.brokers, perspective)

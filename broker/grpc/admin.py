@@ -167,7 +167,9 @@ class AdminService:
             topics=[
                 _missing(each)
                 if isinstance(each, MissingTopic)
-                else _topic(each, set_on_topic(self._context, caller, found.image, each.name))
+                else _topic(
+                    found.image, each, set_on_topic(self._context, caller, found.image, each.name)
+                )
                 for each in found.topics
             ]
         )
@@ -261,7 +263,9 @@ def _missing(topic: MissingTopic) -> pb.DescribeTopicsResponse.Topic:
     return pb.DescribeTopicsResponse.Topic(name=topic.name, error=topic.error, message=message)
 
 
-def _topic(topic: Topic, configs: dict[str, str]) -> pb.DescribeTopicsResponse.Topic:
+def _topic(
+    image: MetadataImage, topic: Topic, configs: dict[str, str]
+) -> pb.DescribeTopicsResponse.Topic:
     return pb.DescribeTopicsResponse.Topic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -278,6 +282,7 @@ def _topic(topic: Topic, configs: dict[str, str]) -> pb.DescribeTopicsResponse.T
                 unclean_elections=state.unclean_elections,
                 adding_replicas=state.adding_replicas,
                 removing_replicas=state.removing_replicas,
+                offline_replicas=image.offline_replicas(state),
             )
             for number, state in enumerate(topic.partitions)
         ],

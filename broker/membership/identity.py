@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.features import supported_ranges
+from metadata.records import METADATA_VERSION
 from stele.ids import PartitionId
 from stele.wire.v1 import controller_pb2 as pb
-from stele.wire.v1.metadata_pb2 import Endpoint
+from stele.wire.v1.metadata_pb2 import Endpoint, FeatureRange
 
 NO_EPOCH = -1
 
@@ -33,6 +35,7 @@ class BrokerIdentity:
     histories: tuple[DirectoryHistory, ...]  # of every log directory
     directories_marked: bool  # all of them have the incarnation id on disk
     inter_broker_listener: str = ""  # by which it reaches other brokers
+    unopened_directories: int = 0  # of log.dirs, that are offline since the start
 
     @property
     def previous_broker_epoch(self) -> int:
@@ -61,7 +64,7 @@ class BrokerIdentity:
             previous_broker_epoch=self.previous_broker_epoch,
             corrupt=_references(corrupt),
             unsynced=_references(unsynced),
-            features=supported_ranges(),
+            features=self._features(),
             inter_broker_listener=self.inter_broker_listener,
             directory_histories=[
                 pb.DirectoryHistory(
@@ -73,7 +76,17 @@ class BrokerIdentity:
                 for each in self.histories
             ],
             directories_marked=self.directories_marked,
+            unopened_directories=self.unopened_directories,
         )
+
+    def _features(self) -> list[FeatureRange]:
+        """What it supports. A controller of an older version would take replicas in directories
+        that are offline for lost ones, and refuses the broker for this."""
+        ranges = supported_ranges()
+        for each in ranges:
+            if each.name == METADATA_VERSION and self.unopened_directories:
+                each.min_level = REPLICA_DIRECTORIES
+        return ranges
 
 
 def _references(replicas: Sequence[PartitionId]) -> list[pb.PartitionReference]:

@@ -80,6 +80,12 @@ class Rooms:
         settled = any(now_s - full.since_s >= _SETTLE_S for full in self._full.values())
         return Room.YIELDS if settled else Room.NONE
 
+    def leave_out(self, path: str) -> None:
+        """The directory is offline: nobody knows or needs its room."""
+        self._paths = tuple(each for each in self._paths if each != path)
+        self._full.pop(path, None)
+        self._tell()
+
     def refused(self, path: str, size_bytes: int) -> None:
         """A write of so many bytes was refused for want of space."""
         full = self._full.get(path) or self._mark(path)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from broker.replication.moves import DirectoryMoves
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
+from broker.replication.unopened import UnopenedReplicas
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from storage.directory import LogDirectory
@@ -57,6 +58,7 @@ class ReplicaDescriptions:
         replicas: Replicas,
         directories: Sequence[LogDirectory],
         moves: DirectoryMoves,
+        unopened: UnopenedReplicas,
         disk: Disk,
         lease_valid: Callable[[], bool],
     ) -> None:
@@ -64,6 +66,7 @@ class ReplicaDescriptions:
         self._replicas = replicas
         self._directories = directories
         self._moves = moves
+        self._unopened = unopened
         self._disk = disk
         self._lease_valid = lease_valid
 
@@ -73,23 +76,30 @@ class ReplicaDescriptions:
         """Every directory, with its replicas of the partitions ``wanted`` (None: all).
 
         As in Kafka, what is being deleted is left out, also while its files are still there: a
-        replica that is removed meanwhile, and a log that could not be deleted yet.
+        replica that is removed meanwhile, and a log that could not be deleted yet. A directory that
+        is offline has its replicas, too. Their sizes are not known.
         """
-        described = {directory: self._directory(directory) for directory in self._directories}
+        described = {each.path: self._directory(each) for each in self._directories}
+        for path in self._unopened.paths:
+            described[path] = DirectoryDescription(path, ErrorCode.KAFKA_STORAGE_ERROR)
         for number, replica in enumerate(list(self._replicas)):
             if number % TURN_REPLICAS == TURN_REPLICAS - 1:
                 await asyncio.sleep(0)
-            if replica.state is not ReplicaState.ONLINE or (
-                wanted is not None and (replica.topic, replica.id.partition) not in wanted
-            ):
+            name = (replica.topic, replica.id.partition)
+            if wanted is not None and name not in wanted:
                 continue
-            lag = max(0, replica.machine.high_watermark - replica.log.end_offset)
-            described[replica.directory].replicas.append(
-                ReplicaSize(replica.topic, replica.id.partition, replica.log.size_bytes, lag)
-            )
+            of_directory = described[replica.directory.path].replicas
+            if replica.state is ReplicaState.ONLINE:
+                lag = max(0, replica.machine.high_watermark - replica.log.end_offset)
+                of_directory.append(ReplicaSize(*name, replica.log.size_bytes, lag))
+            elif replica.directory.offline is not None:
+                of_directory.append(ReplicaSize(*name, -1, -1))
+        for unopened in self._unopened:
+            if unopened.path is not None and (wanted is None or unopened.name in wanted):
+                described[unopened.path].replicas.append(ReplicaSize(*unopened.name, -1, -1))
         for future in self._moves.future_replicas():
             if wanted is None or (future.topic, future.partition) in wanted:
-                described[future.directory].replicas.append(
+                described[future.directory.path].replicas.append(
                     ReplicaSize(
                         future.topic,
                         future.partition,

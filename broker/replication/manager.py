@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+from broker.membership.directories import Unopened
 from broker.membership.room import Rooms
 from broker.partition.effects import Followed, IsrAnswer, Led, Proposed
 from broker.replication.assignments import AssignReplicas, DirectoryAssignments
@@ -41,6 +42,7 @@ from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Metadata, Replicas
 from broker.replication.reports import ReplicaReports
+from broker.replication.unopened import UnopenedReplicas
 from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE, MOVES_RATE
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
@@ -70,6 +72,7 @@ class ReplicaManager(ReplicaEvents):
         broker_id: int,
         world: World,
         directories: Sequence[LogDirectory],
+        unopened: Sequence[Unopened],
         config: NodeConfig,
         metadata: Metadata,
         broker_epoch: Callable[[], int],
@@ -83,6 +86,7 @@ class ReplicaManager(ReplicaEvents):
         answer_share: Callable[[], int],
     ) -> None:
         """``directories`` are opened already (recovery done); they are closed by ``stop``.
+        ``unopened`` are the other directories of the configuration, which are offline.
 
         ``metadata`` holds the image to go by; before ``apply`` is called it has the new one.
         ``broker_epoch``: of the newest registration; goes into Fetch and AlterPartition.
@@ -104,6 +108,7 @@ class ReplicaManager(ReplicaEvents):
         self._corruption_found = corruption_found
         self._broker_epoch = broker_epoch
         self._rooms = rooms
+        self._unopened = tuple(unopened)
         self._is_first = True  # nothing was applied yet
         self._stopped = False  # nothing is written to a log from then on
         self._directories = {each: RelaxedFlush(world.disk, each) for each in directories}
@@ -119,7 +124,7 @@ class ReplicaManager(ReplicaEvents):
         self._make_followers(alter_partition)
         self._make_upkeep(assign_replicas)
         self.descriptions = ReplicaDescriptions(
-            self.hosted, directories, self.moves, world.disk, lease_valid
+            self.hosted, directories, self.moves, self._applier.unopened, world.disk, lease_valid
         )
         self.measures = ReplicaMeasures(self.hosted, self._applier)
         self.reports = ReplicaReports(self.hosted, self._directories, config)
@@ -183,11 +188,20 @@ class ReplicaManager(ReplicaEvents):
             broker_epoch=self._broker_epoch,
         )
         self.cleaner = Cleaner(replicas, self._world.disk, self._config)
+        unopened = UnopenedReplicas(self._unopened, directories, self._assignments)
+        replicas.unopened = unopened
         self.moves = DirectoryMoves(
-            replicas, directories, rooms, self.cleaner, deletion, self._assignments, self
+            replicas, directories, unopened, rooms, self.cleaner, deletion, self._assignments, self
         )
         self._applier = MetadataApplier(
-            replicas, self._config, directories, deletion, self.moves, self._assignments, self
+            replicas,
+            self._config,
+            directories,
+            unopened,
+            deletion,
+            self.moves,
+            self._assignments,
+            self,
         )
         self._housekeeping = Housekeeping(
             replicas, self._config, tuple(directories), self._applier, rooms
@@ -197,6 +211,8 @@ class ReplicaManager(ReplicaEvents):
 
     def start(self) -> None:
         """Begin housekeeping (retention, checkpoints, ISR checks, deadlines) and compaction."""
+        for unopened in self._unopened:
+            self._rooms.leave_out(unopened.path)
         for directory in self._directories:
             directory.on_offline = self._directory_offline
             directory.on_log_failed = self._log_failed
@@ -349,6 +365,8 @@ class ReplicaManager(ReplicaEvents):
             if replica.directory is directory and replica.state is ReplicaState.ONLINE:
                 self.take_down(replica, ReplicaState.OFFLINE)
                 self._assignments.look(replica)
+        if directory.path != self._config.metadata_log_dir:
+            self._rooms.leave_out(directory.path)
         self._directory_failed(directory.path)
 
     def _others_have(self, replica: Replica) -> bool:

@@ -19,6 +19,7 @@ from broker.replication.moves import DirectoryMoves
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState, position_of
 from broker.replication.replicas import Replicas
+from broker.replication.unopened import UnopenedReplicas
 from metadata.configs import ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.directories import is_reserved
@@ -86,6 +87,7 @@ class MetadataApplier:
         replicas: Replicas,
         config: NodeConfig,
         directories: Mapping[LogDirectory, RelaxedFlush],
+        unopened: UnopenedReplicas,
         deletion: LogDeletion,
         moves: DirectoryMoves,
         assignments: DirectoryAssignments,
@@ -94,6 +96,8 @@ class MetadataApplier:
         self._replicas = replicas
         self._config = config
         self._directories = directories
+        self.unopened = unopened
+        """Replicas that are in directories that are not open. They have no log here."""
         self._deletion = deletion
         self._moves = moves
         self._assignments = assignments
@@ -157,7 +161,7 @@ class MetadataApplier:
     @property
     def unmade(self) -> int:
         """The number of replicas that have no log for now."""
-        return len(self._unmade) + len(self._awaiting)
+        return len(self._unmade) + len(self._awaiting) + len(self.unopened)
 
     def stop(self) -> None:
         """Make no more logs."""
@@ -222,7 +226,10 @@ class MetadataApplier:
     def _apply_replica(self, partition: PartitionId, change: PartitionDelta) -> None:
         self._unmade.pop(partition, None)
         replica = self._replicas.by_id.get(partition)
-        if replica is None and self._waits_for_its_turn(partition, change):
+        if replica is None and (
+            self.unopened.takes(partition, change.topic)
+            or self._waits_for_its_turn(partition, change)
+        ):
             return
         rebuilt = False
         try:
@@ -409,6 +416,7 @@ class MetadataApplier:
     def _remove(self, partition: PartitionId) -> bool:
         """Returns False if there is no replica."""
         self._awaiting.pop(partition, None)
+        self.unopened.forget(partition)
         unmade = self._unmade.pop(partition, None)
         if unmade is not None:
             self._delete_half_made(TopicPartition(unmade.topic, partition.partition))

@@ -30,6 +30,7 @@ from broker.replication.log_deletion import LogDeletion
 from broker.replication.relaxed_flush import RelaxedFlush
 from broker.replication.replica import Replica, ReplicaState
 from broker.replication.replicas import Replicas
+from broker.replication.unopened import UnopenedReplicas
 from stele.errors import ErrorCode, SteleError
 from stele.ids import PartitionId, TopicPartition
 from stele.wire.batch import BatchError
@@ -110,6 +111,7 @@ class DirectoryMoves:
         self,
         replicas: Replicas,
         directories: Mapping[LogDirectory, RelaxedFlush],
+        unopened: UnopenedReplicas,
         rooms: Rooms,
         cleaner: Cleaner,
         deletion: LogDeletion,
@@ -118,6 +120,7 @@ class DirectoryMoves:
     ) -> None:
         self._replicas = replicas
         self._directories = directories
+        self._unopened = unopened
         self._rooms = rooms
         self._cleaner = cleaner
         cleaner.is_paused = self.is_moving
@@ -152,6 +155,8 @@ class DirectoryMoves:
         UNKNOWN_TOPIC_OR_PARTITION.
         """
         target = next((each for each in self._directories if each.path == path), None)
+        if target is None and path in self._unopened.paths:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if target is None:
             return ErrorCode.LOG_DIR_NOT_FOUND
         if target.offline is not None:
@@ -162,6 +167,8 @@ class DirectoryMoves:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         partition = PartitionId(topic.topic_id, name.partition)
         replica = self._replicas.by_id.get(partition)
+        if partition in self._unopened:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if replica is None:
             self._wishes[partition] = target
             return ErrorCode.REPLICA_NOT_AVAILABLE
@@ -187,7 +194,8 @@ class DirectoryMoves:
         self._wishes.pop(partition, None)
 
     def _begin(self, replica: Replica, target: LogDirectory) -> ErrorCode:
-        if any(directory.offline is not None for directory in self._directories):
+        failed = any(directory.offline is not None for directory in self._directories)
+        if failed or self._unopened.paths:
             # As in Kafka. Nobody knows what is in that directory, and whether it comes back.
             return ErrorCode.KAFKA_STORAGE_ERROR
         needed = replica.log.size_bytes + RESERVE_BYTES

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, cast
 from weakref import WeakValueDictionary
@@ -93,6 +93,8 @@ class Replicas:
         # Those that are, or lead no more, leave when they are looked at.
         self.unsettled: dict[PartitionId, None] = {}
         self.counters = ReplicaCounters()
+        # Replicas of this broker that have no log here, because their directory is not open.
+        self.unopened: Container[PartitionId] = ()
         # By topic, as long as there is a replica of it.
         self.traffic: WeakValueDictionary[str, TopicTraffic] = WeakValueDictionary()
 
@@ -145,6 +147,8 @@ class Replicas:
 
     def refusal(self, partition: PartitionId) -> ErrorCode:
         """Why a partition that has no replica here cannot be served."""
+        if partition in self.unopened:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         topic = self.metadata.image.topic_by_id(partition.topic_id)
         if topic is None:
             return ErrorCode.UNKNOWN_TOPIC_ID

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from metadata.explain.history import Decision
 from metadata.partitions import NO_LEADER, PartitionState
+from stele.ids import encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 
 
@@ -40,6 +41,9 @@ def _state_events(decision: Decision, state: pb.BrokerStateRecord) -> Iterator[t
         yield state.broker_id, "it began a controlled shutdown"
     if state.out_of_room != was_full:
         yield state.broker_id, "a disk of it is full" if state.out_of_room else "it has room again"
+    were_offline = () if before is None else before.offline_directories
+    for directory_id in sorted({*state.offline_directories} - {*were_offline}):
+        yield state.broker_id, f"its log directory {encode_uuid(directory_id)} is offline"
 
 
 class PartitionCauses:
@@ -90,6 +94,11 @@ def _by_itself(
         return f"the reassignment ended with the replicas {list(after.replicas)}"
     if after.replicas != before.replicas and not after.is_reassigning:
         return f"a reassignment to {list(after.replicas)} took effect at once"
+    told = [
+        each for each in after.replicas if after.directory_of(each) != before.directory_of(each)
+    ]
+    if change.HasField("directories") and told:
+        return f"broker {told[0]} told in which log directory its replica is"
     if change.HasField("leader") and after.leader != before.leader:
         if after.leader == NO_LEADER:
             return "no replica that has all records can lead"

@@ -6,12 +6,14 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from metadata.directories import LOST
 from metadata.effective import min_insync_replicas
 from metadata.explain.causes import PartitionCauses, broker_events
 from metadata.explain.history import Decision, MetadataHistory
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER, PartitionState, state_of
 from metadata.topics import Topic
+from stele.ids import encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 
 
@@ -99,17 +101,20 @@ def diagnose(history: MetadataHistory, topic: Topic, number: int) -> Diagnosis:
     if health is Health.HEALTHY:
         return Diagnosis(health, (), ())
     missing = [each for each in state.replicas if each not in state.isr]
-    reasons = [_why_absent(history, broker_id) for broker_id in missing]
+    reasons = [_why_absent(history, state, broker_id) for broker_id in missing]
     if health is Health.OFFLINE:
         holders = sorted({*state.isr, *state.elr})
-        reasons = [_why_absent(history, each) for each in holders] + reasons
+        reasons = [_why_absent(history, state, each) for each in holders] + reasons
         return Diagnosis(health, tuple(dict.fromkeys(reasons)), _way_back(image, topic, state))
     if health is Health.UNDER_MIN_ISR:
         enough = min(min_insync_replicas(image, topic.name), state.replication_factor)
         reasons.insert(0, f"{len(state.isr)} in sync, and min.insync.replicas asks for {enough}")
     down = [each for each in missing if not image.is_active(each)]
     remedies = [f"start broker {each}; it joins the ISR when it has caught up" for each in down]
-    behind = [each for each in missing if each not in down]
+    remedies += [_repair(each) for each in missing if _is_without_disk(image, state, each)]
+    behind = [
+        each for each in missing if each not in down and not _is_without_disk(image, state, each)
+    ]
     if behind:
         remedies.append(
             f"wait until {behind} have caught up; if that does not end, look at their logs, disks "
@@ -124,11 +129,16 @@ def _way_back(image: MetadataImage, topic: Topic, state: PartitionState) -> tupl
     others = [each for each in state.replicas if each not in holders]
     remedies = []
     if holders:
-        names = " or ".join(f"broker {each}" for each in holders)
-        remedies.append(f"start {names}: every committed record is there, and it can lead at once")
+        down = [each for each in holders if not _is_without_disk(image, state, each)]
+        names = " or ".join(f"broker {each}" for each in down)
+        if down:
+            told = "every committed record is there, and it can lead at once"
+            remedies.append(f"start {names}: {told}")
+        remedies += [_repair(each) for each in holders if each not in down]
     else:
         remedies.append("no replica is known to have every record: each of them reported a loss")
     able = [each for each in others if image.is_active(each)] if holders else others
+    able = [each for each in able if not _is_without_disk(image, state, each)]
     if able:
         remedies.append(
             f"if they are gone for good: brokers {able} have a part of the records, and "
@@ -137,11 +147,29 @@ def _way_back(image: MetadataImage, topic: Topic, state: PartitionState) -> tupl
     return tuple(remedies)
 
 
-def _why_absent(history: MetadataHistory, broker_id: int) -> str:
+def _is_without_disk(image: MetadataImage, state: PartitionState, broker_id: int) -> bool:
+    """Whether the broker works, and the log directory of its replica does not."""
+    return image.is_active(broker_id) and not image.has_online(
+        broker_id, state.directory_of(broker_id)
+    )
+
+
+def _repair(broker_id: int) -> str:
+    return (
+        f"repair the log directory of broker {broker_id}'s replica (stele cluster log-dirs), and"
+        " restart the broker"
+    )
+
+
+def _why_absent(history: MetadataHistory, state: PartitionState, broker_id: int) -> str:
     """Why a broker does not have, or cannot lead, a partition, with the offset that says so."""
     registration = history.image.broker(broker_id)
     if registration is None:
         return f"broker {broker_id} is not registered"
+    if _is_without_disk(history.image, state, broker_id):
+        directory_id = state.directory_of(broker_id)
+        which = "a log directory" if directory_id == LOST else encode_uuid(directory_id)
+        return f"broker {broker_id} serves, and its replica is in {which}, which is offline"
     if registration.active:
         if registration.out_of_room:
             return f"broker {broker_id} has a full disk"

@@ -62,6 +62,7 @@ class PartitionDescription:
     unclean_elections: int
     adding_replicas: tuple[int, ...] = ()  # empty unless it is being reassigned
     removing_replicas: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()  # the broker is down, or the replica's log directory is
 
     @property
     def is_under_replicated(self) -> bool:
@@ -194,6 +195,7 @@ def topic_description(topic: admin_pb2.DescribeTopicsResponse.Topic) -> TopicDes
             each.unclean_elections,
             tuple(each.adding_replicas),
             tuple(each.removing_replicas),
+            tuple(each.offline_replicas),
         )
         for each in topic.partitions
     ]

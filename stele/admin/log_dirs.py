@@ -26,7 +26,7 @@ class LogDirReplica:
     """One replica in a log directory."""
 
     partition: TopicPartition
-    size_bytes: int
+    size_bytes: int  # -1: not known, because the directory is offline; so is the lag
     offset_lag: int
     """The records below the high watermark that it lacks. Of a copy: those of its log that it
     lacks."""

@@ -114,6 +114,7 @@ class Node:
             broker_id=self.broker_id,
             world=world,
             directories=self.directories,
+            unopened=(),
             config=self.cluster.config,
             metadata=self,
             broker_epoch=lambda: self.epoch,

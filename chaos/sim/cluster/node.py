@@ -102,7 +102,11 @@ class SimNode:
         try:
             format_directory(
                 process.world.disk,
-                directories_of(self.config),
+                [
+                    each
+                    for each in directories_of(self.config)
+                    if not self.machine.disk.is_dead(each)
+                ],
                 CLUSTER_ID,
                 self.id,
                 process.world.rng,

@@ -57,6 +57,7 @@ class DiskFaults:
     # background, and the system takes them for written.
     failing_write_back: str = ""
     failing_during: str = ""  # only while a sync of a path below this one is under way
+    dead: str = ""  # a directory with a device of its own, which is gone with what is on it
     # How likely a call that needs a file handle fails (EMFILE). Calls for the metadata log never
     # do: a voter without handles would end, as it should.
     no_handle: float = 0.0
@@ -276,6 +277,17 @@ class VirtualDisk:
             for name, node in lost.durable.items():
                 self._remember(f"{path}/{name}", node)
 
+    def is_dead(self, path: str) -> bool:
+        """Whether the device below this path is gone."""
+        dead = self.faults.dead
+        return bool(dead) and (path == dead or path.startswith(f"{dead}/"))
+
+    def need_device(self, *paths: str, kind: type[OSError] = OSError) -> None:
+        """Raises OSError if the device below one of these paths is gone."""
+        for path in paths:
+            if self.is_dead(path):
+                raise os_error(errno.EIO, path, kind)
+
     # ------------------------------------------------------------------------------ the tree
 
     def names(self, path: str) -> list[str]:
@@ -363,6 +375,7 @@ class VirtualDisk:
     # -------------------------------------------------------------------------------- writing
 
     def append(self, inode: Inode, path: str, buffers: Sequence[Buffer]) -> int:
+        self.need_device(path)
         if self.faults.failing_write:
             self.has_failed = True
             self.failures += 1
@@ -434,7 +447,7 @@ class VirtualDisk:
                 changes += [change for change in self._changes if change.touches(node)]
             elif node is not None:
                 covered.append(node)
-        failing = self.faults.failing_sync
+        failing = self.faults.failing_sync or any(self.is_dead(path) for path in paths)
         self._syncing.append(paths[0])
 
         def finish() -> None:
@@ -452,6 +465,8 @@ class VirtualDisk:
             handles = (
                 [whole] if whole else [WriteErrorHandle(each.write_errors) for each in covered]
             )
+            if not self.faults.failing_sync:
+                self.need_device(*paths, kind=SyncFailedError)
             told = [handle for handle in handles if handle.tell()]  # all are told
             if told or failing:
                 self.has_failed = True
@@ -491,6 +506,7 @@ class VirtualDisk:
 
     def check_read(self, inode: Inode, path: str, position: int, size: int) -> None:
         """Raises ReadFailedError if the device cannot read these bytes."""
+        self.need_device(path, kind=ReadFailedError)
         if self.is_bad(inode, position, size):
             inode.failed_reads += bool(inode.bad_sectors)
             raise os_error(errno.EIO, path, ReadFailedError)

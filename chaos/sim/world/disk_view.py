@@ -43,6 +43,7 @@ class SimDisk:
         self._alive()
         _check_name(path)
         self._disk.need_handle(path)
+        self._disk.need_device(path)
         node = self._disk.find(path)
         if node is None and create:
             node = Inode()
@@ -55,16 +56,18 @@ class SimDisk:
 
     def exists(self, path: str) -> bool:
         self._alive()
-        return self._disk.find(path) is not None
+        return not self._disk.is_dead(path) and self._disk.find(path) is not None
 
     def list(self, path: str) -> list[str]:
         self._alive()
         self._disk.need_handle(path)
+        self._disk.need_device(path)
         return sorted(self._disk.directory(path).entries)
 
     def make_directory(self, path: str) -> None:
         self._alive()
         _check_name(path)
+        self._disk.need_device(path)
         current = ""
         for name in parts(path):
             parent = self._disk.directory(current or "/")
@@ -76,6 +79,7 @@ class SimDisk:
     def rename(self, source: str, target: str) -> None:
         self._alive()
         _check_name(target)
+        self._disk.need_device(source, target)
         node = self._disk.find(source)
         if node is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), source)
@@ -89,12 +93,14 @@ class SimDisk:
 
     def remove(self, path: str) -> None:
         self._alive()
+        self._disk.need_device(path)
         self._disk.file(path)
         self._disk.change((self._parent(path), posixpath.basename(path), None))
 
     def remove_tree(self, path: str) -> None:
         self._alive()
         self._disk.need_handle(path)
+        self._disk.need_device(path)
         directory = self._disk.directory(path)
         for name in sorted(directory.entries):
             child = posixpath.join(path, name)
@@ -121,6 +127,7 @@ class SimDisk:
 
     def total_bytes(self, path: str) -> int:
         self._alive()
+        self._disk.need_device(path)
         quota = self._disk.faults.quota_bytes
         return 1 << 40 if quota is None else quota
 
@@ -159,6 +166,7 @@ class SimDisk:
 
     def sync_now(self, path: str) -> None:
         self._alive()
+        self._disk.need_device(path)
         if self._disk.find(path) is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._disk.need_handle(path)
@@ -202,6 +210,7 @@ class SimDisk:
         for path in paths:
             await self._owner.sleep(self._disk.sync_delay_s())
             self._alive()
+            self._disk.need_device(path)
             node = self._disk.find(path)
             if isinstance(node, Directory):
                 self.remove_tree(path)
@@ -272,6 +281,8 @@ class SimFile:
 
     def read(self, position: int, size: int) -> bytes | None:
         self._usable()
+        if self._disk.is_dead(self._path):
+            return None  # as of bad sectors
         cold = self._disk.faults.cold_read
         if self._inode.bad_sectors and self._disk.is_bad(self._inode, position, size):
             return None  # bytes that cannot be read are never in memory
@@ -286,6 +297,7 @@ class SimFile:
 
     def truncate(self, size: int) -> None:
         self._usable()
+        self._disk.need_device(self._path)
         if self._disk.on_cut is not None and size < self.size:
             self._disk.on_cut(self._path, size)
         self._disk.truncate(self._inode, size)

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from broker.membership.identity import BrokerIdentity
 from broker.membership.lifecycle import BrokerState
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
@@ -49,6 +50,18 @@ async def test_registers_heartbeats_and_is_unfenced(cluster: Cluster) -> None:
     await asyncio.sleep(6.1)
     times = [at for at, _ in cluster.controllers[1].heartbeats]
     assert times == pytest.approx([0, 2, 4, 6])
+
+
+def test_directories_that_are_not_open_need_a_controller_that_knows_of_them() -> None:
+    """An older controller ignores their number, and would take their replicas for lost. It refuses
+    a broker that does not support the finalized level."""
+    for unopened, min_level in ((0, 1), (2, 5)):
+        identity = BrokerIdentity(
+            "cluster", 1, INCARNATION, "", (), True, unopened_directories=unopened
+        )
+        request = identity.registration((), corrupt=(), unsynced=(), held={})
+        levels = {each.name: each.min_level for each in request.features}
+        assert (request.unopened_directories, levels["metadata.version"]) == (unopened, min_level)
 
 
 @with_cluster

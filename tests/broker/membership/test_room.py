@@ -54,6 +54,18 @@ def test_a_refused_write() -> None:
     assert world.told == [Room.NONE, Room.YIELDS, Room.ENOUGH]
 
 
+def test_a_directory_that_is_offline_is_not_full() -> None:
+    """Its file system may not even tell how much is free."""
+    world = _World()
+    world.disk.free["/b"] = -1
+    world.wait(1)
+    assert world.now() == (Room.NONE, ("/b",))
+    world.rooms.leave_out("/b")
+    world.wait(5)
+    assert world.now() == (Room.ENOUGH, ())
+    assert world.told == [Room.NONE, Room.ENOUGH]
+
+
 def test_little_is_left() -> None:
     world = _World()
     world.disk.free["/a"] = 2 * MIB - 1

@@ -32,7 +32,9 @@ async def test_directories_with_the_sizes_of_their_logs(cluster: ReplicaCluster)
     node.disk.faults.failing_sync = True
     await node.produce()
     (directory,) = await node.manager.descriptions.directories(None)
-    assert (directory.error, directory.replicas) == (ErrorCode.KAFKA_STORAGE_ERROR, [])
+    assert directory.error is ErrorCode.KAFKA_STORAGE_ERROR
+    (lost,) = directory.replicas
+    assert (lost.topic, lost.partition, lost.size_bytes, lost.offset_lag) == ("orders", 0, -1, -1)
     with pytest.raises(ApiError) as refused:
         node.manager.descriptions.producers(P0)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR

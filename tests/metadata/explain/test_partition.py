@@ -8,7 +8,7 @@ from metadata.explain.broker import broker_history, dependence
 from metadata.explain.history import MetadataHistory
 from metadata.explain.partition import Change, Diagnosis, Health, diagnose, partition_changes
 from metadata.snapshot import records_of
-from stele.ids import TopicPartition
+from stele.ids import TopicPartition, encode_uuid
 from tests.support.metadata_history import STEP_MS, Chronicle
 
 
@@ -50,6 +50,37 @@ def test_a_leader_that_is_fenced(chronicle: Chronicle) -> None:
 def test_an_orderly_shutdown_is_told_apart(chronicle: Chronicle) -> None:
     chronicle.do(lambda machine: machine.heartbeat(1, want_shutdown=True))
     assert changes(chronicle)[-1].cause == "broker 1: it began a controlled shutdown"
+
+
+def test_a_log_directory_that_fails(chronicle: Chronicle) -> None:
+    disk, text = b"d" * 16, encode_uuid(b"d" * 16)
+    chronicle.do(lambda machine: machine.register(1, 1, log_directories=[disk, b"e" * 16]))
+    chronicle.do(lambda machine: machine.heartbeat(1))
+    chronicle.do(lambda machine: machine.assign(1, disk, machine.reference("t")))
+    assert changes(chronicle)[-1].cause == "broker 1 told in which log directory its replica is"
+    chronicle.do(lambda machine: machine.alter("t", 1, 2, 3))
+    chronicle.do(lambda machine: machine.heartbeat(1, offline_directories=[disk]))
+    assert changes(chronicle)[-1].cause == f"broker 1: its log directory {text} is offline"
+    told = diagnosis(chronicle)
+    assert told.reasons == (f"broker 1 serves, and its replica is in {text}, which is offline",)
+    (remedy,) = told.remedies
+    assert remedy.startswith("repair the log directory of broker 1's replica")
+    assert chronicle.history.image.offline_replicas(chronicle.topic("t").partitions[0]) == [1]
+
+
+def test_a_partition_that_is_lost_with_a_log_directory(chronicle: Chronicle) -> None:
+    disk = b"d" * 16
+    chronicle.do(lambda machine: machine.register(1, 1, log_directories=[disk, b"e" * 16]))
+    chronicle.do(lambda machine: machine.heartbeat(1))
+    chronicle.do(lambda machine: machine.create("alone", {0: [1]}))
+    chronicle.do(lambda machine: machine.assign(1, disk, machine.reference("alone")))
+    chronicle.do(lambda machine: machine.heartbeat(1, offline_directories=[disk]))
+    told = diagnose(chronicle.history, chronicle.topic("alone"), 0)
+    assert told.health is Health.OFFLINE
+    which = encode_uuid(disk)
+    assert told.reasons == (f"broker 1 serves, and its replica is in {which}, which is offline",)
+    (remedy,) = told.remedies
+    assert remedy.startswith("repair the log directory of broker 1's replica")
 
 
 def test_a_follower_that_is_behind(chronicle: Chronicle) -> None:
