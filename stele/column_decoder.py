@@ -192,8 +192,8 @@ class _Columns:
     def slices(self, starts: Array, sizes: Array) -> pa.Array:
         """The bytes at these places, which rise and do not overlap; null where the size is -1.
 
-        Arrow copies them by itself: the places and the gaps between them are the elements of an
-        array over the whole body, of which every second one is taken.
+        Arrow copies them by itself. The places and the gaps between them are the elements of an
+        array over the whole body, and every second element is taken.
         """
         count = len(starts)
         if count == 0:

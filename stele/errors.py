@@ -249,8 +249,8 @@ class BufferFullError(SteleError):
 class DeliveryTimeoutError(ApiError):
     """A record was not acknowledged within ``delivery_timeout_ms``.
 
-    ``maybe_written`` says whether it may have been written all the same. True: an attempt had no
-    answer. False: no attempt can have succeeded, so the record can safely be sent again.
+    ``maybe_written``: True if an attempt had no answer, so that the record may have been written.
+    False if no attempt can have succeeded, so that the record can safely be sent again.
     """
 
     def __init__(self, message: str, *, maybe_written: bool) -> None:
@@ -296,9 +296,9 @@ class TransactionOutcomeUnknownError(OutcomeUnknownError):
     """A commit had no answer in time. It may have taken effect, or may still do so.
 
     While the producer lives, ``commit_transaction`` asks again. Afterwards
-    ``Admin.describe_transactions`` tells the transaction that the coordinator knows: if its
-    producer id is ``producer_id`` and its epoch is one above ``producer_epoch``, its state tells
-    the outcome.
+    ``Admin.describe_transactions`` shows the transaction that the coordinator knows. If its
+    producer id is ``producer_id`` and its epoch is ``producer_epoch`` + 1, its state is the
+    outcome.
     """
 
     def __init__(

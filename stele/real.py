@@ -87,8 +87,9 @@ def _times_cancelled() -> int:
 class _Cancellable:
     """Raises a cancellation of the current task that gRPC has swallowed.
 
-    Where a call breaks in the turn in which its task is cancelled, gRPC tells how the call ended.
-    A task that goes on after that is never cancelled again, and keeps its process from ending.
+    If a call breaks in the turn in which its task is cancelled, gRPC reports only the end of the
+    call. A task that went on after that would never be cancelled again, and would keep its process
+    from ending.
     """
 
     __slots__ = ("_before",)

@@ -9,10 +9,10 @@ log = logging.getLogger("stele.client")
 
 
 def call_user(function: Callable[..., object], *arguments: object, what: str) -> None:
-    """Call it, and log what it raises. ``what`` names it.
+    """Call it, and log what it raises. ``what`` names it in the log.
 
-    A client is in the middle of its work when it calls. A mistake in the user's function says
-    nothing about the client, so it goes on. ``sys.exit`` has no meaning here either: in the
+    The client calls it in the middle of its own work. A mistake in the user's function does not
+    concern the client, so the client goes on. ``sys.exit`` has no meaning here either: in the
     synchronous clients it would only end their thread.
     """
     try:

@@ -100,7 +100,7 @@ ToldT_co = TypeVar("ToldT_co", bound=Told, covariant=True)
 
 
 class Answered(NamedTuple, Generic[ToldT_co]):
-    """What the coordinator of a group or transactional id tells of it."""
+    """The part of a coordinator's answer about one group or transactional id."""
 
     coordinator: Coordinator
     told: ToldT_co
@@ -125,10 +125,10 @@ class Coordinators:
         parse: Callable[[bytes], AnswerT],
         told: Callable[[AnswerT], Iterable[ToldT]],
     ) -> dict[str, Answered[ToldT] | ApiError]:
-        """What is told of each id, in their order. Those of one coordinator share a request, and
-        ``told`` gives their parts of the answer in the order of the request.
+        """The answers about the ids, in their order.
 
-        Raises ApiError, UnreachableError if not all have an answer in time.
+        Ids of one coordinator share a request. ``told`` takes the parts of an answer, in the order
+        of the request. Raises ApiError, or UnreachableError if some ids have no answer in time.
         """
         found: dict[str, Answered[ToldT] | ApiError] = {}
         wanted = list(dict.fromkeys(ids))

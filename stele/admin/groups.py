@@ -78,8 +78,8 @@ class CommittedOffset(NamedTuple):
 class GroupAdmin:
     """The part of ``stele.admin.admin.Admin`` for groups.
 
-    A request that changes something may be carried out twice if an answer is lost, which does what
-    one would have done: an offset is set to the same value, and what is deleted is gone.
+    If an answer is lost, a change may be carried out twice. That is harmless: an offset is set to
+    the same value again, and a deleted group or offset is gone already.
     """
 
     def __init__(self, view: ClusterView) -> None:

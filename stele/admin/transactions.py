@@ -47,7 +47,7 @@ class TransactionDescription:
     producer_epoch: int
     timeout_ms: int
     start_time_ms: int | None  # None: there is no transaction
-    # Of the transaction. While it is being ended: those that have not heard of it yet.
+    # The partitions of the transaction. While it is being ended: those whose marker is not written.
     partitions: tuple[TopicPartition, ...]
 
 
@@ -65,7 +65,7 @@ class ProducerDescription:
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """A transaction that is open in a partition, and of which no coordinator knows."""
+    """A transaction that is open in a partition but that no coordinator knows."""
 
     partition: TopicPartition
     producer: ProducerDescription

@@ -43,7 +43,7 @@ class PartitionRetry:
         self.at = 0.0  # the earliest time, unless there is another leader by then
         self.failed_leader: Leader | None = None  # the leader that failed last
         self.reason = ""  # the reason of the last failure, in words; empty after a success
-        self._awaits_leader = False  # nobody was known whom to ask; who is known now is news
+        self._awaits_leader = False  # No leader was known. A leader that is known now is news.
 
     def must_wait(self, leader: Leader | None, now: float) -> bool:
         is_news = self._awaits_leader or self.failed_leader not in (None, leader)

@@ -59,8 +59,9 @@ def error_code(number: int) -> ErrorCode:
 
 @dataclass(slots=True)
 class TopicNews:
-    """What a broker tells of a topic. Without an error it has an id, if the cluster has topic ids,
-    and all partitions."""
+    """A topic as a broker describes it. Without an error it has all partitions, and an id if the
+    cluster has topic ids.
+    """
 
     name: str
     code: ErrorCode

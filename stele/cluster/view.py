@@ -119,7 +119,7 @@ class ClusterView:
         return self._topics.get(name)
 
     def leader(self, partition: TopicPartition) -> Leader | None:
-        """The last known leader. None if there is none, or it is not known."""
+        """The last known leader; None if the partition has no leader or it is not known."""
         topic = self._topics.get(partition.topic)
         leader = topic.partitions.get(partition.partition) if topic else None
         if leader is None or leader.broker_id not in self._brokers:
@@ -300,10 +300,10 @@ class ClusterView:
                 known.set_leader(partition, leader)
 
     def _is_later_topic(self, news: TopicNews, metadata_offset: int, identity: _Identity) -> bool:
-        """Whether a topic with another id has replaced the known one, and is not an earlier one.
+        """Whether a newer topic with another id has replaced the known one.
 
-        A plane without metadata offsets cannot tell. There another id is believed when two
-        refreshes in a row tell it. They ask two brokers, if there are two.
+        Answers without metadata offsets do not say which topic is newer. Then another id is
+        believed when two refreshes in a row have it. They ask two brokers, if there are two.
         """
         if metadata_offset >= 0:
             return metadata_offset >= identity.metadata_offset

@@ -37,14 +37,16 @@ class AssignedPartitions:
         self.fetcher.wake()
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read these no more."""
+        """Stop reading these partitions."""
         for name in partitions:
             position = self.positions.pop(name, None)
             if position is not None:
                 position.generation += 1  # answers that are under way come too late
 
     def replace(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these, in this order. Those that stay keep their position."""
+        """Read exactly these partitions, in this order. A partition that stays keeps its
+        position.
+        """
         names = list(dict.fromkeys(partitions))
         kept = {name: self.positions[name] for name in names if name in self.positions}
         self.drop([name for name in self.positions if name not in kept])

@@ -9,11 +9,12 @@ MAX_EPOCHS = 64
 
 
 class EpochHistory:
-    """Which leader epochs the records had that were read, and from which offset on.
+    """The leader epochs of the records that were read, and the first offset of each.
 
-    A leader whose log has another history has lost records that were read, or it never had them.
-    With the last epoch that was read it finds out, and tells where its own log leaves that epoch.
-    It does not know the reader's earlier epochs, which may end before that: these are here.
+    A leader with another history has lost records that were read, or never had them. It gets the
+    last epoch that was read, and answers with the offset at which its own log leaves that epoch.
+    The leader does not know the reader's earlier epochs, which may end before that offset. They are
+    here.
     """
 
     __slots__ = ("_before", "_epochs", "_starts")

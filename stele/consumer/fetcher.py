@@ -35,7 +35,7 @@ OVERDUE_S = 1.0
 
 
 class _Asked(NamedTuple):
-    """One request: whom it asks, and whether it says where the client is."""
+    """One request: the broker that it goes to, and whether it names the client's rack."""
 
     broker_id: int
     rack: str
@@ -166,8 +166,9 @@ class Fetcher:
     def _ready_at(
         self, position: PartitionPosition, now: float
     ) -> tuple[float, _Asked, Leader | None]:
-        """When the partition may be fetched from (after ``now`` if it must wait), whom to ask, and
-        who leads."""
+        """When the partition may be fetched (after ``now`` if it must wait), the broker to ask, and
+        the leader.
+        """
         leader = self._view.leader(position.partition)
         if position.retry.must_wait(leader, now):
             return position.retry.at, _NOBODY, None
@@ -447,7 +448,8 @@ class Fetcher:
                 position.reset_to = EARLIEST if policy == "earliest" else LATEST
             wanted[name] = position.reset_to
             position.looked_up_for = position.generation
-            # If the topic is made anew before the answer, nobody knows of which topic that is.
+            # If the topic is created again before the answer, the id says which topic was asked
+            # about.
             found_by[name] = (position, position.generation, self._topic_id(name.topic))
         if wanted:
             task = asyncio.get_running_loop().create_task(self._look_up(wanted, found_by))

@@ -83,7 +83,7 @@ class PendingBatch:
         self.record_count += 1
 
     def fill(self, records: EncodedRecords) -> None:
-        """Make these the records of the batch, which takes no more."""
+        """Set the records of the batch. It takes no more records."""
         assert self.builder is not None
         self.builder.fill(records)
         self.record_count = records.record_count
@@ -303,7 +303,7 @@ class Accumulator:
     def append_encoded(
         self, queue: PartitionQueue, records: EncodedRecords, size: int, now: float
     ) -> None:
-        """Add a batch of its own for these records, behind what was appended before."""
+        """Append a batch of its own for these records."""
         if queue.waiting:
             queue.waiting[-1].is_closed = True
         batch = PendingBatch(queue.partition, now, self._next_serial)

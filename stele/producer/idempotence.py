@@ -110,7 +110,9 @@ class Lane(Generic[B]):
     # ------------------------------------------------------------------------- sending
 
     def to_resend(self) -> Entry[B] | None:
-        """The batch of the window to send now. None if there is none, or all must wait."""
+        """The batch of the window to send now. None if the window is empty, or all batches must
+        wait.
+        """
         if self.identity is None:
             return None
         if self.recovering or not self.begun:

@@ -303,7 +303,9 @@ class Producer:
         return self._sender
 
     def _transaction_number(self) -> int:
-        """Which transaction records are taken for. Raises an error if there is none."""
+        """The number of the open transaction, to which records are added. Raises an error if no
+        transaction is open.
+        """
         if self._transactional is None:
             return 0
         self._transactional.machine.check_may_send()
@@ -539,9 +541,10 @@ class Producer:
             log.warning("the open transaction is left to its time-out: %s", error)
 
     async def abort(self) -> None:
-        """Release all resources at once. Records that are not delivered yet fail with ClosedError.
+        """Release all resources at once. Records that are not delivered yet fail with
+        ClosedError.
 
-        Any number of tasks may call it. If the caller is cancelled, it goes on all the same.
+        Any number of tasks may call it. If the caller is cancelled, the end goes on.
         """
         if self._ending is None:
             self._closed = True

@@ -221,7 +221,8 @@ class Sender:
 
     def _ready_at(self, queue: PartitionQueue, now: float) -> tuple[float, Leader | None]:
         """When the next batch of the queue may be sent (after ``now`` if it must wait), and to
-        whom."""
+        which broker.
+        """
         never = now + LONGEST_PAUSE_S
         lane = queue.lane
         if not lane.window or lane.may_admit():

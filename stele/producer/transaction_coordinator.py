@@ -1,8 +1,9 @@
-"""The coordinators of a transactional producer: that of its transactional id, and of groups.
+"""The coordinators of a transactional producer: that of its transactional id, and those of
+groups.
 
 Partitions and groups join a transaction with their batches and offsets, and each transaction has an
 epoch of its own (KIP-890). For that the cluster's ``transaction.version`` must be 2. At a lower
-level Stele's brokers take a partition or group into the transaction all the same, and the epoch
+level Stele's brokers add a partition or group to the transaction in the same way, and the epoch
 stays.
 """
 
@@ -37,16 +38,19 @@ _NO_PRODUCER: Final = Identity(-1, -1)
 _NEW_EPOCHS: Final = 2  # of transaction.version
 _TELLS_NEW_EPOCH: Final = 5
 _KEEPS_EPOCH: Final = 4
-"""The versions of EndTxn that tell a producer's new epoch, and those that leave it as it is."""
+"""The versions of EndTxn whose answer has the producer's new epoch, and the versions that leave the
+epoch as it is.
+"""
 _ADDS_GROUP: Final = 5
 _TWO_PHASE_COMMIT: Final = 6
 
 
 class TransactionCoordinator:
-    """That of one transactional id, and those of the groups whose offsets are committed with it.
+    """The coordinator of one transactional id, and those of the groups whose offsets are committed
+    with it.
 
-    All methods raise UnreachableError if a coordinator cannot be found or does not answer, and
-    ApiError if no broker may say which one it is, or it cannot be asked this.
+    All methods raise UnreachableError if a coordinator cannot be found or does not answer. They
+    raise ApiError if no broker may name the coordinator, or if it does not know the request.
     """
 
     def __init__(self, config: ProducerConfig, view: ClusterView, transactional_id: str) -> None:

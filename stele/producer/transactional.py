@@ -39,7 +39,7 @@ _LEFT_BEHIND: Final = frozenset(
         ErrorCode.FENCED_INSTANCE_ID,
     }
 )
-"""The group has gone on without the member whose offsets are to be committed."""
+"""The group has gone on without the member whose offsets should be committed."""
 
 
 class Records(Protocol):
@@ -71,7 +71,7 @@ class Transactional:
         self._records = records
         self._coordinator = TransactionCoordinator(config, view, transactional_id)
         self._turn = asyncio.Lock()
-        self._waits_for = ""  # what the coordinator is asked, and what it has answered
+        self._waits_for = ""  # The question to the coordinator, and its answer.
 
     # ------------------------------------------------------------------------ beginning
 

@@ -1,18 +1,21 @@
-"""What a transactional producer may do, and what it asks of its coordinator. There is no IO here.
+"""The state of a transactional producer, and its questions to its coordinator. There is no IO here.
 
-A :class:`Transactions` is told what the application calls, what is refused and what the coordinator
-answers. It says as whom records are written, and which question is to be asked. These rules hold:
+A :class:`Transactions` gets the calls of the application, the refusals and the coordinator's
+answers. It gives the identity with which records are written, and the next question to the
+coordinator. These rules hold:
 
 - A transaction is committed only if every record and every offset of it was acknowledged.
-- A commit whose answer is lost is asked again until it is told: the coordinator recognizes the same
-  question. It is never followed by an abort, since it may have taken effect.
-- The coordinator tells with every end as whom the producer goes on (KIP-890: a new epoch for every
-  transaction). What was sent before can then belong to no later transaction.
-- After a failure it may be unclear what the partitions have, or as whom the producer counts. Then
+- If the answer to a commit is lost, the producer asks again until it has one: the coordinator
+  recognizes the same question. The producer never aborts after a commit without an answer, since
+  the commit may have taken effect.
+- With every end the coordinator gives the identity with which the producer goes on (KIP-890: a new
+  epoch for every transaction). Late requests of the earlier epoch can then belong to no later
+  transaction.
+- After a failure, the contents of the partitions or the producer's identity may be unclear. Then
   the transaction is ended by InitTransactions with the producer's own id and epoch (KIP-360). This
   aborts it and raises the epoch, unless another producer has taken over.
-- Two-phase commit (KIP-939): a prepared transaction is ended by whoever holds its
-  :class:`PreparedTransaction`, which may be another process.
+- Two-phase commit (KIP-939): a process that holds the :class:`PreparedTransaction` of a prepared
+  transaction ends it. It may be another process.
 """
 
 from __future__ import annotations
@@ -80,8 +83,9 @@ Question = Init | End
 
 
 class Answer(NamedTuple):
-    """What the coordinator says. Without an error: as whom the producer goes on, and the
-    transaction that was kept."""
+    """The coordinator's answer. Without an error it has the identity with which the producer goes
+    on, and the transaction that was kept.
+    """
 
     code: ErrorCode
     message: str = ""
@@ -99,7 +103,7 @@ _IN_DOUBT: Final = frozenset(
         ErrorCode.UNKNOWN_PRODUCER_ID,
     }
 )
-"""Errors after which it is unclear as whom the producer counts, or what partitions have."""
+"""Errors after which the producer's identity, or the contents of partitions, are not known."""
 
 
 class Transactions:
@@ -109,7 +113,7 @@ class Transactions:
         self.transactional_id = transactional_id
         self._has_two_phases = has_two_phases
         self.state = State.UNINITIALIZED
-        # As whom records are written, and questions asked. None before the first answer.
+        # The identity for records and questions. None before the first answer.
         self.identity: Identity | None = None
         self.error: SteleError | None = None  # of the error states
         # The transaction that an earlier process has prepared, while the state is PREPARED.

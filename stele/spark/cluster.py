@@ -25,7 +25,7 @@ SAMPLED_FROM = 10_000
 
 
 GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""What is told of a partition that does not exist."""
+"""A partition that does not exist, as an answer."""
 
 
 class MissingTopicError(Exception):

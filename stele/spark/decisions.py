@@ -242,8 +242,9 @@ class Decisions:
         return known.in_order_of_removal(found)
 
     def over(self, before_ms: int) -> list[str]:
-        """The writes that were one batch job without a name, and of which nothing was heard since.
-        Nobody asks for them again."""
+        """The writes of batch jobs without a name that have been silent since then. No later run
+        asks for them.
+        """
         return [
             name
             for name, write in self._writes.items()
@@ -258,7 +259,9 @@ class Decisions:
 
 
 SEPARATOR = "@"
-"""In the name of a write, between that of the job or query and what it writes to."""
+"""The separator in the name of a write, between the name of the job or query and that of its
+target.
+"""
 
 
 def is_unnamed(entry: Entry) -> bool:

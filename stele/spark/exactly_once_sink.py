@@ -315,11 +315,11 @@ class _Rows(Iterator[pa.RecordBatch]):
 
 
 def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
-    """End the open transactions of writes of this ledger whose drivers are gone: those that are
-    open for longer than this. Returns the names of those that were aborted.
+    """End the open transactions of writes of this ledger whose drivers are gone: those that have
+    been open for longer than this. Returns the names of the aborted ones.
 
-    It claims each write. So a driver that is only slow can no longer decide, and its write fails;
-    what was decided before is committed. Raises LostTransactionError.
+    It claims each write. So a driver that is only slow can no longer decide, and its write fails. A
+    batch that was decided before is committed. Raises LostTransactionError.
     """
     aborted: list[str] = []
     with admin_of(options) as admin, Ledger(options, admin) as ledger:

@@ -1,6 +1,6 @@
-"""What the filters of a query say about topic, partition, offset and timestamp. Pure.
+"""The bounds that the filters of a query set for topic, partition, offset and timestamp. Pure.
 
-A filter on these columns makes ranges of offsets smaller. Spark still evaluates each filter that
+A filter on these columns makes ranges of offsets smaller. Spark still evaluates every filter that
 does more than that, or that may.
 """
 

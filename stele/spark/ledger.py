@@ -1,4 +1,4 @@
-"""The ledger topic: who reads and writes the decisions of exactly-once writes."""
+"""Reads and writes the ledger topic: the decisions of exactly-once writes."""
 
 from __future__ import annotations
 

@@ -45,7 +45,9 @@ class Logs:
     ends: Mapping[TopicPartition, int]
     """The high watermarks, or the last stable offsets for a query that reads what is committed."""
     times: Mapping[tuple[TopicPartition, int], int | None] = field(default_factory=dict)
-    """For a partition and a time in ms the first offset at or after it; None: there is none."""
+    """For each partition and time in ms the first offset at or after it; None if there is no
+    record.
+    """
     topic_ids: Mapping[str, bytes] = field(default_factory=dict)
 
 

@@ -47,7 +47,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions are read: those of these topics, of all that match, or exactly these."""
+    """The partitions to read: those of these topics, of all topics that match, or exactly these."""
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None

@@ -98,8 +98,9 @@ def next_offsets(
 def _begins(
     start: StreamOffsets, logs: Logs, fail_on_data_loss: bool
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Where reading goes on in the partitions that the query knows, and the beginnings of those
-    that are new to it."""
+    """The next offsets of the partitions that the query knows, and the first offsets of its new
+    partitions.
+    """
     begins: dict[TopicPartition, int] = {}
     new: dict[TopicPartition, int] = {}
     for name, offset in start.offsets.items():

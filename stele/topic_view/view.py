@@ -343,8 +343,9 @@ class TopicView(Mapping[bytes, bytes]):
             await asyncio.sleep(_PAUSE_S)
 
     async def _is_same_topic(self) -> bool:
-        """Whether what was polled is of the topic that the view has. If the topic was made anew,
-        begin with the new one. If it has got more partitions, follow them, too."""
+        """Whether the polled records are of the topic that the view has. If the topic was created
+        again, begin with the new one. If it has more partitions, follow them, too.
+        """
         known = await self._consumer.partitions_for(self.topic)
         if self._consumer.topic_id(self.topic) != self._topic_id:
             log.warning("the topic %s was created again: the view reads the new topic", self.topic)

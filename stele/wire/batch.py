@@ -405,7 +405,7 @@ class BatchBuilder:
         return delta
 
     def fill(self, records: EncodedRecords) -> None:
-        """Have these records. The builder must be empty, and takes no more."""
+        """Set the records. The builder must be empty, and takes no more records."""
         self.record_count = records.record_count
         self.size_bytes += len(records.body)
         self._parts = [records.body]

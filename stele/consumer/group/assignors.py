@@ -46,7 +46,9 @@ class Assignor(Protocol):
         ...
 
     def user_data(self, generation: int) -> bytes | None:
-        """What a member says to the leader's assignor. ``generation``: of what it owns."""
+        """A member's topics and partitions, as the leader's assignor gets them. ``generation`` is
+        that of the owned partitions.
+        """
         ...
 
     def assign(

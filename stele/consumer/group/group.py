@@ -184,7 +184,9 @@ class ConsumerGroup:
         await self._call(self._listener.on_partitions_assigned, added)
 
     async def _give_up(self, partitions: Iterable[TopicPartition], *, is_lost: bool) -> None:
-        """Tell the application, and stop reading. What was read was committed before."""
+        """Call the application's function, and stop reading. The records that were returned were
+        committed before.
+        """
         names = sorted(partitions)
         if not names:
             return
@@ -249,7 +251,9 @@ class ConsumerGroup:
 
     @property
     def _standing(self) -> Standing:
-        """As whom it commits. A consumer that is no member commits for a group without any."""
+        """The identity for commits. A consumer that is no member commits for a group without
+        members.
+        """
         return self._membership.standing if self.is_subscribed else Standing()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
@@ -280,7 +284,7 @@ class ConsumerGroup:
         await self._offsets.commit(standing, self._offsets.identified(offsets), timeout_s)
 
     async def _commit_at_once(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit what was returned of partitions that are to be given up."""
+        """Commit the offsets of returned records, of partitions that are given up next."""
         await self._offsets.commit_at_once(self._standing, partitions, LAST_COMMIT_S)
 
     async def committed(

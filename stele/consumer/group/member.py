@@ -1,7 +1,7 @@
 """Keeps a membership alive, whatever the application does between its polls.
 
-Two tasks run: one sends heartbeats, the other one joins. They stop where the application must be
-told something, and announce it. The next poll goes on there.
+Two tasks run: one sends heartbeats, the other one joins. They stop where a function of the
+application must be called, and announce it. The next poll goes on there.
 """
 
 from __future__ import annotations

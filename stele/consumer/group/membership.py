@@ -1,14 +1,14 @@
 """A member of a group of the classic protocol, without network and time.
 
-The member joins a generation, gets a share of the partitions, and joins again when it is told so.
-An eager member gives all its partitions up before it joins. A cooperative one keeps them, and gives
-up afterwards what its new share lacks (KIP-429).
+The member joins a generation, gets a share of the partitions, and joins again when the coordinator
+says so. An eager member gives all its partitions up before it joins. A cooperative one keeps them,
+and afterwards gives up the partitions that its new share lacks (KIP-429).
 
-A caller carries out in this order, as long as ``needs_join``: ``giving_up`` and ``gave_up``,
+As long as ``needs_join``, a caller carries out, in this order: ``giving_up`` and ``gave_up``,
 ``join_request`` and ``on_join``, ``sync_request`` and ``on_sync``, ``share`` and ``took_share``.
-Partitions change hands only in ``gave_up`` and ``took_share``, which the caller calls when the
-application has been told. An answer counts only if it belongs to the newest request: the others are
-told by ``standing``, which changes with each.
+Partitions change hands only in ``gave_up`` and ``took_share``, after the caller has called the
+application's functions. An answer counts only if it belongs to the newest request: ``standing``
+changes with each request and identifies it.
 """
 
 from __future__ import annotations
@@ -169,7 +169,9 @@ class Membership:
     # ------------------------------------------------------------------------- a rebalance
 
     def giving_up(self) -> Loss:
-        """What the application must be told it loses before the member joins."""
+        """The partitions that the member loses before it joins. The application's functions are
+        called for them.
+        """
         if not self._standing.is_member:
             return Loss(self._owned, is_lost=True)
         if not self.is_cooperative:
@@ -261,7 +263,7 @@ class Membership:
         return Share(revoked=self._owned - self._told, added=self._told - self._owned)
 
     def released(self, share: Share) -> None:
-        """The application was told what is revoked."""
+        """The application's functions were called for the revoked partitions."""
         self._owned -= share.revoked
 
     def took_share(self, share: Share) -> bool:
@@ -284,8 +286,9 @@ class Membership:
     # ------------------------------------------------------------------------- between
 
     def on_told(self, standing: Standing, error: ErrorCode) -> None:
-        """What the coordinator says to a heartbeat or a commit. What it says to a commit of one
-        partition counts as well."""
+        """The coordinator's answer to a heartbeat or a commit. The answer for one partition of a
+        commit counts as well.
+        """
         if standing == self._standing and self._state is not State.JOINING:
             self._on_error(error)
 
@@ -308,7 +311,7 @@ class Membership:
         self._reason = reason
 
     def leave(self) -> Standing:
-        """The member is none any more. Returns as whom it says so."""
+        """The membership ends. Returns the identity with which the member leaves."""
         standing = self._standing
         self._drop_out(NO_MEMBER_ID, "")
         return standing

@@ -45,8 +45,10 @@ _TOO_SLOW: Final = (
 
 
 class GroupOffsets:
-    """``told`` hears the errors of commits, with whom they were told. ``standing`` is as whom the
-    consumer speaks now: in the consumer protocol its epoch rises while it keeps its partitions."""
+    """``told`` gets the errors of commits, with the identity that the commit had. ``standing`` is
+    the consumer's present identity: in the consumer protocol its epoch rises while it keeps its
+    partitions.
+    """
 
     def __init__(
         self,

@@ -1,13 +1,13 @@
 """A member of a group of the consumer protocol (KIP-848), without network and time.
 
-The coordinator assigns the partitions. Each heartbeat says what the member owns, and each answer
-may say what it should own. The member gives up what it should not own, says so, and takes what is
-new: the coordinator gives it only what others have released. There is no rebalance that all take
-part in.
+The coordinator assigns the partitions. Each heartbeat names the partitions that the member owns,
+and each answer may name those that it should own. The member gives up the superfluous ones, reports
+it, and takes the new ones: the coordinator gives it only partitions that others have released. No
+rebalance involves all members.
 
 A caller sends ``heartbeat`` and passes the answer to ``on_answer``, one at a time. Partitions
-change hands only in ``gave_up``, ``released`` and ``took_share``, when the application has been
-told.
+change hands only in ``gave_up``, ``released`` and ``took_share``, after the application's functions
+were called.
 """
 
 from __future__ import annotations
@@ -144,7 +144,9 @@ class ReconcilingMembership:
         self._names = {**self._names, **names}
 
     def giving_up(self) -> Loss:
-        """What the application must be told that it has lost before the member joins again."""
+        """The partitions that the member has lost. The application's functions are called for them
+        before the member joins again.
+        """
         return Loss(self.owned, is_lost=True)
 
     def gave_up(self, loss: Loss) -> None:
@@ -156,8 +158,9 @@ class ReconcilingMembership:
         self._state = State.JOINING
 
     def share(self) -> Share:
-        """The changes that the application must be told. A partition of a topic that was made anew
-        is in both."""
+        """The changes for which the application's functions must be called. A partition of a topic
+        that was created again is in both.
+        """
         target = self._target()
         stays = {name for name, each in self._owned.items() if target.get(name) == each}
         return Share(revoked=self.owned - stays, added=frozenset(target.keys() - stays))
@@ -180,11 +183,11 @@ class ReconcilingMembership:
     # ------------------------------------------------------------------------- the coordinator
 
     def heartbeat(self) -> Heartbeat:
-        """The next heartbeat. It says what the coordinator does not know.
+        """The next heartbeat. It contains what the coordinator does not know yet.
 
-        Who says that it does not own a partition has released it, and it may go to another member.
-        So the member does not take any more what it was told before and has not taken. The answer
-        to a heartbeat that says everything tells it again.
+        A member that leaves a partition out of its owned ones has released it, and another member
+        may get it. So after such a heartbeat the member takes no partition of an earlier answer any
+        more. The answer to a complete heartbeat contains the assignment again.
         """
         owned = self._owned_ids()
         if self._known_owned != owned or self._epoch == JOIN_EPOCH:
@@ -227,8 +230,9 @@ class ReconcilingMembership:
         self.on_lost()
 
     def leave(self) -> Heartbeat | None:
-        """The member is none any more. Returns the heartbeat that says so, if there is anybody to
-        say it to."""
+        """The membership ends. Returns the heartbeat with which the member leaves, or None if the
+        coordinator does not know it.
+        """
         was_member = self._epoch > JOIN_EPOCH
         epoch = LEAVE_EPOCH if self._instance_id is None else STATIC_LEAVE_EPOCH
         self._drop_out()

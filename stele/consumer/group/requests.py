@@ -17,7 +17,7 @@ NO_MEMBER_ID: Final = ""
 
 
 class Standing(NamedTuple):
-    """As whom a member speaks to its coordinator."""
+    """The identity of a member in its requests to the coordinator."""
 
     member_id: str = NO_MEMBER_ID
     generation: int = -1

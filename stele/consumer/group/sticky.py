@@ -12,11 +12,12 @@ def share_sticky(
     partitions: Sequence[TopicPartition],
     owners: Mapping[TopicPartition, str],
 ) -> dict[str, list[TopicPartition]]:
-    """A share for each member: no partition could move to a member that wants its topic and has at
-    least two partitions fewer.
+    """A balanced share for each member: no partition could move to a member that wants its topic
+    and has at least two partitions fewer.
 
-    ``topics``: those that each member wants. ``owners``: who has a partition now, perhaps somebody
-    who is gone or no longer wants it. Each topic of a partition is wanted by somebody.
+    ``topics``: the topics that each member wants. ``owners``: the present owner of a partition. It
+    may be gone, or may not want the topic any more. Each topic of a partition is wanted by at least
+    one member.
     """
     shares: dict[str, list[TopicPartition]] = {member: [] for member in topics}
     homeless = []
