@@ -118,5 +118,5 @@ class LogReader:
         segment."""
         segment = next((each for each in self._log.segments if path in each.index_paths()), None)
         if segment is not None:
-            segment.indexes_lost = True
+            segment.lose_indexes()
         return segment is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, TypeVar
 
@@ -22,7 +21,7 @@ from stele.world import Buffer
 from storage.cold_range import ColdRange
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
-from storage.offset_index import OffsetIndex
+from storage.segment_indexes import FRAME, SegmentIndexes
 from storage.segment_names import DELETED_SUFFIX, segment_paths, txn_index_path
 from storage.time_index import ColdIndexError, FileTimeIndex, TimeIndex, WrongIndexError
 from storage.txn_index import TxnIndex
@@ -34,7 +33,6 @@ T = TypeVar("T")
 
 _CHUNK_BYTES: Final = 4096  # bytes per read of a search for one batch
 _SCAN_BYTES: Final = 1 << 20  # bytes per read of a walk over all batches
-_FRAME = struct.Struct(">qi4xb6xi")  # base offset, length, magic, last offset delta
 
 
 class SegmentRead(NamedTuple):
@@ -55,17 +53,13 @@ class Segment:
     __slots__ = (
         "_disk",
         "_file",
-        "_index",
-        "_loaded",
-        "_time_index",
-        "_time_loaded",
+        "_indexes",
         "base_offset",
         "bytes_since_index",
         "created_ms",
         "damage",
         "end_offset",
         "first_timestamp_ms",
-        "indexes_lost",
         "max_timestamp_ms",
         "max_timestamp_offset",
         "path",
@@ -93,14 +87,8 @@ class Segment:
         self._disk = disk
         self._file: File | None = disk.open(self.path, create=True)
         self.size = self._file.size  # once loaded, the file has only whole batches
-        self._index = OffsetIndex(index_path, base_offset)
-        self._time_index = TimeIndex(time_index_path, base_offset)
+        self._indexes = SegmentIndexes(disk, index_path, time_index_path, base_offset)
         self.txn_index = TxnIndex(txn_index_path(directory, base_offset, suffix))
-        self._loaded = True  # the offset index is in memory; if not, it is only in its file
-        self._time_loaded = True
-        self.indexes_lost = False
-        """The index files are missing or wrong: nothing is found until ``reindex`` rebuilds
-        them."""
         self.damage: CorruptLogError | ReadFailedError | None = None
         """The error that prevented the rebuilding of the indexes. Each look-up raises it."""
 
@@ -115,10 +103,16 @@ class Segment:
 
     @property
     def index_entries(self) -> int:
-        return len(self._index)
+        return len(self._indexes.offsets)
 
     def index_paths(self) -> list[str]:
-        return [self._index.path, self._time_index.path]
+        return self._indexes.paths
+
+    @property
+    def indexes_lost(self) -> bool:
+        """Whether the index files are missing or wrong: nothing is found until ``reindex`` rebuilds
+        them."""
+        return self._indexes.are_lost
 
     # ----------------------------------------------------------------------------- writing
 
@@ -150,32 +144,25 @@ class Segment:
         if position == 0:
             self.first_timestamp_ms = max_timestamp_ms
         if self.bytes_since_index > interval:
-            self._index.append(last_offset, position)
-            self._time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+            indexes = self._indexes
+            indexes.offsets.append(last_offset, position)
+            indexes.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
             self.bytes_since_index = 0
         self.bytes_since_index += size
         self.end_offset = last_offset + 1
 
     def seal(self) -> None:
         """End the appends: complete the time index and write both indexes. Raises OSError."""
-        self._time_index.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
+        self._indexes.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.flush_indexes()
 
     def flush_indexes(self) -> None:
-        if self._loaded:
-            self._index.flush(self._disk)
-        if self._time_loaded:
-            self._time_index.flush(self._disk)
+        self._indexes.flush()
 
     def unload(self) -> None:
         """Close the handle of a sealed segment, and drop its indexes if they are in their files."""
         self.close()
-        if self._loaded and not self._index.dirty:
-            self._index.reset()
-            self._loaded = False
-        if self._time_loaded and not self._time_index.dirty:
-            self._time_index.reset()
-            self._time_loaded = False
+        self._indexes.unload()
 
     def close(self) -> None:
         if self._file is not None:
@@ -208,43 +195,25 @@ class Segment:
         """Truncate the file at the start of a batch, sync it, and adapt indexes and summary."""
         self.damage = None
         self.load_now()
-        self._index.truncate_to_position(position)
         self.file.truncate(position)
         self.size = position
         self._disk.sync_now(self.path)
-        if not self._index_fits():  # it did not rise, so that a wrong entry is its last now
+        if not self._indexes.truncate_to_position(self, position):
             logger.warning("the offset index of %s is wrong: rebuilding it", self.path)
             self._rebuild_indexes()
         self.load_tail()
-        self._time_index.truncate_to_offset(self.end_offset)
-        # Before the file grows again, the index files on disk must have no entry that it does not
-        # have: recovery relies on entries below the recovery point. They may lack entries. So
-        # nothing is written to them, since the disk may be full.
-        for index in (self._index, self._time_index):
-            if index.dirty and self._disk.exists(index.path):
-                index.cut_file(self._disk)
-                self._disk.sync_now(index.path)
+        self._indexes.times.truncate_to_offset(self.end_offset)
+        self._indexes.cut_files()
 
     def flush_index_files(self) -> list[str]:
         """Update the index files that exist. Returns their paths, which must be synced."""
-        changed = []
-        for index in (self._index, self._time_index):
-            if index.dirty and self._disk.exists(index.path):
-                index.flush(self._disk)
-                changed.append(index.path)
-        return changed
+        return self._indexes.flush_existing()
 
     # ----------------------------------------------------------------------------- loading
 
     def load_now(self) -> None:
         """Load both indexes, waiting for the device. Rebuilds them if they are wrong."""
-        if self._loaded and self._time_loaded and not self.indexes_lost:
-            return
-        known = not self.indexes_lost
-        known = known and (self._loaded or self._index.load(self._disk, self.size))
-        known = known and (self._time_loaded or self._time_index.load(self._disk))
-        self._loaded = self._time_loaded = True
-        if not known or not self._index_fits():
+        if self._indexes.load(self, with_times=True, wait=True) is not True:
             logger.warning("the indexes of %s are missing or wrong: rebuilding them", self.path)
             end_offset = self.end_offset  # that of a sealed segment may be above its last record
             self._rebuild_indexes()
@@ -259,20 +228,15 @@ class Segment:
 
     def _load(self, *, wait: bool) -> ColdRange | None:
         """Load the offset index. Returns what must be warmed first, if anything."""
-        if self.indexes_lost and not wait:
-            return self.lost_indexes()
-        if self._loaded and not self.indexes_lost:
+        if self._indexes.has_offsets and not self._indexes.are_lost:
             return None
         if wait:
             self.load_now()
             return None
-        found = self._index.load_warm(self._disk, self.size)
-        if isinstance(found, tuple):
-            return ColdRange(*found)
-        self._loaded = True
-        if not found or not self._index_fits():
-            return self.lost_indexes()
-        return None
+        found = self._indexes.load(self, with_times=False, wait=False)
+        if isinstance(found, ColdRange):
+            return found
+        return None if found else self.lost_indexes()
 
     def lost_indexes(self) -> ColdRange:
         """Note that the indexes are wrong; rebuilding them takes a while in a large segment.
@@ -281,8 +245,12 @@ class Segment:
         """
         if self.damage is not None:
             raise self.damage
-        self.indexes_lost = True
+        self._indexes.are_lost = True
         return ColdRange(self.path, 0, 0)
+
+    def lose_indexes(self) -> None:
+        """The file of an index cannot be read."""
+        self._indexes.are_lost = True
 
     def beside(self) -> Segment:
         """A second ``Segment`` of the same file, with its own handle and indexes, for a scan."""
@@ -291,9 +259,7 @@ class Segment:
 
     def take_indexes(self, scanned: Segment) -> None:
         """Take over the indexes and the summary of ``scanned``, a scan of the same file."""
-        self._index, self._time_index = scanned._index, scanned._time_index
-        self._loaded = self._time_loaded = True
-        self.indexes_lost = False
+        self._indexes = scanned._indexes
         self.max_timestamp_ms = scanned.max_timestamp_ms
         self.max_timestamp_offset = scanned.max_timestamp_offset
         self.first_timestamp_ms = scanned.first_timestamp_ms
@@ -304,39 +270,25 @@ class Segment:
         self.end_offset = end_offset
         self.unseen_bytes = self.size
         self.close()
-        self._loaded = self._time_loaded = False
+        self._indexes.has_offsets = self._indexes.has_times = False
 
     def load_indexes(self) -> bool:
         """Read the index files. False if they do not fit the log and must be rebuilt."""
-        self._loaded = self._time_loaded = True
-        if not (self._index.load(self._disk, self.size) and self._time_index.load(self._disk)):
-            return False
-        return self._index_fits()
+        return self._indexes.load_anew(self)
 
     def begin_scan(self, proven_offset: int) -> int:
         """Prepare to note all batches from a position on, which it returns, and forget what was
         known of them. All bytes below ``proven_offset`` were on disk, so an index entry below it
-        leads to the batch that it names.
-
-        An index file only grows, and its truncations are on disk before other batches take the
-        place of removed ones. So a crash leaves entries that are right, or zeroes, which do not
-        rise.
-        """
-        if self.load_indexes() and self._index.rises and self._time_index.rises:
-            self._index.truncate_to_offset(proven_offset)
-            known, position = self._index.last
-            if known >= 0 and self._index_fits():
-                self._time_index.truncate_to_offset(known + 1)
-                last = self._time_index.last
-                if last is not None:
-                    self.max_timestamp_ms, self.max_timestamp_offset = last
-                    self.end_offset = read_header(
-                        self.file.read_now(position, HEADER_SIZE)
-                    ).base_offset
-                    self._read_first_timestamp()
-                    self.bytes_since_index = 0
-                    self.unseen_bytes = position
-                    return position
+        leads to the batch that it names."""
+        position = self._indexes.load_proven(self, proven_offset)
+        last = self._indexes.times.last
+        if position is not None and last is not None:
+            self.max_timestamp_ms, self.max_timestamp_offset = last
+            self.end_offset = read_header(self.file.read_now(position, HEADER_SIZE)).base_offset
+            self._read_first_timestamp()
+            self.bytes_since_index = 0
+            self.unseen_bytes = position
+            return position
         self.reset_summary()
         self.unseen_bytes = 0
         return 0
@@ -347,25 +299,9 @@ class Segment:
             first = self.file.read_now(0, HEADER_SIZE)
             self.first_timestamp_ms = read_header(first).max_timestamp_ms
 
-    def _index_fits(self) -> bool:
-        """Whether the last entry leads to a batch that ends with the entry's offset."""
-        known, position = self._index.last
-        if (known, position) == (-1, 0):
-            return True
-        if position <= 0:
-            return False
-        frame = self.file.read_now(position, _FRAME.size)
-        if len(frame) < _FRAME.size:
-            return False
-        base, _, magic, delta = _FRAME.unpack(frame)
-        return bool(magic == MAGIC and base + delta == known)
-
     def reset_summary(self) -> None:
         """Forget indexes and summary before all batches are noted again."""
-        self._index.reset()
-        self._time_index.reset()
-        self._loaded = self._time_loaded = True
-        self.indexes_lost = False
+        self._indexes.reset()
         self.end_offset = self.base_offset
         self.first_timestamp_ms = self.max_timestamp_ms = NO_TIMESTAMP
         self.max_timestamp_offset = self.base_offset
@@ -382,7 +318,7 @@ class Segment:
 
         Raises CorruptLogError if the file does not end with a whole batch.
         """
-        _, start = self._index.last
+        _, start = self._indexes.offsets.last
         self.end_offset = self.base_offset
         self.max_timestamp_ms, self.max_timestamp_offset = NO_TIMESTAMP, self.base_offset
         for _, header in self.headers(start):
@@ -390,7 +326,7 @@ class Segment:
             if header.max_timestamp_ms > self.max_timestamp_ms:
                 self.max_timestamp_ms = header.max_timestamp_ms
                 self.max_timestamp_offset = header.last_offset
-        known = self._time_index.last
+        known = self._indexes.times.last
         if known is not None and known[1] < self.end_offset and known[0] >= self.max_timestamp_ms:
             self.max_timestamp_ms, self.max_timestamp_offset = known
         self.bytes_since_index = self.size - start
@@ -449,9 +385,9 @@ class Segment:
     def _of_times(self, ask: Callable[[TimeIndex | FileTimeIndex], T]) -> T | ColdRange:
         if self.indexes_lost:
             return self.lost_indexes()
-        if self._time_loaded:
-            return ask(self._time_index)
-        path = self._time_index.path
+        if self._indexes.has_times:
+            return ask(self._indexes.times)
+        path = self._indexes.times.path
         try:
             with FileTimeIndex(self._disk, path, self.base_offset, self.end_offset) as times:
                 return ask(times)
@@ -470,17 +406,17 @@ class Segment:
         cold = self._load(wait=wait)
         if cold is not None:
             return cold
-        known, position = self._index.entry_before(offset)
+        known, position = self._indexes.offsets.entry_before(offset)
         is_entry = (known, position) != (-1, 0)
         if is_entry and not (self.base_offset <= known < offset and 0 < position < self.size):
             return self._locate_without_indexes(offset, wait)
         while position < self.size:
             chunk = (self.file.read_now if wait else self.file.read)(position, _CHUNK_BYTES)
-            if chunk is None or len(chunk) < min(_FRAME.size, self.size - position):
+            if chunk is None or len(chunk) < min(FRAME.size, self.size - position):
                 return ColdRange(self.path, position, _CHUNK_BYTES)
             at = 0
-            while at + _FRAME.size <= len(chunk):
-                base, length, magic, delta = _FRAME.unpack_from(chunk, at)
+            while at + FRAME.size <= len(chunk):
+                base, length, magic, delta = FRAME.unpack_from(chunk, at)
                 if is_entry and (base + delta != known or magic != MAGIC):
                     return self._locate_without_indexes(offset, wait)
                 if magic != MAGIC or length < HEADER_SIZE - PREFIX_SIZE or delta < 0:
@@ -548,9 +484,9 @@ class Segment:
                 position, f"offset {offset} should stand here, the file ends", offset
             )
         data = self.file.read(position, wanted)
-        if data is None or len(data) < _FRAME.size:
+        if data is None or len(data) < FRAME.size:
             return ColdRange(self.path, position, wanted)
-        base, length, magic, delta = _FRAME.unpack_from(data)
+        base, length, magic, delta = FRAME.unpack_from(data)
         if magic != MAGIC or base + delta < offset:
             raise self.corrupt(position, f"offset {offset} does not stand here", offset)
         first_size = length + PREFIX_SIZE
@@ -580,12 +516,12 @@ class Segment:
         cold = self._load(wait=False)
         if cold is not None:
             return cold
-        at = self._index.last_position_upto(position + available - _FRAME.size)
+        at = self._indexes.offsets.last_position_upto(position + available - FRAME.size)
         if limit_offset < self.end_offset:
-            at = min(at, self._index.entry_before(limit_offset)[1])
+            at = min(at, self._indexes.offsets.entry_before(limit_offset)[1])
         at = max(at - position, 0)
         try:
-            if at <= available - _FRAME.size:  # else the index does not rise
+            if at <= available - FRAME.size:  # else the index does not rise
                 return self._walk(data, position, at, limit_offset)
         except CorruptLogError:
             if at == 0:
@@ -599,8 +535,8 @@ class Segment:
         """The batches from ``at`` in ``data`` to the last whole one below ``limit_offset``."""
         available = len(data)
         next_offset = -1
-        while at + _FRAME.size <= available:
-            base, length, magic, delta = _FRAME.unpack_from(data, at)
+        while at + FRAME.size <= available:
+            base, length, magic, delta = FRAME.unpack_from(data, at)
             sound = magic == MAGIC and length >= HEADER_SIZE - PREFIX_SIZE and delta >= 0
             if not sound or not self.base_offset <= base < self.end_offset:
                 raise self.corrupt(position + at, "no batch stands here", next_offset)
