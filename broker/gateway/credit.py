@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 
 class Credit:
@@ -30,15 +30,17 @@ class Credit:
         if bytes_ is not None:
             self._bytes = (self._bytes or 0) + bytes_
 
-    def spend(self, sizes: Iterable[int]) -> int:
+    def spend(self, sizes: Sequence[int]) -> int:
         """Records of these sizes wait to be sent. Returns how many of them may be, from the first
         one on, and takes them from the credit."""
-        count = 0
-        for size in sizes:
-            if self.is_spent:
-                break
-            self._records -= 1
-            if self._bytes is not None:
-                self._bytes -= size
-            count += 1
+        count = min(len(sizes), self._records)
+        if self._bytes is not None:
+            left = self._bytes
+            for number, size in enumerate(sizes[:count]):
+                if left <= 0:
+                    count = number
+                    break
+                left -= size
+            self._bytes = left
+        self._records -= count
         return count

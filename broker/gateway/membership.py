@@ -11,10 +11,10 @@ from broker.gateway.topic_pattern import TopicPattern
 from stele.aio import Consumer
 from stele.config import GroupProtocol
 from stele.consumer.group.listener import RebalanceListener
-from stele.consumer.positions import Progress
+from stele.consumer.positions import Progress, RawBatch
 from stele.errors import ErrorCode, SteleError
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord, OffsetAndMetadata
+from stele.records import OffsetAndMetadata
 
 COMMITS_MAX: Final = 16
 """Commits of one stream that have no answer. Then no more of its messages are read."""
@@ -98,10 +98,10 @@ class Membership:
         """Wait until there is a topic to read."""
         await self._has_topics.wait()
 
-    async def stay(self) -> tuple[Sequence[ConsumerRecord], Mapping[TopicPartition, Progress]]:
+    async def stay(self) -> tuple[Sequence[RawBatch], Mapping[TopicPartition, Progress]]:
         """Take part in the group while no record may be sent."""
         self._consumer.pause()
-        return await self._consumer.poll_progress(1, timeout_ms=0)
+        return await self._consumer.poll_batches_progress(1, timeout_ms=0)
 
     async def commit(self, offsets: Offsets) -> None:
         """Begin to commit. Waits while too many commits wait."""

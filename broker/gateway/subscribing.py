@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final, NamedTuple, Protocol
 
 from broker.gateway import membership
@@ -27,11 +26,11 @@ from runtime.authorization.authorizer import (
 from runtime.authorization.caller import Caller
 from stele.aio import Consumer
 from stele.config import ClientWorld, IsolationLevel, OffsetReset
-from stele.consumer.positions import Progress
+from stele.consumer.positions import Progress, RawBatch
 from stele.error_meanings import explain
 from stele.errors import ErrorCode, OffsetOutOfRangeError, SteleError
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord
+from stele.wire.record import Header, Record
 from stele.world import RpcError
 
 PARTITIONS_MAX: Final = 1_000
@@ -40,6 +39,8 @@ PREFETCH_BYTES: Final = 1024 * 1024
 MESSAGE_RECORDS_MAX: Final = 500
 MESSAGE_BYTES_MAX: Final = 256 * 1024
 """Of keys, values and headers, if there is more than one record."""
+POLL_BYTES: Final = 128 * 1024
+"""Batches of one partition that are sent before those of another are looked at."""
 _LOOK_UP_TIMEOUT_MS = 30_000
 _LONG_POLL_MS = 5_000
 """An idle subscription asks each leader this often. A new record answers at once."""
@@ -83,15 +84,37 @@ class Reading(NamedTuple):
     end_offset: int
 
 
-class Polled(NamedTuple):
-    """A record, and the topic that it is of."""
+class _Fetched:
+    """A batch that was fetched for the client, and how far it was sent."""
 
-    record: ConsumerRecord
-    topic_id: bytes
+    __slots__ = ("_batch", "_records", "_sent", "topic_id")
+
+    def __init__(self, batch: RawBatch, topic_id: bytes) -> None:
+        self._batch = batch
+        self.topic_id = topic_id
+        self._records: list[Record] | None = None  # None: not decoded yet
+        self._sent = 0
 
     @property
     def partition(self) -> TopicPartition:
-        return TopicPartition(self.record.topic, self.record.partition)
+        return self._batch.partition
+
+    @property
+    def is_append_time(self) -> bool:
+        return self._batch.header.is_log_append_time
+
+    def left(self, most: int) -> list[Record]:
+        """The next records. Raises UnreadableBatchError."""
+        if self._records is None:
+            self._records = self._batch.decode(check_crcs=True)
+        return self._records[self._sent : self._sent + most]
+
+    def sent(self, count: int) -> None:
+        self._sent += count
+
+    @property
+    def is_over(self) -> bool:
+        return self._records is not None and self._sent >= len(self._records)
 
 
 class Outlet(membership.Outlet, Protocol):
@@ -110,10 +133,13 @@ class Outlet(membership.Outlet, Protocol):
         self,
         partition: TopicPartition,
         topic_id: bytes,
-        records: Sequence[ConsumerRecord],
+        records: Sequence[Record],
         end_offset: int | None,
+        *,
+        is_append_time: bool,
     ) -> None:
-        """``end_offset``: of the log, None if it is not known. Raises RpcError."""
+        """``end_offset``: of the log, None if it is not known. ``is_append_time``: timestamps are
+        the leader's. Raises RpcError."""
         ...
 
     async def positions(self, moved: Mapping[TopicPartition, Progress]) -> None:
@@ -144,7 +170,7 @@ class Subscription:
         self._credit = Credit()
         self._granted = asyncio.Event()
         self._has_all_credit = False  # the client has ended its side
-        self._waiting: deque[Polled] = deque()  # larger than the credit
+        self._waiting: deque[_Fetched] = deque()  # what the credit was not enough for
         # What the client does not know yet. The positions are behind the records that wait.
         self._progress: dict[TopicPartition, Progress] = {}
         self._membership: Membership | None = None
@@ -242,7 +268,6 @@ class Subscription:
             fetch_max_bytes=PREFETCH_BYTES,
             max_partition_fetch_bytes=PREFETCH_BYTES // 4,
             prefetch_bytes=PREFETCH_BYTES,
-            max_poll_records=MESSAGE_RECORDS_MAX,
             default_api_timeout_ms=_LOOK_UP_TIMEOUT_MS,
             on_wait=lambda reason: None,
         )
@@ -368,21 +393,21 @@ class Subscription:
         while await self._has_credit(consumer):
             if not self._waiting:
                 consumer.resume()
-                most = min(self._credit.records, MESSAGE_RECORDS_MAX)
-                self._wait_with(consumer, *await consumer.poll_progress(most, _POLL_MS))
+                polled = await consumer.poll_batches_progress(POLL_BYTES, _POLL_MS)
+                self._wait_with(consumer, *polled)
             await self._send_waiting()
 
     def _wait_with(
         self,
         consumer: Consumer,
-        records: Sequence[ConsumerRecord],
+        batches: Sequence[RawBatch],
         moved: Mapping[TopicPartition, Progress],
     ) -> None:
         """What a poll has returned of a partition is all of one topic."""
         self._progress.update(moved)
-        for name, group in groupby(records, lambda each: (each.topic, each.partition)):
-            topic_id = consumer.read_topic_id(*name)
-            self._waiting.extend(Polled(each, topic_id) for each in group)
+        for batch in batches:
+            topic_id = consumer.read_topic_id(*batch.partition)
+            self._waiting.append(_Fetched(batch, topic_id))
 
     async def _has_credit(self, consumer: Consumer) -> bool:
         """Wait for credit. False if there will be none."""
@@ -401,20 +426,34 @@ class Subscription:
         return True
 
     async def _send_waiting(self) -> None:
-        count = self._credit.spend(_of_one_message(map(_size, self._waiting)))
-        taken = [self._waiting.popleft() for _ in range(count)]
-        for (name, topic_id), group in groupby(taken, lambda each: (each.partition, each.topic_id)):
-            self._check_readable(name.topic)
-            records = [each.record for each in group]
-            progress = self._progress.get(name)
-            if progress is not None and progress.topic_id != topic_id:
-                progress = None  # of the topic that was made anew under this name
-            end_offset = None if progress is None else progress.end_offset
-            await self._outlet.records(name, topic_id, records, end_offset)
-            if progress is not None and progress.position == records[-1].offset + 1:
-                del self._progress[name]  # the records have told it
+        """Send a message of records, as many as fit and may be sent."""
+        if self._waiting:
+            await self._send_records(self._waiting[0])
         if not self._waiting:
             await self._send_progress()
+
+    async def _send_records(self, fetched: _Fetched) -> None:
+        name, topic_id = fetched.partition, fetched.topic_id
+        records = fetched.left(MESSAGE_RECORDS_MAX)
+        del records[self._credit.spend(_of_one_message(records)) :]
+        fetched.sent(len(records))
+        if fetched.is_over:
+            self._waiting.popleft()
+        if not records:
+            return  # compaction has left a batch without records
+        self._check_readable(name.topic)
+        progress = self._progress.get(name)
+        if progress is not None and progress.topic_id != topic_id:
+            progress = None  # of the topic that was made anew under this name
+        await self._outlet.records(
+            name,
+            topic_id,
+            records,
+            None if progress is None else progress.end_offset,
+            is_append_time=fetched.is_append_time,
+        )
+        if progress is not None and progress.position == records[-1].offset + 1:
+            self._progress.pop(name, None)  # the records have told it
 
     async def _send_progress(self) -> None:
         """Tell what no record has told."""
@@ -432,22 +471,24 @@ class Subscription:
             raise stream_error(why.code, why.message, {"topic": topic})
 
 
-def _of_one_message(sizes: Iterable[int]) -> Iterator[int]:
-    """The sizes from the first one on that fit into a message."""
+def _of_one_message(records: Sequence[Record]) -> list[int]:
+    """The sizes of the records from the first one on that fit into a message."""
+    sizes = [
+        len(key or b"") + len(value or b"") + (_headers_size(headers) if headers else 0)
+        for _, _, key, value, headers in records
+    ]
+    if sum(sizes) <= MESSAGE_BYTES_MAX:
+        return sizes
     left = MESSAGE_BYTES_MAX
     for number, size in enumerate(sizes):
         left -= size
         if number and left < 0:
-            return
-        yield size
+            return sizes[:number]
+    return sizes
 
 
-def _size(polled: Polled) -> int:
-    record = polled.record
-    size = len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"")
-    return size
+def _headers_size(headers: Sequence[Header]) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers)
 
 
 def _invalid(message: str) -> RpcError:

@@ -15,7 +15,8 @@ from stele.config import GroupProtocol, IsolationLevel, OffsetReset
 from stele.consumer.positions import Progress
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
-from stele.records import ConsumerRecord, OffsetAndMetadata, TimestampType
+from stele.records import OffsetAndMetadata
+from stele.wire.record import Record
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError, Stream
 
@@ -101,8 +102,10 @@ class SubscribeOutlet:
         self,
         partition: TopicPartition,
         topic_id: bytes,
-        records: Sequence[ConsumerRecord],
+        records: Sequence[Record],
         end_offset: int | None,
+        *,
+        is_append_time: bool,
     ) -> None:
         response = pb.SubscribeResponse()
         response.records.topic, response.records.partition = partition
@@ -110,16 +113,12 @@ class SubscribeOutlet:
         if end_offset is not None:
             response.records.end_offset = end_offset
         add = response.records.records.add
-        for record in records:
-            told = add(
-                offset=record.offset,
-                timestamp_ms=record.timestamp_ms,
-                is_append_time=record.timestamp_type is TimestampType.LOG_APPEND_TIME,
-                key=record.key,
-                value=record.value,
-            )
-            for name, value in record.headers:
-                told.headers.add(name=name, value=value)
+        for offset, timestamp_ms, key, value, headers in records:
+            told = add(offset=offset, timestamp_ms=timestamp_ms, key=key, value=value)
+            if is_append_time:
+                told.is_append_time = True
+            for name, content in headers:
+                told.headers.add(name=name, value=content)
         await self._stream.send(response.SerializeToString())
 
     async def close(self) -> None:

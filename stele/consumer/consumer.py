@@ -261,27 +261,26 @@ class Consumer:
             polled = await self._polled(lambda: self._assigned.hand_out(limit) or None, timeout_ms)
         return ConsumerRecords(polled)
 
-    async def poll_progress(
-        self, max_records: int | None = None, timeout_ms: float = 1000
-    ) -> tuple[ConsumerRecords, dict[TopicPartition, Progress]]:
-        """As ``poll``, with the progress of partitions.
+    async def poll_batches_progress(
+        self, max_bytes: int, timeout_ms: float
+    ) -> tuple[list[RawBatch], dict[TopicPartition, Progress]]:
+        """As ``poll_batches``, also for members of groups, with the progress of partitions.
 
         A partition is in the second value if its position has moved since the last call or seek, or
-        is found to be at the end of the log. The call returns without records as soon as there is
+        is found to be at the end of the log. The call returns without batches as soon as there is
         such a partition: control records and compaction leave offsets without a record.
         """
         self._check_open()
-        limit = max_records or self._config.max_poll_records
         moved: dict[TopicPartition, Progress] = {}
 
-        def hand_out() -> list[ConsumerRecord] | None:
-            records = self._assigned.hand_out(limit)
+        def hand_out() -> list[RawBatch] | None:
+            batches = self._assigned.hand_out_batches(max_bytes)
             moved.update(self._assigned.take_progress())
-            return records if records or moved else None
+            return batches or [] if batches or moved else None
 
         with self._in_poll():
             polled = await self._polled(hand_out, timeout_ms)
-        return ConsumerRecords(polled), moved
+        return polled, moved
 
     @contextmanager
     def _in_poll(self) -> Iterator[None]:

@@ -14,6 +14,7 @@ from stele.errors import ApiError, SteleError, UnreadableBatchError
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, TimestampType
 from stele.wire.batch import BatchError, BatchHeader, PartialBatchError, batches, decode
+from stele.wire.record import Record
 from stele.world import Buffer
 
 EARLIEST = -2
@@ -39,6 +40,19 @@ class RawBatch(NamedTuple):
     position: int
     header: BatchHeader
     first_offset: int
+
+    def decode(self, *, check_crcs: bool) -> list[Record]:
+        """The records that are wanted. Raises UnreadableBatchError."""
+        header, first_offset = self.header, self.first_offset
+        try:
+            records = decode(self.data, self.position, verify_crc=check_crcs)
+        except BatchError as error:
+            raise UnreadableBatchError(
+                *self.partition, header.base_offset, header.next_offset, error
+            ) from error
+        if header.base_offset >= first_offset:
+            return records
+        return [record for record in records if record.offset >= first_offset]
 
 
 class Progress(NamedTuple):
@@ -277,16 +291,14 @@ class PartitionPosition:
         if is_left_out:
             self._leave_batch()
             return
+        batch = RawBatch(self.partition, data, start, header, self.offset or 0)
         try:
-            decoded = decode(data, start, verify_crc=check_crcs)
-        except BatchError as error:
+            decoded = batch.decode(check_crcs=check_crcs)
+        except UnreadableBatchError:
             self.drop_buffer()
-            raise UnreadableBatchError(
-                *self.partition, header.base_offset, header.next_offset, error
-            ) from error
+            raise
         kind = TimestampType(header.is_log_append_time)
         topic, partition = self.partition
-        position = self.offset or 0
         epoch = header.leader_epoch
         make = tuple.__new__
         self._records.extend(
@@ -295,7 +307,6 @@ class PartitionPosition:
                 (topic, partition, offset, timestamp_ms, kind, key, value, headers, epoch),
             )
             for offset, timestamp_ms, key, value, headers in decoded
-            if offset >= position
         )
         if not self._records:
             self._leave_batch()
