@@ -337,6 +337,8 @@ def _validate_fields(header: BatchHeader) -> None:
 
 # ------------------------------------------------------------------------------ building
 
+_NULL_LENGTH: Final = b"\x01"  # -1 in zigzag
+
 
 class BatchBuilder:
     """Collects records and makes one batch of them.
@@ -388,15 +390,17 @@ class BatchBuilder:
         time_delta = timestamp_ms - self._base_timestamp_ms
         tail = encode_headers(headers) if headers else b"\x00"
         try:
-            if key is None or value is None or time_delta < 0:
+            if value is None or time_delta < 0:
                 raise IndexError  # the slow way handles it
-            key_size = len(key)
+            key_bytes: Buffer = b"" if key is None else key
+            key_size = len(key_bytes)
+            key_prefix = _NULL_LENGTH if key is None else VARINTS[key_size]
             value_size = len(value)
-            head = VARINTS[time_delta] + VARINTS[delta] + VARINTS[key_size]
+            head = VARINTS[time_delta] + VARINTS[delta] + key_prefix
             value_prefix = VARINTS[value_size]
             size = 1 + len(head) + key_size + len(value_prefix) + value_size + len(tail)
             prefix = VARINTS[size]
-            self._parts += (prefix, b"\x00", head, key, value_prefix, value, tail)
+            self._parts += (prefix, b"\x00", head, key_bytes, value_prefix, value, tail)
         except IndexError:
             prefix, size = self._put_unusual(delta, key, value, time_delta, tail)
         self.size_bytes += len(prefix) + size

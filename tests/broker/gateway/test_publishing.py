@@ -118,6 +118,49 @@ async def test_a_stream_goes_on_beyond_what_it_may_hold(world: World) -> None:
     assert values == [b"%d" % number for number in range(25_000)]
 
 
+@on_a_node
+async def test_a_large_message_is_made_in_pieces(world: World) -> None:
+    await create(world, partitions=1)
+    channel = world.network.channel(HOST, 9192)
+    sizes = [10] * 600 + [100_000] + [1_000] * 100 + [0, 200_000]
+    header = pb.RecordHeader(name="h", value=b"1")
+    given = [record(bytes(size), b"k%d" % i, headers=[header]) for i, size in enumerate(sizes)]
+    results = await publish(channel, given)
+    assert [each.offset for each in results] == list(range(len(sizes)))
+    found = await read(world, partitions=1)
+    assert [(each.key, len(each.value or b"")) for each in found] == [
+        (b"k%d" % i, size) for i, size in enumerate(sizes)
+    ]
+    assert {each.headers for each in found} == {(("h", b"1"),)}
+
+
+@on_a_node
+async def test_records_of_one_message_for_many_places(world: World) -> None:
+    """Each has its own result, and those of a partition keep their order."""
+    await create(world, "a", partitions=3)
+    await create(world, "b", partitions=1)
+    given = [
+        record(b"%d" % i, topic="ab"[i % 2], partition=i % 3 if i % 2 == 0 else 0)
+        for i in range(700)
+    ]
+    given[350] = record(b"nowhere", topic="a", partition=7)
+    results = await publish(world.network.channel(HOST, 9192), given)
+    assert [i for i, each in enumerate(results) if each.HasField("error")] == [350]
+    for topic, partitions in (("a", 3), ("b", 1)):
+        where = {
+            (each.partition, each.offset): each.value
+            for each in await read(world, topic, partitions)
+        }
+        mine = [i for i in range(700) if "ab"[i % 2] == topic and i != 350]
+        assert len(where) == len(mine)
+        for i in mine:
+            assert where[results[i].partition, results[i].offset] == b"%d" % i
+        places = [(results[i].partition, results[i].offset) for i in mine]
+        for partition in range(partitions):
+            offsets = [offset for number, offset in places if number == partition]
+            assert offsets == list(range(len(offsets)))
+
+
 async def failure(publishing: Publishing) -> RpcError:
     with pytest.raises(RpcError) as caught:
         await publishing.receive(1)
