@@ -1,5 +1,4 @@
 """What a broker does for thin clients, which speak ``stele.v1.Log`` and know no leaders.
 
-It is a client of the cluster on their behalf: ``publishing`` has shared producers, ``subscribing``
-a consumer for each stream. The authorizer is asked for the thin client itself.
+``publishing`` writes for them, ``subscribing`` reads. README.md shows the way of a record.
 """
