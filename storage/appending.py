@@ -42,7 +42,7 @@ class LogAppends:
         change: LogChange,
         refused: Callable[[int], None],
     ) -> None:
-        """``refused`` is told that the disk has no room, and for a write of which size."""
+        """``refused`` gets the size of a write for which the disk had no room."""
         self._log = log
         self._disk = disk
         self._clock = clock

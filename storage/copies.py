@@ -94,8 +94,8 @@ class Copies:
         open_copies: dict[TopicPartition, PartitionLog],
     ) -> None:
         """``logs``, ``half_made`` and ``open_copies`` are the directory's own collections.
-        ``refusal`` makes the error to raise of what was tried and why it failed. ``on_dropped``:
-        the copy needs no more syncs."""
+        ``refusal`` makes an error of what was tried and of the cause. ``on_dropped``: the copy
+        needs no more syncs."""
         self.open = open_copies
         """Copies that are being filled."""
         self.left: dict[TopicPartition, bytes | None] = {}

@@ -28,8 +28,7 @@ class CorruptLogs:
         """Those without a note: it could not be written, or recovery is to repair the log."""
 
     def noted(self, key: TopicPartition) -> CorruptLogError | None:
-        """The fault of a log that an earlier process has noted; None if there is none. Raises
-        OSError."""
+        """The fault that an earlier process has recorded for a log, or None. Raises OSError."""
         return read_corrupt(self._disk, self._note(key))
 
     def hold(

@@ -133,9 +133,10 @@ class Durability:
     # ----------------------------------------------------------------------------- taking over
 
     def hold(self, durable_offset: int, generation: int) -> None:
-        """The log goes on in the place of another, of which this much may be acknowledged. No more
-        may be, even if the flush is relaxed, until ``release``: what is on disk here counts only
-        when this log does. Syncs under way no longer count."""
+        """The log goes on in the place of another log, whose records below ``durable_offset`` may
+        be acknowledged. Nothing more may be acknowledged, even if the flush is relaxed, until
+        ``release``: bytes on disk here count only when this log does. Syncs under way no longer
+        count."""
         self.durable_offset, self.generation = durable_offset, generation
         self._is_held = True
         self.mark_dirty()

@@ -39,7 +39,7 @@ Flushed = Callable[[StorageError | None], None]
 
 
 class _Group(NamedTuple):
-    """What one sync covers, and who waits for it."""
+    """The logs that one sync covers, and the callers that wait for it."""
 
     tickets: Sequence[tuple[Member, SyncTicket]]
     waiting: Sequence[Flushed]

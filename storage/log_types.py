@@ -70,7 +70,7 @@ class ReadResult(NamedTuple):
 
 
 class SyncTicket(NamedTuple):
-    """What a group must sync of one log, and what is durable after that."""
+    """The files of one log that a group must sync, and the offset that is durable afterwards."""
 
     paths: tuple[str, ...]
     end_offset: int

@@ -100,8 +100,8 @@ class ProducerFiles:
         self._inner = [offset for offset in self._inner if offset <= end_offset]
 
     def rebuilt(self, replayed: Replayed) -> None:
-        """The state of a truncated log was made anew. ``replayed``: what follows the newest
-        snapshot now."""
+        """The state of a truncated log was rebuilt. ``replayed``: the bytes after the newest
+        snapshot."""
         self._to_replay = _cost(*replayed)
         self._due = REPLAY_BATCHES
 

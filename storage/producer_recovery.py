@@ -2,10 +2,10 @@
 
 The state is that of the newest sound snapshot, and of the batches after it. Transactions whose
 markers are not below the high watermark must be known, too, because their records are not decided
-yet. So if there is a marker above it, the snapshot must be from below it.
+yet. So if there is a marker above the high watermark, the snapshot must be from below it.
 
-The entries of markers below the recovery point are in the transaction index files. Those of markers
-above it are made anew.
+The entries of markers below the recovery point are in the transaction index files. The entries of
+later markers are rebuilt.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ class _Headless:
             self.first_offsets.pop(header.producer_id, None)
 
     def forget(self, states: ProducerStates) -> None:
-        """Forget those of which nothing is left. Nobody asks any more what became of them, and a
-        compaction may have removed their markers."""
+        """Forget the transactions that have no batch left. Their outcome is never asked for again,
+        and a compaction may have removed their markers."""
         for producer_id, first_offset in self.first_offsets.items():
             entry = states.get(producer_id)
             if entry is not None and entry.transaction_first_offset == first_offset:
@@ -163,10 +163,10 @@ def _begins_at(segment: Segment, offset: int, producer_id: int) -> bool:
 def _correct_indexes(
     request: RecoveryRequest, segments: Sequence[Segment], aborted: list[AbortedTransaction]
 ) -> Steps[None]:
-    """Keep the entries below the recovery point, and let those that were made anew follow.
+    """Keep the entries below the recovery point, followed by the rebuilt ones.
 
-    An index that has those already is synced all the same: the process before this one may have
-    been killed before it did so, and the recovery point is about to pass them.
+    An index that has the rebuilt entries already is synced, too: the process before this one may
+    have been killed before it synced them, and the recovery point is about to pass them.
     """
     unsynced: list[str] = []
     for segment in segments:

@@ -311,8 +311,8 @@ class ProducerStates:
         return EndedTransaction(producer_id, entry.transaction_first_offset, offset, marker.commit)
 
     def first_open_beside(self, producer_id: int) -> int:
-        """Where the oldest open transaction of another producer begins; ``NEVER`` if there is
-        none."""
+        """The first offset of the oldest open transaction of another producer; ``NEVER`` if there
+        is none."""
         return next((first for other, first in self._open.items() if other != producer_id), NEVER)
 
     def update_from(

@@ -1,4 +1,4 @@
-"""Reads of one log: what is in memory at once, and what must be warmed first."""
+"""Reads of one log: bytes that are in memory at once, and bytes that must be warmed first."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ class RecoveryRequest(NamedTuple):
 def recover_segments(request: RecoveryRequest) -> Steps[RecoveredSegments]:
     """Open all segments, check what a crash may have affected, and truncate a torn end.
 
-    Everything kept is synced. Raises CorruptLogError, OSError.
+    Everything that is kept is synced. Raises CorruptLogError, OSError.
     """
     bases, indexed = _clear_directory(request)
     if not bases:
@@ -398,15 +398,15 @@ def _truncate(request: RecoveryRequest, segments: list[Segment], at: int, cut: C
 
 
 def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]:
-    """Sync everything kept. What a killed process wrote may be only in the page cache, and counts
-    only once it is on disk."""
+    """Sync everything that is kept. Writes of a killed process may be only in the page cache, and
+    count only once they are on disk."""
     for segment in segments:
         yield Sync((segment.path,))
         if segment is not segments[-1]:
             segment.seal()
             yield Sync(tuple(segment.index_paths()))
             segment.unload()
-    # A log without its topic id counts as one of which nothing was acknowledged.
+    # A log without its topic id has never acknowledged a record.
     metadata = f"{request.directory}/{PARTITION_METADATA_FILE}"
     yield Sync(
         (

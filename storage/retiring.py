@@ -70,7 +70,7 @@ async def keep_producers(
         try:
             path = files().go_on(log.segments.bases)
         except OSError as error:
-            # On a full disk the segments go all the same, which makes room.
+            # On a full disk the segments are deleted nevertheless, which makes room.
             logger.warning("%s: producer snapshot not written: %s", log.directory, error)
             continue
         if path is not None:

@@ -21,7 +21,7 @@ class Segments:
     """The segments are adjacent: each ends where the next one begins. The last, ``active``, is
     written to.
 
-    There is none only while a log is being reset.
+    The list is empty only while a log is being reset.
     """
 
     __slots__ = (

@@ -74,8 +74,11 @@ async def newest(log: LogView, limit_offset: int) -> TimestampOffset | None:
 
 
 async def _newest_of(log: LogView, limit_offset: int, *, exactly: bool) -> TimestampOffset | None:
-    """The first record of the greatest timestamp. Its offset is ``limit_offset`` if that record is
-    none of those asked for, which cannot be with ``exactly``. None if no record has a time."""
+    """The first record of the greatest timestamp; None if no record has a time.
+
+    Its offset is ``limit_offset`` if the record is outside of the range, which cannot happen with
+    ``exactly``.
+    """
     slices = Slices(_SEGMENTS_PER_TURN)
     newest_ms = NO_TIMESTAMP
     for segment in log.segments.all():

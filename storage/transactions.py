@@ -1,4 +1,4 @@
-"""The transactions in one log: what is open, what was ended, what was aborted."""
+"""The transactions in one log: the open ones, the ended ones and the aborted ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class TransactionalLog(Protocol):
 
 
 class LogTransactions:
-    """Keeps the transaction indexes of one log, and tells the log's user what a marker ended."""
+    """Has the transaction indexes of one log, and reports which transactions a marker ended."""
 
     __slots__ = (
         "_bases",

@@ -161,14 +161,16 @@ class ControllerClient:
         attempt_s: float = CALL_TIMEOUT_S,
         repeat_unknown: bool = False,
     ) -> T:
-        """Ask the active controller and return its answer, whose ``error`` may be any but
-        NOT_CONTROLLER. A node of another cluster may have got a controller's address. It is no
-        controller here, so its refusal is no answer. One attempt takes ``attempt_s`` at the most.
-        ``repeat_unknown``: ask again also when a controller says that it does not know the outcome.
+        """Ask the active controller and return its answer. Its ``error`` may be any but
+        NOT_CONTROLLER.
 
-        Raises ApiError REQUEST_TIMED_OUT when no active controller answered in time, as
-        OutcomeUnknownError if one may have done what was asked, and RpcError when the controller
-        refused the call itself (a bug, not a failure).
+        A node of another cluster may have got a controller's address. Its refusal is no answer. One
+        attempt takes at most ``attempt_s``. ``repeat_unknown``: ask again also if a controller does
+        not know the outcome.
+
+        Raises ApiError REQUEST_TIMED_OUT if no active controller answered in time, as
+        OutcomeUnknownError if one may have carried the request out. Raises RpcError if the
+        controller refused the call itself (a bug, not a failure).
         """
         names_cluster = self._name_cluster(request)
         payload = request.SerializeToString()
@@ -210,8 +212,8 @@ class ControllerClient:
         raise ApiError(ErrorCode.REQUEST_TIMED_OUT, cause)
 
     def _name_cluster(self, request: Message) -> bool:
-        """Have a request say of which cluster it is, so that no other cluster carries it out. False
-        if a client's request names another one."""
+        """Write the cluster's id into a request, so that no other cluster carries it out. False if
+        a client's request names another cluster."""
         fields = request.DESCRIPTOR.fields_by_name
         own = self._cluster_id
         if "on_behalf_of" in fields and request.HasField("on_behalf_of"):
@@ -223,7 +225,7 @@ class ControllerClient:
     async def _attempt(
         self, target: int, method: str, payload: bytes, response_type: type[T], timeout_s: float
     ) -> tuple[T | None, str]:
-        """One call to one controller: its answer, or None and why there is none."""
+        """One call to one controller: its answer, or None and the reason."""
         try:
             raw = await self._channel(target).call(method, payload, timeout_s=timeout_s)
         except RpcError as error:

@@ -17,7 +17,7 @@ NO_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class DirectoryHistory:
-    """What a log directory knows of the processes that used it before this one."""
+    """The earlier processes that have used a log directory, as the directory knows them."""
 
     directory_id: bytes
     previous_broker_epoch: int  # of the one that closed it in a clean shutdown; else -1

@@ -14,16 +14,19 @@ _REMEMBERED: Final = 100
 
 
 class Lease:
-    """The controller's session of a broker begins anew with each heartbeat that it hears. The lease
-    begins anew with each heartbeat that it acknowledges, at the time when that was sent. So the
-    lease ends before the session does.
+    """The time during which this broker's session at the controller lasts for certain.
+
+    The controller's session begins anew with each heartbeat that it receives. The lease begins anew
+    with each acknowledged heartbeat, at the time when that was sent. So the lease ends before the
+    session does.
 
     An acknowledgement begins the lease only when this broker has applied the metadata that were
-    committed when the controller answered. For example, a broker is paused, fenced, and resumed. It
-    is unfenced by its next heartbeat. Without the rule it would believe that it leads what it led
-    before, until the metadata reach it.
+    committed when the controller answered. For example, a broker is paused, fenced, and resumed.
+    Its next heartbeat unfences it. Without the rule it would act as the leader of its former
+    partitions until the metadata reach it.
 
-    ``session_s``: how long either lasts; ``applied_offset``: of the metadata, -1 before the first.
+    ``session_s``: the duration of both. ``applied_offset``: that of the metadata, -1 before the
+    first.
     """
 
     def __init__(self, clock: Clock, session_s: float, applied_offset: Callable[[], int]) -> None:
@@ -60,7 +63,7 @@ class Lease:
 
     @property
     def acknowledged_ago_s(self) -> float | None:
-        """How long ago the newest acknowledged heartbeat was sent; None: there is none."""
+        """The time since the newest acknowledged heartbeat was sent; None before the first."""
         if self._acknowledged_sent_at is None:
             return None
         return self._clock.monotonic() - self._acknowledged_sent_at

@@ -116,9 +116,10 @@ class BrokerLifecycle:
 
         self._task: asyncio.Task[None] | None = None
         self._stream: Stream | None = None
-        self._followed: LeaderAndEpoch | None = None  # to whom the present stream is
-        # Streams whose controller was silent. They stay open while the lease rests on them: if the
-        # controller is active all the same, it would fence a broker that has ended its stream.
+        # the controller at the other end of the present stream
+        self._followed: LeaderAndEpoch | None = None
+        # Streams with a silent controller. They stay open while the lease rests on them: if that
+        # controller is still active, it would fence a broker that ends its stream.
         self._silent: list[Stream] = []
         self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._wake = asyncio.Event()
@@ -193,7 +194,7 @@ class BrokerLifecycle:
 
     @property
     def acknowledged_ago_s(self) -> float | None:
-        """How long ago the newest acknowledged heartbeat was sent; None: there is none."""
+        """The time since the newest acknowledged heartbeat was sent; None before the first."""
         return self._lease.acknowledged_ago_s
 
     async def wait_registered(self) -> int:
@@ -476,7 +477,7 @@ class BrokerLifecycle:
     async def _receive(self, stream: Stream) -> HeartbeatResponse | None:
         """The next answer; None at the stream's end. A silent controller is an RpcError.
 
-        If this process stood still, it is no news that it has heard nothing meanwhile.
+        The time for which this process stood still does not count as silence.
         """
         silence_s = max(self._session_s / 2, 2 * self._interval_s)
         try:

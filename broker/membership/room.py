@@ -19,8 +19,9 @@ logger = logging.getLogger(__name__)
 CHECK_INTERVAL_S: Final = 1.0
 
 _LOW_BYTES: Final = 2 << 20
-"""Less is no room, even before a write is refused. The metadata log asks for 1 MiB beside what it
-writes: a broker that cannot follow it would never learn of what it is to lead."""
+"""A directory with less free space counts as full, even before a write is refused. The metadata log
+keeps 1 MiB free beside its writes. A broker that cannot append to it would never learn which
+partitions it must lead."""
 
 _ENOUGH_BYTES: Final = 8 << 20
 """So much must be free again, some batches of the largest size: else the next one would not fit."""

@@ -58,19 +58,20 @@ class PartitionMachine:
         self.lag_max_ms = lag_max_ms
         # The newest state that the metadata told. Its `isr` is the committed ISR.
         self._state = PartitionState(replicas=(), isr=(), leader_epoch=-1, partition_epoch=-1)
-        # How many members that needs: min.insync.replicas of the same image, at most all replicas
-        # that count. The controller decides by both which replicas are eligible.
+        # The ISR size that acks=all needs: min.insync.replicas of the same image, at most the
+        # replication factor. The controller decides by both which replicas are eligible.
         self.min_insync = 0
-        # As told last; durable_offset never counts bytes of an earlier truncation generation.
+        # The newest known state. durable_offset never counts bytes of an earlier truncation
+        # generation.
         self._log = log
         # Never goes back while leading; log start <= high watermark <= log end. When it was
         # reached, everything below was durable on every member of the maximal ISR of that moment.
         # Only a truncation to a diverging epoch takes it back.
         self.high_watermark = max(log.start_offset, min(high_watermark, log.end_offset))
-        # Together with the open transactions, of which the log tells the first, these hold the last
-        # stable offset back.
+        # Transactions whose marker is appended but not committed. They and the oldest open
+        # transaction hold the last stable offset back.
         self._undecided = Undecided()
-        # Where the log ended when the present leader epoch began; meaningful while leading.
+        # The log end offset at the start of the present leader epoch; meaningful while leading.
         self.epoch_start_offset = 0
         # Exactly the assigned replicas but this one, while leading; empty otherwise.
         self._followers = Followers()
@@ -131,10 +132,10 @@ class PartitionMachine:
 
     @property
     def tells_latest(self) -> bool:
-        """Whether ListOffsets may tell the last offset.
+        """Whether ListOffsets may answer with the last offset.
 
-        Not (OFFSET_NOT_AVAILABLE) until the high watermark reaches the epoch's start: before, it
-        may be lower than an offset that an earlier leader has told.
+        It may not (OFFSET_NOT_AVAILABLE) until the high watermark reaches the epoch's start.
+        Before, it may be lower than an offset that an earlier leader has answered.
         """
         return self.high_watermark >= self.epoch_start_offset
 
@@ -182,10 +183,10 @@ class PartitionMachine:
         return log.end_offset if is_follower else self.high_watermark
 
     def knows_history(self, offset: int) -> bool:
-        """Whether this log tells where the history of a reader at ``offset`` diverges.
+        """Whether this log can show where the history of a reader at ``offset`` diverges.
 
-        The leader's does. Of a follower's log only the committed part does: the rest of it may be
-        what has to be truncated.
+        The leader's log can. Of a follower's log only the committed part can: the rest may have to
+        be truncated.
         """
         return self.role is Role.LEADER or offset <= self.high_watermark
 
@@ -437,12 +438,12 @@ class PartitionMachine:
         start_offset: int = 0,
         time_ms: int = 0,
     ) -> list[Effect]:
-        """A replica that ``check_follower`` passed fetches from ``offset`` and so has all below.
+        """A follower fetches from ``offset``, and so has all records below it on disk.
 
-        The caller has compared epochs: the follower's log does not diverge below ``offset``. It has
-        also asked ``must_begin_anew``. ``time_ms`` is the wall clock. An offset past the log's end
-        counts for nothing. While the follower then ``rests`` here, what the session's later
-        requests say of it stands in ``attendance``: they need not be told.
+        Before, the caller has called ``check_follower`` and ``must_begin_anew``, and compared
+        epochs: the follower's log does not diverge below ``offset``. ``time_ms`` is the wall clock.
+        An offset past the log's end is ignored. While the follower then ``rests`` here, later
+        requests of its session only change ``attendance``, and this is not called for them.
         """
         progress = self._followers[broker_id]
         if offset > self._log.end_offset:
@@ -475,8 +476,8 @@ class PartitionMachine:
         return offset <= max(start_offset, self._log.start_offset)
 
     def may_lead(self, broker_id: int) -> bool:
-        """Whether the replica is in the ISR or the ELR. It has all records below the high
-        watermark then, and no other ones there."""
+        """Whether the replica is in the ISR or the ELR. Then its log below the high watermark is
+        the same as this one."""
         return broker_id in self._state.isr or broker_id in self._state.elr
 
     def must_begin_anew(
@@ -589,7 +590,8 @@ class PartitionMachine:
     # --------------------------------------------------------------------- high watermark
 
     def _settle(self, effects: list[Effect], now_ms: float) -> None:
-        """Draw the consequences of a change: advance the high watermark, and wake who waits."""
+        """Apply the consequences of a change: advance the high watermark, and wake waiting
+        requests."""
         if self.role is not Role.LEADER:
             return
         if len(self._state.isr) < self.min_insync:

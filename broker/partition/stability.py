@@ -14,10 +14,10 @@ class Ended(NamedTuple):
 
 
 class Undecided:
-    """The ended transactions whose markers are not committed yet.
+    """The ended transactions whose markers are appended but not committed.
 
     A marker above the high watermark may still vanish, and with it the outcome of the transaction.
-    So the records of such a transaction are no more decided than those of an open one.
+    So the records of such a transaction are as undecided as those of an open one.
     """
 
     __slots__ = ("ended",)
@@ -34,8 +34,8 @@ class Undecided:
         self.ended.append(Ended(first_offset, marker_offset))
 
     def first_offset(self, high_watermark: int, default: int) -> int:
-        """Where the first of them begins; ``default`` if there is none. It forgets those whose
-        markers are below the high watermark."""
+        """The first offset of the earliest of these transactions; ``default`` if there is none.
+        Transactions whose markers are below the high watermark are forgotten."""
         while self.ended and self.ended[0].marker_offset < high_watermark:
             self.ended.popleft()
         return min(default, self.ended[0].first_offset) if self.ended else default

@@ -1,4 +1,4 @@
-"""What a compaction is asked for, and what it answers: plain values, as for all long work."""
+"""The request and the answer of a compaction: plain values, as for all long work."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class CompactionRequest(NamedTuple):
     delete_retention_ms: int
     kept_batches: tuple[int, ...]
     kept_markers: tuple[tuple[int, int], ...]
-    """Producer id and epoch of producers of which only a marker is remembered."""
+    """Producer id and epoch of producers that are remembered by a marker only."""
     aborted_later: tuple[tuple[int, int, int, int], ...]
     """The aborted transactions with records in the segments and a marker behind them, as the fields
     of an ``AbortedTransaction``."""

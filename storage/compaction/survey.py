@@ -1,4 +1,4 @@
-"""What of a log is dirty, and what of it may be compacted now."""
+"""Which bytes of a log are dirty, and which may be compacted now."""
 
 from __future__ import annotations
 

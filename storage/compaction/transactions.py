@@ -11,9 +11,8 @@ from storage.txn_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """Knows which batches are of aborted transactions, and of which transactions there were still
-    batches when this round began. All transactions are decided: a compaction ends at the last
-    stable offset."""
+    """The batches of aborted transactions, and the transactions that still had batches when this
+    round began. All transactions are decided: a compaction ends at the last stable offset."""
 
     __slots__ = ("_aborted", "_ahead", "_with_batches")
 
@@ -22,7 +21,7 @@ class CleanedTransactions:
         self._ahead = deque(sorted(aborted, key=attrgetter("first_offset")))
         self._aborted: dict[int, AbortedTransaction] = {}  # by producer; their markers are to come
         self._with_batches: set[int] = set()
-        """The producers of which there were batches since their last marker."""
+        """The producers that have had batches since their last marker."""
 
     def _advance(self, header: BatchHeader) -> None:
         ahead = self._ahead
@@ -40,8 +39,8 @@ class CleanedTransactions:
         return header.producer_id in self._aborted
 
     def ended(self, header: BatchHeader) -> bool:
-        """The next control batch. Returns whether it may go: it ends a transaction of which there
-        was nothing left. Its aborted transaction may go then, too."""
+        """The next control batch. Returns whether it may be removed: the transaction that it ends
+        had no batch left. Then the entry of an aborted transaction may be removed, too."""
         self._advance(header)
         if header.producer_id < 0:
             return False

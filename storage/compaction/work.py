@@ -2,12 +2,12 @@
 
 First the keys from the first dirty offset on are put into a map with their latest offsets, until
 the map is full or the cleanable segments end. Then every segment that begins below the end of the
-map is written again without the records that the map has a later one for. What is left of several
-segments goes into one. The caller is told of each compacted segment, and puts it in place of its
-originals (``storage.swaps``) in rising order. So an older value of a key is gone before the
-tombstone that deleted it.
+map is written again, without the records whose key has a later offset in the map. The remainders of
+several segments go into one. The caller puts each compacted segment in the place of its originals
+(``storage.swaps``), in rising order. So an older value of a key is gone before the tombstone that
+deleted it.
 
-Nothing here changes the log. It runs in a helper process, on files that nobody writes to any more.
+Nothing here changes the log. It runs in a helper process, on files that are not written any more.
 """
 
 from __future__ import annotations
