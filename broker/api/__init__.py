@@ -139,7 +139,7 @@ SERVED = (
     list_config_resources.SERVED,
     describe_topic_partitions.SERVED,
 )
-"""Every API that is served. ApiVersions tells exactly these."""
+"""Every served API. ApiVersions lists exactly these."""
 
 
 class KafkaApis:

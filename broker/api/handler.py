@@ -26,8 +26,7 @@ NO_OPERATIONS = -(2**31)
 
 @dataclass(frozen=True, slots=True)
 class RequestContext:
-    """What a handler knows of a request beside its content; requests of one connection may share
-    it."""
+    """The context of a request beside its content; requests of one connection may share it."""
 
     version: int
     caller: Caller
@@ -77,5 +76,5 @@ class Served:
 
     @property
     def decodable(self) -> range:
-        """The versions that are taken; an older one may be advertised all the same."""
+        """The accepted versions. An older one may be advertised nevertheless."""
         return range(self.api.min_version, self.versions[1] + 1)

@@ -1,4 +1,5 @@
-"""ListConfigResources (74), versions 0-1: what can have a configuration (KIP-1142).
+"""ListConfigResources (74), versions 0-1: the resources that can have a configuration
+(KIP-1142).
 
 Version 0 asks for the resources of client metrics. There are none: telemetry is not built.
 

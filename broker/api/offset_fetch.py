@@ -1,6 +1,6 @@
 """OffsetFetch (9), versions 1-10: how far groups have read partitions.
 
-What is told is committed. Deviations: none known.
+The answer contains only commits whose records are below the high watermark. Deviations: none known.
 """
 
 from __future__ import annotations

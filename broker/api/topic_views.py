@@ -1,4 +1,4 @@
-"""Topics as the Metadata API tells them, built once and kept while they stay as they are."""
+"""Topics in the form of the Metadata API, built once and reused while they do not change."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """UpdateFeatures (57), versions 0-2, forwarded to the active controller (KIP-584, KIP-778).
 
-Deviations: what the controller calls ``metadata.version`` is ``stele.metadata.version`` here; the
-name under which Kafka's releases go is refused. One refused update refuses all, and its error is
-that of the whole answer, as in Kafka. Versions 0 and 1 also tell the results of each feature.
+Deviations: the controller's ``metadata.version`` is called ``stele.metadata.version`` here. The
+name of Kafka's own feature is refused. One refused update refuses all, and its error is that of the
+whole answer, as in Kafka. Versions 0 and 1 also have a result for each feature.
 """
 
 from __future__ import annotations

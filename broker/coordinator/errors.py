@@ -1,4 +1,4 @@
-"""What a coordinator tells its clients of errors of its log."""
+"""The errors that a coordinator's clients get for errors of its log."""
 
 from __future__ import annotations
 

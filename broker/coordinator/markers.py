@@ -1,9 +1,9 @@
 """The way of markers from transaction coordinators to the leaders of partitions.
 
 When the outcome of a transaction is committed, each of its partitions gets a marker from its
-leader: a replica of this broker is written directly, others are asked by WriteTxnMarkers. What is
-not told to be written is sent again, to whoever leads the partition then, for as long as this
-broker has the coordinator. The next coordinator begins anew with all of them.
+leader. A replica of this broker is written directly, other leaders are asked by WriteTxnMarkers. A
+marker without a confirmation is sent again, to the present leader of the partition, for as long as
+this broker has the coordinator. The next coordinator begins anew with all of them.
 """
 
 from __future__ import annotations

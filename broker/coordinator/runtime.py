@@ -114,7 +114,8 @@ class CoordinatorRuntime(Generic[M]):
         self._clock = clock
         self._deadlines = DeadlineWheel(clock)
         self._commit_timeout_ms = commit_timeout_ms
-        self._topic_id = b""  # of the topic that the shards are of; empty: there is none
+        # The id of the topic of the shards; empty if the topic does not exist.
+        self._topic_id = b""
         self._shards: dict[int, _Hosted[M]] = {}
         self._stopped = False
         self.counters = LoadCounters()
@@ -123,7 +124,8 @@ class CoordinatorRuntime(Generic[M]):
     # ------------------------------------------------------------------ metadata
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Load what this broker begins to lead, unload what it leads no more."""
+        """Load the partitions that this broker begins to lead, and unload those that it leads no
+        more."""
         if self._stopped:
             return
         topic = image.topic(self._topic)

@@ -1,14 +1,15 @@
-"""One hosted partition in one leader epoch: its machine, its log, and who waits for an answer.
+"""One hosted partition in one leader epoch: its machine, its log, and the waiting requests.
 
 Requests of one turn of the event loop share a batch, because a batch costs a sync on every in-sync
-replica: a thousand commits that come at once cost a few. Each is decided on what those before it
-have made of the machine.
+replica: a thousand commits that come at once cost a few syncs. Each request is decided on the state
+after the requests before it.
 
-Nothing is told that could vanish: an answer leaves when the high watermark has passed all that it
-rests on, and only while this broker's lease holds. A coordinator that was replaced without knowing
-it would else tell offsets that its successor has moved on from.
+No answer may depend on records that could vanish. An answer leaves when the high watermark has
+passed all records that it depends on, and only while this broker's lease holds. Otherwise a
+coordinator that was replaced without knowing it would answer with old offsets, although its
+successor has newer ones.
 
-An event that fails concerns nobody else. If the machine cannot decide it, it has made no records,
+A failing event concerns no other event. If the machine cannot decide it, it has made no records,
 and only its own request is refused. A deadline whose step fails or fits into no batch is put off by
 itself. The shard is loaded anew only if the machine and its log may differ.
 """
@@ -185,7 +186,7 @@ class Shard(Generic[M]):
         # Ordered by `after`; every `after` is above `_committed`.
         self._waiting: list[_Waiting] = []
         self._expiry: Deadline | None = None  # there exactly while somebody waits
-        # What the machine has been told last.
+        # The high watermark that the machine got last.
         self._committed = -1
         self._timer: Deadline | None = None
         self._timer_ms = float("inf")
@@ -196,8 +197,8 @@ class Shard(Generic[M]):
     # ------------------------------------------------------------------ life
 
     def begin(self) -> None:
-        """The load begins. The machine is told what is committed before it replays it: it need not
-        remember then what is not committed yet, which would be everything."""
+        """The load begins. The machine gets the high watermark before the replay: otherwise it
+        would have to remember everything as not committed yet."""
         self._log.watch(self.advanced, self.end_transaction)
         self.advanced()
 
@@ -248,8 +249,8 @@ class Shard(Generic[M]):
 
     def activate(self) -> None:
         """All records of the log have been replayed. Requests are decided once all of them are
-        committed: the coordinator before this one may have told clients of the last ones, whose
-        commit this broker has not heard of yet."""
+        committed: the previous coordinator may have answered with the last ones, and this broker
+        may not know yet that they are committed."""
         self._loaded_end = self._log.end_offset
         self.advanced()
 
@@ -311,7 +312,7 @@ class Shard(Generic[M]):
             asyncio.get_running_loop().call_soon(self._decide)
 
     def _decide(self) -> None:
-        """Decide what was asked and what is due, as much as fits into a turn."""
+        """Decide waiting requests and due deadlines, as many as fit into a turn."""
         self._is_scheduled = False
         if self.state is not ShardState.ACTIVE:
             return
@@ -337,13 +338,14 @@ class Shard(Generic[M]):
         self._set_timer(now)
 
     def _break(self, error: Exception) -> None:
-        """The machine may have replayed what is not in the log, or only a part of what is."""
+        """The machine may have replayed records that are not in the log, or only a part of a
+        step."""
         logger.error("%r: the coordinator is loaded anew", self._log, exc_info=error)
         self.unload()
         self._on_broken()
 
     def _begin(self, draft: _Draft, now: Now) -> _Draft:
-        """Tell the machine that it is loaded, unless it was told before."""
+        """Tell the machine once that it is loaded."""
         if self._is_begun:
             return draft
         draft, error = self._take(self.machine.loaded(now), draft, now)
@@ -371,8 +373,8 @@ class Shard(Generic[M]):
         return draft
 
     def _asked_step(self, asked: _Asked, now: Now) -> Step | None:
-        """What follows from a request that fits into a batch; None: the machine fails at it. It has
-        made no records then, so it says what its log says."""
+        """The step of a request if it fits into a batch. None if the machine fails at it: then it
+        has made no records, and still agrees with its log."""
         try:
             step = self.machine.take(asked.request, asked.waiter, now)
             while step.instead is not None and not self._fits(step):
@@ -509,8 +511,8 @@ class Shard(Generic[M]):
             self._set_timer(self._now())
 
     def _advance_later(self) -> None:
-        """No lease: nothing may be told. Nobody tells the shard that there is one again, and the
-        high watermark may not rise any more, so the shard looks again."""
+        """Without a lease no answer may leave. No event announces a new lease, and the high
+        watermark may not rise any more, so the shard looks again."""
 
         def look_again() -> None:
             self._untold = None
@@ -523,8 +525,8 @@ class Shard(Generic[M]):
         return self._loaded_end is not None and high_watermark >= self._loaded_end
 
     def uncommitted(self, start_offset: int, end_offset: int, error: ErrorCode) -> None:
-        """The records in between cannot be committed for now. The machine keeps what its log
-        keeps; nobody is told that it was done."""
+        """The records in between cannot be committed for now. The machine agrees with its log, and
+        no client gets a success."""
         self._refuse(lambda each: start_offset < each.after <= end_offset, error)
 
     def _expire(self) -> None:

@@ -1,11 +1,11 @@
-"""What the machine of a coordinator makes of an event, and what the runtime asks of a machine.
+"""The step that a coordinator's machine makes of an event, and the interface of such a machine.
 
 A coordinator is a state machine that a partition of an internal topic hosts: everything that must
-outlive the broker is a record of that partition. The rule that keeps the machine and its log the
-same: **a step that has records changes nothing by itself**. The runtime appends its records and
-then has the machine ``replay`` them, exactly as it does when it loads the partition. So a record
-that the log refuses has changed nothing, and there is never anything to undo. A step without
-records may change what no record keeps: who waits, when a session ends.
+outlive the broker is a record of that partition. One rule keeps the machine and its log the same:
+**a step that has records changes nothing by itself**. The runtime appends its records and then has
+the machine ``replay`` them, exactly as it does when it loads the partition. So a record that the
+log refuses has changed nothing, and nothing is ever undone. A step without records may change state
+that is in no record: the waiting requests, the end of a session.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ milliseconds and fits into every batch."""
 
 
 class Request(Generic[A]):
-    """What a coordinator is asked, as a value; ``A`` is what its machine answers."""
+    """A request to a coordinator, as a value; ``A`` is the answer of its machine."""
 
     __slots__ = ()
 
 
 class Waiter(Protocol):
-    """Who waits for the answer to one request: gets exactly one, by one of the two.
+    """The caller of one request. It gets exactly one answer, by one of the two methods.
 
-    The client may be gone by then, and nobody hears it. A machine keeps waiters and hands them
+    The client may be gone by then, and the answer is lost. A machine keeps waiters and hands them
     back with replies; it calls neither method. If it fails at a request whose waiter it has kept,
-    the waiter is told twice, and the first counts.
+    the waiter is answered twice, and the first answer counts.
     """
 
     def answer(self, answer: Any) -> None:
@@ -80,7 +80,7 @@ class Transaction(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """An answer and the one who waits for it."""
+    """An answer and its waiter."""
 
     waiter: Waiter
     answer: Any
@@ -91,11 +91,12 @@ class Reply(NamedTuple):
 
 @dataclass(slots=True)
 class Step:
-    """What an event leads to. Its records are one batch: all of them are kept, or none.
+    """The consequences of an event. Its records are one batch: all of them are kept, or none.
 
-    If the log refuses the records, the runtime refuses the request that the step belongs to, drops
-    the step, and the machine is as before. If they are appended but cannot be committed, the
-    runtime refuses the waiters of all replies of the step; the machine keeps what its log keeps.
+    If the log refuses the records, the runtime refuses the request that the step belongs to and
+    drops the step, and the machine is as before. If the records are appended but cannot be
+    committed, the runtime refuses the waiters of all replies of the step, and the machine agrees
+    with its log.
     """
 
     records: list[KeyValue] = field(default_factory=list)
@@ -118,7 +119,8 @@ def told(waiter: Waiter, answer: object, after: int = -1) -> Step:
 
 
 class Machine(Protocol):
-    """What a partition of an internal topic hosts. Pure: no clock, no IO, no randomness of its own.
+    """The state machine that a partition of an internal topic hosts. Pure: no clock, no IO, no
+    randomness of its own.
 
     Life: ``replay`` for every record of the log (``replay_pending`` and ``end_transaction`` for
     those of transactions), ``loaded``, then events in any order; at the end ``unloaded``.

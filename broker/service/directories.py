@@ -1,4 +1,4 @@
-"""Log directories of this broker, what is in them, and what is to be."""
+"""The log directories of this broker, their replicas, and moves between them."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class AskedTopic(NamedTuple):
 
 
 class ToldTopic(NamedTuple):
-    """A topic and, for each partition, what is committed, or why that is not told."""
+    """A topic and, for each partition, the committed offset or the error."""
 
     name: str
     topic_id: bytes
@@ -154,9 +154,9 @@ async def fetch(
     member_id: str | None = None,
     member_epoch: int = -1,
 ) -> list[ToldTopic]:
-    """A topic for each that was asked for, in order; all topics of the group for None. What is told
-    is committed. A member of the consumer protocol gives its id and epoch. Raises ApiError as
-    ``ask`` does, and UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
+    """A topic for each requested one, in order; all topics of the group for None. The answer
+    contains only committed records. A member of the consumer protocol gives its id and epoch.
+    Raises ApiError as ``ask`` does, and UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
     topics = Topics(context, caller, Operation.DESCRIBE)
     found = None if asked is None else [_fetchable(topics, each) for each in asked]
     request = OffsetFetchRequest(

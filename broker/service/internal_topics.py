@@ -28,8 +28,8 @@ _FACTORS: Final = {
 
 
 def _replication_factor(config: NodeConfig, image: MetadataImage, topic: str) -> int:
-    """The setting's value. A default is no more than the number of registered brokers. A value that
-    was set stays, since its promise must be kept."""
+    """The setting's value. A default is at most the number of registered brokers. A value that was
+    set stays, since its promise must be kept."""
     key = _FACTORS[topic].key
     factor = _FACTORS[topic].read(config.raw)
     return factor if key.name in config.raw else max(1, min(factor, len(image.brokers.map)))

@@ -103,11 +103,11 @@ def topic_operations(context: BrokerContext, caller: Caller, name: str) -> int:
 async def present_image(
     context: BrokerContext, *, min_offset: int, linearizable: bool, patience_s: float
 ) -> MetadataImage:
-    """The image once it has what a question needs to see: records up to ``min_offset``, and for a
-    linearizable read everything that was acknowledged before.
+    """The image once it is new enough for a question: with the records up to ``min_offset``, and
+    for a linearizable read with everything that was acknowledged before.
 
-    Raises ApiError BROKER_NOT_AVAILABLE, for another one knows better: where the controllers were
-    not heard of late, or in ``patience_s`` the image has not come so far.
+    Raises ApiError BROKER_NOT_AVAILABLE if another broker has newer metadata: this one has no
+    contact to the controllers, or the image was not new enough within ``patience_s``.
     """
     deadline = context.clock.monotonic() + patience_s
     if linearizable:
@@ -170,8 +170,8 @@ async def page_of_partitions(
     first_partition: int,
     limit: int,
 ) -> Page:
-    """Topics by name, of all that the caller may see if ``names`` are none, from a partition of a
-    topic on; no more than ``limit`` partitions."""
+    """Topics in the order of their names, from a partition of a topic on, at most ``limit``
+    partitions. Without ``names`` all topics that the caller may see."""
     topics = Topics(context, caller, Operation.DESCRIBE)
     image = topics.image
     asked = names or image.topics.ids.keys()
@@ -236,7 +236,7 @@ async def _create_missing(
 
 
 def _creation_error(result: pb.CreateTopicsResponse.Topic) -> ErrorCode:
-    """What a client is told of a topic that is still not in the image afterwards."""
+    """The error for a topic that is still not in the image afterwards."""
     error = error_code(result.error)
     if error in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS) or error.retriable:
         return ErrorCode.LEADER_NOT_AVAILABLE

@@ -1,4 +1,5 @@
-"""A Fetch that may belong to a session (KIP-227): what it names, and what its answer names."""
+"""A Fetch that may belong to a session (KIP-227): the partitions of its request and of its
+answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The topics of one request: found in one image, and only for who may do to them what it asks."""
+"""The topics of one request: found in one image, and only if the caller may do the operation on
+them."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ NO_TOPIC_ID: Final = bytes(16)
 
 
 def error_by_name(error: ErrorCode) -> ErrorCode:
-    """What a client is told that asked by name. A topic may be deleted after its name was looked
+    """The error for a client that asked by name. A topic may be deleted after its name was looked
     up, and clients that know no ids give up at UNKNOWN_TOPIC_ID."""
     if error is ErrorCode.UNKNOWN_TOPIC_ID:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -24,10 +25,10 @@ def error_by_name(error: ErrorCode) -> ErrorCode:
 
 
 class Topics:
-    """Looks topics up for one request; the authorizer is asked once for each.
+    """Looks topics up for one request, and asks the authorizer once for each.
 
-    That a name exists is told only to who may do the operation; that an id does, to everybody, for
-    nobody can guess one.
+    Only a permitted caller learns whether a name exists. Ids cannot be guessed, so any caller may
+    learn that an id exists.
     """
 
     __slots__ = ("_authorizer", "_caller", "_found", "_operation", "_resource", "image")

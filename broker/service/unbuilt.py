@@ -1,7 +1,7 @@
-"""Access control and client quotas, which are not built: what a broker answers all the same.
+"""Access control and client quotas, which are not built, and the answers of a broker to requests
+for them.
 
-Kafka's tools and MirrorMaker ask for both at every broker, and take an answer for a good one that
-says there is nothing.
+Kafka's tools and MirrorMaker ask every broker for both. They accept the answer that there are none.
 """
 
 from __future__ import annotations

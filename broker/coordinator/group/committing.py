@@ -47,7 +47,7 @@ class CommitLimits(NamedTuple):
 
 
 class OffsetRequests:
-    """What is asked of the offsets of groups of any kind."""
+    """The requests for offsets of groups of any kind."""
 
     def __init__(self, groups: GroupRegistry, offsets: OffsetStore, limits: CommitLimits) -> None:
         self._groups = groups

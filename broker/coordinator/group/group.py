@@ -114,8 +114,8 @@ class Group(Protocol):
         ...
 
     def interrupt(self, step: Step) -> None:
-        """Have everybody who waits join again: the step's records put another group in the place
-        of this one."""
+        """Answer all waiting members so that they join again: the step's records replace this group
+        by another one."""
         ...
 
     def take_note(self, note: Note, now: Now) -> None:

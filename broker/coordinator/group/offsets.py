@@ -1,9 +1,9 @@
 """The offsets that groups have committed.
 
-Clients are told of a commit when its record is below the high watermark, because it could still be
-lost before. Until then they are told of the commit before it. The offsets of a transaction are
-pending until a marker commits them (``pending_offsets``). They are told when the marker is below
-the high watermark.
+Clients see a commit when its record is below the high watermark, because it could still be lost
+before. Until then they see the commit before it. The offsets of a transaction are pending until a
+marker commits them (``pending_offsets``). Clients see them when the marker is below the high
+watermark.
 
 The store keeps the values of records as they are. Most of them are never read, and a million
 objects would cost the cyclic collector, a load and the memory more than a million byte strings.

@@ -55,8 +55,8 @@ class GroupRegistry:
         return self._deleted_until_ms.get(group_id, now.monotonic_ms) > now.monotonic_ms
 
     def end_of(self, group: Group | None) -> int:
-        """The offset after the records that say that the group is as it is, or that there is
-        none."""
+        """The offset after the records that say that the group is as it is, or that it does not
+        exist."""
         return self._removed_end if group is None else group.recorded_end
 
     def not_found(self, waiter: Waiter, answer: object) -> Step:
@@ -92,6 +92,6 @@ class GroupRegistry:
         self._deleted_until_ms[group_id] = now.monotonic_ms + DELETION_MS
 
     def unloaded(self) -> list[Waiter]:
-        """Forget all groups. Returns everybody who waits in one of them."""
+        """Forget all groups. Returns the waiters of all of them."""
         groups, self._groups = self._groups, {}
         return [waiter for each in groups.values() for waiter in each.waiters()]

@@ -22,9 +22,9 @@ class Decision(NamedTuple):
 def abort(value: RecordedTransaction, transaction_version: int, now_ms: int) -> RecordedTransaction:
     """Abort an open transaction that its client has not ended. Kafka calls this an epoch fence.
 
-    The epoch rises, so nothing that the client still sends is taken. With transaction version 2 a
-    client that repeats its request of before, or aborts the transaction by itself, is told the new
-    epoch and goes on. Older ones are fenced for good.
+    The epoch rises, so every later request of the client is refused. With transaction version 2 a
+    client that repeats its earlier request, or aborts the transaction by itself, gets the new epoch
+    and goes on. Older clients are fenced for good.
     """
     has_epoch_bump = transaction_version >= EPOCH_BUMP_VERSION
     client = identity_of(value)

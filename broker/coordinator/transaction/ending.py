@@ -132,10 +132,11 @@ def _end_repeated(value: RecordedTransaction, request: EndRequest, now_ms: int) 
 
 
 def _end_next(value: RecordedTransaction, request: EndRequest, now_ms: int) -> Decision:
-    """The client ends a transaction to which nothing was added yet, as far as is known here.
+    """The client ends a transaction to which nothing was added yet, as far as this coordinator
+    knows.
 
-    It may abort, since it cannot know whether something was added. Its epoch rises, so what is
-    still on its way comes to nothing. There was nothing that it could commit. But an outside
+    It may abort, since it cannot know whether something was added. Its epoch rises, so late
+    requests of the former epoch have no effect. It had nothing to commit. But an outside
     coordinator that came back may commit again what was committed (KIP-939).
     """
     if value.state.is_prepared:

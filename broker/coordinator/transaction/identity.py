@@ -1,9 +1,9 @@
-"""Who may act for a transactional id: the producer id and epoch that its client has.
+"""Identity and rights of a transactional id's client: the producer id and epoch that it has.
 
-A client that is replaced, and one whose transaction was aborted, still has the epoch of before.
-So what it asks for is refused. The greatest epoch is never given to a client, so that the
-coordinator can always fence one with a greater epoch. When a client has the one below it, it gets
-epoch 0 of another producer id next.
+A client that was replaced, or whose transaction was aborted, still has the former epoch. So its
+requests are refused. The greatest epoch is never given to a client, so that the coordinator can
+always fence a client with a greater one. When a client has the epoch below it, it next gets epoch 0
+of another producer id.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Identity(NamedTuple):
 
 
 def identity_of(value: RecordedTransaction) -> Identity:
-    """What the client has. While markers are written, it is what the client was told to go on
-    with, or what it gets next if the coordinator has aborted its transaction."""
+    """The client's identity. While markers are written, it is the identity that the client got for
+    its next transaction, or gets next if the coordinator has aborted its transaction."""
     if value.next_producer_id != NO_PRODUCER_ID:
         return Identity(value.next_producer_id, value.next_producer_epoch)
     return Identity(value.producer_id, value.producer_epoch)

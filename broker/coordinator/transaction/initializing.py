@@ -62,8 +62,8 @@ def initialize(
         if request.keep_prepared:
             return _keep(value, request, now_ms)
         if goes_on and not is_present:
-            # Its client has gone on already. An old copy of its request must not abort what it
-            # has begun since.
+            # Its client has gone on already. An old copy of its request must not abort a later
+            # transaction.
             return _refuse(ErrorCode.PRODUCER_FENCED)
         aborted = abort(value, transaction_version, now_ms)
         return Decision(InitAnswer(ErrorCode.CONCURRENT_TRANSACTIONS), aborted)
@@ -119,8 +119,8 @@ def _keep(value: RecordedTransaction, request: InitRequest, now_ms: int) -> Deci
 
 
 def _renew(value: RecordedTransaction, request: InitRequest, now_ms: int) -> Decision:
-    """No transaction is open. A new client replaces the former one, which is not told about later
-    epochs whatever it repeats. A client that goes on may repeat its request."""
+    """No transaction is open. A new client replaces the former one, whose repeated requests never
+    get a later epoch. A client that goes on may repeat its request."""
     current = identity_of(value)
     expected = Identity(request.expected_producer_id, request.expected_producer_epoch)
     goes_on = request.expected_producer_id != NO_PRODUCER_ID

@@ -113,8 +113,8 @@ class TransactionMachine:
         # its record is committed, because a marker cannot be taken back.
         self._uncommitted: deque[tuple[int, _Entry]] = deque()
         self._due: dict[str, _Entry] = {}
-        # Who waits until the markers of a transaction are written, by its transactional id, and
-        # who need wait no more and is answered by the next tick.
+        # By transactional id the requests that wait until the markers of a transaction are written,
+        # and the requests that wait no more and are answered by the next tick.
         self._patient: dict[str, list[Waiter]] = {}
         self._ready: list[Waiter] = []
         # Those that the sweep for expired ones has still to look at, in steps, and when it begins.

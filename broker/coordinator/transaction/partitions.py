@@ -1,8 +1,8 @@
 """The partitions of a transaction: a set that costs little to add to, and little to record.
 
-Each partition that is added needs a record with all of them, and a transaction may have many
-thousand. So the numbers of a topic are kept as they are recorded, and only a topic that gets a
-partition is encoded anew.
+Each added partition needs a record with all of them, and a transaction may have many thousand. So
+the numbers of a topic are kept in their recorded form, and only a topic that gets a partition is
+encoded anew.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class RecordedTransaction(NamedTuple):
     producer_id: int
     """Of the transaction: its records and its markers."""
     producer_epoch: int
-    """From PREPARE_* on that of the markers, which may be above that of the records."""
+    """From PREPARE_* on the epoch of the markers, which may be above that of the records."""
     timeout_ms: int
     state: TransactionState
     partitions: TransactionPartitions

@@ -153,7 +153,7 @@ class EndAnswer:
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
-    """What a client of version 2 goes on with; -1 for others."""
+    """The epoch with which a client of version 2 goes on; -1 for others."""
     producer_epoch: int = NO_EPOCH
 
 

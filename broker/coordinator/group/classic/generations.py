@@ -39,7 +39,8 @@ from stele.errors import ErrorCode
 logger = logging.getLogger(__name__)
 
 REASON_MAX: Final = 255
-"""Characters of a client's reason that the log tells. Kafka's clients send no more (KIP-800)."""
+"""The number of characters of a client's reason that the log shows. Kafka's clients send no more
+(KIP-800)."""
 
 
 class Generations:
@@ -109,8 +110,8 @@ class Generations:
         return topic in self.subscribed_topics
 
     def interrupt(self, step: Step) -> None:
-        """Have everybody who waits join again: the step's records put another group in the place
-        of this one."""
+        """Answer all waiting members so that they join again: the step's records replace this group
+        by another one."""
         error = ErrorCode.REBALANCE_IN_PROGRESS
         for member in self.members:
             self.tell(member.join_waiter, JoinAnswer(error, member.member_id), step)

@@ -112,8 +112,8 @@ class ClassicGroup(Generations):
                 step.replies.append(Reply(told, self._assigned(assignment)))
 
     def _assignment_refused(self, waiter: Waiter, now: Now) -> Step:
-        """No record can hold what the leader has assigned. It and all who wait for it are told, and
-        join again, as in Kafka."""
+        """No record can hold the leader's assignment. The leader and all waiting members get an
+        error and join again, as in Kafka."""
         step = Step()
         error = SyncAnswer(ErrorCode.UNKNOWN_SERVER_ERROR)
         self.say(step, waiter, error)
@@ -169,8 +169,9 @@ class ClassicGroup(Generations):
             self._remove([member], f"the session of {member_id} is over", now, step)
 
     def commit_errors(self, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
-        """Whether a client may commit each of the offsets. If it is no member, it may while there
-        are none. In a transaction, members are fenced only if they say who they are (KIP-447)."""
+        """Whether a client may commit each of the offsets. A client that is no member may commit
+        while the group has no members. In a transaction, members are fenced only if they identify
+        themselves (KIP-447)."""
         return (self._commit_error(request),) * len(request.offsets)
 
     def _commit_error(self, request: OffsetCommitRequest) -> ErrorCode:

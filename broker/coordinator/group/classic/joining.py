@@ -1,4 +1,4 @@
-"""JoinGroup: who may join a group of the classic protocol, and what follows from it."""
+"""JoinGroup: which members may join a group of the classic protocol, and what follows from it."""
 
 from __future__ import annotations
 

@@ -41,8 +41,8 @@ def subscribed_topics(metadata: bytes) -> frozenset[str]:
 
 
 def all_subscribed_topics(told: Iterable[tuple[str, bytes]]) -> frozenset[str]:
-    """Those of all members, by their ids and metadata. Raises ValueError, which names the member:
-    its metadata are not those of a consumer, or there are too many."""
+    """The subscriptions of all members, from their ids and metadata. Raises ValueError, which names
+    the member, if its metadata are not those of a consumer, or if there are too many topics."""
     topics: set[str] = set()
     named = 0
     for member_id, metadata in told:

@@ -1,9 +1,9 @@
 """Members of the classic protocol in a group of the consumer protocol (KIP-848, live migration).
 
-Their generation is their member epoch. The coordinator assigns, so nobody is told that it leads. A
-member is told to join again for the target assignment of a later epoch, when it has to revoke
-partitions, and when partitions that it waited for are free. Members whose clients revoke everything
-before they join get along with this, too.
+Their generation is their member epoch. The coordinator assigns, so no member becomes the leader. A
+member must join again for the target assignment of a later epoch, when it has to revoke partitions,
+and when partitions that it waited for are free. This also works for clients that revoke everything
+before they join.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class ClassicJoin:
 def sync(
     group: ConsumerGroupState, request: SyncRequest, waiter: Waiter, now: Now, step: Step
 ) -> None:
-    """Tell a member what it is assigned."""
+    """Answer a member with its assignment."""
     try:
         answer = _synced(group, request, now)
     except ApiError as error:

@@ -91,7 +91,7 @@ class Draft:
     # ------------------------------------------------------------------------- members
 
     def set_member(self, member_id: str, metadata: MemberMetadata) -> None:
-        """Add a member, or change what it has told."""
+        """Add a member, or change its data."""
         before = self.metadata_of(member_id)
         if before == metadata:
             return
@@ -163,7 +163,7 @@ class Draft:
             self.records.append(group_value_record(group.group_id, GroupValue(self.epoch, hashed)))
 
     def assign(self, now: Now) -> None:
-        """Make the target assignment of the newest epoch, if there is none yet and it may be made.
+        """Make the target assignment of the newest epoch, unless it exists or may not be made yet.
         Until then the group has the target of an earlier epoch."""
         group = self._group
         if not self.lacks_assignment or group.assignment_wait_ms(now):
@@ -188,8 +188,8 @@ class Draft:
         return self.assignment_epoch < self.epoch
 
     def target_of(self, member_id: str) -> Partitions:
-        """What the member should own. The target of an earlier epoch may have topics that the
-        member does not subscribe to any more, or that are gone: it should not own these."""
+        """The partitions that the member should own. The target of an earlier epoch may have topics
+        that the member does not subscribe to any more, or that are deleted. These are left out."""
         target = self._targets.get(member_id, NO_PARTITIONS)
         if not self.lacks_assignment:
             return target

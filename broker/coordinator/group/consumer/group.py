@@ -116,11 +116,12 @@ class ConsumerGroup(ConsumerGroupState):
     # ------------------------------------------------------------------------- offsets
 
     def commit_errors(self, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:
-        """Whether a client may commit each of the offsets. If it is no member, it may while there
-        are none. In a transaction, members are fenced only if they say who they are (KIP-447).
+        """Whether a client may commit each of the offsets. A client that is no member may commit
+        while the group has no members. In a transaction, members are fenced only if they identify
+        themselves (KIP-447).
 
-        A member in an earlier epoch may commit what it has owned since (KIP-1251). Example: its
-        epoch has just risen, and it commits before it has heard of that.
+        A member in an earlier epoch may commit partitions that it has owned since (KIP-1251).
+        Example: its epoch has just risen, and it commits before it has got the new epoch.
         """
         is_free = request.generation < 0 and self.is_empty
         if is_free or (request.producer is not None and request.names_nobody):
@@ -139,8 +140,8 @@ class ConsumerGroup(ConsumerGroupState):
         )
 
     def _stale_error(self, request: OffsetCommitRequest) -> ErrorCode:
-        """What the client knows of STALE_MEMBER_EPOCH. Producers know the errors of groups of the
-        classic protocol, and so do consumers of old versions."""
+        """STALE_MEMBER_EPOCH as an error that the client knows. Producers know the errors of groups
+        of the classic protocol, and so do consumers of old versions."""
         if request.producer is not None:
             return ErrorCode.ILLEGAL_GENERATION
         if not request.knows_group_id_not_found:

@@ -247,8 +247,8 @@ def remove(group: ConsumerGroupState, member_id: str, now: Now, step: Step) -> N
 
 
 def _removed_only(group: ConsumerGroupState, draft: Draft, replies: list[Reply]) -> Step:
-    """The group goes on with the consumer protocol, which serves its members, too: no record can
-    hold what they have told in the classic one."""
+    """The group stays with the consumer protocol, which serves its classic members, too: no record
+    can hold their metadata in the classic protocol."""
     logger.warning(
         "group %s keeps the consumer protocol, since no batch can hold the record of its classic "
         "members: raise max.message.bytes of __consumer_offsets to let it change its protocol",

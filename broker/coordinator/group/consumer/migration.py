@@ -103,10 +103,10 @@ def assignment_bytes(partitions: Partitions, topics: Topics, subscription: bytes
 
 
 def upgraded(group: Generations, config: GroupConfig, topics: Topics) -> list[KeyValue]:
-    """The records that make a group of the consumer protocol of one of the classic protocol. Its
-    members have what the last assignment gave them, and are members of the classic protocol.
+    """The records that convert a group of the classic protocol to the consumer protocol. Its
+    members keep the partitions of the last assignment, and are members of the classic protocol.
 
-    Raises ApiError GROUP_ID_NOT_FOUND: it stays what it is.
+    Raises ApiError GROUP_ID_NOT_FOUND: the group cannot be converted.
     """
     why = _why_not_upgraded(group, config)
     if why is not None:
@@ -169,7 +169,7 @@ def _metadata(member: Member, protocol: str | None) -> MemberMetadata:
 def classic_metadata(
     told: Subscription, member: MemberMetadata, classic: ClassicMember
 ) -> MemberMetadata:
-    """What a member of the classic protocol has told, by its subscription."""
+    """The data of a member of the classic protocol, from its subscription."""
     return member._replace(
         rack_id=told.rack or None,
         topic_names=tuple(sorted(set(told.topics))),
@@ -239,7 +239,7 @@ def _recorded(
 ) -> RecordedMember:
     subscription = next(each.metadata for each in classic.protocols if each.name == protocol)
     member = group.members.get(member_id)
-    # What it owns, and not what it should own: others may own that.
+    # The partitions that it owns. Other members may still own those of its target.
     owned = NO_PARTITIONS if member is None else member.current.assigned
     return RecordedMember(
         member_id,

@@ -1,4 +1,5 @@
-"""What follows for a group and a member when the member joins or goes on, by either protocol."""
+"""The consequences for a group and a member when the member joins or sends a heartbeat, in either
+protocol."""
 
 from __future__ import annotations
 
@@ -68,8 +69,8 @@ class Progress:
         now: Now,
         resolved_regex: ResolvedRegex | None = None,
     ) -> None:
-        """``metadata``: what the member tells by now. ``owned``: what it says that it owns, if it
-        says it."""
+        """``metadata``: the member's present data. ``owned``: the partitions that it reports as
+        owned; None if it reports none."""
         draft = Draft(group)
         if known.former_id is not None:
             draft.replace_member(known.former_id, known.member_id)

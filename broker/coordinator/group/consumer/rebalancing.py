@@ -1,4 +1,4 @@
-"""What a new target assignment is made of, and whether there has to be one."""
+"""The input of a new target assignment, and whether one is needed."""
 
 from __future__ import annotations
 

@@ -90,14 +90,14 @@ class TargetEpoch(NamedTuple):
 
 
 class ClassicMember(NamedTuple):
-    """What a member that uses the classic protocol has told besides."""
+    """The additional data of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: tuple[MemberProtocol, ...]  # the preferred one first
 
 
 class MemberMetadata(NamedTuple):
-    """What a member has told."""
+    """The data that a member has sent."""
 
     instance_id: str | None = None
     rack_id: str | None = None

@@ -1,10 +1,10 @@
 """A group of the consumer protocol (KIP-848), as its records say.
 
 The group has an epoch, which rises with every change of its members, of their subscriptions and of
-the topics. The target assignment has the epoch of the group that it was made for. Each member comes
-to the target by itself, with its heartbeats (``reconciliation``), and then has its epoch.
+the topics. The target assignment has the epoch of the group for which it was made. Each member
+comes to the target by its own heartbeats (``reconciliation``), and then has its epoch.
 
-Only ``replay`` changes what is here, except for sessions and for what is known of the metadata.
+Only ``replay`` changes this state, except for sessions and for data from the metadata.
 ``heartbeat`` and ``leaving`` decide.
 """
 
@@ -48,7 +48,7 @@ from metadata.topics import Topics
 
 
 class ConsumerMember:
-    """A member: what it has told, what it owns, and its time-outs."""
+    """A member: its data, its partitions, and its time-outs."""
 
     __slots__ = ("current", "member_id", "metadata", "rebalance", "session")
 
@@ -70,7 +70,7 @@ class ConsumerMember:
 
 
 class ConsumerGroupState:
-    """One group, and what may be asked of it."""
+    """One group, and the questions about it."""
 
     def __init__(
         self, group_id: str, config: GroupConfig, deadlines: Deadlines, metadata: Metadata
