@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
-from broker.partition.machine import Role
+from broker.partition.view import Role
 from broker.replication.deadlines import Deadline, DeadlineWheel
 from broker.replication.recompression import Recompressed, Recompression, target_of
 from broker.replication.refusal_log import RefusalLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from broker.partition.machine import Role
+from broker.partition.view import Role
 from broker.replication.replica import Replica
 from chaos.sim.cluster.client import FETCH_MAX_WAIT_MS
 from chaos.sim.cluster.cluster import SimCluster

@@ -13,8 +13,8 @@ from broker.partition.effects import (
     Member,
     Refused,
 )
-from broker.partition.machine import Role
 from broker.partition.maximal_isr import PROPOSAL_BACKOFF_MS
+from broker.partition.view import Role
 from metadata.partitions import RECOVERED, RECOVERING
 from stele.errors import ApiError, ErrorCode
 from tests.support.broker import (

@@ -7,8 +7,8 @@ from chaos.sim.runs.mutants.mutant import bug
 ADMINISTRATION = [
     bug(
         "broker: answer a deletion that only the leader has made",
-        "broker/partition/machine.py",
-        "PartitionMachine.low_watermark",
+        "broker/partition/view.py",
+        "PartitionView.low_watermark",
         "min((self._log.start_offset, *self._followers.start_offsets(may_lead)))",
         "self._log.start_offset",
     ),

@@ -375,8 +375,8 @@ REPLICATION = [
     ),
     bug(
         "replication: acks=all below min.insync.replicas",
-        "broker/partition/machine.py",
-        "PartitionMachine.is_under_min_isr",
+        "broker/partition/view.py",
+        "PartitionView.is_under_min_isr",
         "len(self._state.isr) < self.min_insync",
         "False",
     ),
@@ -390,8 +390,8 @@ REPLICATION = [
     ),
     bug(
         "replication: serve requests of a stale leader epoch",
-        "broker/partition/machine.py",
-        "PartitionMachine.fence",
+        "broker/partition/view.py",
+        "PartitionView.fence",
         "current_leader_epoch < self._state.leader_epoch",
         "False",
         "follower_in_the_dark",
@@ -405,8 +405,8 @@ REPLICATION = [
     ),
     bug(
         "replication: consumers see what is not committed",
-        "broker/partition/machine.py",
-        "PartitionMachine.readable_end",
+        "broker/partition/view.py",
+        "PartitionView.readable_end",
         "log.end_offset if is_follower else self.high_watermark",
         "log.end_offset",
     ),

@@ -11,7 +11,7 @@ _ROOM: Final = "broker/coordinator/transaction"
 _MACHINE: Final = f"{_ROOM}/machine.py"
 _MARKERS: Final = "broker/coordinator/markers.py"
 _VERIFICATION: Final = "broker/coordinator/verification.py"
-_PARTITION: Final = "broker/partition/machine.py"
+_PARTITION: Final = "broker/partition/view.py"
 _PRODUCERS: Final = "storage/producer_state.py"
 _LOG: Final = "storage/transactions.py"
 _OFFSETS: Final = "broker/coordinator/group/offsets.py"
@@ -231,7 +231,7 @@ LOGS = [
     _bug(
         "stable offset: pass over open transactions",
         _PARTITION,
-        "PartitionMachine.last_stable_offset",
+        "PartitionView.last_stable_offset",
         "first = self._log.first_open_offset",
         "first = high_watermark",
         "kill",
@@ -239,7 +239,7 @@ LOGS = [
     _bug(
         "stable offset: take a marker for committed",
         _PARTITION,
-        "PartitionMachine.last_stable_offset",
+        "PartitionView.last_stable_offset",
         "self._undecided.ended",
         "False",
         "kill",
@@ -247,7 +247,7 @@ LOGS = [
     _bug(
         "stable offset: show committed readers all that is committed",
         _PARTITION,
-        "PartitionMachine.readable_end",
+        "PartitionView.readable_end",
         "read_committed and not is_follower",
         "False",
         "kill",
