@@ -26,14 +26,14 @@ class _Proposed:
 
 
 class ImageChain:
-    """The committed image and the proposed batches, oldest first. There are none of these while
-    this node does not lead."""
+    """The committed image and the proposed batches, oldest first. While this node does not lead
+    there are no proposed batches."""
 
     def __init__(self) -> None:
         self.committed: MetadataImage = EMPTY
         self._proposed: deque[_Proposed] = deque()
-        # The end offsets that ``caught_up`` waits for, and the futures that tell it. Their results
-        # mean the same as those of ``_Proposed.settled``.
+        # The end offsets that ``caught_up`` waits for, with their futures. The results mean the
+        # same as those of ``_Proposed.settled``.
         self._awaited: list[tuple[int, asyncio.Future[bool]]] = []
 
     @property

@@ -25,12 +25,12 @@ Refusal = AssignReplicasToDirectoriesResponse.Refusal
 def assign_replicas(
     context: Context, request: AssignReplicasToDirectoriesRequest
 ) -> ControllerResult[AssignReplicasToDirectoriesResponse]:
-    """Put replicas into directories. One that is now in a directory that is offline leaves the ISR;
-    one that is in none any more may be elected again.
+    """Put replicas into directories. A replica in an offline directory leaves the ISR. A replica
+    that is in none any more may be elected again.
 
     Raises ApiError for the request as a whole: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED,
     UNSUPPORTED_VERSION, POLICY_VIOLATION for too many replicas, and INVALID_REQUEST for a directory
-    that is none of the broker's registration.
+    that the broker's registration does not have.
     """
     registration = cluster.current(context, request)
     require(context.image, REPLICA_DIRECTORIES, "to tell the directories of replicas")

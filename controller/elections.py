@@ -23,11 +23,11 @@ Answer = ElectLeadersResponse.Partition
 def elect_leaders(
     context: Context, request: ElectLeadersRequest
 ) -> ControllerResult[ElectLeadersResponse]:
-    """Elect the preferred leader, or (``unclean``) any leader where there is none.
+    """Elect the preferred leader, or (``unclean``) any live replica of a partition without a
+    leader.
 
-    A request that names no partitions means all of them. The reply then leaves out those that need
-    no election.
-    Raises ApiError POLICY_VIOLATION for a request of too many partitions.
+    A request that names no partitions means all of them. The reply then leaves out partitions that
+    need no election. Raises ApiError POLICY_VIOLATION for a request of too many partitions.
     """
     check_size(len(request.partitions), "partitions")
     asked = _Asked(context, Election.UNCLEAN if request.unclean else Election.PREFERRED)

@@ -59,8 +59,8 @@ class _Tracked:
     # When its last heartbeat came, or when this controller began to wait for one.
     last_contact_s: float
     stream: int | None = None  # the open stream, by the number its server gave it
-    # When to probe next. None if nothing is to be probed: a stream is open, a probe is under way,
-    # or the broker is to be fenced.
+    # The time of the next probe. None if there is no next probe: a stream is open, a probe is under
+    # way, or the broker will be fenced.
     probe_at_s: float | None = None
     # When to fence it before the session timeout, and why.
     fence_at_s: float | None = None
@@ -72,8 +72,8 @@ class Liveness:
 
     def __init__(self, session_timeout_s: float) -> None:
         self._session_s = session_timeout_s
-        # By broker: the registration that counts as alive. ``due`` removes those that are to be
-        # fenced. A heartbeat puts them back.
+        # By broker: the registration that counts as alive. ``due`` removes the brokers to fence. A
+        # heartbeat puts them back.
         self._tracked: dict[int, _Tracked] = {}
 
     # ---------------------------------------------------------------- what is heard

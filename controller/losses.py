@@ -1,9 +1,9 @@
-"""Which of a broker's replicas are lost or offline, by its registration (KIP-858, KIP-966).
+"""The lost and the offline replicas of a broker, by its registration (KIP-858, KIP-966).
 
-A registration names the log directories that are open, and what is in each. A directory of the last
-registration that is not among them is gone, unless directories could not be opened: then it may be
-one of those, and is offline. What was in a directory that is gone is lost. What is in one that is
-offline comes back with it.
+A registration names the open log directories and the replicas in each. A directory of the last
+registration that is missing is gone, unless some directories could not be opened: then it may be
+one of those, and is offline. The replicas of a gone directory are lost. Those of an offline
+directory come back with it.
 """
 
 from __future__ import annotations
@@ -118,8 +118,8 @@ def _is_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> b
 def _is_other_epoch(existing: BrokerRegistration, told: int) -> bool:
     """Whether the last clean shutdown on a disk was not that of the last process (KIP-966).
 
-    A process that is killed leaves no epoch, and loses nothing that counts: what was acknowledged
-    is on disk. So no epoch is no news. KIP-966 takes it for a loss.
+    A killed process leaves no epoch. It loses nothing that counts, because acknowledged records are
+    on disk. So a missing epoch is no loss here. KIP-966 counts it as one.
     """
     return told > 0 and told != existing.broker_epoch
 

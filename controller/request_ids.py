@@ -160,8 +160,8 @@ def _check_memory(context: Context, reply: bytes) -> None:
 def _known(
     context: Context, request_id: bytes, digest: bytes, refusals: Refusals | None = None
 ) -> Outcome | None:
-    """The recorded outcome of the request, None if there is none. Raises ApiError INVALID_REQUEST
-    for an invalid id or one that another request has used."""
+    """The recorded outcome of the request, or None. Raises ApiError INVALID_REQUEST for an invalid
+    id or one that another request has used."""
     if len(request_id) != REQUEST_ID_BYTES:
         raise ApiError(
             ErrorCode.INVALID_REQUEST,

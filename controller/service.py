@@ -73,8 +73,8 @@ class ControllerService:
         port: ControllerPort,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """``port`` tells who a caller is and what it may do. ``on_fatal`` is called when the
-        committed metadata cannot be applied any further."""
+        """``port`` knows the callers and their rights. ``on_fatal`` is called when the committed
+        metadata cannot be applied any further."""
         self._config = config
         self._cluster_id = cluster_id
         self._world = world

@@ -65,7 +65,7 @@ class MetadataDelta:
         self.replay_all((record,), offset=offset)
 
     def replay_all(self, records: Iterable[pb.MetadataRecord], *, offset: int) -> None:
-        """Take in records of which the last brings the image to ``offset``: a snapshot's."""
+        """Replay the records of a snapshot. The last one brings the image to ``offset``."""
         if offset <= self.offset:
             raise MetadataError(f"record at {offset} replayed after offset {self.offset}")
         for record in records:

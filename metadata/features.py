@@ -56,7 +56,7 @@ SUPPORTED: Mapping[str, FeatureRange] = {
 """What this version of Stele supports, by name. New clusters begin with the highest levels."""
 
 _BEFORE_RANGES = FeatureRange(METADATA_VERSION, 1, 1)
-"""What a broker or a voter supports that never told its levels."""
+"""The levels of a broker or a voter that has never reported any."""
 
 
 Told = Iterable[tuple[str, int, int]]
@@ -166,9 +166,10 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
 def describe(
     image: MetadataImage, controllers: Mapping[int, Told]
 ) -> admin.DescribeFeaturesResponse:
-    """Every feature: finalized level, who supports what, and what all do and this node too.
+    """Every feature: the finalized level, the levels of each node, and those that all nodes and
+    this one support.
 
-    ``controllers``: what the voters told, by id.
+    ``controllers``: the levels that the voters reported, by id.
     """
     answers = []
     for name in sorted({*SUPPORTED, *image.features}):
@@ -202,7 +203,7 @@ def _supported(node_id: int, known: FeatureRange) -> admin.DescribeFeaturesRespo
 
 
 def supported_ranges() -> list[pb.FeatureRange]:
-    """What this node tells when it registers."""
+    """The levels that this node reports when it registers."""
     return [
         pb.FeatureRange(name=each.name, min_level=each.min_level, max_level=each.max_level)
         for _, each in sorted(SUPPORTED.items())

@@ -75,8 +75,8 @@ BOUNDED: Final[tuple[_Bounds, ...]] = (
 
 
 def check_group(configs: Mapping[str, str], static: Mapping[str, str]) -> None:
-    """Check what is set on one group, each value valid by itself, against the bounds of a node and
-    together. What is not set has the node's default. Raises ApiError INVALID_CONFIG."""
+    """Check the configs of one group, each value valid by itself, against the bounds of a node and
+    together. A config that is not set has the node's default. Raises ApiError INVALID_CONFIG."""
     values = {}
     for setting, least, most in BOUNDED:
         key, low, high = setting.key, least.read(static), most.read(static)

@@ -1,8 +1,8 @@
-"""The keys of ``server.properties`` that are read at start and used as they stand.
+"""The keys of ``server.properties`` whose values are read at start and used unchanged.
 
-Each is declared here and nowhere else: the attribute is the key, dots as underscores, and of an
-instance the value. Keys of which something else is made (addresses, roles) or that may change while
-the node runs are in ``metadata.config_keys``.
+Each is declared here and nowhere else. The attribute is the key, with underscores for dots, and of
+an instance its value. Keys whose values are converted (addresses, roles), or that may change while
+the node runs, are in ``metadata.config_keys``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 class NodeSettings:
-    """What a node was told of them, or the default."""
+    """The configured values of a node, or the defaults."""
 
     def _take(self, raw: Mapping[str, str]) -> None:
         """``raw``: what was set, by key, checked. Raises ApiError INVALID_CONFIG."""

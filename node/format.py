@@ -55,7 +55,7 @@ class FirstVoters:
 
     @classmethod
     def standalone(cls, config: NodeConfig, rng: Rng) -> FirstVoters:
-        """This controller alone. Raises ConfigError: it is no controller."""
+        """This controller as the only voter. Raises ConfigError if the node is no controller."""
         endpoint = _own_endpoint(config)
         directory_id = random_directory_id(rng)
         key = ReplicaKey(config.node_id, decode_uuid(directory_id))

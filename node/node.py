@@ -338,8 +338,8 @@ def build(
 ) -> Node:
     """Put a node together; nothing runs before ``Node.start``.
 
-    ``features``: what it tells the quorum that it supports, where it may vote.
-    ``authorizer``: asked in all roles of the node; without one everybody may do everything.
+    ``features``: the levels that it reports to the quorum, where it may vote. ``authorizer``: asked
+    in all roles of the node. Without one every caller may do everything.
     """
     return Node(config, world, features, authorizer or AllowAll())
 

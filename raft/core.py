@@ -313,9 +313,9 @@ class RaftCore:
         sound: bool,
         voters: VoterSet | None = None,
     ) -> Ready:
-        """A fetched snapshot is complete on disk; ``sound``: it is what it should be.
+        """A fetched snapshot is complete on disk. ``sound``: its contents are right.
 
-        ``voters`` are those that it holds; None: its log had no voters record then.
+        ``voters`` are those in it; None: its log had no voters record then.
         """
         snapshots.checked(self._replica, now, snapshot, sound=sound, voters=voters)
         return self._finish(now)

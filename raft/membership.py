@@ -211,8 +211,8 @@ def _append(replica: RaftReplica, now: float, state: Leader, voters: VoterSet) -
 
 
 def advance(replica: RaftReplica, now: float, state: Leader) -> None:
-    """Do what a leader does by itself: the first record, learning, adding who has caught up, and
-    resigning when it is no voter any more."""
+    """The steps that a leader takes by itself: the first record, learning directory ids, adding a
+    voter that has caught up, and resigning when it is no voter any more."""
     if not replica.is_voter and not replica.voters_pending:
         _log.info("epoch %d: no voter any more, resigning", replica.epoch)
         preferred = None if state.transfer is None else state.transfer.to

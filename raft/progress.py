@@ -18,7 +18,7 @@ class Progress:
     has_fetched: bool = False
     caught_up_at: float | None = None  # when it last had all that the leader then had
     leader_end_offset: int = -1  # the leader's at its last valid fetch; -1: there was none
-    begin_at: float = 0.0  # when to tell it of the epoch should it not fetch; inf: being told
+    begin_at: float = 0.0  # when to announce the epoch to it if it does not fetch; inf: under way
 
     def contact(self, now: float) -> None:
         self.has_fetched = True

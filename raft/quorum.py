@@ -33,10 +33,10 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """A member of the quorum: its identity, where its peers reach it, and what it supports.
+    """A member of the quorum: its identity, its address, and the levels that it supports.
 
-    Opaque to the core are ``endpoint``, ``host:port``, empty while it is not known, and
-    ``features``, by name, empty while it has told none.
+    ``endpoint`` (``host:port``, empty while it is not known) and ``features`` (by name, empty while
+    it has reported none) are opaque to the core.
     """
 
     key: ReplicaKey
@@ -75,7 +75,7 @@ class VoterSet:
 
     @classmethod
     def of_ids(cls, *ids: int) -> VoterSet:
-        """Voters of which only the ids are known."""
+        """Voters whose ids only are known."""
         return cls([Voter(ReplicaKey(voter)) for voter in ids])
 
     @property
@@ -141,8 +141,8 @@ class VoteTally:
     rejected: set[int] = field(default_factory=set)
 
     def record(self, voter: int, granted: bool) -> None:
-        """Count an answer. Only voters of the set count, so a candidate that is none does not count
-        its own vote (Ongaro, §4.2.2)."""
+        """Count an answer. Only voters of the set count. So a candidate outside of it does not
+        count its own vote (Ongaro, §4.2.2)."""
         if voter in self.voters.ids and voter not in self.granted and voter not in self.rejected:
             (self.granted if granted else self.rejected).add(voter)
 

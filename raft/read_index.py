@@ -36,7 +36,8 @@ def _new_round(replica: RaftReplica, now: float) -> ReadRound:
 
 
 def advance(replica: RaftReplica, now: float, state: Leader) -> None:
-    """End the round that a majority has answered, begin the next, and ask whom it is time to."""
+    """End the round that a majority has answered, begin the next, and ask the voters that are
+    due."""
     reads = state.reads
     while reads.round is not None and _is_confirmed(replica, reads.round):
         reads.confirmed += 1

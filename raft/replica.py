@@ -69,7 +69,7 @@ class RaftReplica:
         self.voted: ReplicaKey | None = None  # in this epoch; once given it never changes
         if hard_state.voted_id is not None:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
-        self.bootstrap: tuple[int, ...] = ()  # whom to ask besides the voters
+        self.bootstrap: tuple[int, ...] = ()  # nodes to ask besides the voters
         self.is_founder = True  # may be meant where voters are known by their nodes only
         self.has_room = False  # for a change of the voters: as told of this event, and of no other
         self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
@@ -129,13 +129,13 @@ class RaftReplica:
 
     @property
     def may_stand(self) -> bool:
-        """Whether this replica may ask for votes: as one of the voters, or of those before while
-        their change is not known to be committed.
+        """Whether this replica may ask for votes: as one of the voters, or of the earlier voters
+        while their change is not known to be committed.
 
-        Example for the latter: a leader of two voters removes itself and then falls. The other
-        voter may lack the record and need a vote; the former leader has the record, and by it is no
-        voter. If it could not stand, nobody could be elected (Ongaro, §4.2.2). It does not count
-        its own vote then, and it resigns once the change is committed.
+        Example of an earlier voter: a leader of two voters removes itself and then falls. The other
+        voter may lack the record and need a vote. The former leader has the record, and by it is no
+        voter. If it could not stand for election, no leader could be elected (Ongaro, §4.2.2). It
+        does not count its own vote then, and it resigns once the change is committed.
         """
         return self.is_voter or (self.voters_pending and self.is_in(self.history.previous))
 
@@ -252,7 +252,7 @@ class RaftReplica:
         return True
 
     def take_ready(self, now: float, deadline: float) -> Ready:
-        """Hand out what has piled up, and begin anew."""
+        """Return the collected work as a Ready, and begin anew."""
         ready, self._ready = self._ready, Ready()
         self.has_room = False
         ready.deadline = deadline

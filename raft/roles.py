@@ -28,7 +28,7 @@ class Download:
 class Fetching:
     """The state of the fetch loop by which a follower or an observer gets the log."""
 
-    target: int  # whom to ask: the leader, or for an observer whoever may know it
+    target: int  # the node to ask: the leader, or for an observer any node that may know it
     request_id: int | None = None  # at most one fetch is outstanding
     retry_at: float = 0.0
     failures: int = 0  # in a row
@@ -95,7 +95,7 @@ class Unattached:
     role: ClassVar = Role.UNATTACHED
 
     stand_at: float
-    asked: bool = False  # one who may know of a leader that no known voter knows of
+    asked: bool = False  # a node that may know a leader that no known voter knows
 
 
 @dataclass(slots=True)

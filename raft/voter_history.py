@@ -19,9 +19,9 @@ class VoterHistory:
     """
 
     def __init__(self, base: VoterSet, base_offset: int = NO_RECORD) -> None:
-        """``base``: the voters of the snapshot before the log, of which ``base_offset`` is the
-        last one (its end offset - 1); or those of the configuration, with NO_RECORD, while neither
-        a snapshot nor the log has any."""
+        """``base``: the voters of the snapshot before the log, whose last offset is ``base_offset``
+        (its end offset - 1). While neither a snapshot nor the log has voters: those of the
+        configuration, with NO_RECORD."""
         # Offsets ascend strictly. The first set is never taken back.
         self._offsets = [base_offset]
         self._sets = [base]

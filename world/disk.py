@@ -68,7 +68,8 @@ class Disk(Protocol):
     def exists(self, path: str) -> bool: ...
 
     def list(self, path: str) -> list[str]:
-        """Names in a directory, sorted; FileNotFoundError where there is none."""
+        """Names in a directory, sorted. Raises FileNotFoundError if the directory does not
+        exist."""
         ...
 
     def make_directory(self, path: str) -> None:

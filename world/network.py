@@ -44,7 +44,7 @@ class Listener(Protocol):
     def port(self) -> int: ...
 
     async def close(self, *, grace_s: float = 0.0) -> None:
-        """Accept no more; end what is open after ``grace_s`` seconds."""
+        """Accept no new connections, and end the open ones after ``grace_s`` seconds."""
         ...
 
 

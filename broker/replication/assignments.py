@@ -1,10 +1,10 @@
-"""Tells the controller in which log directory each replica of this broker is (KIP-858).
+"""Reports to the controller in which log directory each replica of this broker is (KIP-858).
 
-The metadata are compared with the directories in use whenever either changes. What differs is told,
-one request at a time, until the metadata say the same. A late copy of an earlier request may make
-them say something else again, which is another difference.
+The metadata are compared with the directories in use whenever either changes. Differences are
+reported, one request at a time, until the metadata agree. A late copy of an earlier request may
+change the metadata again, which is another difference.
 
-A broker with one directory tells nothing, unless the metadata name another directory: see
+A broker with one directory reports nothing, unless the metadata name another directory: see
 ``metadata.directories``.
 """
 
@@ -58,7 +58,7 @@ class DirectoryAssignments:
         self._assign_replicas = assign_replicas
         self._broker_epoch = broker_epoch
         self._was_enabled = False
-        # What is to be told with the next request.
+        # The replicas of the next request.
         self._waiting: dict[PartitionId, Replica] = {}
         # One request is under way exactly while this is set.
         self._task: asyncio.Task[None] | None = None
@@ -116,7 +116,7 @@ class DirectoryAssignments:
         return True
 
     async def stop(self) -> None:
-        """Tell nothing more. Whoever waits goes on."""
+        """Report nothing more, and wake all that wait for a report."""
         self._is_stopped = True
         self._waiting.clear()
         task, self._task = self._task, None
@@ -142,7 +142,7 @@ class DirectoryAssignments:
             self._task = None
 
     def _take(self) -> list[Replica]:
-        """The next replicas of which something is to be told."""
+        """The next replicas to report."""
         while self._waiting:
             taken = list(itertools.islice(self._waiting.values(), REPLICAS_PER_REQUEST))
             for replica in taken:

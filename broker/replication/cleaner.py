@@ -68,7 +68,7 @@ class Cleaner:
         self.rounds = 0
         """Compactions that came to their end."""
         self.recopy_percent = 0.0
-        """What the last one wrote, of what it read."""
+        """The percentage of the read bytes that the last compaction wrote."""
         self.max_dirty_percent = 0.0
         """The greatest dirty ratio when the cleaner looked last."""
         self._replicas = replicas

@@ -67,7 +67,7 @@ class DeleteRequests:
         """Delete records. The answers come in order, when every replica that may lead has the new
         start on disk.
 
-        REQUEST_TIMED_OUT: that took longer. Readers see the new start all the same.
+        REQUEST_TIMED_OUT: that took longer. Readers see the new start nevertheless.
         """
         deadline = self._replicas.clock.monotonic() + max(timeout_ms, 0) / 1000
         begun: list[_Begun | DeletionResult] = []

@@ -22,7 +22,7 @@ from storage.errors import CorruptLogError
 from storage.log import PartitionLog
 
 _CONSUMER = BrokerStatus()
-"""What the metadata say of a reader that is no broker."""
+"""The partition for a reader that is no broker, by the metadata."""
 
 
 class Reading:
@@ -52,7 +52,7 @@ class Reading:
         self.left_bytes = max_bytes
         self.read_bytes = 0
         self.throttled_bytes = 0  # of those, what counts against the leader's quota
-        # There is an error or a divergence, of which the client must hear at once.
+        # There is an error or a divergence, which the client must get at once.
         self.urgent = False
         # What to bring into memory first, for the first entry that needs it.
         self.cold: tuple[Replica, PartitionLog, ColdRange] | None = None
@@ -334,14 +334,14 @@ def _check_history(
     machine: PartitionMachine, log: PartitionLog, entry: FetchEntry, fetch: WaitingFetch
 ) -> None:
     """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that ends at this log's start in an epoch
-    of which nothing is left here: nobody can tell whether its records were committed. It deletes
+    that has no batch left here. Nothing shows whether its records were committed. So it deletes
     them and begins anew at the start. Otherwise, after a crash that forgets its own start, it could
     show records that were never committed.
 
     The records of a replica that may lead are committed, since a log begins at most at its high
-    watermark. So it keeps them, and with them the producers that only they tell of. Example: a
-    leader of epoch 5 has written nothing yet, and retention deletes all records. Every replica in
-    sync ends at its start in epoch 4.
+    watermark. So it keeps them, and with them the producers that only they know. Example: a leader
+    of epoch 5 has written nothing yet, and retention deletes all records. Every replica in sync
+    ends at its start in epoch 4.
     """
     if 0 <= entry.last_fetched_epoch < log.epochs.start_epoch and not machine.may_lead(
         fetch.replica_id
@@ -360,7 +360,7 @@ def _check_tombstones(
     result: FetchResult,
 ) -> None:
     """Raises ApiError OFFSET_OUT_OF_RANGE for a follower that was away for longer than tombstones
-    are kept. A key that was deleted meanwhile would come back with it, so it begins anew."""
+    are kept. It may have records of keys that were deleted meanwhile, so it begins anew."""
     if entry.fetch_offset >= log.dropped_end:
         return
     result.dropped_end = log.dropped_end

@@ -24,8 +24,8 @@ INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 
 ADVANCES_AFTER_MS: Final = 100
-"""At least so long after it was told of the last ones, a follower is told of high watermarks that
-rose where there are no new records for it. Of a partition with new records it is told with them."""
+"""The least time between two answers with high watermarks that rose without new records. The high
+watermark of a partition with new records comes with these."""
 
 _MAX_EPOCH = 2**31 - 1
 
@@ -71,14 +71,14 @@ class FetchSession:
         self.epoch = next_epoch(INITIAL_EPOCH)  # that the next request must carry
         # All partitions of the session.
         self.entries: dict[PartitionId, FetchEntry] = {}
-        # Those that have to be looked at; those that got records last stand at the end, so that
-        # under a limit of bytes everyone has a turn. Of all others the follower has everything,
-        # their machines know it at rest, and it was told everything or they are `advanced`.
-        # Each with the number of the last event that stirred it.
+        # Partitions to look at. The ones that got records last stand at the end, so that under a
+        # limit of bytes every partition has a turn. For every other partition the follower has all
+        # records and its machine counts it at rest. It has been told all offsets too, unless the
+        # partition is in `advanced`. Each with the number of its last event.
         self.stirred: dict[PartitionId, int] = {}
-        # Those in which more is committed than the follower was told. That can wait for a while, so
-        # that it is told with the next records, or of many partitions at once.
-        # Each with the number of the event.
+        # Partitions whose high watermark has risen since the follower got it last. That can wait
+        # for a while, so that it comes with the next records, or for many partitions at once. Each
+        # with the number of the event.
         self.advanced: dict[PartitionId, int] = {}
         self._told_advances_ms = NEVER
         # Those that wait for quota, in order; not looked at with the others. Only partitions of
@@ -213,7 +213,8 @@ class FetchSession:
     # -------------------------------------------------------------------------- answering
 
     def has_new_high_watermark(self, results: Sequence[FetchResult]) -> bool:
-        """Whether more is committed in any of these partitions than the follower was told."""
+        """Whether the high watermark of any of these partitions has risen since the follower got
+        it."""
         for result in results:
             told = self.sent.get(result.id)
             if told is not None and result.high_watermark > told.high_watermark:
@@ -221,8 +222,8 @@ class FetchSession:
         return False
 
     def parked(self, results: Sequence[FetchResult]) -> None:
-        """The last look led to no answer. Look no more at what is at rest, even if more is
-        committed there."""
+        """The last look led to no answer. Partitions at rest need no further look, even if their
+        high watermark has risen."""
         for result in results:
             told = self.sent.get(result.id)
             if (
@@ -241,7 +242,7 @@ class FetchSession:
         for result in results:
             told = _Sent(result.high_watermark, result.log_start_offset)
             if result.error is not ErrorCode.NONE or result.diverging is not None:
-                self.sent.pop(result.id, None)  # what was told before no longer counts
+                self.sent.pop(result.id, None)  # earlier answers of the session no longer count
                 news.append(result)
                 continue
             if result.records or self.sent.get(result.id) != told:

@@ -27,8 +27,8 @@ from stele.ids import PartitionId
 
 
 class WaitingFetch(ABC):
-    """A fetch by a consumer (``replica_id`` -1) or by a follower with its broker epoch: what it
-    asks for, where it stands, and what is known of it so far."""
+    """A fetch by a consumer (``replica_id`` -1) or by a follower with its broker epoch: its
+    request, its place in the lists, and its results so far."""
 
     __slots__ = (
         "_items",
@@ -100,7 +100,7 @@ class WaitingFetch(ABC):
         self.is_queued = False
         self.woken = False
         self.warming: Warming | None = None
-        # Partitions of which a read failed: that is their answer.
+        # Partitions whose read failed. The error is their answer.
         self.unread: set[PartitionId] = set()
         # Of a consumer's: how much each partition has to give, as counted last, and the entries
         # to be counted anew; once it is due, it is read and answered.

@@ -99,7 +99,7 @@ class _Session:
         # Whether records or starts are being made durable. No answer is taken meanwhile, and
         # nothing is sent.
         self.is_busy = False
-        self.unflushed = 0  # directories of which the flush is under way
+        self.unflushed = 0  # directories whose flush is under way
         self.starts: asyncio.Task[None] | None = None  # writes log starts and dropped ends
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -113,7 +113,8 @@ class _Session:
 
     async def end(self) -> None:
         if not self.failure.cancel() and not self.failure.cancelled():
-            self.failure.exception()  # known: who waits for it may have been cancelled itself
+            # known: the caller that waits for it may have been cancelled itself
+            self.failure.exception()
         self.connection.close()
         if self.starts is not None:
             self.starts.cancel()
@@ -144,8 +145,8 @@ class PeerFetcher:
         self._count = count
         self._on_corrupt = on_corrupt
         self._following: dict[PartitionId, Following] = {}
-        # What the next request has to say: partitions whose position or epoch the leader does
-        # not know yet (in order), and those that it is to forget.
+        # The contents of the next request: partitions whose position or epoch the leader does not
+        # know yet (in order), and partitions that it must forget.
         self._news: dict[PartitionId, None] = {}
         self._forgotten: dict[PartitionId, None] = {}
         # Partitions that rest after an error, and when they are taken up again.
@@ -224,7 +225,8 @@ class PeerFetcher:
             self._tell(partition)
 
     def made_durable(self, partition: PartitionId) -> None:
-        """Tell the leader, to whom the end of the log was not told while it was not durable."""
+        """Report the log end offset to the leader, which did not get it while it was not
+        durable."""
         if partition not in self._resting and self._following[partition].is_durable:
             self._tell(partition)
 
@@ -450,8 +452,8 @@ class PeerFetcher:
     def _persist_bounds(
         self, session: _Session, written: Sequence[Following], *, rests: bool
     ) -> None:
-        """What the leader has deleted stays deleted here: then the new start is told, too. And what
-        it has dropped is known here as dropped."""
+        """Records that the leader has deleted stay deleted here: then the new start is reported,
+        too. The leader's dropped end becomes that of this log."""
         if session.is_over:
             return
         moved = [following for following in written if following.has_bounds_to_write]

@@ -73,8 +73,8 @@ class Following:
         self._told_start = -1  # the log's start, likewise
         self._failures = 0
         self._inherited_dropped_end = 0  # from the leader
-        # The leader's log begins later than this one does on disk, or than the leader was told that
-        # it does: that has to be written, and told.
+        # The leader's log begins later than this one does on disk, or than the leader knows. The
+        # new start must be written and reported.
         self.start_moved = False
 
     @property
@@ -225,8 +225,9 @@ class Following:
         )
 
     def _begin_anew(self, data: wire.PartitionData) -> Verdict:
-        """Begin anew. Our end is below the leader's log start, so retention took what follows. Or
-        compaction took a tombstone that follows, and we may have a record that it deletes."""
+        """Begin anew. The log ends below the leader's log start, so retention took the next
+        records. Or compaction removed a later tombstone, and this log may have a record that it
+        deletes."""
         replica, log = self.replica, self.replica.log
         if data.log_start_offset < 0:
             return Verdict(rest_s=self._backoff_s)

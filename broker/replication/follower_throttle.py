@@ -16,7 +16,7 @@ from stele.world import Clock
 
 
 class FollowerThrottle:
-    """The quota of ``follower.replication.throttled.rate``, and who waits for it."""
+    """The quota of ``follower.replication.throttled.rate``, and the partitions that wait for it."""
 
     def __init__(self, clock: Clock, *, broker_id: int, count_bytes: Callable[[int], None]) -> None:
         """``count_bytes`` is told of every byte of a throttled replica."""

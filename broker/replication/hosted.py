@@ -95,8 +95,8 @@ class HostedPartition:
 
     @property
     def refusal(self) -> ErrorCode:
-        """Why its coordinator may tell nobody anything; NONE: it may. The clock is read anew: a
-        process that was paused may have been replaced meanwhile."""
+        """The error with which the coordinator must refuse answers now; NONE: it may answer. The
+        clock is read anew: a process that was paused may have been replaced meanwhile."""
         if not self.is_led or self._deposed() or not self._lease_valid():
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         return ErrorCode.NONE

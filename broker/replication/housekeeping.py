@@ -112,8 +112,8 @@ class Housekeeping:
             logger.info("%s: %d segments deleted by retention", directory.path, removed)
 
     async def _retain(self, directory: LogDirectory) -> None:
-        """Move the starts of the replicas' logs by retention. Logs without a replica wait: the
-        metadata have to tell first what may be deleted."""
+        """Move the starts of the replicas' logs by retention. Logs without a replica wait: only the
+        metadata decide what may be deleted."""
         now_ms = self._replicas.clock.time_ms()
         slices = Slices(LOGS_PER_TURN)
         for replica in list(self._replicas):

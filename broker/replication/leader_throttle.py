@@ -14,7 +14,7 @@ from broker.replication.replicas import Replicas
 
 
 class LeaderThrottle:
-    """The quota of ``leader.replication.throttled.rate``, and who waits for it."""
+    """The quota of ``leader.replication.throttled.rate``, and the partitions that wait for it."""
 
     def __init__(self, replicas: Replicas, deadlines: DeadlineWheel) -> None:
         self._replicas = replicas

@@ -1,4 +1,4 @@
-"""What is measured of this broker's replicas, read anew at each scrape."""
+"""The measurements of this broker's replicas, read anew at each scrape."""
 
 from __future__ import annotations
 

@@ -115,11 +115,11 @@ class MetadataApplier:
         self._is_applying = False
 
     def apply(self, delta: MetadataDelta) -> Iterator[None]:
-        """Apply the image that the delta has led to, in turns of the event loop: each step is one.
+        """Apply the image after the delta, in turns of the event loop: each step is one.
 
-        Between two steps some replicas are those of the image before, as if this broker had not
-        heard of the decision yet. A replica's partition and its min.insync.replicas change in one
-        step. The next delta is applied only after the last step.
+        Between two steps some replicas still have the image before, as if this broker had not heard
+        of the decision yet. A replica's partition and its min.insync.replicas change in one step.
+        The next delta is applied only after the last step.
         """
         self._is_applying = True
         try:

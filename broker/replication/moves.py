@@ -1,15 +1,15 @@
 """Moves of this broker's replicas between its log directories (KIP-113).
 
 A replica goes on in its directory while a copy of its log is filled in the other one
-(``storage.copying``). When the copy is whole, and all but its last batches are on disk, the replica
-goes on with it from one turn of the event loop to the next. Then the old log still is the one that
-a restart would find. So nothing more is acknowledged until the copy is on disk and says there that
-it is the log (``storage.copies``), and until the controller knows the new directory. Only then the
-old log is deleted.
+(``storage.copying``). When the copy is complete, and all but its last batches are on disk, the
+replica changes to it within one turn of the event loop. At that time a restart would still find the
+old log. So nothing more is acknowledged until the copy is on disk and marked there as the log
+(``storage.copies``), and until the controller knows the new directory. Only then the old log is
+deleted.
 
 One log is copied at a time, in the order of the requests. A restart begins unfinished copies anew.
-Moves are forgotten when the replica is removed or its log fails, and when its copy fails: the log
-says so.
+A move is forgotten when the replica is removed, or its log or its copy fails, with a line in the
+broker's log.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ class DirectoryMoves:
     # ------------------------------------------------------------------------- changes of replicas
 
     def resume(self) -> None:
-        """The replicas of this broker are known: begin the copies anew that an earlier process left
-        unfinished, and delete those that nobody wants."""
+        """The replicas of this broker are known. Begin the unfinished copies of an earlier process
+        anew, and delete those that no move needs."""
         for directory in self._directories:
             for key, topic_id in sorted(directory.copies.left.items()):
                 topic = self._replicas.metadata.image.topic(key.topic)
@@ -269,8 +269,8 @@ class DirectoryMoves:
     # ------------------------------------------------------------------------- the work
 
     async def stop(self) -> None:
-        """Unfinished copies stay, for the next process to begin anew. What a replica uses already
-        is settled."""
+        """Unfinished copies stay, and the next process begins them anew. A copy that its replica
+        uses already is completed."""
         self._is_stopped = True
         if self._task is not None:
             self._task.cancel()

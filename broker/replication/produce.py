@@ -105,7 +105,7 @@ class _Unchecked:
 
 
 class _WaitingProduce:
-    """A request of which some partitions are not yet what ``acks`` asks for."""
+    """A request with partitions that do not yet have the replicas that ``acks`` asks for."""
 
     __slots__ = ("_done", "_lease_valid", "_open", "_record_errors", "deadline", "results")
 
@@ -323,10 +323,10 @@ class ProduceRequests:
     def _append(
         self, entry: ProduceEntry, acks: int, request: _WaitingProduce, result: ProduceResult
     ) -> _Part | None:
-        """Append one batch; None, with the error in ``result``, where that cannot be.
+        """Append one batch. Returns None, with the error in ``result``, if that is not possible.
 
-        None also if that takes longer than the event loop has in one go. Order in a partition is
-        kept: what comes behind such a batch waits for it.
+        It also returns None if the batch takes more time than one turn of the event loop. The order
+        in a partition is kept: batches behind such a batch wait for it.
         """
         if self._slow_checks.is_busy(entry.id):
             self._defer(_Unchecked(request, entry, acks, result))

@@ -1,8 +1,8 @@
-"""How many bytes of throttled replicas may pass in a second (KIP-73): a token bucket, pure.
+"""A limit for the bytes of throttled replicas per second (KIP-73): a token bucket, pure.
 
 As in Kafka all bytes of throttled replicas are counted, also those of replicas in sync, which are
-never held back. Kafka averages over 11 windows of a second; here a second's bytes may pass at once
-after a pause, and what was counted above the rate is paid off, but for at most 10 s.
+never held back. Kafka averages over 11 windows of a second. Here a second's bytes may pass at once
+after a pause. Bytes above the rate are paid off, but for at most 10 s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RETRY_MIN_MS = 100.0
 
 
 class ReplicationQuota:
-    """One for what a broker sends as a leader, one for what it fetches as a follower."""
+    """One quota for a broker as a leader, one for it as a follower."""
 
     __slots__ = ("_level_bytes", "_rate", "_settled_ms")
 

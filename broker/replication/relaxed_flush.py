@@ -1,7 +1,8 @@
-"""Which replicas acknowledge what is not yet on disk (``flush.messages`` above 1).
+"""The replicas that acknowledge records before they are on disk (``flush.messages`` above 1).
 
-After an unclean end of the process they may lack what they acknowledged, and must leave ISR and
-ELR before anybody counts on them. That has to be known before the metadata is, hence a file.
+After an unclean end of the process they may lack acknowledged records, and must leave ISR and ELR
+before any other replica counts on them. This must be known before the metadata are, so it is in a
+file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One replica on this broker: its machine, its log, and who waits for it."""
+"""One replica on this broker: its machine, its log, and the requests that wait for it."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Replica:
         self.directory = directory
         self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
         # Another object whenever the replica begins anew with an empty log. A move to another
-        # directory changes the log, but not what is in it.
+        # directory changes the log and keeps this object: the records are the same.
         self.tenure = object()
         if log is not None:
             self.log = log
@@ -145,9 +145,8 @@ class Replica:
         return f"{self.topic}-{self.id.partition}"
 
     def uses(self, log: PartitionLog) -> bool:
-        """Whether this is the log it works with, for who has waited since it asked for the log: the
-        replica may have been removed, taken down, moved to another directory, or begun anew with
-        another log."""
+        """Whether this is the log that the replica works with. Call it after any await: False if
+        the replica was removed, moved or restarted meanwhile."""
         return self.state is ReplicaState.ONLINE and self.log is log
 
     def has_tenure(self, tenure: object) -> bool:

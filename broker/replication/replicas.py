@@ -89,8 +89,8 @@ class Replicas:
         self.tells_high_watermarks_at_once = tells_high_watermarks_at_once
         self._events = events
         self.by_id: dict[PartitionId, Replica] = {}
-        # Replicas that time may change: every one that leads and is not settled stands here.
-        # Those that are, or lead no more, leave when they are looked at.
+        # Replicas that time may change: every leading one that is not settled. A replica that has
+        # settled, or leads no more, leaves at the next look.
         self.unsettled: dict[PartitionId, None] = {}
         self.counters = ReplicaCounters()
         # Replicas of this broker that have no log here, because their directory is not open.

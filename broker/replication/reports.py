@@ -1,4 +1,4 @@
-"""What this broker tells the controller of its logs and of the directories that they are in."""
+"""This broker's reports to the controller about its logs and their directories."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class ReplicaReports:
         return [id_of(each) for each in self._directories if each.offline is not None]
 
     def corrupt(self) -> list[PartitionId]:
-        """Replicas found corrupt and not yet rebuilt. Below the level of the metadata at which the
-        controller knows what is in which directory, also those that are lost with one."""
+        """Replicas found corrupt and not yet rebuilt. Below the metadata.version at which the
+        controller knows the directory of each replica, also the replicas of a failed directory."""
         corrupt = [
             PartitionId(topic_id, key.partition)
             for directory in self._directories

@@ -23,7 +23,7 @@ from stele.wire.batch import BatchHeader
 logger = logging.getLogger(__name__)
 
 _REMEMBERED: Final = 10_000
-"""Producers of which the lowest refused sequence is remembered."""
+"""The number of producers whose lowest refused sequence is remembered."""
 
 
 class TransactionalBatch(Protocol):

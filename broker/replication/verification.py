@@ -98,7 +98,7 @@ class Guards:
 
 
 def told_to_producer(error: ErrorCode) -> ErrorCode:
-    """What a producer is told of the verdict on its batch."""
+    """The producer's error for the verdict on its batch."""
     if error in _ASK_AGAIN:
         return ErrorCode.NOT_ENOUGH_REPLICAS
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED else error

@@ -1,4 +1,4 @@
-"""Who asks: what a service knows of a client, whichever plane it came in on."""
+"""The caller of a service: its properties, on whichever plane it came in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""For whom a broker asks the controller: said by the broker, believed only of a broker."""
+"""The client for which a broker asks the controller: named by the broker, and believed only of a
+broker."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ LISTENER: Final = "CONTROLLER"
 
 
 def ask_for(caller: Caller, request: Any) -> None:
-    """Have a request to the controller say for whom it is made, whatever it said before."""
+    """Write the client into a request to the controller, in place of any other value."""
     request.on_behalf_of.CopyFrom(
         OnBehalfOf(principal=caller.principal, client_id=caller.client_id, address=caller.address)
     )
@@ -30,7 +31,7 @@ def check_cluster(told: str, own: str) -> None:
 
 
 class ControllerPort:
-    """The authorizer's place on a controller's port: who asks there, and what that one may."""
+    """The authorizer on a controller's port: the caller of a request, and its rights."""
 
     def __init__(self, authorizer: Authorizer, cluster_id: str) -> None:
         self.authorizer = authorizer
@@ -41,12 +42,12 @@ class ControllerPort:
         return grpc_caller(LISTENER, peer)
 
     def caller(self, request: Any, peer: Peer) -> Caller:
-        """Who asks: the one for whom the request is made, else who sends it.
+        """The caller: the client for which the request is made, or else its sender.
 
-        Takes the name out of the request, which is the same request whatever way it comes. Raises
-        ApiError CLUSTER_AUTHORIZATION_FAILED: the sender names another one, and is no broker; and
-        INCONSISTENT_CLUSTER_ID: it is a broker of another cluster, which found this controller at
-        an address of one of its own.
+        Takes the name out of the request, so that it is the same request whichever way it comes.
+        Raises ApiError CLUSTER_AUTHORIZATION_FAILED if the sender names another client and is no
+        broker. Raises INCONSISTENT_CLUSTER_ID if it is a broker of another cluster, which found
+        this controller at an address of one of its own.
         """
         sender = self.sender(peer)
         if not request.HasField("on_behalf_of"):
@@ -62,7 +63,8 @@ class ControllerPort:
         return caller
 
     def check(self, request: Any, peer: Peer, operation: Operation) -> None:
-        """Raises ApiError CLUSTER_AUTHORIZATION_FAILED unless who asks may do it to the cluster."""
+        """Raises ApiError CLUSTER_AUTHORIZATION_FAILED unless the caller may do it to the
+        cluster."""
         caller = self.caller(request, peer)
         why = refusal(self.authorizer, caller, operation, CLUSTER)
         if why is not None:

@@ -132,11 +132,11 @@ def _without_listener(name: str) -> str:
 
 
 def listener_refusals(listeners: Iterable[str], mapped: Sequence[str]) -> Iterable[str]:
-    """Why these listeners must not be served in plaintext, one line for each.
+    """The reasons why these listeners must not be served in plaintext, one line for each.
 
-    ``listeners``: their names; ``mapped``: the NAME:PROTOCOL items of
-    listener.security.protocol.map. Where a name is not mapped, the name itself says what its
-    users expect.
+    ``listeners``: their names. ``mapped``: the NAME:PROTOCOL items of
+    listener.security.protocol.map. If a name is not mapped, the name itself says what its users
+    expect.
     """
     protocols: dict[str, str] = {}
     for item in mapped:

@@ -71,7 +71,8 @@ class Dispatch(Protocol):
         ...
 
     def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
-        """A request has waited so long in a queue. Those that need not wait are not told of."""
+        """A request has waited for this time in a queue. It is not called for requests that need
+        not wait."""
         ...
 
 

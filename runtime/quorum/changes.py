@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 
 TRANSFER_TIMEOUT_FACTOR = 5  # times the election timeout: to catch up, and for an election or two
 OUTCOME_TIMEOUT_FACTOR = (
-    5  # times the election timeout: for who leads next to settle what was begun
+    5  # times the election timeout: time for the next leader to settle a begun change
 )
 
 _UNDONE = "leadership was lost before the change was committed: nothing changed. Ask again"
@@ -154,7 +154,8 @@ class QuorumChanges:
         return core.adding != change.voter
 
     def _appended(self, change: VoterChange, epoch: int, before: int) -> int:
-        """Where the record of the change is. Raises NotLeaderError, ApiError: there is none."""
+        """The offset of the change's record. Raises NotLeaderError, ApiError if there is no
+        record."""
         core = self._driver.core
         if core is None or core.epoch != epoch:
             raise NotLeaderError(self._driver.leader)

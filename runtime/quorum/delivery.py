@@ -76,7 +76,8 @@ class Delivery:
             await self._deliver(self._high_watermark)
 
     def flush_news(self) -> None:
-        """The replica stops: tell what can still be told, without the batches before it."""
+        """The replica stops: deliver the loss of leadership and the like, without the batches
+        before it."""
         while self._news:
             try:
                 self._tell_all(self._news.popleft())

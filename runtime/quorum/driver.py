@@ -132,7 +132,7 @@ class Driver:
             await watcher
 
     def wake(self) -> None:
-        """Something has happened: who waits looks again."""
+        """Something has happened: wake the waiting calls."""
         watchers, self._watchers = self._watchers, []
         for watcher in watchers:
             if not watcher.done():
@@ -157,8 +157,8 @@ class Driver:
         self._timer_at = float("inf")
 
     def _on_timer(self) -> None:
-        """The core is told the time, unless this process stood still. What its peers have sent
-        meanwhile is unread then. A leader would resign because it has not heard the others, and a
+        """Give the core the time, unless this process stood still. After a stall the messages of
+        its peers are unread. A leader would resign because it has not heard the others, and a
         follower would stand for election. So messages come first, for a moment."""
         if self.now() - self._due_at > STALL_S:
             _log.warning("this process stood still for %.1f s", self.now() - self._due_at)

@@ -205,8 +205,8 @@ class QuorumLog:
     # ------------------------------------------------------------------------------ writing
 
     def append(self, appended: Sequence[Batch]) -> None:
-        """Append what the core says. Raises StorageError: whoever hands the core something to
-        append has asked for room first, so that the core knows of nothing that is not here."""
+        """Append the batches of the core. Raises StorageError. The driver asks for room before it
+        gives the core anything to append, so the core never has a record that is not here."""
         if appended:
             data = b"".join(self._encoded(batch) for batch in appended)
             self._log.append_as_follower(data, verify_crc=False)

@@ -45,7 +45,7 @@ _LEVEL_MAX = 0x7FFF  # what the voters' record has room for
 _FEATURES_MAX = 1000
 _NAME_MAX = 249
 _ENDPOINT_MAX = 1000
-"""What a controller tells of itself stands in every record of the voters, so it is bounded."""
+"""A bound for what a controller reports of itself, which stands in every record of the voters."""
 
 
 class MessageError(SteleError):
@@ -64,7 +64,7 @@ def parse(kind: type[Message], data: bytes) -> Any:
 
 
 def parse_request(kind: type[Message], data: bytes) -> Any:
-    """What somebody asks. Raises RpcError: it is no such request, or too large."""
+    """The message of a request. Raises RpcError if it cannot be read, or is too large."""
     return grpc_requests.parse(kind, data, bytes_max=grpc_requests.QUORUM_BYTES_MAX)
 
 

@@ -20,7 +20,8 @@ _log = logging.getLogger(__name__)
 
 
 class OwnRecord:
-    """Tells the leader where this voter is and what it supports, whenever the record differs."""
+    """Reports the address and the levels of this voter to the leader, whenever the record
+    differs."""
 
     def __init__(
         self, config: QuorumConfig, driver: Driver, peers: Peers, changes: QuorumChanges

@@ -65,7 +65,8 @@ class Peers:
             task.cancel()
 
     def settle(self, voters: VoterSet, leader_id: int | None) -> None:
-        """These are the voters and the leader now: leave those that nobody needs any more."""
+        """These are the voters and the leader now: close the connections that are not needed any
+        more."""
         self._endpoints.settle(voters, leader_id)
         in_use = self._endpoints.in_use
         for address in [each for each in self._channels if each not in in_use]:

@@ -1,9 +1,9 @@
 """The metadata quorum as a node runs it: the pure Raft core with a log, peers and listeners.
 
-Whatever happens (a message, a deadline, a finished sync, a proposal) goes through the ``Driver``
-into ``RaftCore``, and the ``Ready`` that comes out is carried out here at once and in order: log,
-messages, then the sync task for what must be durable first, and the delivery task for what is
-committed. Nothing here decides.
+Every event (a message, a deadline, a finished sync, a proposal) goes through the ``Driver`` into
+``RaftCore``. The resulting ``Ready`` is carried out here at once and in order: log, messages, then
+the sync task for what must be durable first, and the delivery task for committed batches. Nothing
+here decides.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Quorum:
         self._ending: asyncio.Task[None] | None = None  # set once the replica has failed
         self._snapshot_source: SnapshotSource | None = None
         self._snapshots: SnapshotWriter | None = None
-        # What the next sync makes durable, and what may leave then.
+        # The ticket that the next sync makes durable, and the messages that may leave then.
         self._unsynced = asyncio.Event()
         self._handover_at = 0.0  # not tried again before, monotonic
         self._ticket = 0

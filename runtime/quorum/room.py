@@ -23,7 +23,7 @@ async def hand_over(
     peers: Peers,
     changes: QuorumChanges,
 ) -> None:
-    """Hand leadership to a voter that says it has room; return when there is none, too.
+    """Hand leadership to a voter that reports room. Return when there is none, too.
 
     A voter without room is not tried: it could not write its own vote, and the quorum would have no
     leader. Brokers need a leader for their sessions even if it cannot decide anything.

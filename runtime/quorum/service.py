@@ -51,7 +51,7 @@ class QuorumService:
         self._last_request_id = 0
 
     def close(self) -> None:
-        """Who waits is told that this replica is gone."""
+        """Waiting callers learn that this replica has stopped."""
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(RpcError(RpcCode.UNAVAILABLE, "the replica has stopped"))
@@ -137,7 +137,7 @@ class QuorumService:
         return self._driver.running()
 
     async def _fill(self, message: FetchSnapshotResponse) -> FetchSnapshotResponse:
-        """The requested piece of the snapshot, or the reason why there is none."""
+        """The requested piece of the snapshot, or the reason for refusing it."""
         log, snapshot = self._running(), message.snapshot
         assert snapshot is not None  # the core repeats the request's
         max_bytes = max(1, min(message.max_bytes, self._config.fetch_max_bytes))

@@ -243,7 +243,8 @@ class SnapshotStore:
             file.close()
 
     async def check_received(self, snapshot: SnapshotId) -> Snapshot | None:
-        """Sync what was received and read it; what is not sound is removed. Raises OSError."""
+        """Sync the received snapshot and read it. It is removed if it is not sound. Raises
+        OSError."""
         path = self.path(snapshot) + _PART
         await self._disk.sync([path])
         try:

@@ -26,10 +26,11 @@ class NoAnswerError(ApiError):
 async def ask_features(
     network: Network, config: QuorumConfig, voter: Voter
 ) -> tuple[FeatureLevels, ...]:
-    """What a controller that is no voter yet supports, asked of itself at its endpoint (KIP-853).
+    """The levels that a controller supports before it is a voter, asked of itself at its endpoint
+    (KIP-853).
 
-    Empty when its version of Stele cannot tell. Raises NoAnswerError, and ApiError: it is another
-    one that answers.
+    Empty if its version of Stele cannot answer. Raises NoAnswerError, and ApiError if another node
+    answers.
     """
     address = parse_address(voter.endpoint)
     assert address is not None  # what has no endpoint is not asked

@@ -1,6 +1,6 @@
 """The helper process behind ``runtime.real.compute``.
 
-Producers wait for what it does, so its priority is that of the node.
+Producers wait for its results, so it has the priority of the node.
 """
 
 from __future__ import annotations

@@ -76,7 +76,7 @@ class RealFile:
         self.is_dirty = False
         self.confirmed = 0
         names.opened(self)
-        self._nowait = bool(_NOWAIT)  # this file system can tell what is in memory
+        self._nowait = bool(_NOWAIT)  # whether this file system can report what is in memory
         handles.hold(self)
 
     def _taken(self) -> int:
@@ -345,7 +345,7 @@ class RealDisk:
         return self._sync_in_time(paths)
 
     async def _sync_anew(self, partly: asyncio.Future[None], paths: Sequence[str]) -> None:
-        """A group of which the kernel took a part. Raises SyncFailedError of that part."""
+        """A group that the kernel took only in part. Raises SyncFailedError for that part."""
         try:
             await partly
         except SyncFailedError:
@@ -382,7 +382,7 @@ class RealDisk:
             await self._to_its_end(paths, call)
 
     async def _to_its_end(self, paths: Sequence[str], syncing: Coroutine[Any, Any, None]) -> None:
-        """What the sync is told is noted even if nobody waits for it any more."""
+        """The result of the sync is recorded even if no caller waits for it any more."""
         await asyncio.shield(asyncio.ensure_future(self._noting(paths, syncing)))
 
     async def _noting(self, paths: Sequence[str], syncing: Coroutine[Any, Any, None]) -> None:

@@ -79,9 +79,9 @@ def _is_within(path: str, directory: str) -> bool:
 class DirectoryHandle:
     """Handles by which the whole file system of an owned directory can be synced.
 
-    There are two, each of which is told of every error: one for syncs on the event loop, and one
-    for those that end later. A sync on the event loop cannot wait for another one that was perhaps
-    told of an error already.
+    There are two, and each of them gets every error: one for syncs on the event loop, and one for
+    syncs that end later. A sync on the event loop cannot wait for another one that has perhaps got
+    an error already.
     """
 
     __slots__ = ("_owed", "_settled", "number", "number_on_loop", "tells", "turn")
@@ -98,16 +98,16 @@ class DirectoryHandle:
         self.tells = tells_write_errors(self.number)
         """Whether a sync of the file system reports every error since the handle was opened."""
         self.turn = asyncio.Lock()
-        """One sync at a time goes by ``number``. Otherwise one is told of the error, and another
-        that was told nothing is answered first."""
+        """One sync at a time goes by ``number``. Otherwise one sync gets the error, and another one
+        without it is answered first."""
         self._owed = 0
         self._settled = 0
 
     @property
     def is_owed(self) -> bool:
         """A file in the directory was closed with bytes that no sync had covered. The kernel may
-        forget its errors with its inode. A sync of the file system still reports them, so all syncs
-        of the directory are such ones until one has succeeded."""
+        forget its errors with its inode. A sync of the file system still reports them, so every
+        sync of the directory is one until one has succeeded."""
         return self._settled < self._owed
 
     def owe(self) -> None:

@@ -93,7 +93,7 @@ class KernelSync:
         self._next_number = 0
         self.has_begun_whole = True
         """Whether all syncs of the last group have begun. Otherwise its future gets an OSError that
-        is no SyncFailedError, unless one of those that began fails."""
+        is no SyncFailedError, unless a begun sync fails."""
         self._is_closed = False
 
     @property
@@ -169,7 +169,7 @@ class KernelSync:
                 raise UnsupportedError(f"io_submit: {os.strerror(code)}")
             raise OSError(code, f"io_submit: {os.strerror(code)}")
         self.has_begun_whole = begun == len(targets)
-        if begun < len(targets):  # told when those that have begun have ended
+        if begun < len(targets):  # set when the begun syncs have ended
             group.failure = OSError(errno.EAGAIN, f"io_submit took {begun} of {len(targets)}")
         group.open = begun
         for place, target in enumerate(targets[:begun]):

@@ -1,8 +1,8 @@
-"""Which open file a path names, so that its sync needs no handle of its own.
+"""The open file of a path, so that its sync needs no handle of its own.
 
 To open, examine and close a file for each sync costs half as much as the whole rest of beginning
-it. And the handle that wrote is the better one: it is told of every write-back error since it was
-opened, a new one only of those that nobody has been told of (Linux's errseq_t).
+it. And the handle that wrote the file is the better one: it gets every write-back error since it
+was opened. A new handle gets only errors that no handle has got (Linux's errseq_t).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def declare_process_metrics(registry: MetricsRegistry, version: str) -> None:
-    """Declare what the kernel knows of this process; it is read at each scrape."""
+    """Declare the kernel's figures of this process; they are read at each scrape."""
     began_s = time.time()
     registry.total(
         "process_cpu_seconds",

@@ -164,7 +164,7 @@ def replace_file(path: str, data: bytes, *, suffix: str) -> None:
     """Put ``data`` in the place of a file, atomically and durably.
 
     A temporary file that could not be written or synced is removed: a full disk needs the room, and
-    whoever tries again begins anew. Only the directory's sync is one that must not fail.
+    the next attempt begins anew. Only the directory's sync must not fail.
     """
     temporary = path + suffix
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)

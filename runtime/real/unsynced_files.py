@@ -16,10 +16,10 @@ from world.disk import SyncFailedError
 class UnsyncedFiles:
     """Sees to it that no error of such a file is lost.
 
-    Where the handle of the directory is told of all errors, the syncs there are by that handle
-    until one has succeeded. Elsewhere a file is synced before its handle is given back, which waits
-    for the device. A file that is closed there is synced only if ``waits``. Such a file of a log is
-    an index, a snapshot or a topic id. Recovery rebuilds the first two, and a checkpoint tells if
+    If the handle of the directory gets all errors, every sync there is by that handle until one has
+    succeeded. Otherwise a file is synced before its handle is given back, which waits for the
+    device. A file that is closed there is synced only if ``waits``. Such a file of a log is an
+    index, a snapshot or a topic id. Recovery rebuilds the first two, and a checkpoint shows that
     the last is missing.
     """
 

@@ -1,11 +1,11 @@
-"""Tells which code keeps the event loop from everything else.
+"""Finds the code that keeps the event loop from everything else.
 
-The loop beats; each beat sets an alarm somewhat ahead, and the next one moves it. If the loop
-stands still, the alarm goes off: its handler runs between two bytecodes of whatever the loop does,
-and remembers where that is. The beat that comes at last tells how long it was. There is no thread,
-which would compete for the interpreter, and nothing but a timer while all is well.
+The loop beats. Each beat sets an alarm somewhat ahead, and the next one moves it. If the loop
+stands still, the alarm goes off: its handler runs between two bytecodes of the running code, and
+remembers its place. The beat that comes at last measures the time. There is no thread, which would
+compete for the interpreter, and nothing but a timer while all is well.
 
-What a C function does is seen once it returns: the line is right, the alarm late.
+If a C function runs, the handler runs when it returns: the line is right, the alarm late.
 """
 
 from __future__ import annotations
