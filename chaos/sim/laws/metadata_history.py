@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Self
 
 from chaos.sim.cluster.view import images_of
@@ -226,6 +226,7 @@ class MetadataHistory(Law):
     def _is_itself(
         self, question: Question, topic: TopicDescription, partition: PartitionDescription
     ) -> None:
+        partition = replace(partition, offline_replicas=())  # brokers change without the partition
         key = topic.topic_id, partition.partition, partition.partition_epoch
         known = self._partitions.setdefault(key, partition)
         if known != partition:

@@ -7,7 +7,7 @@ from chaos.sim.runs.mutants.mutant import bug
 ISR = [
     bug(
         "controller: take a disk from before the last registration for complete",
-        "controller/cluster.py",
+        "controller/losses.py",
         "_older_directories",
         "marked and existing.incarnation_id not in each.incarnation_ids",
         "False",
