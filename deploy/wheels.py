@@ -1,14 +1,20 @@
-"""Builds the project's two wheels: the client's, and the servers', which needs the client's.
+"""Builds the project's three wheels: the stubs of gRPC, the client's, which needs them, and the
+servers', which needs the client's.
 
-The root's pyproject.toml describes both together; its table ``tool.stele-wheels`` says what of that
-is the client's. A wheel is built from a copy of its rooms and from a pyproject.toml derived from
+The root's pyproject.toml describes all of them together; its table ``tool.stele-wheels`` says what
+of that is whose. A wheel is built from a copy of its folders and from a pyproject.toml derived from
 the root's, so that every dependency and the version are written once.
+
+The stubs are the messages in ``stele/wire/v1`` and the service stubs of ``grpc_tools``, which only
+this wheel has. Our own client uses the messages alone. The folder is that of the client's package.
+Without the client it has no ``__init__`` above it, and Python takes ``stele`` for a namespace.
 
 Usage: python -m deploy.wheels [DIRECTORY]
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import re
 import shutil
@@ -34,27 +40,57 @@ class Distribution:
     """What becomes one wheel."""
 
     metadata: dict[str, Any]  # the table ``project`` of its pyproject.toml
-    rooms: list[str]
+    folders: list[str]
     readme: Path
+    left_out: str = ""
+    """A folder that belongs to another wheel."""
+    services: tuple[str, ...] = ()
+    """The files of the IDL whose service stubs are made. They go into the one folder."""
+
+    @property
+    def rooms(self) -> list[str]:
+        return [folder.partition("/")[0] for folder in self.folders]
 
     @property
     def file_name(self) -> str:
         return f"{self.metadata['name'].replace('-', '_')}-{__version__}-py3-none-any.whl"
 
 
+def protos() -> Distribution:
+    root = _root_pyproject()
+    project, its = root["project"], root["tool"]["stele-wheels"]["protos"]
+    requirements = _requirements(project)
+    # Service stubs refuse an older grpcio than that of their compiler.
+    grpcio = f"grpcio>={importlib.metadata.version('grpcio-tools')}"
+    metadata = _metadata(
+        its["name"],
+        its["description"],
+        project,
+        [grpcio, *(requirements[name] for name in its["dependencies"])],
+        {},
+    )
+    return Distribution(
+        metadata, [its["folder"]], ROOT / its["readme"], services=tuple(its["services"])
+    )
+
+
 def client() -> Distribution:
     root = _root_pyproject()
     project, its = root["project"], root["tool"]["stele-wheels"]["client"]
-    requirements = {_name_of(each): each for each in project["dependencies"]}
+    stubs = root["tool"]["stele-wheels"]["protos"]
+    requirements = _requirements(project)
     extras = project["optional-dependencies"]
     metadata = _metadata(
         its["name"],
         its["description"],
         project,
-        [requirements[name] for name in its["dependencies"]],
+        [
+            f"{stubs['name']}=={__version__}",
+            *(requirements[name] for name in its["dependencies"]),
+        ],
         {name: extras[name] for name in its["extras"]},
     )
-    return Distribution(metadata, its["rooms"], ROOT / its["readme"])
+    return Distribution(metadata, its["rooms"], ROOT / its["readme"], left_out=stubs["folder"])
 
 
 def server() -> Distribution:
@@ -84,14 +120,20 @@ def build(distribution: Distribution, directory: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="stele-wheel-") as temporary:
         tree = Path(temporary)
-        for room in distribution.rooms:
-            shutil.copytree(ROOT / room, tree / room, ignore=shutil.ignore_patterns("__pycache__"))
+        for folder in distribution.folders:
+            shutil.copytree(
+                ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__")
+            )
+        if distribution.left_out:
+            shutil.rmtree(tree / distribution.left_out)
+        if distribution.services:
+            _make_services(distribution.services, tree / distribution.folders[0])
         shutil.copy(distribution.readme, tree / "README.md")
-        find = {"include": [f"{room}*" for room in distribution.rooms]}
+        packages = [folder.replace("/", ".") for folder in distribution.folders]
         data = root["tool"]["setuptools"]["package-data"]
         setuptools = {
-            "packages": {"find": find},
-            "package-data": {room: data[room] for room in distribution.rooms if room in data},
+            "packages": {"find": {"include": [f"{package}*" for package in packages]}},
+            "package-data": {package: data[package] for package in packages if package in data},
         }
         derived = {
             "build-system": root["build-system"],
@@ -103,6 +145,18 @@ def build(distribution: Distribution, directory: Path) -> Path:
         command = [sys.executable, "-c", _BUILD, str(directory.resolve())]
         subprocess.run(command, cwd=tree, check=True, capture_output=True, text=True)
     return directory / distribution.file_name
+
+
+def _make_services(names: Sequence[str], folder: Path) -> None:
+    """The service stubs of these files of the IDL."""
+    with tempfile.TemporaryDirectory(prefix="stele-stubs-") as temporary:
+        protos = [f"stele/v1/{name}.proto" for name in names]
+        command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}"]
+        command += [f"--grpc_python_out={temporary}", *protos]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        for path in Path(temporary).rglob("*_pb2_grpc.py"):
+            text = path.read_text().replace("from stele.v1 import ", "from stele.wire.v1 import ")
+            (folder / path.name).write_text(text)
 
 
 def _root_pyproject() -> dict[str, Any]:
@@ -127,6 +181,11 @@ def _metadata(
     }
 
 
+def _requirements(project: Mapping[str, Any]) -> dict[str, str]:
+    """Of the whole project, by name."""
+    return {_name_of(each): each for each in project["dependencies"]}
+
+
 def _name_of(requirement: str) -> str:
     return re.split(r"[^\w.-]", requirement, maxsplit=1)[0]
 
@@ -140,7 +199,7 @@ def _toml(value: Any) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     directory = Path(arguments[0]) if arguments else ROOT / "dist"
-    for distribution in (client(), server()):
+    for distribution in (protos(), client(), server()):
         try:
             print(build(distribution, directory))
         except subprocess.CalledProcessError as error:

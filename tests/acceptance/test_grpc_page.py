@@ -1,4 +1,8 @@
-"""The programs of docs/grpc.md, run as they stand there, with stubs from ``proto/`` alone."""
+"""The programs of docs/grpc.md, run as they stand there, with stubs from ``proto/`` alone.
+
+Those in Python import from the wheel ``stele-protos`` (tests/stele/test_wheel.py runs one with it).
+The page says from where they import stubs that were compiled: these are run here.
+"""
 
 from __future__ import annotations
 
@@ -89,9 +93,13 @@ def compile_for_python(directory: Path) -> None:
         (directory / package / "__init__.py").touch()
 
 
+def with_compiled_stubs(source: str) -> str:
+    return source.replace("from stele.wire.v1 import", "from stele.v1 import")
+
+
 def test_python(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
     compile_for_python(tmp_path)
-    (tmp_path / "thin.py").write_text(program("python"))
+    (tmp_path / "thin.py").write_text(with_compiled_stubs(program("python")))
     address = f"127.0.0.1:{grpc_port(process_cluster, 101)}"
     topic = topic_that_ends_with_markers(process_cluster, create_topic)
     check(run(sys.executable, "thin.py", address, topic, directory=tmp_path))
@@ -101,7 +109,8 @@ def test_transactions(
     process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path
 ) -> None:
     compile_for_python(tmp_path)
-    (tmp_path / "transactions.py").write_text(program("python transactions"))
+    source = with_compiled_stubs(program("python transactions"))
+    (tmp_path / "transactions.py").write_text(source)
     address, topic = f"127.0.0.1:{grpc_port(process_cluster, 102)}", create_topic(3)
     output = run(sys.executable, "transactions.py", address, topic, directory=tmp_path)
     assert [line.strip() for line in output.splitlines()] == ["committed", "aborted"]
