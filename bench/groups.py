@@ -1,10 +1,10 @@
-"""What groups cost: joins, heartbeats, commits, loads of a coordinator, idle connections.
+"""The costs of groups: joins, heartbeats, commits, loads of a coordinator, idle connections.
 
 python -m bench groups [--groups 500] [--members 200] [--offsets 1000000] [--connections 1000]
-                       [--seconds 10] [--json]
+[--seconds 10] [--json]
 
-The members are bare: each has a connection of its own, and sends what the protocol asks for. So the
-figures are those of the brokers.
+The members are bare: each has a connection of its own, and sends only the requests of the protocol.
+So the figures are those of the brokers.
 """
 
 from __future__ import annotations

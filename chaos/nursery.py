@@ -132,9 +132,9 @@ _nurseries: Final[dict[int, _Nursery]] = {}
 def fork_command(
     arguments: Sequence[str], environment: Mapping[str, str], log: int
 ) -> ForkedProcess:
-    """Run ``stele`` with these arguments in a process and session of its own. The words
-    ``--exit-with-parent`` and its process id follow them. What it prints goes to the file ``log``.
-    Raises OSError."""
+    """Run ``stele`` with these arguments in a process and session of its own.
+    ``--exit-with-parent`` and the parent's process id are added. Its output goes to the file
+    ``log``. Raises OSError."""
     owner = os.getpid()
     nursery = _nurseries.get(owner)
     if nursery is None or nursery.has_ended:

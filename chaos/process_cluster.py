@@ -110,8 +110,8 @@ class NodeProcess:
             self.process = self._fork(log) or self._execute(log)
 
     def _fork(self, log: IO[bytes]) -> ForkedProcess | None:
-        """None: it is to be executed. An environment of its own may change how an interpreter
-        begins. And if no nursery can be had, the node itself says in its log what is wrong."""
+        """None: the node must be executed. An environment of its own may change how an interpreter
+        begins. And without a nursery, the node itself reports in its log what is wrong."""
         if not _CAN_FORK or self.environment:
             return None
         try:
@@ -169,9 +169,9 @@ class ProcessCluster:
     # --------------------------------------------------------------------------------- life
 
     async def start(self, *, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Lay out, format what is new, start every node, wait until all brokers serve.
+        """Lay out, format new directories, start every node, wait until all brokers serve.
 
-        Raises ClusterError; what was started is stopped then.
+        Raises ClusterError, after stopping the started nodes.
         """
         self._claim()
         try:

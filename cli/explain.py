@@ -1,7 +1,7 @@
-"""``stele explain``: who led, when and why it changed, what is wrong, and what brings it back.
+"""``stele explain``: leaders, when and why they changed, what is wrong, and what mends it.
 
-All of it comes from the metadata log, of which every broker has a replica. So it also works while
-there is no active controller. Exit status 3: what was asked about is not well.
+Everything comes from the metadata log, and every broker has a replica of it. So it also works while
+there is no active controller. Exit status 3: the object is not healthy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The ``stele`` command.
 
-Modules of commands import little at their top: what a command needs is imported when it runs, so
-that ``--help`` is quick and a node starts with what a node needs.
+Modules of commands import little at their top. A command imports its needs when it runs, so that
+``--help`` is quick and a node imports only what a node needs.
 """
 
 from __future__ import annotations

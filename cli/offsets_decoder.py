@@ -34,8 +34,8 @@ _VERSION_BYTES = 2
 
 
 def decode_record(record: Record) -> dict[str, Any]:
-    """Key and payload as nested values with Kafka's names. Raises ValueError for a record that is
-    none of a group coordinator's."""
+    """Key and payload as nested values with Kafka's names. Raises ValueError for a record of
+    another kind than a group coordinator's."""
     if record.key is None:
         raise ValueError("a record without a key")
     key = decode_key(record.key)

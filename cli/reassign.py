@@ -206,7 +206,7 @@ def verify(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
     timeout: Timeout = 30.0,
 ) -> int:
-    """Tell how far a plan has got; the exit code is 0 when all of it is completed.
+    """Show the progress of a plan; the exit code is 0 when all of it is completed.
 
     Once nothing is being moved, throttles are removed: the brokers' and those of the plan's topics.
     """

@@ -80,7 +80,7 @@ class Directories:
         return self._standings.get(place, Standing())
 
     def present(self, wanted: LogDirs) -> LogDirs:
-        """Where these replicas are now, as a plan would say. Those that are not there are left
+        """The present directories of these replicas, as in a plan. Missing replicas are left
         out."""
         found: LogDirs = {}
         for place in wanted:
@@ -90,7 +90,7 @@ class Directories:
         return found
 
     def moving(self, wanted: LogDirs) -> LogDirs:
-        """Where those of these replicas are now that are being moved."""
+        """The present directories of those replicas that are being moved."""
         return {
             place: path
             for place, path in self.present(wanted).items()

@@ -29,9 +29,10 @@ Changes = dict["ConfigResource", dict[str, str | None]]
 def changes(
     states: Mapping[tuple[str, int], PartitionDescription], plan: Assignments, rate: int
 ) -> Changes:
-    """The throttles of the moves under way among ``states``, and of those that ``plan`` begins.
+    """The throttles of the moves under way among ``states``, and of the moves that ``plan``
+    begins.
 
-    The replicas before a move may lead and send; those that it adds fetch. ``rate`` in bytes/s.
+    The replicas before a move may lead and send; the added ones fetch. ``rate`` in bytes/s.
     """
     from stele.admin.descriptions import ConfigResource
 
@@ -86,8 +87,8 @@ def remove(admin: Admin, topics: Collection[str], *, rates: bool) -> list[str]:
 
 
 def set_log_dirs_rate(admin: Admin, log_dirs: LogDirs, rate: int | None) -> None:
-    """What the brokers of these replicas copy between their directories, in bytes/s; None: as much
-    as they can."""
+    """The limit of these brokers for copies between their directories, in bytes/s; None: no
+    limit."""
     from stele.admin.descriptions import ConfigResource
 
     brokers = sorted({broker_id for _, _, broker_id in log_dirs})

@@ -1,9 +1,9 @@
-"""That a change of ``proto/`` breaks no client and no log.
+"""Checks that a change of ``proto/`` breaks no client and no log.
 
 ``proto/locked.txt`` has a line for every field, enum value and method. ``scripts/generate`` adds
-lines for what is new (``python -m deploy.idl``), and removes none. A line that the IDL no longer
-fulfils is a break. A field or value that is removed is ``reserved``, with its number and its name,
-and its line stays. Whoever breaks something on purpose removes its line by hand.
+lines for new ones (``python -m deploy.idl``), and removes none. A line that the IDL no longer
+fulfils is a break. A removed field or value is ``reserved``, with its number and its name, and its
+line stays. An intended break removes the line by hand.
 """
 
 from __future__ import annotations

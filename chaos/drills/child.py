@@ -53,9 +53,8 @@ class Child:
         os.kill(self._process.pid, signal.SIGSTOP)
 
     async def _end(self, number: signal.Signals, within_s: float) -> None:
-        """What it has printed is taken when this returns. When a drill is ended by a signal, all
-        its tasks are cancelled, and nobody takes anything any more. The process ends all the same.
-        """
+        """Its output is complete when this returns. If a signal ends a drill, all its tasks are
+        cancelled and its pipes are not read any more. The process ends nevertheless."""
         if self._process is None or self._taking is None:
             return
         if self._process.returncode is None:

@@ -79,7 +79,7 @@ class DrillCluster(Protocol):
     async def restore_disk(self, node_id: int) -> None: ...
 
     async def slow_network(self, node_id: int, delay_ms: float) -> None:
-        """Delay what reaches a node's listener, and what it answers; 0: no more."""
+        """Delay the requests to a node's listener and its answers; 0 ends the delay."""
         ...
 
     async def set_clock(self, node_id: int, ahead_s: int) -> None:

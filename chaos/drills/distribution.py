@@ -13,8 +13,8 @@ from chaos.drills.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """One measure of one drill over its runs, of each run the worst. ``budget`` None: there is
-    none. Times are in milliseconds."""
+    """One measure of one drill over its runs, of each run the worst. ``budget`` None: no budget.
+    Times are in milliseconds."""
 
     drill: str
     measure: str

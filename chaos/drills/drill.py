@@ -1,4 +1,4 @@
-"""What a drill is: its setting, its course, what it expects, and its negative control."""
+"""A drill: its setting, its course, its expectations, and its negative control."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a history says about its records: lost, duplicated, reordered, and more. Pure.
+"""The findings about the records of a history: lost, duplicated, reordered, and more. Pure.
 
-The log as it is at the end is what the final reader read. Every law compares it with what
-producers and other readers were told before.
+The final reader has read the log as it is at the end. Every law compares it with the earlier
+answers to producers and other readers.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A record was given up. ``maybe_written``: it may be in the log all the same."""
+    """A record was given up. ``maybe_written``: it may nevertheless be in the log."""
 
     at_ms: float
     producer: str

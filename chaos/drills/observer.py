@@ -18,8 +18,8 @@ _ASK_TIMEOUT_MS: Final = 2_000
 class Observer:
     """Asks a broker for its view of the topic, and the quorum for its leader.
 
-    A broker that has lost the controllers knows older metadata, which the partition epoch shows:
-    the history has only what is newer than what was seen.
+    A broker that has lost the controllers knows older metadata, which the partition epoch shows.
+    The history has only newer views than those before.
     """
 
     def __init__(self, bootstrap: str, topic: str, recorder: Recorder) -> None:

@@ -1,7 +1,7 @@
-"""Drills on the network: a broker is cut off from controllers, from brokers, in one direction, or
-what it is sent is late.
+"""Drills on the network: a broker is cut off from controllers or from brokers, perhaps in one
+direction, or its messages are late.
 
-A cut drops packets and tells nobody, as a broken switch does. Clients still reach every broker.
+A cut drops packets without a notice, as a broken switch does. Clients still reach every broker.
 """
 
 from __future__ import annotations

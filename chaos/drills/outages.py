@@ -146,7 +146,7 @@ def _waits(history: History, is_reader: Callable[[str], bool]) -> tuple[Outage, 
     for acked in history.of(Acked):
         if acked.offset < 0:
             continue
-        # What was read before the producer heard of it has not waited.
+        # A record that was read before its acknowledgement has not waited.
         waited = first_read.get((acked.partition, acked.offset), end)
         start = max(acked.at_ms, began)
         if waited - start > longest[acked.partition].duration_ms:

@@ -125,7 +125,7 @@ _NEED_ORDER: Final = (write_twice, swap_two)
 
 
 def plant_all(history: History) -> tuple[list[str], list[str]]:
-    """Plant everything in a green history. Returns what was found, and what was not."""
+    """Plant every fault in a green history. Returns the found and the missed ones."""
     expected = history.header.expectations
     caught: list[str] = []
     not_caught: list[str] = []

@@ -152,7 +152,7 @@ async def _play(
 
 
 async def _noted(stage: Stage, doing: Awaitable[None]) -> None:
-    """What goes wrong belongs into the history, and the rest of the drill is done all the same."""
+    """An error of a step goes into the history, and the rest of the drill is done nevertheless."""
     try:
         await doing
     except (SteleError, OSError) as error:

@@ -17,7 +17,7 @@ PROBE = "probe"
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One law or expectation. ``told``: what was seen, whether it holds or not."""
+    """One law or expectation. ``told``: the observation, whether it holds or not."""
 
     name: str
     holds: bool

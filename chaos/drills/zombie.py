@@ -1,7 +1,7 @@
-"""Requests that wait in front of a paused leader: what does it answer when it wakes?
+"""Requests that wait in front of a paused leader, and its answers when it wakes.
 
-They are written to a connection that the leader has accepted before it was paused, so they are in
-its hands the moment it goes on, before it can hear that it leads no more.
+They are written to a connection that the leader accepted before the pause. So the leader reads them
+at once when it goes on, before it can learn that it leads no more.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class SlowDisks:
         self._made: list[Path] = []
 
     def group_for(self, name: str, process_ids: Iterable[int]) -> Path:
-        """A group of these processes. Those that they start later are in it as well."""
+        """A group of these processes. Processes that they start later are in it, too."""
         group = _BLKIO / f"stele-drill-{os.getpid()}-{name}"
         if group not in self._made:
             group.mkdir()

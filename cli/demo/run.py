@@ -342,7 +342,7 @@ async def _run_spark(bootstrap: str, directory: Path, console: Console) -> Spark
 
 
 async def _java_major() -> int:
-    """Java's major version; 0 where there is none."""
+    """Java's major version; 0 without Java."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(os.path.join(home, "bin", "java") if home else "java")
     if java is None:

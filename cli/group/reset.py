@@ -200,7 +200,7 @@ def _before(age_ms: int) -> int:
 
 
 def _inactive(admin: Admin, names: list[str]) -> list[str]:
-    """The groups, none of which has members. Raises CommandError.
+    """The groups, all without members. Raises CommandError.
 
     A group that does not exist is made by a reset, as with Kafka's tool.
     """

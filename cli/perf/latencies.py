@@ -13,8 +13,8 @@ _BITS: Final = 11
 
 
 class Latencies:
-    """A histogram whose buckets grow with the value. Its memory grows with the number of different
-    values only, of which there are a few thousand at most."""
+    """A histogram whose buckets grow with the value. Its memory grows only with the number of
+    different values: a few thousand at most."""
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()  # by microseconds, rounded down

@@ -1,9 +1,9 @@
-"""When records are to be sent, whatever happens to those before them.
+"""The times at which records should be sent, whatever happens to the records before them.
 
-A latency is measured from the time at which the record was to be sent. If it were measured from the
-time at which it was sent, a slow cluster would delay the measurements as well: the records that it
-kept from being sent would not count, and the percentiles would hide what the users of such a
-cluster see (coordinated omission).
+A latency is measured from the time at which the record should have been sent. If it were measured
+from the actual time, a slow cluster would delay the measurements as well: the records that it held
+back would not count, and the percentiles would hide what the users of such a cluster see
+(coordinated omission).
 """
 
 from __future__ import annotations

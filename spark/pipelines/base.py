@@ -204,9 +204,9 @@ def table_of(session: SparkSession, settings: Settings, topic: str, schema: str)
 
 
 def left_out(session: SparkSession, settings: Settings, counted: int, *topics: str) -> int | None:
-    """How many records of these topics an aggregation has not ``counted``: they came later than its
-    watermark allows, or lack what it needs. None: a topic's first records are deleted, so nobody
-    knows."""
+    """The number of records of these topics that an aggregation has not ``counted``: they came
+    later than its watermark allows, or are incomplete. None if a topic's first records are deleted,
+    so that the number is not known."""
     names = [settings.topic(each) for each in topics]
     with Admin(settings.bootstrap_servers) as admin:
         described = admin.describe_topics(names)

@@ -14,9 +14,9 @@ from pyspark.sql import functions as fn
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How a service writes its lines. Groups of the pattern are counted from 1; 0: there is none.
+    """The line format of a service. Groups of the pattern are counted from 1; 0: no group.
 
-    ``year``: of times without one, whose year nobody has written down.
+    ``year``: that of times without a year.
     """
 
     service: str

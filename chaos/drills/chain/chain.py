@@ -31,8 +31,8 @@ _HOP_MODULES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class ChainOptions:
-    """``seconds``: how long everything is killed. ``per_s``: records that the source writes a
-    second. ``clients``: what the hops are made of."""
+    """``seconds``: how long processes are killed. ``per_s``: records per second of the source.
+    ``clients``: the client of the hops."""
 
     seconds: float = 60.0
     per_s: float = 1_000.0
@@ -81,8 +81,9 @@ class Chain:
         await self.start_source()
 
     async def start_source(self) -> None:
-        """A source goes on under another name: what of its predecessor was not acknowledged is not
-        sent again. It writes as many other records for it, and for the time without a source."""
+        """A source goes on under another name. The unacknowledged records of its predecessor are
+        not sent again. It writes as many other records for them, and for the time without a source.
+        """
         self._sources += 1
         if self._began_ms is None:
             self._began_ms = self._recorder.now_ms
@@ -106,7 +107,7 @@ class Chain:
         await self._hops[hop].kill()
 
     async def stop_source(self) -> None:
-        """Write no more. What was sent is acknowledged or has failed when this returns."""
+        """Write no more. When this returns, every sent record is acknowledged or has failed."""
         await self._source.stop(_SOURCE_STOP_S)
 
     async def stop(self) -> None:
@@ -185,7 +186,7 @@ class Chain:
 
 
 async def _leader(admin: Admin, topic: str, choose: Callable[[int], int]) -> int:
-    """Raises SteleError if there is none."""
+    """Raises SteleError if the topic does not exist."""
     (described,) = await admin.describe_topics([topic])
     found = described.partitions[choose(len(described.partitions))].leader
     if found is None:

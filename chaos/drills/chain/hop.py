@@ -37,8 +37,8 @@ def group_of(hop: int) -> str:
 
 
 async def work(bootstrap: str, hop: int, *, is_outside: bool) -> None:
-    """Go on until cancelled. After an error that is not over with an abort, both clients begin
-    anew: the committed offsets tell what counts."""
+    """Go on until cancelled. After an error that an abort does not end, both clients begin anew:
+    the committed offsets say which records count."""
     while True:
         try:
             await _live(bootstrap, hop, is_outside=is_outside)

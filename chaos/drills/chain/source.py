@@ -24,7 +24,7 @@ _TICK_S: Final = 0.05
 _AT_ONCE: Final = 5_000
 """It makes up for lost time with so many records at a time."""
 _DELIVERY_TIMEOUT_MS: Final = 300_000
-"""Above any outage that a drill may make. What fails all the same is printed."""
+"""Above any outage that a drill may make. A record that fails nevertheless is printed."""
 
 
 class _Batch:

@@ -447,7 +447,7 @@ class Damage:
         return self._metadata_is_hurt(node, "bits flipped in metadata logs")
 
     def lose_checkpoint(self, node: SimNode) -> bool:
-        """Lose one checkpoint file. Recovery point and high watermark only tell where recovery may
+        """Lose one checkpoint file. Recovery point and high watermark only say where recovery may
         begin and which damage is no torn write. Log starts follow from the first segments, unless
         these hold deleted records: then the file is kept."""
         if node.id in self.hurt.values():
@@ -482,11 +482,11 @@ class Damage:
         return [int(name.removesuffix(".log")) for name in names if name.endswith(".log")]
 
     def _lose_beside(self, node: SimNode, place: _Place) -> bool:
-        """Lose an index, a producer snapshot or another file that the broker can make from the log,
-        or the topic id, without which the broker gives the replica up.
+        """Lose a file that the broker can rebuild from the log (an index, a producer snapshot or
+        another one), or the topic id, without which the broker gives the replica up.
 
-        The topic id of a log that no checkpoint knows of is kept. Its loss would look like a power
-        loss before the first sync, which leaves nothing that counts.
+        The topic id of a log without a checkpoint is kept. Its loss would look like a power loss
+        before the first sync, which leaves nothing that counts.
         """
         directory = f"{ROOT}/{place.name}"
         names = [name for name in self._disk(node).names(directory) if name.endswith(_BESIDE_A_LOG)]

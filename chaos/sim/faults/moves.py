@@ -120,8 +120,8 @@ def strays(cluster: SimCluster) -> Iterator[str]:
 
 
 def _replica_directories(cluster: SimCluster, node: SimNode) -> list[str]:
-    """A broker's replica directories, without those that wait to be deleted and corrupt ones that
-    are kept aside."""
+    """A broker's replica directories, without those that will be deleted and corrupt ones that are
+    set aside."""
     disk = node.machine.disk
     return [
         name

@@ -20,8 +20,8 @@ _EXTRA_CONTROLLERS = 2
 
 
 class Operators:
-    """Call ``start`` and ``stop``, and ``settle`` once everything is mended. ``counts`` tells what
-    was done."""
+    """Call ``start`` and ``stop``, and ``settle`` once everything is mended. ``counts`` has the
+    number of each action."""
 
     def __init__(
         self,

@@ -214,10 +214,10 @@ class QuorumAims(AimTools):
         return None if leader is former else leader
 
     async def _half_of_a_grown_quorum(self) -> None:
-        """One more voter makes their number even. Then the leader reaches only half of the voters.
+        """One more voter makes their number even. Then the leader reaches only half of the
+        voters.
 
-        Half of the new set would be a majority of the set before: 2 of 4 voters, of which there
-        were 3.
+        Half of the new set would be a majority of the set before: 2 of 4 voters, when there were 3.
         """
         await self._while_grown(lambda active: self._cut_in_half())
 

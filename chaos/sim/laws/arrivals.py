@@ -1,4 +1,4 @@
-"""What was true when a request arrived, kept until its answer leaves."""
+"""Facts at the arrival of a request, kept until its answer leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Arrivals(Generic[T]):
         return self._found.get(answered._replace(answer=b""))
 
     def met(self, stage: Stage, said: Said, now: T) -> T | None:
-        """Keep what is true as a request arrives. Returns what was kept as its answer leaves."""
+        """Keep the facts at the arrival of a request. Returns them when its answer leaves."""
         if stage is Stage.ARRIVED:
             self.keep(said, now)
         return self.get(said) if stage is Stage.ANSWERED else None

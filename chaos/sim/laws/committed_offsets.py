@@ -74,8 +74,8 @@ class CommittedOffsetsStay(Law):
         return cls(scene)
 
     def may_vanish(self, topic: str) -> None:
-        """Offsets of this topic may be gone at any time, since it is deleted and made anew. What
-        is told of them is judged all the same."""
+        """The topic is deleted and created again at times, so its offsets may vanish at any time.
+        Answers about them are judged nevertheless."""
         self._vanishing.add(topic)
 
     def commit_asked(self, place: Place, value: str) -> Change:
@@ -95,7 +95,7 @@ class CommittedOffsetsStay(Law):
         return self._now()
 
     def fetched(self, place: Place, value: str | None, began: int) -> None:
-        """A client was told of a committed offset, or (None) that there is none."""
+        """A client got a committed offset, or (None) that there is none."""
         self.looked += 1
         wrong = self._history(place).read(value, began, self._now())
         if wrong is not None:

@@ -45,12 +45,14 @@ class Committed(NamedTuple):
 
 
 class CommittedRecordsStay(Law):
-    """Committed prefixes are the same everywhere and are never cut; epoch caches agree with logs.
+    """Committed prefixes are the same everywhere and are never cut; epoch caches agree with
+    logs.
 
-    The first replica seen to commit a batch defines it. A partition's leader always has everything
-    that was ever committed, except for what a recorded unclean election has cut. After such an
-    election, what the new leader still has of it stays committed. The other replicas are compared
-    again once they are in the ISR. ``CompactedLogsKeepTheLastValues`` compares compacted logs.
+    The first replica seen to commit a batch defines it. A partition's leader always has every
+    committed record, except for those that a recorded unclean election has cut. After such an
+    election, the committed records of the new leader stay committed. The other replicas are
+    compared again once they are in the ISR. ``CompactedLogsKeepTheLastValues`` compares compacted
+    logs.
     """
 
     name = "what is committed stays"

@@ -68,8 +68,9 @@ class _History:
     latest: dict[bytes, int] = field(default_factory=dict)  # the last offset of each key
     # The least time that any broker's clock has shown since a tombstone was seen first.
     tombstones: dict[int, int] = field(default_factory=dict)
-    # By producer id: keys and offsets in transactions of which no marker was seen. They are values
-    # of their keys once a transaction commits. Aborted records are none, and compaction drops them.
+    # By producer id: keys and offsets in transactions whose marker was not seen yet. They are
+    # values of their keys once a transaction commits. Aborted records are no values, and compaction
+    # drops them.
     pending: dict[int, list[tuple[bytes, int]]] = field(default_factory=dict)
     ends: dict[int, _End] = field(default_factory=dict)  # by offset
 

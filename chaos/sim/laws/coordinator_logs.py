@@ -29,7 +29,7 @@ _START = Now(0.0, 0)
 
 
 class _Asker:
-    """Somebody who waits for nothing."""
+    """A waiter that ignores its answer."""
 
     def answer(self, answer: object) -> None: ...
 
@@ -37,8 +37,8 @@ class _Asker:
 
 
 class CoordinatorsReplayTheirLogs(Law):
-    """What a transaction coordinator says of its transactional ids is what a machine says that
-    replays its log, at any moment between two turns of its broker."""
+    """A transaction coordinator's transactional ids are those of a machine that replays its log, at
+    any moment between two turns of its broker."""
 
     name = "transaction coordinators replay their logs"
     cadence = Cadence.SELDOM
@@ -96,7 +96,7 @@ def _replayed(node: SimNode, replica: Replica) -> TransactionMachine | None:
 
 
 def values_of(machine: TransactionMachine) -> list[RecordedTransaction]:
-    """What a coordinator knows of its transactional ids."""
+    """The transactional ids of a coordinator."""
     found = (machine.value_of(each.transactional_id) for each in _listed(machine))
     return [value for value in found if value is not None]
 

@@ -1,4 +1,4 @@
-"""Compares what a leader of the quorum commits with what voters have told it."""
+"""Compares the commits of a leader of the quorum with the reports of its voters."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from stele.wire.v1.raft_pb2 import (
 
 
 class CommitsAreCounted(Law):
-    """A leader commits only what a majority holds. It counts its own disk, and voters that have
-    told it in its epoch what they have.
+    """A leader commits only records that a majority holds. It counts its own disk, and voters that
+    have reported their log end in its epoch.
 
     A voter counts only with the disk by which the quorum knows it: with another disk it may have
-    forgotten what it promised. A leader commits records of earlier leaders only together with a
-    record of its own epoch (Raft, §5.4.2).
+    forgotten its promises. A leader commits records of earlier leaders only together with a record
+    of its own epoch (Raft, §5.4.2).
     """
 
     name = "commits are counted"

@@ -9,13 +9,12 @@ from chaos.sim.laws.scene import Scene
 
 
 class FencedProducersWriteNothing(Law):
-    """Once a process of a transactional producer was told its producer id and epoch, nothing is
-    taken any more that a process before it asks for: no batch, no offsets, no end of a
-    transaction.
+    """Once a process of a transactional producer has got its producer id and epoch, no request of
+    an earlier process is accepted any more: no batch, no offsets, no end of a transaction.
 
     There is one exception. If the process keeps a prepared transaction (KIP-939), only the
-    coordinator has its epoch. Partitions hear of an epoch with the marker. Until then those that
-    are part of the transaction already take what its former process writes.
+    coordinator has its epoch. Partitions get an epoch with the marker. Until then the partitions of
+    the transaction still accept writes of the former process.
     """
 
     name = "fenced producers write nothing"

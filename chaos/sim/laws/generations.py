@@ -69,7 +69,7 @@ class PartitionsHaveOneOwner(Law):
                 )
 
     def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None:
-        """The member is about to join again. A generation has its owners all the same."""
+        """The member is about to join again. The owners of its generation stay."""
 
     def is_over(self, member: Membership) -> bool:
         """Whether the coordinator has to refuse what is asked for now in this member's name."""

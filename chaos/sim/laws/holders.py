@@ -44,7 +44,7 @@ class SomeoneHasEverything(Law):
         assert leading.node.controller is not None
         image = leading.node.controller.image
         if any(image.offset < each.offset for each in images_of(cluster)):
-            # It has just been elected, or is about to apply what it has told brokers already. A
+            # It has just been elected, or is about to apply decisions that brokers have already. A
             # broker may have deleted the logs of a topic that is still in its image.
             return
         for topic, number, state in image.sorted_partitions():

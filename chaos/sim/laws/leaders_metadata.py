@@ -26,7 +26,7 @@ class LeadersGoByTheirMetadata(Law):
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        # By node and topic: what the last image that it was asked of says. Images do not change.
+        # By node and topic: the answer of the last image that was asked. Images do not change.
         self._needed: dict[tuple[int, str], tuple[MetadataImage, int]] = {}
 
     @classmethod

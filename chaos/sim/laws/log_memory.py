@@ -83,8 +83,8 @@ class _Twin:
 
 
 class LogsRememberWhatTheyHold(Law):
-    """In every log that is not compacted, each producer's sequences follow each other. What the log
-    knows of producers and leader epochs is what its batches say, at every moment and right after a
+    """In every log that is not compacted, each producer's sequences follow each other. The log's
+    state of producers and leader epochs is that of its batches, at every moment and right after a
     truncation."""
 
     name = "logs remember what they hold"

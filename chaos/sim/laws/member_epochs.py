@@ -57,7 +57,7 @@ class MembersReconcile(Law):
         self._restarting.add(group_id)
 
     def asks(self) -> int:
-        """The moment, when a member asks for what it will be told."""
+        """The moment at which a member asks for an answer."""
         return self._moment
 
     def joins(self, member: Membership) -> None:
@@ -129,7 +129,7 @@ class MembersReconcile(Law):
         return (member.group_id, member.member_id) in self._gone
 
     def is_over(self, member: Membership) -> bool:
-        """Whether the member is none any more, or knows of a later epoch."""
+        """Whether the member has left, or knows a later epoch."""
         newest = self._newest.get((member.group_id, member.member_id), member.generation)
         return self.is_gone(member) or member.generation < newest
 

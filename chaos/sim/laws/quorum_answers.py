@@ -31,12 +31,12 @@ MESSAGES: Final[dict[str, tuple[Any, Any]]] = {
 
 class QuorumAnswersAreTrue(Law):
     """A replica of the quorum refuses a request only for the reason that it gives, and names no
-    leader but the one of its epoch.
+    leader but that of its epoch.
 
-    Nobody refuses the leader of an epoch that announces the beginning or the end of it, and who was
-    told of the end names no leader of the epoch any more. Whoever answers is in the epoch of the
-    request at least, unless somebody who is no voter asks for a pre-vote: it must not depose the
-    leader.
+    No replica refuses the leader of an epoch that announces the beginning or the end of it. After
+    the end of an epoch's leadership a replica does not name that leader any more. A replica that
+    answers is at least in the epoch of the request, unless a node that is no voter asks for a
+    pre-vote: it must not depose the leader.
     """
 
     name = "the quorum's answers are true"

@@ -92,7 +92,7 @@ class Register:
         return f"{value} was refused, and has been read before" if block.is_read else None
 
     def read(self, value: str, began: int, ended: int) -> str | None:
-        """What is wrong with a read, by what is known so far. A correct read is remembered."""
+        """The fault of a read, by the facts so far. A correct read is remembered."""
         wrong = self.wrong_with(value, began, ended)
         if wrong is None:
             self._blocks[value] = _read(self._blocks[value], began, ended)

@@ -81,7 +81,7 @@ class TransactionsAreAtomic(Law):
             transaction.fate = Fate.ASKED
 
     def ended(self, transaction: Transaction, *, commit: bool) -> None:
-        """Its outcome was told, or follows from what was told."""
+        """Its outcome was answered, or follows from answers."""
         outcome, other = Fate.COMMITTED, Fate.ABORTED
         if not commit:
             outcome, other = other, outcome

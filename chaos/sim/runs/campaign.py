@@ -234,7 +234,8 @@ class Summary:
         )
 
     def neglected(self, kinds: Collection[str]) -> list[str]:
-        """What so many runs with these kinds of faults should have seen but never did.
+        """Events that this number of runs with these kinds of faults should have seen but never
+        did.
 
         Empty while there are too few runs to tell.
         """

@@ -399,7 +399,7 @@ class VirtualDisk:
         return any(each.startswith(faults.failing_during) for each in self._syncing or [""])
 
     def _fail_write_back(self, inode: Inode, path: str) -> None:
-        """What was not synced of a file cannot be written now. Syncs are told of it later."""
+        """The unsynced bytes of a file cannot be written now. Later syncs get the error."""
         inode.lost += inode.pending
         inode.pending.clear()
         inode.write_errors.add()
@@ -433,10 +433,11 @@ class VirtualDisk:
     def begin_sync(
         self, paths: Sequence[str], whole: WriteErrorHandle | None = None
     ) -> Callable[[], None]:
-        """Note what a sync of these paths covers. The returned function makes exactly that durable.
+        """Note the state that a sync of these paths covers. The returned function makes exactly
+        that durable.
 
         A path that has been removed is skipped. ``whole``: the whole file system is synced by this
-        handle, which is told of the errors. Otherwise each file is synced by a new handle.
+        handle, which gets the errors. Otherwise each file is synced by a new handle.
         """
         covered: list[Inode] = []
         last_write = self._writes

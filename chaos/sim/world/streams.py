@@ -105,7 +105,7 @@ class StreamEnd:
         self._window.set()
 
     def _tell(self) -> None:
-        """Wake the one who waits for a message, if anybody does."""
+        """Wake the reader that waits for a message, if there is one."""
         news, self._news = self._news, None
         if news is not None and not news.done():
             news.set_result(None)

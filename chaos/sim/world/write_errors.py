@@ -16,8 +16,8 @@ class WriteErrors:
 
 
 class WriteErrorHandle:
-    """An open file description. It is told once of each error since it was opened, and of an
-    earlier one if nobody was told of that."""
+    """An open file description. It gets each error since it was opened once, and an earlier one if
+    no description has got it."""
 
     def __init__(self, errors: WriteErrors) -> None:
         self._errors = errors

@@ -14,7 +14,7 @@ _NAMED: Final = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def replaced(tree: ast.Module, substitutes: Substitutes) -> ast.Module:
-    """``tree``, of which the nodes are, with the substitutes in their places. Changes ``tree``."""
+    """``tree`` with the substitutes in the places of its nodes. Changes ``tree``."""
     _Replacer(substitutes).visit(tree)
     return ast.fix_missing_locations(tree)
 
@@ -82,7 +82,7 @@ def _uses(scope: _Scope, wanted: ast.expr) -> list[ast.AST]:
 
 
 def _operands(scope: _Scope, wanted: ast.expr) -> Iterator[Substitutes]:
-    """Conditions of which this is one operand, without it."""
+    """Conditions with this operand, without it."""
     content = ast.dump(wanted)
     for node in ast.walk(scope):
         if isinstance(node, ast.BoolOp):
