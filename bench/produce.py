@@ -26,7 +26,7 @@ from chaos.process_cluster import ProcessCluster
 from stele.admin.descriptions import NewTopic
 from stele.aio import Admin
 
-PRODUCE_APIS = ("PRODUCE", "Data.Produce")
+PRODUCE_APIS = ("PRODUCE",)
 BUSY_FETCH_BYTES = 1024 * 1024
 RELAXED = str(10**9)
 

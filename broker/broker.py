@@ -16,7 +16,6 @@ from broker.coordinator.transactions import TransactionCoordinators
 from broker.coordinator.verification import Verification
 from broker.gateway.gateway import Gateway
 from broker.grpc.admin import AdminService
-from broker.grpc.data import DataService
 from broker.grpc.groups import GroupsService
 from broker.grpc.log import LogService
 from broker.grpc.transactions import TransactionsService
@@ -251,7 +250,6 @@ class Broker:
         service = Service()
         of_nodes = for_nodes(self._lifecycle.service(), self._authorizer, listener_name)
         service.include(of_nodes)
-        service.include(DataService(self._context, listener_name).service())
         service.include(AdminService(self._context, listener_name).service())
         service.include(GroupsService(self._context, listener_name).service())
         service.include(TransactionsService(self._context, listener_name).service())
@@ -562,7 +560,6 @@ class _Health(Mapping[str, bool]):
 
     _CLIENTS = (
         "stele.v1.Admin",
-        "stele.v1.Data",
         "stele.v1.Groups",
         "stele.v1.Log",
         "stele.v1.Transactions",

@@ -4,6 +4,10 @@
 lines for new ones (``python -m deploy.idl``), and removes none. A line that the IDL no longer
 fulfils is a break. A removed field or value is ``reserved``, with its number and its name, and its
 line stays. An intended break removes the line by hand.
+
+A service, method or message that is removed as a whole can reserve nothing. Its lines make room for
+one line, ``retired NAME: why``. Nothing may have the name again, since it would mean something else
+to older programs.
 """
 
 from __future__ import annotations
@@ -22,6 +26,9 @@ from google.protobuf.descriptor_pb2 import (
 
 PROTO: Final = Path(__file__).resolve().parent.parent / "proto"
 LOCK: Final = PROTO / "locked.txt"
+
+RETIRED: Final = "retired "
+"""The beginning of a line of the lock for a name that nothing may have again."""
 
 _TYPES = {number: name for name, number in FieldDescriptorProto.Type.items()}
 
@@ -60,8 +67,29 @@ def lines(files: FileDescriptorSet) -> list[str]:
 def breaks(locked: Iterable[str], files: FileDescriptorSet) -> list[str]:
     """The locked lines that the files do not fulfil."""
     present = set(lines(files))
+    names = _names(files)
     reserved = _Reserved(files)
-    return [line for line in locked if line not in present and not reserved.has(line)]
+    found = []
+    for line in locked:
+        if line.startswith(RETIRED):
+            is_kept = line.removeprefix(RETIRED).partition(":")[0] not in names
+        else:
+            is_kept = line in present or reserved.has(line)
+        if not is_kept:
+            found.append(line)
+    return found
+
+
+def _names(files: FileDescriptorSet) -> set[str]:
+    """The full names of services, methods, messages and enums."""
+    found: set[str] = set()
+    for file in files.file:
+        found |= {f"{file.package}.{each.name}" for each in file.message_type}
+        found |= {f"{file.package}.{each.name}" for each in file.enum_type}
+        for service in file.service:
+            name = f"{file.package}.{service.name}"
+            found |= {name, *(f"{name}.{method.name}" for method in service.method)}
+    return found
 
 
 def _streamed(type_name: str, is_stream: bool) -> str:

@@ -5,7 +5,7 @@ be a moment behind; a broker that has lost the controllers refuses then, for ano
 better. A linearizable read asks the active controller first how far the image has to be.
 DescribeQuorum and TransferLeadership go to the quorum's leader, ListPartitionReassignments too:
 what an image lacks may just have been started. DescribeLogDirs and AlterReplicaLogDirs are about
-this broker alone.
+this broker alone, and DeleteRecords about the partitions that it leads.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from google.protobuf.message import Message
 
 from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
+from broker.replication.deletion import Deletion, DeletionResult
+from broker.service import records
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
 from broker.service.config_view import describe_resource, set_on_topic
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
 from broker.service.metadata_log import read_metadata_log
+from broker.service.topics import NO_TOPIC_ID
 from metadata.brokers import GRPC, PLAINTEXT, BrokerRegistration
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
@@ -87,6 +90,7 @@ class AdminService:
             "ReadMetadataLog": (pb.ReadMetadataLogRequest, self._read_metadata_log),
             "DescribeLogDirs": (pb.DescribeLogDirsRequest, log_dirs.describe),
             "AlterReplicaLogDirs": (pb.AlterReplicaLogDirsRequest, log_dirs.alter),
+            "DeleteRecords": (pb.DeleteRecordsRequest, self._delete_records),
         }
         return Service(
             unary={
@@ -141,6 +145,36 @@ class AdminService:
                 linearizable=request.linearizable,
                 patience_s=_ANSWER_S,
             )
+
+    async def _delete_records(
+        self, caller: Caller, request: pb.DeleteRecordsRequest
+    ) -> pb.DeleteRecordsResponse:
+        if not self._context.caught_up():  # it would say that every topic is gone
+            raise RpcError(
+                RpcCode.UNAVAILABLE,
+                f"broker {self._context.broker_id} has not caught up with the metadata yet",
+            )
+        topics = records.topics(self._context, caller)
+        items: list[Deletion | DeletionResult] = []
+        for partition in request.partitions:
+            found = topics.partition(partition.topic, NO_TOPIC_ID, partition.partition)
+            if isinstance(found, ErrorCode):
+                items.append(DeletionResult(found))
+            else:
+                items.append(Deletion(found, partition.offset))
+        results = await records.delete_records(self._context, items, request.timeout_ms)
+        return pb.DeleteRecordsResponse(
+            partitions=[
+                pb.DeleteRecordsResponse.Partition(
+                    topic=partition.topic,
+                    partition=partition.partition,
+                    error=result.error,
+                    low_watermark=result.low_watermark,
+                    message=result.message or explain(result.error),
+                )
+                for partition, result in zip(request.partitions, results, strict=True)
+            ]
+        )
 
     async def _describe_cluster(
         self, caller: Caller, request: pb.DescribeClusterRequest

@@ -1,41 +1,34 @@
-"""stele.v1.Groups: consumer groups for gRPC clients, by the functions of the Kafka plane.
+"""stele.v1.Groups: their administration over gRPC, by the functions of the Kafka APIs.
 
-Deviations from the Kafka APIs of the same names: a member says its client id in JoinGroup, and
-nobody asks for a group's authorized operations.
+Deviations from the Kafka APIs of the same names: nobody asks for a group's authorized operations.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
+from broker.coordinator.assignors.spec import Partitions
 from broker.coordinator.group import types
-from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
+from broker.coordinator.group.consumer.types import ConsumerDescribeAnswer
 from broker.coordinator.group.types import (
+    CONSUMER_PROTOCOL,
+    NO_GENERATION,
     GroupState,
     GroupType,
-    LeavingMember,
-    MemberProtocol,
+    OffsetToCommit,
     OffsetToDelete,
 )
-from broker.grpc import consumer_groups
-from broker.grpc.answers import (
-    check_count,
-    commit_of,
-    instance_of,
-    offsets_of,
-    refusable,
-    tell_committed,
-    tell_coordinators,
-    why,
-)
+from broker.grpc.answers import check_count, refusable, tell_coordinators, why
 from broker.grpc.messages import unary
 from broker.service import group_offsets, groups
 from broker.service.context import BrokerContext
 from broker.service.coordinators import GROUPS, Coordinators
 from broker.service.group_offsets import AskedTopic
 from broker.service.topics import NO_TOPIC_ID
+from metadata.image import MetadataImage
 from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
@@ -55,15 +48,6 @@ class GroupsService:
 
     def service(self) -> Service:
         methods: dict[str, tuple[type[Message], type[Message], Any]] = {
-            "JoinGroup": (pb.JoinGroupRequest, pb.JoinGroupResponse, self._join),
-            "SyncGroup": (pb.SyncGroupRequest, pb.SyncGroupResponse, self._sync),
-            "Heartbeat": (pb.GroupHeartbeatRequest, pb.GroupHeartbeatResponse, self._heartbeat),
-            "LeaveGroup": (pb.LeaveGroupRequest, pb.LeaveGroupResponse, self._leave),
-            "ConsumerGroupHeartbeat": (
-                pb.ConsumerGroupHeartbeatRequest,
-                pb.ConsumerGroupHeartbeatResponse,
-                self._consumer_heartbeat,
-            ),
             "OffsetCommit": (pb.OffsetCommitRequest, pb.OffsetCommitResponse, self._commit),
             "OffsetFetch": (pb.OffsetFetchRequest, pb.OffsetFetchResponse, self._fetch),
             "ListGroups": (pb.ListGroupsRequest, pb.ListGroupsResponse, self._list),
@@ -85,8 +69,6 @@ class GroupsService:
             }
         )
 
-    # ------------------------------------------------------------------------ membership
-
     async def _find(
         self, caller: Caller, request: pb.FindCoordinatorRequest
     ) -> pb.FindCoordinatorResponse:
@@ -98,119 +80,42 @@ class GroupsService:
         )
         return response
 
-    async def _join(self, caller: Caller, request: pb.JoinGroupRequest) -> pb.JoinGroupResponse:
-        join = types.JoinRequest(
-            group_id=request.group,
-            session_timeout_ms=request.session_timeout_ms,
-            rebalance_timeout_ms=request.rebalance_timeout_ms,
-            member_id=request.member_id,
-            group_instance_id=instance_of(request),
-            protocol_type=request.protocol_type,
-            protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
-            client_id=request.client_id,
-            client_host=f"/{caller.address}",
-            reason=request.reason,
-        )
-        answer = await groups.as_member(self._context, caller, join)
-        return pb.JoinGroupResponse(
-            error=answer.error,
-            message=explain(answer.error),
-            member_id=answer.member_id,
-            generation=answer.generation,
-            protocol=answer.protocol or "",
-            leader=answer.leader,
-            members=[
-                pb.JoinGroupResponse.Member(
-                    member_id=each.member_id,
-                    group_instance_id=each.group_instance_id,
-                    metadata=each.metadata,
-                )
-                for each in answer.members
-            ],
-            skip_assignment=answer.skip_assignment,
-        )
-
-    async def _sync(self, caller: Caller, request: pb.SyncGroupRequest) -> pb.SyncGroupResponse:
-        sync = types.SyncRequest(
-            group_id=request.group,
-            generation=request.generation,
-            member_id=request.member_id,
-            group_instance_id=instance_of(request),
-            protocol_type=request.protocol_type or None,
-            protocol=request.protocol or None,
-            assignments={each.member_id: each.assignment for each in request.assignments},
-        )
-        answer = await groups.as_member(self._context, caller, sync)
-        return pb.SyncGroupResponse(
-            error=answer.error, message=explain(answer.error), assignment=answer.assignment
-        )
-
-    async def _heartbeat(
-        self, caller: Caller, request: pb.GroupHeartbeatRequest
-    ) -> pb.GroupHeartbeatResponse:
-        heartbeat = types.HeartbeatRequest(
-            request.group, request.generation, request.member_id, instance_of(request)
-        )
-        error = await groups.as_member(self._context, caller, heartbeat)
-        return pb.GroupHeartbeatResponse(error=error, message=explain(error))
-
-    async def _leave(self, caller: Caller, request: pb.LeaveGroupRequest) -> pb.LeaveGroupResponse:
-        leaving = (
-            LeavingMember(each.member_id, instance_of(each), each.reason)
-            for each in request.members
-        )
-        leave = types.LeaveRequest(request.group, tuple(leaving))
-        answer = await groups.as_member(self._context, caller, leave)
-        return pb.LeaveGroupResponse(
-            error=answer.error, message=explain(answer.error), members=answer.members
-        )
-
-    async def _consumer_heartbeat(
-        self, caller: Caller, request: pb.ConsumerGroupHeartbeatRequest
-    ) -> pb.ConsumerGroupHeartbeatResponse:
-        def told(name: str) -> Any:
-            return getattr(request, name) if request.HasField(name) else None
-
-        topics = told("subscribed_topics")
-        owned = told("owned")
-        timeout_ms = told("rebalance_timeout_ms")
-        heartbeat = ConsumerHeartbeatRequest(
-            request.group,
-            request.member_id,
-            request.member_epoch,
-            told("group_instance_id"),
-            told("rack"),
-            -1 if timeout_ms is None else timeout_ms,
-            None if topics is None else tuple(topics.names),
-            server_assignor=told("server_assignor"),
-            owned=None if owned is None else _owned(owned),
-            client_id=request.client_id,
-            client_host=f"/{caller.address}",
-        )
-        answer = await groups.consumer_heartbeat(self._context, caller, heartbeat)
-        response = pb.ConsumerGroupHeartbeatResponse(
-            error=answer.error,
-            message=answer.message or explain(answer.error),
-            member_id=answer.member_id or "",
-            member_epoch=answer.member_epoch,
-            heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        )
-        if answer.assigned is not None:
-            response.assignment.SetInParent()
-            for topic_id, numbers in sorted(answer.assigned.items()):
-                response.assignment.topics.add(topic_id=topic_id, partitions=sorted(numbers))
-        return response
-
     # --------------------------------------------------------------------------- offsets
 
     async def _commit(
         self, caller: Caller, request: pb.OffsetCommitRequest
     ) -> pb.OffsetCommitResponse:
-        errors = await group_offsets.commit(
-            self._context, caller, commit_of(request), offsets_of(request)
+        commit = types.OffsetCommitRequest(
+            group_id=request.group,
+            generation=request.generation if request.HasField("generation") else NO_GENERATION,
+            member_id=request.member_id,
+            group_instance_id=(
+                request.group_instance_id if request.HasField("group_instance_id") else None
+            ),
+            offsets=(),
         )
+        offsets = (
+            OffsetToCommit(
+                each.topic,
+                each.partition,
+                each.offset,
+                each.leader_epoch if each.HasField("leader_epoch") else -1,
+                each.metadata,
+                each.topic_id or NO_TOPIC_ID,
+            )
+            for each in request.partitions
+        )
+        errors = await group_offsets.commit(self._context, caller, commit, offsets)
         response = pb.OffsetCommitResponse()
-        tell_committed(request, errors, response, self._context.config.offset_metadata_max_bytes)
+        for each, error in zip(request.partitions, errors, strict=True):
+            more = group_offsets.why_refused(self._context, each.metadata, error)
+            response.partitions.add(
+                topic=each.topic,
+                partition=each.partition,
+                error=error,
+                topic_id=each.topic_id,
+                message=more or explain(error),
+            )
         return response
 
     async def _fetch(
@@ -314,7 +219,7 @@ class GroupsService:
         answers = await groups.describe_consumers(self._context, caller, names)
         for told, found in zip(missing, answers, strict=True):
             if not isinstance(found, ApiError):
-                consumer_groups.tell(told, found, self._context.image())
+                _tell_consumers(told, found, self._context.image())
             elif found.code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 told.error, told.message = found.code, why(found)
 
@@ -331,10 +236,30 @@ class GroupsService:
         )
 
 
-def _owned(told: pb.ConsumerGroupHeartbeatRequest.Partitions) -> dict[bytes, frozenset[int]]:
-    owned: dict[bytes, frozenset[int]] = {}
-    for each in told.topics:
-        if each.partitions:
-            before = owned.get(each.topic_id, frozenset())
-            owned[each.topic_id] = before.union(each.partitions)
-    return owned
+def _tell_consumers(
+    told: pb.DescribeGroupsResponse.Group, found: ConsumerDescribeAnswer, image: MetadataImage
+) -> None:
+    """Fill in a description. Topics that ``image`` does not have are left out."""
+    told.state, told.type = found.state.value, GroupType.CONSUMER.value
+    told.protocol_type, told.protocol = CONSUMER_PROTOCOL, found.assignor
+    told.group_epoch, told.assignment_epoch = found.epoch, found.assignment_epoch
+    for each in found.members:
+        told.members.add(
+            member_id=each.member_id,
+            group_instance_id=each.instance_id,
+            client_id=each.client_id,
+            host=each.client_host,
+            member_epoch=each.member_epoch,
+            assigned=_topics(each.assigned, image),
+            target=_topics(each.target, image),
+            is_classic=each.is_classic,
+        )
+
+
+def _topics(
+    partitions: Partitions, image: MetadataImage
+) -> Iterator[pb.DescribeGroupsResponse.Topic]:
+    for topic_id, numbers in sorted(partitions.items()):
+        topic = image.topic_by_id(topic_id)
+        if topic is not None:
+            yield pb.DescribeGroupsResponse.Topic(topic=topic.name, partitions=sorted(numbers))

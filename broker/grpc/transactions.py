@@ -1,9 +1,4 @@
-"""stele.v1.Transactions: transactions for gRPC clients, by the functions of the Kafka plane.
-
-Deviations from the Kafka APIs of the same names: partitions and groups join a transaction only
-with their batches and offsets, as if transaction.version were 2, and EndTransaction always tells as
-whom the producer goes on.
-"""
+"""stele.v1.Transactions: their administration over gRPC, by the functions of the Kafka APIs."""
 
 from __future__ import annotations
 
@@ -11,31 +6,14 @@ from typing import Any, TypeVar
 
 from google.protobuf.message import Message
 
-from broker.coordinator.step import Producer, Transaction
-from broker.coordinator.transaction.types import (
-    NO_EPOCH,
-    NO_PRODUCER_ID,
-    EndRequest,
-    InitRequest,
-    ListRequest,
-    TransactionRef,
-)
-from broker.grpc.answers import (
-    check_count,
-    commit_of,
-    offsets_of,
-    refusable,
-    tell_committed,
-    tell_coordinators,
-    why,
-)
+from broker.coordinator.transaction.types import InitRequest, ListRequest
+from broker.grpc.answers import check_count, refusable, tell_coordinators, why
 from broker.grpc.messages import unary
 from broker.replication.types import Marker
-from broker.service import group_offsets, producers, transactions
+from broker.service import producers, transactions
 from broker.service.context import BrokerContext
 from broker.service.coordinators import TRANSACTIONS, Coordinators
 from broker.service.topics import NO_TOPIC_ID
-from metadata.features import TRANSACTION_VERSION, finalized_level
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
@@ -45,9 +23,6 @@ from world.network import Service
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
-
-_NEW_EPOCHS = 2
-"""The transaction.version from which on each transaction has its own epoch (KIP-890)."""
 
 
 class TransactionsService:
@@ -64,12 +39,6 @@ class TransactionsService:
                 pb.InitTransactionsResponse,
                 self._init,
             ),
-            "CommitTransactionOffsets": (
-                pb.CommitTransactionOffsetsRequest,
-                pb.CommitTransactionOffsetsResponse,
-                self._commit_offsets,
-            ),
-            "EndTransaction": (pb.EndTransactionRequest, pb.EndTransactionResponse, self._end),
             "ListTransactions": (
                 pb.ListTransactionsRequest,
                 pb.ListTransactionsResponse,
@@ -98,8 +67,6 @@ class TransactionsService:
             }
         )
 
-    # ------------------------------------------------------------------------- producers
-
     async def _find(
         self, caller: Caller, request: pb.FindTransactionCoordinatorsRequest
     ) -> pb.FindTransactionCoordinatorsResponse:
@@ -115,59 +82,17 @@ class TransactionsService:
     async def _init(
         self, caller: Caller, request: pb.InitTransactionsRequest
     ) -> pb.InitTransactionsResponse:
-        goes_on = request.HasField("producer_id")
         answer = await transactions.init_producer_id(
             self._context,
             caller,
-            InitRequest(
-                transactional_id=request.transactional_id,
-                transaction_timeout_ms=request.transaction_timeout_ms,
-                expected_producer_id=request.producer_id if goes_on else NO_PRODUCER_ID,
-                expected_producer_epoch=request.producer_epoch if goes_on else NO_EPOCH,
-                enable_two_phase_commit=request.enable_two_phase_commit,
-                keep_prepared=request.keep_prepared_transaction,
-            ),
+            InitRequest(request.transactional_id, request.transaction_timeout_ms),
         )
         return pb.InitTransactionsResponse(
             error=answer.error,
             message=explain(answer.error),
             producer_id=answer.producer_id,
             producer_epoch=answer.producer_epoch,
-            ongoing_producer_id=answer.ongoing_producer_id,
-            ongoing_producer_epoch=answer.ongoing_producer_epoch,
         )
-
-    async def _commit_offsets(
-        self, caller: Caller, request: pb.CommitTransactionOffsetsRequest
-    ) -> pb.CommitTransactionOffsetsResponse:
-        if not request.group:
-            raise ApiError(ErrorCode.INVALID_GROUP_ID)
-        producer = Producer(request.producer_id, request.producer_epoch)
-        transaction = Transaction(request.transactional_id, producer, adds=True)
-        errors = await group_offsets.commit(
-            self._context, caller, commit_of(request), offsets_of(request), transaction
-        )
-        response = pb.CommitTransactionOffsetsResponse()
-        tell_committed(request, errors, response, self._context.config.offset_metadata_max_bytes)
-        return response
-
-    async def _end(
-        self, caller: Caller, request: pb.EndTransactionRequest
-    ) -> pb.EndTransactionResponse:
-        level = finalized_level(self._context.image(), TRANSACTION_VERSION)
-        who = TransactionRef(request.transactional_id, request.producer_id, request.producer_epoch)
-        version = level if level >= _NEW_EPOCHS else 0
-        end = EndRequest(who, request.is_commit, client_version=version)
-        answer = await transactions.end(self._context, caller, end)
-        keeps_epoch = answer.producer_id == NO_PRODUCER_ID
-        return pb.EndTransactionResponse(
-            error=answer.error,
-            message=explain(answer.error),
-            producer_id=who.producer_id if keeps_epoch else answer.producer_id,
-            producer_epoch=who.producer_epoch if keeps_epoch else answer.producer_epoch,
-        )
-
-    # -------------------------------------------------------------------- administration
 
     async def _describe(
         self, caller: Caller, request: pb.DescribeTransactionsRequest

@@ -1,13 +1,12 @@
 """A fetch between its arrival and its answer. One object goes the whole way.
 
-1. A plane decodes the request and makes its own fetch of it (``broker.api.fetch.KafkaFetch``,
-   ``broker.grpc.data``), which derives from ``WaitingFetch``. A fetch of Kafka's protocol also
-   derives from ``broker.service.session_fetch.SessionFetch``: that finds out what the caller may
-   read and takes the request up in its fetch session.
+1. ``broker.api.fetch.KafkaFetch`` decodes the request. It derives from
+   ``broker.service.session_fetch.SessionFetch``, which finds out what the caller may read and takes
+   the request up in its fetch session, and that from ``WaitingFetch``.
 2. ``FetchRequests.begin`` looks at it. ``FetchReader`` reads, and there is either an answer at
    once, or the fetch waits. Then it stands in a list of each of its partitions, or in its session,
    and in the deadline wheel. Whoever wakes it has it looked at again.
-3. ``FetchRequests`` takes it out of all lists and calls ``WaitingFetch.take``. The plane's
+3. ``FetchRequests`` takes it out of all lists and calls ``WaitingFetch.take``. The fetch's
    ``answer`` encodes the results. After ``FetchRequests.withdraw`` it is never called.
 
 Consumers and followers share all of this. What differs goes by ``is_follower`` and ``session``.

@@ -9,7 +9,7 @@ from stele.cluster.leader_questions import Answer, LeaderQuestions
 from stele.cluster.plane import Leader, error_code
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
-from stele.wire.v1 import data_pb2
+from stele.wire.v1 import admin_pb2
 
 _NO_TIME = -1
 
@@ -30,15 +30,15 @@ class RecordDeletion(LeaderQuestions):
     ) -> list[Answer]:
         timeout_s = self._view.attempt_s
         # The leader gives up before this client does, and says why.
-        request = data_pb2.DeleteRecordsRequest(timeout_ms=int(timeout_s * 500))
+        request = admin_pb2.DeleteRecordsRequest(timeout_ms=int(timeout_s * 500))
         for name, _ in names:
             request.partitions.add(topic=name.topic, partition=name.partition, offset=wanted[name])
         response = await self._view.ask(
             broker_id,
             call(
-                "/stele.v1.Data/DeleteRecords",
+                "/stele.v1.Admin/DeleteRecords",
                 request,
-                data_pb2.DeleteRecordsResponse.FromString,
+                admin_pb2.DeleteRecordsResponse.FromString,
             ),
             timeout_s=timeout_s,
         )

@@ -20,7 +20,6 @@ pytestmark = pytest.mark.processes
 BROKERS = {
     "stele.v1.Admin",
     "stele.v1.BrokerControl",
-    "stele.v1.Data",
     "stele.v1.Groups",
     "stele.v1.Log",
     "stele.v1.Transactions",

@@ -84,7 +84,7 @@ async def test_frozen_controllers(cluster: ProcessCluster) -> None:
         assert (status, body["status"]) == (503, "not ok")
         status, _ = asked(cluster, BROKER, "/healthz")
         assert status == 200, "to start it again would not help"
-        assert not served(cluster, "stele.v1.Data")
+        assert not served(cluster, "stele.v1.Log")
         assert not served(cluster, "safe-to-restart"), "what it knows may be old"
         assert served(cluster, "stele.v1.BrokerControl")
     finally:

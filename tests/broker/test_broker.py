@@ -29,7 +29,7 @@ from stele.wire.kafka.messages import (
     metadata,
     produce,
 )
-from stele.wire.v1 import admin_pb2, data_pb2
+from stele.wire.v1 import admin_pb2, log_pb2
 from stele.world import RpcCode, RpcError
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.batches import make_batch
@@ -167,31 +167,23 @@ async def test_both_planes_and_the_bootstrap_of_the_second(
     )
     assert [(b.host, b.port) for b in found.brokers] == [(HOST, 9192)]
     channel = world.network.channel(HOST, 9192)
-    answer = data_pb2.MetadataResponse.FromString(
-        await channel.call(
-            "/stele.v1.Data/Metadata",
-            data_pb2.MetadataRequest().SerializeToString(),
-            timeout_s=5,
-        )
+    answer = admin_pb2.DescribeTopicsResponse.FromString(
+        await channel.call("/stele.v1.Admin/DescribeTopics", b"", timeout_s=5)
     )
     assert [topic.name for topic in answer.topics] == ["t"]
-    stream = channel.stream("/stele.v1.Data/Produce")
-    request = data_pb2.ProduceRequest(
-        correlation_id=5,
-        acks=-1,
-        timeout_ms=1000,
-        partitions=[data_pb2.ProduceRequest.Partition(topic="t", records=bytes(make_batch(4)))],
-    )
+    stream = channel.stream("/stele.v1.Log/Publish")
+    record = log_pb2.PublishRecord(value=b"v", partition=0)
+    request = log_pb2.PublishRequest(topic="t", records=[record])
     await stream.send(request.SerializeToString())
-    produced = data_pb2.ProduceResponse.FromString(await stream.receive() or b"")
-    assert (produced.correlation_id, produced.partitions[0].error) == (5, 0)
+    (written,) = log_pb2.PublishResponse.FromString(await stream.receive() or b"").results
+    assert (written.partition, written.offset, written.HasField("error")) == (0, 0, False)
     await stream.close()
     cluster = admin_pb2.DescribeClusterResponse.FromString(
         await channel.call("/stele.v1.Admin/DescribeCluster", b"", timeout_s=5)
     )
     assert [b.fenced for b in cluster.brokers] == [False]
     with pytest.raises(RpcError) as caught:
-        await channel.call("/stele.v1.Data/Metadata", b"\xff\xff", timeout_s=5)
+        await channel.call("/stele.v1.Admin/DescribeTopics", b"\xff\xff", timeout_s=5)
     assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
 

@@ -14,11 +14,11 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from broker.grpc.admin import AdminService
-from broker.grpc.data import DataService
 from broker.grpc.groups import GroupsService
+from broker.grpc.transactions import TransactionsService
 from metadata.internal_topics import GROUP_TOPIC
 from stele.wire.kafka.messages import api_versions
-from stele.wire.v1 import admin_pb2, data_pb2, groups_pb2, log_pb2
+from stele.wire.v1 import admin_pb2, groups_pb2, log_pb2, transactions_pb2
 from stele.world import RpcError
 from tests.fuzz.bytes import mutated
 from tests.fuzz.codec import KINDS, Pool
@@ -128,9 +128,9 @@ class KafkaTarget:
 
 _FILES: Final[tuple[FileDescriptor, ...]] = (
     admin_pb2.DESCRIPTOR,
-    data_pb2.DESCRIPTOR,
     groups_pb2.DESCRIPTOR,
     log_pb2.DESCRIPTOR,
+    transactions_pb2.DESCRIPTOR,
 )
 
 
@@ -159,8 +159,8 @@ def check_over_grpc(calls: Sequence[Call]) -> int:
         handlers: dict[str, Callable[..., Awaitable[Any]]] = {}
         for made in (
             AdminService(edges.context, "EXTERNAL"),
-            DataService(edges.context, "EXTERNAL"),
             GroupsService(edges.context, "EXTERNAL"),
+            TransactionsService(edges.context, "EXTERNAL"),
         ):
             handlers |= made.service().unary
         answered = 0

@@ -8,7 +8,6 @@ from typing import Any
 from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
-from broker.grpc.data import DataService
 from runtime.authorization.authorizer import topic_resource
 from stele.errors import ErrorCode
 from tests.support.broker_apis import Edges
@@ -45,7 +44,6 @@ def edges_with_topics() -> Edges:
 
 
 async def call_admin(edges: Edges, method: str, request: Message, answer: Any) -> Any:
-    service = DataService(edges.context, "EXTERNAL").service()
-    service.include(AdminService(edges.context, "EXTERNAL").service())
+    service = AdminService(edges.context, "EXTERNAL").service()
     payload = request.SerializeToString()
     return answer.FromString(await service.unary[f"/stele.v1.{method}"](payload, PEER))

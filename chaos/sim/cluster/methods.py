@@ -5,4 +5,4 @@ from __future__ import annotations
 ALTER_PARTITION = "/stele.v1.Controller/AlterPartition"
 REGISTER_BROKER = "/stele.v1.Controller/RegisterBroker"
 READ_INDEX = "/stele.v1.Controller/ReadIndex"
-DELETE_RECORDS = "/stele.v1.Data/DeleteRecords"
+DELETE_RECORDS = "/stele.v1.Admin/DeleteRecords"

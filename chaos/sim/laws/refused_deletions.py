@@ -13,7 +13,7 @@ from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
-from stele.wire.v1.data_pb2 import DeleteRecordsRequest, DeleteRecordsResponse
+from stele.wire.v1.admin_pb2 import DeleteRecordsRequest, DeleteRecordsResponse
 
 Place = tuple[str, int]  # topic, partition
 

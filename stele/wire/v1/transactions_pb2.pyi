@@ -35,108 +35,14 @@ class FindTransactionCoordinatorsResponse(_message.Message):
     def __init__(self, coordinators: _Optional[_Iterable[_Union[FindTransactionCoordinatorsResponse.Coordinator, _Mapping]]] = ...) -> None: ...
 
 class InitTransactionsRequest(_message.Message):
-    __slots__ = ("transactional_id", "transaction_timeout_ms", "producer_id", "producer_epoch", "enable_two_phase_commit", "keep_prepared_transaction")
+    __slots__ = ("transactional_id", "transaction_timeout_ms")
     TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
     TRANSACTION_TIMEOUT_MS_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ENABLE_TWO_PHASE_COMMIT_FIELD_NUMBER: _ClassVar[int]
-    KEEP_PREPARED_TRANSACTION_FIELD_NUMBER: _ClassVar[int]
     transactional_id: str
     transaction_timeout_ms: int
-    producer_id: int
-    producer_epoch: int
-    enable_two_phase_commit: bool
-    keep_prepared_transaction: bool
-    def __init__(self, transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., enable_two_phase_commit: _Optional[bool] = ..., keep_prepared_transaction: _Optional[bool] = ...) -> None: ...
+    def __init__(self, transactional_id: _Optional[str] = ..., transaction_timeout_ms: _Optional[int] = ...) -> None: ...
 
 class InitTransactionsResponse(_message.Message):
-    __slots__ = ("error", "message", "producer_id", "producer_epoch", "ongoing_producer_id", "ongoing_producer_epoch")
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    ONGOING_PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    ONGOING_PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    error: int
-    message: str
-    producer_id: int
-    producer_epoch: int
-    ongoing_producer_id: int
-    ongoing_producer_epoch: int
-    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., ongoing_producer_id: _Optional[int] = ..., ongoing_producer_epoch: _Optional[int] = ...) -> None: ...
-
-class CommitTransactionOffsetsRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "group", "generation", "member_id", "group_instance_id", "partitions")
-    class Partition(_message.Message):
-        __slots__ = ("topic", "partition", "offset", "leader_epoch", "metadata", "topic_id")
-        TOPIC_FIELD_NUMBER: _ClassVar[int]
-        PARTITION_FIELD_NUMBER: _ClassVar[int]
-        OFFSET_FIELD_NUMBER: _ClassVar[int]
-        LEADER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-        METADATA_FIELD_NUMBER: _ClassVar[int]
-        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-        topic: str
-        partition: int
-        offset: int
-        leader_epoch: int
-        metadata: str
-        topic_id: bytes
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., offset: _Optional[int] = ..., leader_epoch: _Optional[int] = ..., metadata: _Optional[str] = ..., topic_id: _Optional[bytes] = ...) -> None: ...
-    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    GROUP_FIELD_NUMBER: _ClassVar[int]
-    GENERATION_FIELD_NUMBER: _ClassVar[int]
-    MEMBER_ID_FIELD_NUMBER: _ClassVar[int]
-    GROUP_INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    group: str
-    generation: int
-    member_id: str
-    group_instance_id: str
-    partitions: _containers.RepeatedCompositeFieldContainer[CommitTransactionOffsetsRequest.Partition]
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., group: _Optional[str] = ..., generation: _Optional[int] = ..., member_id: _Optional[str] = ..., group_instance_id: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[CommitTransactionOffsetsRequest.Partition, _Mapping]]] = ...) -> None: ...
-
-class CommitTransactionOffsetsResponse(_message.Message):
-    __slots__ = ("error", "message", "partitions")
-    class Partition(_message.Message):
-        __slots__ = ("topic", "partition", "error", "topic_id", "message")
-        TOPIC_FIELD_NUMBER: _ClassVar[int]
-        PARTITION_FIELD_NUMBER: _ClassVar[int]
-        ERROR_FIELD_NUMBER: _ClassVar[int]
-        TOPIC_ID_FIELD_NUMBER: _ClassVar[int]
-        MESSAGE_FIELD_NUMBER: _ClassVar[int]
-        topic: str
-        partition: int
-        error: int
-        topic_id: bytes
-        message: str
-        def __init__(self, topic: _Optional[str] = ..., partition: _Optional[int] = ..., error: _Optional[int] = ..., topic_id: _Optional[bytes] = ..., message: _Optional[str] = ...) -> None: ...
-    ERROR_FIELD_NUMBER: _ClassVar[int]
-    MESSAGE_FIELD_NUMBER: _ClassVar[int]
-    PARTITIONS_FIELD_NUMBER: _ClassVar[int]
-    error: int
-    message: str
-    partitions: _containers.RepeatedCompositeFieldContainer[CommitTransactionOffsetsResponse.Partition]
-    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., partitions: _Optional[_Iterable[_Union[CommitTransactionOffsetsResponse.Partition, _Mapping]]] = ...) -> None: ...
-
-class EndTransactionRequest(_message.Message):
-    __slots__ = ("transactional_id", "producer_id", "producer_epoch", "is_commit")
-    TRANSACTIONAL_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_ID_FIELD_NUMBER: _ClassVar[int]
-    PRODUCER_EPOCH_FIELD_NUMBER: _ClassVar[int]
-    IS_COMMIT_FIELD_NUMBER: _ClassVar[int]
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-    is_commit: bool
-    def __init__(self, transactional_id: _Optional[str] = ..., producer_id: _Optional[int] = ..., producer_epoch: _Optional[int] = ..., is_commit: _Optional[bool] = ...) -> None: ...
-
-class EndTransactionResponse(_message.Message):
     __slots__ = ("error", "message", "producer_id", "producer_epoch")
     ERROR_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]

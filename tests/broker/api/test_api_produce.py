@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.replication.types import LeaderHint, ProduceResult
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.batch_errors import RecordError
-from stele.wire.kafka.messages import api_versions, produce
+from stele.wire.kafka.messages import api_versions, fetch, produce
 from stele.wire.kafka.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -197,3 +199,33 @@ async def test_answers_keep_the_order_of_a_connections_requests() -> None:
     edges.replicas.release(0)
     assert _errors(await client.receive(API, 9)) == [0]
     assert edges.registry.values()["stele_produce_purgatory_size"] == 0
+
+
+@virtual
+async def test_what_a_request_waits_is_no_local_time() -> None:
+    edges = Edges()
+    edges.add_topic("a", [[1]])
+    edges.replicas.hold()
+    client, reader = edges.client(), edges.client()
+    client.send(API, 9, _request(("a", 0)))
+    topic = fetch.FetchTopic("", topic_id("a"), [fetch.FetchPartition(0)])
+    reader.send(fetch.API, 13, fetch.FetchRequest(topics=[topic]))
+    await asyncio.sleep(0.25)
+    for _ in range(2):
+        edges.replicas.release(0)
+    await client.receive(API, 9)
+    await reader.receive(fetch.API, 13)
+    values = edges.registry.values()
+    for api in ("PRODUCE", "FETCH"):
+        assert values[f'stele_request_local_seconds_sum{{api="{api}"}}'] == 0
+        assert values[f'stele_request_remote_seconds_sum{{api="{api}"}}'] == 0.25
+
+
+@virtual
+async def test_what_is_answered_at_once_has_no_remote_time() -> None:
+    edges = Edges()
+    edges.add_topic("a", [[1]])
+    await edges.client().call(API, 9, _request(("a", 0)))
+    values = edges.registry.values()
+    assert values['stele_request_local_seconds_count{api="PRODUCE"}'] == 1
+    assert values['stele_request_remote_seconds_count{api="PRODUCE"}'] == 0

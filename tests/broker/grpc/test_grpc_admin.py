@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
+from broker.replication.deletion import Deletion
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.messages import SnapshotId
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.quorum.snapshots import Snapshot
 from stele.errors import ErrorCode
+from stele.ids import PartitionId
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1 import metadata_pb2
 from stele.wire.v1.controller_pb2 import ReadIndexResponse
@@ -128,7 +131,7 @@ def test_an_outcome_that_stays_unknown_is_said_with_the_request_id() -> None:
             edges.commit(metadata_version(level))
             answer = await _call(edges, "CreateTopics", request, pb.CreateTopicsResponse)
             assert answer.error == ErrorCode.REQUEST_TIMED_OUT
-            assert f"request id {(b'i' * 16).hex()}, sent again" in answer.message
+            assert f"repeat the request with the id {(b'i' * 16).hex()}" in answer.message
 
     run_virtual(main())
 
@@ -406,3 +409,32 @@ def test_the_metadata_log_is_for_those_who_may_see_all_settings(*, allowed: bool
         assert ("negative" if allowed else "DESCRIBE_CONFIGS") in str(refused.value)
 
     run_virtual(main())
+
+
+@virtual
+async def test_records_are_deleted_by_the_leader_that_is_asked() -> None:
+    edges = Edges()
+    edges.add_topic("a", [[1], [1]])
+    request = pb.DeleteRecordsRequest(
+        partitions=[
+            pb.DeleteRecordsRequest.Partition(topic="a", partition=1, offset=5),
+            pb.DeleteRecordsRequest.Partition(topic="gone", offset=5),
+        ],
+        timeout_ms=900,
+    )
+    answer = await _call(edges, "DeleteRecords", request, pb.DeleteRecordsResponse)
+    deleted, gone = answer.partitions
+    assert (deleted.error, deleted.low_watermark, deleted.message) == (ErrorCode.NONE, 7, "")
+    assert (gone.error, gone.topic) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "gone")
+    assert gone.message
+    ((deletions, timeout_ms),) = edges.replicas.deletion.deleted
+    assert (deletions, timeout_ms) == ([Deletion(PartitionId(topic_id("a"), 1), 5)], 900)
+
+
+@virtual
+async def test_a_broker_that_has_just_started_does_not_say_that_a_topic_is_gone() -> None:
+    edges = Edges()
+    edges.context = replace(edges.context, caught_up=lambda: False)
+    with pytest.raises(RpcError, match="not caught up") as caught:
+        await _call(edges, "DeleteRecords", pb.DeleteRecordsRequest(), pb.DeleteRecordsResponse)
+    assert caught.value.code is RpcCode.UNAVAILABLE

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
+from broker.coordinator.group import types
 from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.grpc.groups import GroupsService
 from broker.service import groups
@@ -41,47 +42,40 @@ async def ask(edges: Edges, method: str, request: Message, answer: Any) -> Any:
     return answer.FromString(payload)
 
 
-async def join(edges: Edges, member_id: str = "", **more: Any) -> pb.JoinGroupResponse:
-    request = pb.JoinGroupRequest(
-        group=GROUP,
-        member_id=member_id,
-        session_timeout_ms=10_000,
-        rebalance_timeout_ms=10_000,
-        protocol_type="consumer",
-        protocols=[pb.JoinGroupRequest.Protocol(name="range", metadata=b"what I read")],
-        client_id="me",
-        **more,
-    )
-    answer: pb.JoinGroupResponse = await ask(edges, "JoinGroup", request, pb.JoinGroupResponse)
-    return answer
+CALLER = grpc_caller("EXTERNAL", PEER)
 
 
-async def a_member(edges: Edges, **more: Any) -> tuple[str, int]:
+async def a_member(edges: Edges, instance_id: str | None = None) -> tuple[str, int]:
     """The only member of a stable group: its id and generation."""
     member_id = ""
-    if not more:
-        first = await join(edges)
-        assert first.error == ErrorCode.MEMBER_ID_REQUIRED
-        assert first.message
-        member_id = first.member_id
-    joined = await join(edges, member_id, **more)
-    assert (joined.error, joined.message) == (ErrorCode.NONE, "")
-    assert joined.leader == joined.member_id
-    assert [each.metadata for each in joined.members] == [b"what I read"]
-    request = pb.SyncGroupRequest(
-        group=GROUP,
+    for _ in range(2):  # the first time it may get its id only
+        request = types.JoinRequest(
+            group_id=GROUP,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type="consumer",
+            protocols=(types.MemberProtocol("range", b"what I read"),),
+            client_id="me",
+            client_host=f"/{PEER.address}",
+        )
+        joined = await groups.as_member(edges.context, CALLER, request)
+        member_id = joined.member_id
+        if joined.error is ErrorCode.NONE:
+            break
+    sync = types.SyncRequest(
+        group_id=GROUP,
         generation=joined.generation,
-        member_id=joined.member_id,
+        member_id=member_id,
+        group_instance_id=instance_id,
         protocol_type="consumer",
         protocol=joined.protocol,
-        assignments=[
-            pb.SyncGroupRequest.Assignment(member_id=joined.member_id, assignment=b"all of it")
-        ],
-        **more,
+        assignments={member_id: b"all of it"},
     )
-    synced = await ask(edges, "SyncGroup", request, pb.SyncGroupResponse)
+    synced = await groups.as_member(edges.context, CALLER, sync)
     assert (synced.error, synced.assignment) == (ErrorCode.NONE, b"all of it")
-    return joined.member_id, joined.generation
+    return member_id, joined.generation
 
 
 def offset(name: str, number: int, at: int, **more: Any) -> pb.OffsetCommitRequest.Partition:
@@ -126,14 +120,10 @@ def test_the_coordinator_is_told_with_its_grpc_address() -> None:
     run_virtual(main())
 
 
-def test_a_member_lives_commits_and_leaves() -> None:
+def test_offsets_are_committed_and_told() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
         member_id, generation = await a_member(edges)
-        assert member_id.startswith("me-")
-        beat = pb.GroupHeartbeatRequest(group=GROUP, generation=generation, member_id=member_id)
-        alive = await ask(edges, "Heartbeat", beat, pb.GroupHeartbeatResponse)
-        assert (alive.error, alive.message) == (ErrorCode.NONE, "")
         told = await commit(
             edges,
             offset("orders", 0, 7, leader_epoch=3, metadata="so far"),
@@ -154,51 +144,6 @@ def test_a_member_lives_commits_and_leaves() -> None:
         everything = [("orders", 0, 7, 3, "so far"), ("orders", 1, 8, -1, "")]
         assert await committed(edges) == everything
         assert await committed(edges, orders=[1, 2]) == [everything[1], ("orders", 2, -1, -1, "")]
-        leave = pb.LeaveGroupRequest(
-            group=GROUP, members=[{"member_id": member_id}, {"member_id": "nobody"}]
-        )
-        left = await ask(edges, "LeaveGroup", leave, pb.LeaveGroupResponse)
-        assert list(left.members) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
-        gone = await ask(edges, "Heartbeat", beat, pb.GroupHeartbeatResponse)
-        assert gone.error == ErrorCode.UNKNOWN_MEMBER_ID
-        assert gone.message
-
-    run_virtual(main())
-
-
-def test_a_member_of_the_consumer_protocol_is_told_what_to_read() -> None:
-    async def main() -> None:
-        edges = await edges_with_groups()
-        kind = pb.ConsumerGroupHeartbeatRequest
-
-        async def beat(epoch: int, **more: Any) -> pb.ConsumerGroupHeartbeatResponse:
-            request = kind(group=GROUP, member_id="m", member_epoch=epoch, client_id="me", **more)
-            answer: pb.ConsumerGroupHeartbeatResponse = await ask(
-                edges, "ConsumerGroupHeartbeat", request, pb.ConsumerGroupHeartbeatResponse
-            )
-            return answer
-
-        everything = {
-            "rebalance_timeout_ms": 1000,
-            "subscribed_topics": kind.Topics(names=["orders"]),
-            "server_assignor": "range",
-            "owned": kind.Partitions(),
-        }
-        joined = await beat(0, **everything)
-        assert (joined.error, joined.member_id, joined.member_epoch) == (ErrorCode.NONE, "m", 1)
-        assert joined.heartbeat_interval_ms > 0
-        (topic,) = joined.assignment.topics
-        assert (topic.topic_id, list(topic.partitions)) == (topic_id("orders"), [0, 1, 2])
-        same = kind.TopicPartitions(topic_id=topic_id("orders"), partitions=[0, 1])
-        rest = kind.TopicPartitions(topic_id=topic_id("orders"), partitions=[2])
-        again = await beat(1, owned=kind.Partitions(topics=[same, rest]))
-        assert (again.error, again.member_epoch) == (ErrorCode.NONE, 1)
-        assert not (await beat(1)).HasField("assignment")
-        assert (await beat(9)).error == ErrorCode.FENCED_MEMBER_EPOCH
-        assert (await beat(-1)).member_epoch == -1
-        gone = await beat(1)
-        assert gone.error == ErrorCode.UNKNOWN_MEMBER_ID
-        assert gone.message
 
     run_virtual(main())
 
@@ -207,7 +152,7 @@ def test_who_commits_is_asked_for() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
         assert await commit(edges, offset("orders", 0, 1)) == [ErrorCode.NONE]
-        member_id, generation = await a_member(edges, group_instance_id="first")
+        member_id, generation = await a_member(edges, "first")
         for more, error in (
             ({}, ErrorCode.UNKNOWN_MEMBER_ID),
             ({"member_id": member_id, "generation": 99}, ErrorCode.ILLEGAL_GENERATION),
@@ -225,7 +170,7 @@ def test_who_commits_is_asked_for() -> None:
 def test_groups_are_listed_described_and_deleted() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
-        member_id, generation = await a_member(edges, group_instance_id="first")
+        member_id, generation = await a_member(edges, "first")
         await commit(edges, offset("orders", 0, 1), member_id=member_id, generation=generation)
         listed = await ask(edges, "ListGroups", pb.ListGroupsRequest(), pb.ListGroupsResponse)
         assert [
@@ -257,8 +202,8 @@ def test_groups_are_listed_described_and_deleted() -> None:
             ErrorCode.GROUP_ID_NOT_FOUND,
         ]
         assert deleted.groups[0].message
-        leave = pb.LeaveGroupRequest(group=GROUP, members=[{"group_instance_id": "first"}])
-        assert list((await ask(edges, "LeaveGroup", leave, pb.LeaveGroupResponse)).members) == [0]
+        leave = types.LeaveRequest(GROUP, (types.LeavingMember("", "first"),))
+        assert (await groups.as_member(edges.context, CALLER, leave)).members == (ErrorCode.NONE,)
         forgotten = await ask(edges, "OffsetDelete", forget, pb.OffsetDeleteResponse)
         assert [(each.topic, each.error) for each in forgotten.partitions] == [("orders", 0)]
         assert await committed(edges) == []
@@ -274,15 +219,6 @@ def test_groups_are_listed_described_and_deleted() -> None:
 @pytest.mark.parametrize(
     ("method", "request_type", "answer_type"),
     [
-        ("JoinGroup", pb.JoinGroupRequest, pb.JoinGroupResponse),
-        (
-            "ConsumerGroupHeartbeat",
-            pb.ConsumerGroupHeartbeatRequest,
-            pb.ConsumerGroupHeartbeatResponse,
-        ),
-        ("SyncGroup", pb.SyncGroupRequest, pb.SyncGroupResponse),
-        ("Heartbeat", pb.GroupHeartbeatRequest, pb.GroupHeartbeatResponse),
-        ("LeaveGroup", pb.LeaveGroupRequest, pb.LeaveGroupResponse),
         ("OffsetCommit", pb.OffsetCommitRequest, pb.OffsetCommitResponse),
         ("OffsetFetch", pb.OffsetFetchRequest, pb.OffsetFetchResponse),
         ("OffsetDelete", pb.OffsetDeleteRequest, pb.OffsetDeleteResponse),
@@ -320,7 +256,6 @@ def test_too_many_groups_are_too_many(method: str) -> None:
 def test_a_group_of_the_consumer_protocol_is_described() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
-        caller = grpc_caller("EXTERNAL", PEER)
         beat = ConsumerHeartbeatRequest(
             group_id=GROUP,
             member_id="m",
@@ -331,7 +266,7 @@ def test_a_group_of_the_consumer_protocol_is_described() -> None:
             client_id="me",
             client_host="/h",
         )
-        joined = await groups.consumer_heartbeat(edges.context, caller, beat)
+        joined = await groups.consumer_heartbeat(edges.context, CALLER, beat)
         assert joined.error is ErrorCode.NONE
         edges.authorizer.denied.add((Operation.DESCRIBE, group_resource("theirs")))
         asked = pb.DescribeGroupsRequest(groups=["nobody's", GROUP, "theirs"])
@@ -351,5 +286,31 @@ def test_a_group_of_the_consumer_protocol_is_described() -> None:
         edges.authorizer.denied.add((Operation.DESCRIBE, topic_resource("orders")))
         described = await ask(edges, "DescribeGroups", asked, pb.DescribeGroupsResponse)
         assert described.groups[1].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+    run_virtual(main())
+
+
+def test_metadata_that_are_too_large_say_how_large_they_are() -> None:
+    async def main() -> None:
+        edges = await edges_with_groups()
+        limit = edges.config.offset_metadata_max_bytes
+        large = offset("orders", 0, 1, metadata="x" * (limit + 1))
+        request = pb.OffsetCommitRequest(group=GROUP, partitions=[large, offset("orders", 1, 1)])
+        answer = await ask(edges, "OffsetCommit", request, pb.OffsetCommitResponse)
+        refused, told = answer.partitions
+        assert refused.error == ErrorCode.OFFSET_METADATA_TOO_LARGE
+        assert f"has {limit + 1} UTF-16 units" in refused.message
+        assert (told.error, told.message) == (ErrorCode.NONE, "")
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("method", ["FindCoordinator", "OffsetFetch", "DescribeGroups"])
+def test_garbage_is_an_invalid_argument(method: str) -> None:
+    async def main() -> None:
+        service = GroupsService(Edges().context, "EXTERNAL").service()
+        with pytest.raises(RpcError) as caught:
+            await service.unary[f"/stele.v1.Groups/{method}"](b"\xff\xff\xff", PEER)
+        assert caught.value.code is RpcCode.INVALID_ARGUMENT
 
     run_virtual(main())

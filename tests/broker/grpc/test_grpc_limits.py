@@ -13,17 +13,19 @@ from google.protobuf.message import Message
 from runtime.grpc_requests import ADMIN_BYTES_MAX, QUORUM_BYTES_MAX, parse
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.wire.v1 import admin_pb2 as admin
-from stele.wire.v1 import data_pb2 as pb
+from stele.wire.v1 import log_pb2 as pb
 from stele.wire.v1 import raft_pb2 as raft
 from stele.world import RpcCode, RpcError
 
 
 def test_a_list_without_end_is_refused_before_it_is_looked_at() -> None:
-    allowed = pb.MetadataRequest(topics=[""] * REQUEST_ELEMENTS_MAX).SerializeToString()
-    assert len(parse(pb.MetadataRequest, allowed).topics) == REQUEST_ELEMENTS_MAX
-    endless = pb.MetadataRequest(topics=[""] * (REQUEST_ELEMENTS_MAX + 1)).SerializeToString()
-    with pytest.raises(RpcError, match="65537 elements in topics") as refusal:
-        parse(pb.MetadataRequest, endless)
+    allowed = admin.DescribeTopicsRequest(names=[""] * REQUEST_ELEMENTS_MAX).SerializeToString()
+    assert len(parse(admin.DescribeTopicsRequest, allowed).names) == REQUEST_ELEMENTS_MAX
+    endless = admin.DescribeTopicsRequest(
+        names=[""] * (REQUEST_ELEMENTS_MAX + 1)
+    ).SerializeToString()
+    with pytest.raises(RpcError, match="65537 elements in names") as refusal:
+        parse(admin.DescribeTopicsRequest, endless)
     assert refusal.value.code is RpcCode.INVALID_ARGUMENT
 
 
@@ -57,11 +59,14 @@ def element(number: int, content: bytes = b"") -> bytes:
 
 MANY = 300_000
 TINY: dict[str, tuple[type[Message], bytes]] = {
-    "texts": (pb.MetadataRequest, element(pb.MetadataRequest.TOPICS_FIELD_NUMBER) * MANY),
-    "messages": (pb.FetchRequest, element(pb.FetchRequest.PARTITIONS_FIELD_NUMBER) * MANY),
+    "texts": (
+        admin.DescribeTopicsRequest,
+        element(admin.DescribeTopicsRequest.NAMES_FIELD_NUMBER) * MANY,
+    ),
+    "messages": (pb.PublishRequest, element(pb.PublishRequest.RECORDS_FIELD_NUMBER) * MANY),
     "within one": (admin.AlterConfigsRequest, element(1, element(2) * MANY)),
     "within many": (admin.AlterConfigsRequest, element(1, element(2) * 1_000) * 300),
-    "of no known field": (pb.FetchRequest, element(15) * MANY),
+    "of no known field": (admin.DescribeTopicsRequest, element(15) * MANY),
 }
 
 
@@ -84,29 +89,27 @@ def test_large_garbage_is_no_message(payload: bytes) -> None:
 
 
 def test_large_requests_that_mean_something_are_read() -> None:
-    produced = pb.ProduceRequest(
-        partitions=[pb.ProduceRequest.Partition(topic="t", records=bytes(1 << 20))] * 4
-    )
-    assert parse(pb.ProduceRequest, produced.SerializeToString()) == produced
-    fetched = pb.FetchRequest(
+    published = pb.PublishRequest(records=[pb.PublishRecord(value=bytes(1 << 20))] * 4)
+    assert parse(pb.PublishRequest, published.SerializeToString()) == published
+    deleted = admin.DeleteRecordsRequest(
         partitions=[
-            pb.FetchRequest.Partition(topic_id=bytes(range(16)), partition=7, fetch_offset=1 << 40)
+            admin.DeleteRecordsRequest.Partition(topic="orders", partition=7, offset=1 << 40)
         ]
         * REQUEST_ELEMENTS_MAX
     )
-    assert len(fetched.SerializeToString()) > 1_000_000
-    assert parse(pb.FetchRequest, fetched.SerializeToString()) == fetched
+    assert len(deleted.SerializeToString()) > 1_000_000
+    assert parse(admin.DeleteRecordsRequest, deleted.SerializeToString()) == deleted
 
 
-PLANES: dict[str, tuple[type[Message], int]] = {
+KINDS: dict[str, tuple[type[Message], int]] = {
     "a client's request": (admin.CreateTopicsRequest, ADMIN_BYTES_MAX),
     "a request of the quorum": (raft.EndQuorumEpochRequest, QUORUM_BYTES_MAX),
 }
 
 
-@pytest.mark.parametrize("plane", PLANES)
-def test_a_request_without_records_is_refused_by_its_size(plane: str) -> None:
-    kind, bytes_max = PLANES[plane]
+@pytest.mark.parametrize("what", KINDS)
+def test_a_request_without_records_is_refused_by_its_size(what: str) -> None:
+    kind, bytes_max = KINDS[what]
     made: list[bytes] = []
     watched: Any = SimpleNamespace(DESCRIPTOR=kind.DESCRIPTOR, FromString=made.append)
     with pytest.raises(RpcError, match=f"{bytes_max} are the most") as refusal:
@@ -120,15 +123,15 @@ def test_refused_elements_take_no_memory() -> None:
     script = """
 import resource
 from runtime.grpc_requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
-from stele.wire.v1 import controller_pb2, data_pb2
+from stele.wire.v1 import admin_pb2, log_pb2
 from stele.world import RpcError
 
 tiny = bytes([(1 << 3) | 2, 0]) * (ADMIN_BYTES_MAX // 2)
-parse(data_pb2.MetadataRequest, tiny[:2])
+parse(admin_pb2.DescribeTopicsRequest, tiny[:2])
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for kind, elements_max in (
-    (data_pb2.MetadataRequest, 65_536),
-    (data_pb2.FetchRequest, 65_536),
+    (admin_pb2.DescribeTopicsRequest, 65_536),
+    (log_pb2.PublishRequest, 65_536),
 ):
     try:
         parse(kind, tiny, bytes_max=ADMIN_BYTES_MAX, elements_max=elements_max)

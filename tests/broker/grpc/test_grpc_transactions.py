@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from broker.coordinator.transaction.types import TransactionRef
+from broker.coordinator.transaction.types import EndRequest, TransactionRef
 from broker.grpc.transactions import TransactionsService
 from broker.replication.types import Marker
 from broker.service import transactions
@@ -16,7 +16,6 @@ from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,
-    group_resource,
     transactional_id_resource,
 )
 from runtime.authorization.caller import grpc_caller
@@ -90,11 +89,17 @@ async def in_state(edges: Edges, name: str) -> Any:
     raise AssertionError(told)
 
 
+async def end(edges: Edges, producer: dict[str, Any], *, is_commit: bool = True) -> None:
+    """As its producer does."""
+    request = EndRequest(TransactionRef(*producer.values()), is_commit, client_version=2)
+    answer = await transactions.end(edges.context, grpc_caller("EXTERNAL", PEER), request)
+    assert answer.error is ErrorCode.NONE
+
+
 @pytest.mark.parametrize("is_commit", [True, False])
-@pytest.mark.parametrize("level", [0, 2])
-def test_a_transaction_from_its_producer_to_its_markers(level: int, is_commit: bool) -> None:
+def test_a_transaction_is_described_until_it_has_ended(is_commit: bool) -> None:
     async def main() -> None:
-        edges = await edges_with_transactions(level)
+        edges = await edges_with_transactions()
         producer = await a_producer(edges)
         assert producer["producer_epoch"] == 0
         await add(edges, producer, 2, 0)
@@ -102,17 +107,8 @@ def test_a_transaction_from_its_producer_to_its_markers(level: int, is_commit: b
         assert (told.state, told.timeout_ms) == ("Ongoing", 60_000)
         assert told.start_time_ms > 0
         assert [(each.topic, list(each.partitions)) for each in told.topics] == [("orders", [0, 2])]
-        answer = await ask(edges, "EndTransaction", **producer, is_commit=is_commit)
-        new_epoch = 1 if level else 0
-        assert answer == pb.EndTransactionResponse(
-            producer_id=producer["producer_id"], producer_epoch=new_epoch
-        ), "it always tells as whom the producer goes on"
+        await end(edges, producer, is_commit=is_commit)
         await in_state(edges, "CompleteCommit" if is_commit else "CompleteAbort")
-        again = await ask(edges, "EndTransaction", **producer, is_commit=is_commit)
-        assert again == answer
-        assert {(each.commit, each.producer_epoch) for each in edges.replicas.markers.written} == {
-            (is_commit, new_epoch)
-        }
 
     run_virtual(main())
 
@@ -123,35 +119,9 @@ def test_an_older_producer_is_fenced() -> None:
         old = await a_producer(edges)
         new = await a_producer(edges)
         assert new["producer_epoch"] == old["producer_epoch"] + 1
-        answer = await ask(edges, "EndTransaction", **old, is_commit=True)
-        assert (answer.error, answer.message) == (
-            ErrorCode.PRODUCER_FENCED,
-            "another producer uses the transactional id now",
-        )
-        who = {name: old[name] for name in ("producer_id", "producer_epoch")}
-        assert (await init(edges, **who)).error == ErrorCode.PRODUCER_FENCED
-        who["producer_epoch"] = new["producer_epoch"]
-        assert (await init(edges, **who)).producer_epoch == 2, "it goes on (KIP-360)"
-
-    run_virtual(main())
-
-
-def test_a_prepared_transaction_is_kept_and_ended_by_another_producer() -> None:
-    async def main() -> None:
-        edges = await edges_with_transactions()
-        first = await a_producer(edges, enable_two_phase_commit=True)
-        await add(edges, first, 1)
-        kept = await init(edges, enable_two_phase_commit=True, keep_prepared_transaction=True)
-        assert (kept.ongoing_producer_id, kept.ongoing_producer_epoch) == (
-            first["producer_id"],
-            first["producer_epoch"],
-        )
-        second = {**first, "producer_id": kept.producer_id, "producer_epoch": kept.producer_epoch}
-        answer = await ask(edges, "EndTransaction", **second, is_commit=True)
-        assert answer.error == ErrorCode.NONE
-        await in_state(edges, "CompleteCommit")
-        kept = await init(edges, enable_two_phase_commit=True, keep_prepared_transaction=True)
-        assert kept.ongoing_producer_id == -1
+        request = EndRequest(TransactionRef(*old.values()), True, client_version=2)
+        answer = await transactions.end(edges.context, grpc_caller("EXTERNAL", PEER), request)
+        assert answer.error is ErrorCode.PRODUCER_FENCED
 
     run_virtual(main())
 
@@ -167,7 +137,7 @@ def test_ids_are_forgotten() -> None:
         assert (told.transactional_id, told.error) == (ID, ErrorCode.INVALID_TXN_STATE)
         assert told.message
         assert (unknown.error, unknown.message) == (ErrorCode.NONE, "")
-        await ask(edges, "EndTransaction", **producer, is_commit=True)
+        await end(edges, producer)
         await in_state(edges, "CompleteCommit")
         edges.authorizer.denied.add((Operation.WRITE, MINE))
         (told,) = (
@@ -208,24 +178,12 @@ def test_coordinators_are_found() -> None:
 def test_what_is_refused_says_why() -> None:
     async def main() -> None:
         edges = await edges_with_transactions()
-        producer = await a_producer(edges)
         answer = await init(edges, transaction_timeout_ms=900_001)
         assert answer.error == ErrorCode.INVALID_TRANSACTION_TIMEOUT
         assert answer.message
-        answer = await ask(edges, "EndTransaction", **{**producer, "producer_id": 7})
-        assert answer.error == ErrorCode.INVALID_PRODUCER_ID_MAPPING
-        offsets = {"group": "readers", "partitions": [{"topic": "orders", "offset": 5}]}
-        answer = await ask(
-            edges, "CommitTransactionOffsets", **{**producer, **offsets, "group": ""}
-        )
-        assert answer.error == ErrorCode.INVALID_GROUP_ID
-        edges.authorizer.denied.add((Operation.READ, group_resource("readers")))
-        answer = await ask(edges, "CommitTransactionOffsets", **producer, **offsets)
-        assert answer.error == ErrorCode.GROUP_AUTHORIZATION_FAILED
         edges.authorizer.denied.add((Operation.WRITE, MINE))
         refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert (await init(edges)).error == refused
-        answer = await ask(edges, "CommitTransactionOffsets", **producer, **offsets)
+        answer = await init(edges)
         assert answer.error == refused
         assert answer.message
 

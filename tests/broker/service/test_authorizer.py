@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import pytest
 from google.protobuf.message import Message
 
-from broker.grpc.data import DataService
 from runtime.authorization.authorizer import (
     CLUSTER,
     Operation,
@@ -45,12 +44,10 @@ from stele.wire.kafka.messages import (
     update_features,
 )
 from stele.wire.v1 import admin_pb2 as admin
-from stele.wire.v1 import data_pb2 as data
 from stele.wire.v1 import raft_pb2 as raft
 from tests.support.authorization import A, call_admin, edges_with_topics, told_errors
 from tests.support.batches import make_batch
 from tests.support.broker_apis import Edges, topic_id
-from tests.support.broker_edges import PEER, FakeStream
 from tests.support.worlds import virtual
 
 TOPIC_CONFIG, BROKER_CONFIG, GROUP_CONFIG = 2, 4, 32
@@ -368,41 +365,11 @@ OVER_GRPC: list[tuple[Operation, Resource, str, Any, Any]] = [
         admin.AlterReplicaLogDirsResponse,
     ),
     (
-        Operation.DESCRIBE,
-        A,
-        "Data/Metadata",
-        data.MetadataRequest(topics=["a"]),
-        data.MetadataResponse,
-    ),
-    (
-        Operation.DESCRIBE,
-        A,
-        "Data/ListOffsets",
-        data.ListOffsetsRequest(partitions=[data.ListOffsetsRequest.Partition(topic="a")]),
-        data.ListOffsetsResponse,
-    ),
-    (
         Operation.DELETE,
         A,
-        "Data/DeleteRecords",
-        data.DeleteRecordsRequest(partitions=[data.DeleteRecordsRequest.Partition(topic="a")]),
-        data.DeleteRecordsResponse,
-    ),
-    (
-        Operation.DESCRIBE,
-        A,
-        "Data/OffsetForLeaderEpoch",
-        data.OffsetForLeaderEpochRequest(
-            partitions=[data.OffsetForLeaderEpochRequest.Partition(topic="a")]
-        ),
-        data.OffsetForLeaderEpochResponse,
-    ),
-    (
-        Operation.IDEMPOTENT_WRITE,
-        CLUSTER,
-        "Data/InitProducerId",
-        data.InitProducerIdRequest(),
-        data.InitProducerIdResponse,
+        "Admin/DeleteRecords",
+        admin.DeleteRecordsRequest(partitions=[admin.DeleteRecordsRequest.Partition(topic="a")]),
+        admin.DeleteRecordsResponse,
     ),
     (
         Operation.DESCRIBE,
@@ -497,42 +464,6 @@ async def test_changes_of_the_quorum(method: str, request_: Message, answer_type
     answer = await call_admin(edges, f"Admin/{method}", request_, answer_type)
     assert answer.error == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert answer.message == "User:ANONYMOUS may not ALTER the cluster kafka-cluster"
-
-
-@pytest.mark.parametrize(
-    ("operation", "method", "request_", "answer_type"),
-    [
-        (
-            Operation.WRITE,
-            "Produce",
-            data.ProduceRequest(
-                acks=-1,
-                partitions=[data.ProduceRequest.Partition(topic="a", records=bytes(BATCH))],
-            ),
-            data.ProduceResponse,
-        ),
-        (
-            Operation.READ,
-            "Fetch",
-            data.FetchRequest(partitions=[data.FetchRequest.Partition(topic="a")]),
-            data.FetchResponse,
-        ),
-    ],
-)
-@virtual
-async def test_streams_over_grpc(
-    operation: Operation, method: str, request_: Message, answer_type: Any
-) -> None:
-    edges = edges_with_topics()
-    edges.authorizer.denied.add((operation, A))
-    client, server = FakeStream.pair()
-    await client.send(request_.SerializeToString())
-    client.peer.inbox.put_nowait(None)
-    service = DataService(edges.context, "EXTERNAL").service()
-    await service.streams[f"/stele.v1.Data/{method}"](server, PEER)
-    answer = answer_type.FromString(await client.receive())
-    assert list(told_errors(answer)) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
-    assert not edges.replicas.produce.produced
 
 
 def _replicate(session_id: int, session_epoch: int) -> fetch.FetchRequest:

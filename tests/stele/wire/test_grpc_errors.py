@@ -16,14 +16,13 @@ from stele.errors import ErrorCode
 from stele.wire.v1 import (
     admin_pb2,
     controller_pb2,
-    data_pb2,
     errors_pb2,
     metadata_pb2,
     raft_pb2,
 )
 
 ROOT = Path(__file__).parents[3]
-MODULES = (admin_pb2, controller_pb2, data_pb2, errors_pb2, metadata_pb2, raft_pb2)
+MODULES = (admin_pb2, controller_pb2, errors_pb2, metadata_pb2, raft_pb2)
 # Between replicas of the quorum only the code matters.
 AMONG_REPLICAS = {
     "stele.v1.BeginQuorumEpochResponse",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.idl import LOCK, breaks, compiled, lines
+from deploy.idl import LOCK, RETIRED, breaks, compiled, lines
 from deploy.idl_style import faults
 
 PUBLIC = {"stele/v1/log.proto"}
@@ -116,6 +116,13 @@ def test_a_break_is_found(tmp_path: Path, old: str, new: str, broken: str) -> No
 def test_what_breaks_nothing(tmp_path: Path, old: str, new: str) -> None:
     before = lines(compiled(written(tmp_path, A_FILE)))
     assert breaks(before, compiled(written(tmp_path, A_FILE.replace(old, new)))) == []
+
+
+@pytest.mark.parametrize("name", ["a.v1.Things", "a.v1.Things.Find", "a.v1.FindResponse"])
+def test_what_is_retired_must_not_come_back(tmp_path: Path, name: str) -> None:
+    line = f"{RETIRED}{name}: nobody needs it"
+    assert breaks([line], compiled(written(tmp_path, A_FILE))) == [line]
+    assert breaks([f"{RETIRED}a.v1.Others: gone"], compiled(tmp_path)) == []
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from runtime.quorum.messages import (
 )
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
-from stele.wire.v1.data_pb2 import DeleteRecordsRequest, DeleteRecordsResponse
+from stele.wire.v1.admin_pb2 import DeleteRecordsRequest, DeleteRecordsResponse
 from tests.support.batches import make_batch
 from tests.support.law_bench import TOPIC, LawBench, disk_id, image, voters
 
