@@ -12,9 +12,10 @@ from stele.world import Clock
 from storage.change import ChangingLog, LogChange
 from storage.cold_range import ColdRange
 from storage.producer_files import ProducerFiles
+from storage.producer_handover import HandedProducers
 from storage.producer_recovery import rebuild_producers
 from storage.producer_state import ProducerStates
-from storage.snapshots import drop_snapshots_above
+from storage.snapshots import drop_snapshots_above, write_snapshot
 from storage.steps import finish
 from world.disk import Disk
 
@@ -52,11 +53,13 @@ class LogCuts:
             self._change.fail(error, self._log.end_offset)
             raise
 
-    def reset_to(self, offset: int) -> None:
-        """Delete everything. Raises as ``PartitionLog.reset_to``."""
+    def reset_to(self, offset: int, producers: HandedProducers | None) -> None:
+        """As ``PartitionLog.reset_to``."""
         self._change.prepare()
         try:
-            self._reset_to(offset)
+            if producers:
+                self._save_handed(offset, producers)
+            self._reset_to(offset, producers)
         except Exception as error:
             self._change.fail(error, self._log.end_offset)
             raise
@@ -76,19 +79,29 @@ class LogCuts:
         log.transactions.truncate_index(segment.end_offset)
         self._settle()
 
-    def _reset_to(self, offset: int) -> None:
+    def _save_handed(self, offset: int, producers: HandedProducers) -> None:
+        """Have the snapshot at the log's new beginning on disk before the log begins there: nothing
+        else tells these producers. If a crash comes first, the old log stays, and the snapshot is
+        right for it, too."""
+        directory = self._log.directory
+        path = write_snapshot(self._disk, directory, offset, producers.snapshot)
+        self._disk.sync_now(path)
+        self._disk.sync_now(directory)
+
+    def _reset_to(self, offset: int, producers: HandedProducers | None) -> None:
         log = self._log
         self._lower_checkpoints(0)
         is_announced = log.segments.announce_cut(0)
         self._begin()
         self._free(log.segments.drop_last(0, is_announced=is_announced))
-        drop_snapshots_above(self._disk, log.directory, -1)
+        saved = offset if producers else None
+        drop_snapshots_above(self._disk, log.directory, -1, but=saved)
         log.segments.begin(offset, created_ms=self._clock.time_ms())
         log.epochs.clear()
         log.start_offset = log.end_offset = offset
         log.dropped_end = 0
         self._disk.sync_now(log.directory)
-        log.producers = ProducerStates(offset)
+        log.producers = producers.states if producers else ProducerStates(offset)
         log.transactions.truncated()
         log.producer_files = ProducerFiles(self._disk, log.directory)
         self._settle()

@@ -35,6 +35,7 @@ from storage.log_types import (
     TimestampOffset,
 )
 from storage.producer_files import ProducerFiles
+from storage.producer_handover import HandedProducers
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
 from storage.retiring import keep_producers, retire_dead_segments, snapshot_to_sync
@@ -363,12 +364,17 @@ class PartitionLog:
         self._cuts.cut_to(offset)
         return self.end_offset
 
-    def reset_to(self, offset: int) -> None:
-        """Delete everything. The log is then empty and begins at ``offset``.
+    def reset_to(self, offset: int, producers: HandedProducers | None = None) -> None:
+        """Delete everything. The log is then empty and begins at ``offset``, and knows these
+        producers.
 
         Raises StorageError: then the log is offline, or nothing was deleted.
         """
-        self._cuts.reset_to(offset)
+        self._cuts.reset_to(offset, producers)
+
+    def handed_producers(self, offset: int) -> HandedProducers:
+        """For the producers with which this log is to begin anew at ``offset``."""
+        return HandedProducers(offset, self._clock.time_ms())
 
     # ----------------------------------------------------------------------------- retention
 

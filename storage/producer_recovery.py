@@ -46,7 +46,10 @@ def recover_producers(
     them. Raises CorruptLogError, OSError.
     """
     end_offset = recovered.end_offset
-    floor = min(request.recovery_point, request.high_watermark)
+    # A marker below the first segment is gone, and what it has ended is decided.
+    floor = max(
+        min(request.recovery_point, request.high_watermark), recovered.segments[0].base_offset
+    )
     states, offset = yield from newest_snapshot(
         request.disk,
         request.directory,

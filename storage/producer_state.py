@@ -23,8 +23,9 @@ with a marker. A producer has at most one open transaction.
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from operator import itemgetter
 from typing import Final, NamedTuple
 
@@ -124,7 +125,7 @@ class _Change(NamedTuple):
 class ProducerStates:
     """All producers of one log, as of its offset ``end_offset``."""
 
-    __slots__ = ("_changes", "_entries", "_open", "_undoable_from")
+    __slots__ = ("_changes", "_entries", "_ids", "_open", "_undoable_from")
 
     def __init__(self, offset: int = 0) -> None:
         """``offset``: of the log at which nothing was appended yet that is noted here."""
@@ -136,6 +137,19 @@ class ProducerStates:
         # the number of producers.
         self._changes: deque[_Change] = deque()
         self._undoable_from = offset  # all changes from here on are in ``_changes``
+        self._ids: list[int] | None = None  # while ``ids_after`` is asked for part after part
+
+    @classmethod
+    def of(cls, offset: int, entries: Iterable[ProducerEntry]) -> ProducerStates:
+        """The states of these producers as of ``offset``."""
+        states = cls(offset)
+        begun: list[tuple[int, int]] = []
+        for entry in entries:
+            states._entries[entry.producer_id] = entry
+            if entry.transaction_first_offset != NONE:
+                begun.append((entry.transaction_first_offset, entry.producer_id))
+        states._open = {producer_id: first_offset for first_offset, producer_id in sorted(begun)}
+        return states
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -145,6 +159,17 @@ class ProducerStates:
 
     def get(self, producer_id: int) -> ProducerEntry | None:
         return self._entries.get(producer_id)
+
+    def ids_after(self, producer_id: int, most: int) -> list[int]:
+        """The ids above ``producer_id``, in rising order, ``most`` at most. Those that were added
+        since the first part was asked for may be missing."""
+        if self._ids is None or producer_id < 0:
+            self._ids = sorted(self._entries)
+        at = bisect_right(self._ids, producer_id)
+        found = self._ids[at : at + most]
+        if at + most >= len(self._ids):
+            self._ids = None
+        return found
 
     @property
     def first_open_offset(self) -> int:
@@ -370,6 +395,16 @@ class ProducerStates:
             self._open = dict(sorted(self._open.items(), key=itemgetter(1)))
         return True
 
+    def before(self, offset: int) -> dict[int, ProducerEntry | None]:
+        """The producers that a batch at ``offset`` or above has changed, as they were before, as
+        far as that can be undone; None for one that was not known."""
+        found: dict[int, ProducerEntry | None] = {}
+        for change in reversed(self._changes):
+            if change.offset < offset:
+                break
+            found[change.producer_id] = change.before
+        return found
+
     def copy(self) -> ProducerStates:
         """The same producers, which change apart from these."""
         states = ProducerStates(self._undoable_from)
@@ -465,14 +500,24 @@ class SnapshotEncoding:
         """Do a slice. Returns whether it was the last one."""
         end = self._at + _ENCODED_PER_SLICE
         for entry in self._entries[self._at : end]:
-            for batch in entry.batches or (None,):
-                self._parts.append(_encode_entry(entry, batch))
+            self._parts += rows_of(entry)
         self._at = end
         if end < len(self._entries):
             return False
-        body = _COUNT.pack(len(self._parts)) + b"".join(self._parts)
-        self.data = _HEAD.pack(_VERSION, crc32c(body)) + body
+        self.data = framed(self._parts)
         return True
+
+
+def rows_of(entry: ProducerEntry) -> Iterator[bytes]:
+    """The entries of a snapshot file for one producer."""
+    for batch in entry.batches or (None,):
+        yield _encode_entry(entry, batch)
+
+
+def framed(rows: Sequence[bytes]) -> bytes:
+    """The content of a snapshot file with these entries."""
+    body = _COUNT.pack(len(rows)) + b"".join(rows)
+    return _HEAD.pack(_VERSION, crc32c(body)) + body
 
 
 def _following(sequence: int) -> int:

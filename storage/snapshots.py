@@ -78,10 +78,12 @@ def _decoded(data: Buffer, offset: int) -> Steps[ProducerStates]:
         yield Turn.OVER
 
 
-def drop_snapshots_above(disk: Disk, directory: str, offset: int) -> None:
+def drop_snapshots_above(
+    disk: Disk, directory: str, offset: int, *, but: int | None = None
+) -> None:
     """Remove snapshots after a truncation, and sync. A snapshot that came back after a crash would
-    describe other records than the log then has."""
-    dropped = [o for o in snapshot_offsets(disk, directory) if o > offset]
+    describe other records than the log then has. ``but``: the offset of one that stays."""
+    dropped = [o for o in snapshot_offsets(disk, directory) if o > offset and o != but]
     for above in dropped:
         disk.remove(snapshot_path(directory, above))
     if dropped:

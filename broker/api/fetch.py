@@ -3,7 +3,8 @@
 Deviations: only brokers get a fetch session, by their broker epoch and for one connection; others
 get the session id 0 (KIP-227 allows that);
 a follower outside of the ISR serves no consumer (KIP-392); nothing is tiered.
-Followers get a tagged field of ours, ``dropped_end``.
+Followers get tagged fields of ours, ``dropped_end`` and ``producers``, and send
+``producers_after``.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from stele.wire.kafka.messages.fetch import (
     LeaderIdAndEpoch,
     NodeEndpoint,
     PartitionData,
+    ProducersPart,
 )
 from storage.turns import SLICE_STEPS
 
@@ -156,6 +158,7 @@ def _entry(topic_id: bytes, partition: FetchPartition) -> FetchEntry:
         current_leader_epoch=partition.current_leader_epoch,
         last_fetched_epoch=partition.last_fetched_epoch,
         log_start_offset=partition.log_start_offset,
+        producers_after=partition.producers_after,
     )
 
 
@@ -165,6 +168,9 @@ def _partition(result: FetchResult, error: ErrorCode, read_committed: bool) -> P
         diverging = EpochEndOffset(result.diverging.epoch, result.diverging.end_offset)
     if result.error in _HINTED and result.leader.leader_id >= 0:
         hint = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
+    producers = None
+    if result.producers is not None:
+        producers = ProducersPart(result.producers.data, result.producers.after)
     return PartitionData(
         partition_index=result.id.partition,
         error_code=error,
@@ -181,6 +187,7 @@ def _partition(result: FetchResult, error: ErrorCode, read_committed: bool) -> P
         else None,
         records=result.records,
         dropped_end=result.dropped_end,
+        producers=producers,
     )
 
 

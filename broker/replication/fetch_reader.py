@@ -7,6 +7,7 @@ The reader neither waits nor answers. What is not in memory is left to the calle
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.partition.effects import BrokerStatus
 from broker.partition.machine import PartitionMachine
@@ -20,15 +21,23 @@ from stele.errors import ApiError, ErrorCode
 from storage.cold_range import ColdRange
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
+from storage.producer_handover import producers_below
 
 _CONSUMER = BrokerStatus()
 """The partition for a reader that is no broker, by the metadata."""
+
+
+_PRODUCERS_PER_ANSWER: Final = 512
+"""Encoding so many takes a few milliseconds, as does decoding them."""
+_PRODUCERS_MIN: Final = 8
+"""For each partition of an answer that hands over more than that to others."""
 
 
 class Reading:
     """One pass over the entries of a fetch."""
 
     __slots__ = (
+        "_left_producers",
         "cold",
         "fetch",
         "left_bytes",
@@ -56,6 +65,14 @@ class Reading:
         self.urgent = False
         # What to bring into memory first, for the first entry that needs it.
         self.cold: tuple[Replica, PartitionLog, ColdRange] | None = None
+        self._left_producers = _PRODUCERS_PER_ANSWER
+
+    def take_producers(self) -> int:
+        """How many producers to hand over with the next result that hands any over. At least some:
+        otherwise a follower could not go on."""
+        most = max(_PRODUCERS_MIN, self._left_producers)
+        self._left_producers -= most
+        return most
 
 
 class FetchReader:
@@ -192,6 +209,11 @@ class FetchReader:
                 self._read_agreed(reading, replica, entry, result)
         except ApiError as refused:
             result.error = refused.code
+            if refused.code is ErrorCode.OFFSET_OUT_OF_RANGE and fetch.is_follower:
+                most = reading.take_producers()
+                result.producers = producers_below(
+                    log.producers, result.log_start_offset, entry.producers_after, most
+                )
         except CorruptLogError as corrupt:
             self._on_corrupt(replica, log, corrupt)
             result.error = ErrorCode.KAFKA_STORAGE_ERROR

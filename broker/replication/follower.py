@@ -11,6 +11,7 @@ from stele.wire.batch import batches
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Buffer
 from storage.errors import CorruptLogError
+from storage.producer_handover import FIRST, HandedProducers, ProducersPart
 
 logger = logging.getLogger(__name__)
 
@@ -47,6 +48,7 @@ class Following:
     __slots__ = (
         "_backoff_s",
         "_failures",
+        "_handed",
         "_inherited_dropped_end",
         "_on_corrupt",
         "_told_offset",
@@ -71,6 +73,8 @@ class Following:
         # The log's end as that request named it. An answer is about what follows that offset.
         self._told_offset = -1
         self._told_start = -1  # the log's start, likewise
+        # While the log is about to begin anew: the producers that the leader has handed over.
+        self._handed: HandedProducers | None = None
         self._failures = 0
         self._inherited_dropped_end = 0  # from the leader
         # The leader's log begins later than this one does on disk, or than the leader knows. The
@@ -117,6 +121,7 @@ class Following:
             last_fetched_epoch=log.epochs.epoch_for(log.end_offset - 1),
             log_start_offset=self._told_start,
             partition_max_bytes=max_bytes,
+            producers_after=FIRST if self._handed is None else self._handed.after,
         )
 
     def take(self, data: wire.PartitionData) -> Verdict:
@@ -128,6 +133,8 @@ class Following:
         if log.end_offset != self._told_offset:
             return Verdict()  # of a request that crossed the answer which moved the log
         error = ErrorCode(data.error_code)
+        if error is not ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._handed = None
         try:
             if error is ErrorCode.OFFSET_OUT_OF_RANGE:
                 verdict = self._begin_anew(data)
@@ -185,7 +192,9 @@ class Following:
             and log.start_offset == log.end_offset
             and first.base_offset < log.end_offset <= first.last_offset
         ):
-            replica.reset_to(first.base_offset)
+            handed = log.handed_producers(first.base_offset)
+            handed.take_over(log.producers)
+            replica.reset_to(first.base_offset, handed)
 
     def _check_start(self, data: wire.PartitionData) -> None:
         """Note a start that the leader has to be told of: it waits until this replica has it on
@@ -208,6 +217,9 @@ class Following:
         target = diverging.end_offset
         if own.epoch >= 0:
             target = min(target, own.end_offset)
+        if target < log.start_offset:
+            # The leader hands over the producers below its start only if this log is below it.
+            target = 0
         before = log.end_offset
         if target < replica.machine.high_watermark:
             logger.warning(
@@ -231,6 +243,11 @@ class Following:
         replica, log = self.replica, self.replica.log
         if data.log_start_offset < 0:
             return Verdict(rest_s=self._backoff_s)
+        handed = None
+        if data.producers is not None:  # else the leader is of a version that hands none over
+            handed = self._gather(data.log_start_offset, data.producers)
+            if handed is None:
+                return Verdict(moved=True)
         logger.warning(
             "%r: offset %d is out of the leader's range%s: beginning anew at %d",
             replica,
@@ -240,9 +257,23 @@ class Following:
             else "",
             data.log_start_offset,
         )
-        replica.reset_to(data.log_start_offset)
+        replica.reset_to(data.log_start_offset, handed)
         self._check_start(data)
         return Verdict(moved=True)
+
+    def _gather(self, offset: int, part: wire.ProducersPart) -> HandedProducers | None:
+        """Take in the next part of the leader's producers as of ``offset``. Returns them if all are
+        here. Otherwise the next request asks for more, or from the beginning if the leader's start
+        has moved."""
+        handed, self._handed = self._handed, None
+        if handed is None:
+            handed = self.replica.log.handed_producers(offset)
+        elif handed.offset != offset:
+            return None
+        if handed.add(ProducersPart(part.data, part.after)):
+            return handed
+        self._handed = handed
+        return None
 
 
 def _cut_transactions(replica: Replica, open_before: dict[int, int], is_unclean: bool) -> int:

@@ -19,6 +19,7 @@ from stele.world import Buffer
 from storage.directory import LogDirectory
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
+from storage.producer_handover import HandedProducers
 
 
 class ReplicaState(enum.Enum):
@@ -213,9 +214,9 @@ class Replica:
         self.log.truncate_to(offset)
         self._cut()
 
-    def reset_to(self, offset: int) -> None:
+    def reset_to(self, offset: int, producers: HandedProducers | None = None) -> None:
         """Raises as ``PartitionLog.reset_to``."""
-        self.log.reset_to(offset)
+        self.log.reset_to(offset, producers)
         self._cut()
 
     def _cut(self) -> None:

@@ -13,6 +13,7 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.batch_errors import RecordError
 from stele.world import Buffer
+from storage.producer_handover import ProducersPart
 from storage.txn_index import AbortedTransaction
 
 
@@ -76,6 +77,8 @@ class FetchEntry:
     current_leader_epoch: int = -1
     last_fetched_epoch: int = -1
     log_start_offset: int = -1  # the follower's; -1 for consumers
+    # The follower begins anew and has the leader's producers up to this id.
+    producers_after: int = -1
 
 
 Cancel = Callable[[], None]
@@ -107,6 +110,8 @@ class FetchResult:
     # Told to a follower that ends below: the leader's ``PartitionLog.dropped_end``. The follower's
     # log lacks the same tombstones.
     dropped_end: int = -1
+    # Told to a follower that begins anew: what its log will not tell.
+    producers: ProducersPart | None = None
     # The follower is not in sync, and the leader's quota for such replicas is used up.
     awaits_quota: bool = False
 

@@ -9,10 +9,12 @@ from broker.replication.replica import Replica, ReplicaState
 from stele.errors import ErrorCode
 from stele.wire.batch import stamp
 from stele.wire.control_records import end_marker_batch
-from stele.wire.kafka.messages.fetch import EpochEndOffset, PartitionData
+from stele.wire.kafka.messages.fetch import EpochEndOffset, PartitionData, ProducersPart
 from storage.errors import CorruptLogError
 from storage.log import PartitionLog
-from tests.support.batches import make_batch
+from storage.producer_handover import FIRST
+from storage.producer_state import ProducerStates
+from tests.support.batches import header_of, make_batch
 from tests.support.replica_cluster import ReplicaCluster
 from tests.support.timing import until
 from tests.support.worlds import Scenario, gives
@@ -139,6 +141,65 @@ async def test_out_of_range_begins_anew_at_the_leaders_start(each: Following) ->
     assert each.take(refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=40)) == Verdict(moved=True)
     log = each.replica.log
     assert (log.start_offset, log.end_offset, each.replica.machine.high_watermark) == ((40, 40, 40))
+
+
+def handed(start: int, *producer_ids: int, after: int = FIRST) -> PartitionData:
+    """The leader's log begins at ``start``, and it hands these producers over, and more ``after``
+    them."""
+    states = ProducerStates()
+    for producer_id in producer_ids:
+        states.update(header_of(make_batch(1, producer=(producer_id, 0, 0))), start - 1, 1_000)
+    told = refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=start)
+    told.producers = ProducersPart(states.encode(), after)
+    return told
+
+
+def ids_known(each: Following) -> set[int]:
+    return {entry.producer_id for entry in each.replica.log.producers}
+
+
+@following
+async def test_a_log_that_begins_anew_has_all_the_leaders_producers_first(each: Following) -> None:
+    fill(each, (0, 2))
+    assert each.position(100).producers_after == FIRST
+    assert each.take(handed(40, 3, 5, after=5)) == Verdict(moved=True)
+    assert each.replica.log.end_offset == 2, "nothing is deleted before all are here"
+    assert each.position(100).producers_after == 5
+    assert each.take(handed(40, 8)) == Verdict(moved=True)
+    assert (each.replica.log.start_offset, ids_known(each)) == (40, {3, 5, 8})
+    assert each.position(100).producers_after == FIRST
+
+
+@following
+async def test_producers_of_another_start_are_asked_for_from_the_first(each: Following) -> None:
+    fill(each, (0, 2))
+    each.position(100)
+    each.take(handed(40, 3, 5, after=5))
+    assert each.position(100).producers_after == 5
+    assert each.take(handed(50, 8)) == Verdict(moved=True)
+    assert (each.replica.log.end_offset, each.position(100).producers_after) == (2, FIRST)
+    assert each.take(handed(50, 5, 8)) == Verdict(moved=True)
+    assert (each.replica.log.start_offset, ids_known(each)) == (50, {5, 8})
+
+
+@following
+async def test_any_other_answer_ends_the_handing_over(each: Following) -> None:
+    fill(each, (0, 2))
+    each.position(100)
+    each.take(handed(40, 3, 5, after=5))
+    each.position(100)
+    each.take(answer(hw=2))
+    assert each.position(100).producers_after == FIRST
+
+
+@following
+async def test_a_log_that_begins_within_a_batch_keeps_the_producers(each: Following) -> None:
+    each.position(100)
+    each.take(handed(40, 3, 5))
+    each.position(100)
+    each.take(answer(records(38, 4), start=40))
+    assert (each.replica.log.start_offset, each.replica.log.end_offset) == (40, 42)
+    assert ids_known(each) == {3, 5}
 
 
 @following

@@ -132,6 +132,38 @@ async def test_a_follower_below_the_leaders_start_begins_anew_there(
     assert (await cluster[1].fetch(0)).error is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
+@with_topic(segment_bytes="1024", retention_bytes="1024")
+async def test_a_replica_that_began_anew_recognizes_a_repeated_batch(
+    cluster: ReplicaCluster,
+) -> None:
+    """The batch is deleted on all replicas. The replica that leads now has never had it."""
+    cluster[3].kill()
+    cluster.fence(3)
+
+    def sent() -> bytearray:
+        return make_batch(producer=(7, 0, 0))
+
+    assert (await cluster[1].produce(sent())).base_offset == 0
+    for _ in range(6):
+        await cluster[1].produce(make_batch(size=600))
+    log = cluster[1].replica().log
+    interval_s = cluster.config.log_retention_check_interval_ms / 1000
+    await until(lambda: log.start_offset > 0, within_s=interval_s)
+    await cluster[3].start()
+    cluster.register(cluster[3])
+    await until(lambda: cluster.state().isr == (1, 2, 3))
+    await cluster[3].stop()
+    await cluster[3].start()
+    cluster.register(cluster[3])
+    await until(lambda: cluster.state().isr == (1, 2, 3))
+    cluster.change(leader=3)
+    await until(lambda: cluster[3].replica().machine.is_leader)
+    assert cluster[3].replica().log.start_offset > 0
+    again = await cluster[3].produce(sent())
+    assert (again.error, again.base_offset) == (ErrorCode.NONE, 0)
+    assert cluster[3].replica().log.end_offset == 7
+
+
 @with_topic(segment_bytes="1024", retention_ms="-1")
 async def test_nothing_is_deleted_by_retention_before_the_metadata_tell_what_may_be(
     cluster: ReplicaCluster,

@@ -61,6 +61,7 @@ request
       partition_max_bytes int32
       replica_directory_id uuid @17+ #0
       high_watermark int64 @18+ =9223372036854775807 #1
+      producers_after int64 @12+ =-1 #10001
   forgotten_topics_data [ForgottenTopic] @7+
     topic string @7-12
     topic_id uuid @13+
@@ -89,6 +90,9 @@ response
         end_offset int64 =-1
         epoch int32 =-1
       dropped_end int64 @12+ =-1 #10001
+      producers ProducersPart @12+ #10002
+        data bytes
+        after int64 =-1
       aborted_transactions [AbortedTransaction]?
         producer_id int64
         first_offset int64

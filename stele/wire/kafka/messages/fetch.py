@@ -25,6 +25,7 @@ class FetchPartition(Struct):
         "partition_max_bytes",
         "replica_directory_id",
         "high_watermark",
+        "producers_after",
     )
 
     def __init__(
@@ -37,6 +38,7 @@ class FetchPartition(Struct):
         partition_max_bytes: int = 0,
         replica_directory_id: bytes = ZERO_UUID,
         high_watermark: int = 9223372036854775807,
+        producers_after: int = -1,
     ) -> None:
         self.partition = partition
         self.current_leader_epoch = current_leader_epoch
@@ -46,6 +48,7 @@ class FetchPartition(Struct):
         self.partition_max_bytes = partition_max_bytes
         self.replica_directory_id = replica_directory_id
         self.high_watermark = high_watermark
+        self.producers_after = producers_after
 
 
 class FetchTopic(Struct):
@@ -147,6 +150,14 @@ class SnapshotId(Struct):
         self.epoch = epoch
 
 
+class ProducersPart(Struct):
+    __slots__ = ("data", "after")
+
+    def __init__(self, data: bytes = b"", after: int = -1) -> None:
+        self.data = data
+        self.after = after
+
+
 class AbortedTransaction(Struct):
     __slots__ = ("producer_id", "first_offset")
 
@@ -166,6 +177,7 @@ class PartitionData(Struct):
         "current_leader",
         "snapshot_id",
         "dropped_end",
+        "producers",
         "aborted_transactions",
         "preferred_read_replica",
         "records",
@@ -182,6 +194,7 @@ class PartitionData(Struct):
         current_leader: LeaderIdAndEpoch | None = None,
         snapshot_id: SnapshotId | None = None,
         dropped_end: int = -1,
+        producers: ProducersPart | None = None,
         aborted_transactions: list[AbortedTransaction] | None = None,
         preferred_read_replica: int = -1,
         records: Records = None,
@@ -195,6 +208,7 @@ class PartitionData(Struct):
         self.current_leader = current_leader
         self.snapshot_id = snapshot_id
         self.dropped_end = dropped_end
+        self.producers = producers
         self.aborted_transactions = aborted_transactions
         self.preferred_read_replica = preferred_read_replica
         self.records = records
@@ -260,6 +274,7 @@ API: Final = Api(
         EpochEndOffset,
         LeaderIdAndEpoch,
         SnapshotId,
+        ProducersPart,
         AbortedTransaction,
         PartitionData,
         FetchableTopicResponse,
