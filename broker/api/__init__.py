@@ -67,10 +67,9 @@ from broker.api import (
 from broker.api.handler import RequestContext, Served
 from broker.api.topic_views import TopicViews
 from broker.metrics import RequestMeter
-from broker.replication.types import Cancel
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
-from runtime.kafka.connection import KafkaServerProtocol, Queue, Respond
+from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
@@ -155,9 +154,6 @@ class KafkaApis:
             (int(each.api.key), version) for each in SERVED for version in each.decodable
         )
         self._waiting: list[Callable[[], None]] | None = []
-        # By connection, and by the number of the request: how to withdraw a request that waits.
-        self._withdrawals: dict[KafkaServerProtocol, dict[int, Cancel]] = {}
-        self._requests = 0
         self._topic_views = TopicViews()
         # The last context of each connection. The next request nearly always has the same version
         # and client id, and shares the object then.
@@ -179,9 +175,7 @@ class KafkaApis:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def forget(self, connection: KafkaServerProtocol) -> None:
-        """The connection is lost: withdraw what it still waits for, and end its session."""
-        for withdraw in self._withdrawals.pop(connection, {}).values():
-            withdraw()
+        """The connection is lost: end its session."""
         self._last_contexts.pop(connection, None)
         self._context.sessions.forget(connection)
 
@@ -197,13 +191,8 @@ class KafkaApis:
             return False
         return not (isinstance(message, FetchRequest) and fetch.is_of_follower(message))
 
-    def handle(
-        self,
-        connection: KafkaServerProtocol,
-        header: RequestHeader,
-        message: Struct,
-        respond: Respond,
-    ) -> None:
+    def handle(self, request: PendingRequest, message: Struct) -> None:
+        connection, header = request.connection, request.header
         request_context = self._last_contexts.get(connection)
         if (
             request_context is None
@@ -213,14 +202,16 @@ class KafkaApis:
             request_context = self._last_contexts[connection] = self._request_context(
                 connection, header
             )
-        self._requests += 1
-        began_s = self._context.clock.monotonic()
-        answer = _Answer(self, self._requests, header.api_key, connection, respond, began_s)
+        request.began_s = self._context.clock.monotonic()
         served = self._served[header.api_key]
         if self._waiting is None:
-            self._start(served, request_context, message, answer)
+            self._start(served, request_context, message, request)
         else:
-            self._waiting.append(partial(self._start, served, request_context, message, answer))
+            self._waiting.append(partial(self._start, served, request_context, message, request))
+
+    def answered(self, request: PendingRequest) -> None:
+        took_s = self._context.clock.monotonic() - request.began_s
+        self._meter(request.header.api_key).answered(took_s, request.local_s)
 
     def waited(self, header: RequestHeader, queue: Queue, waited_s: float) -> None:
         self._meter(header.api_key).waited(queue, waited_s)
@@ -233,13 +224,6 @@ class KafkaApis:
         )
         return RequestContext(header.api_version, caller, self._topic_views, connection)
 
-    def answered(self, answer: _Answer) -> None:
-        """The request waits for nothing any more."""
-        if (of_connection := self._withdrawals.get(answer.connection)) is not None:
-            of_connection.pop(answer.number, None)
-        took_s = self._context.clock.monotonic() - answer.began_s
-        self._meter(answer.api_key).answered(took_s, answer.local_s)
-
     def _meter(self, api_key: int) -> RequestMeter:
         meter = self._meters.get(api_key)
         if meter is None:
@@ -250,37 +234,44 @@ class KafkaApis:
     # ------------------------------------------------------------------ handlers
 
     def _start(
-        self, served: Served, request_context: RequestContext, message: Struct, answer: _Answer
+        self,
+        served: Served,
+        request_context: RequestContext,
+        message: Struct,
+        request: PendingRequest,
     ) -> None:
         if served.handle_async is not None:
             task = asyncio.get_running_loop().create_task(
-                self._handle_async(served, request_context, message, answer)
+                self._handle_async(served, request_context, message, request)
             )
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
             return
         assert served.handle is not None
         try:
-            withdraw = served.handle(self._context, request_context, message, answer)
+            withdraw = served.handle(self._context, request_context, message, request.answer)
         except Exception as error:
             failure = self._failed(served, request_context, message, error)
-            if not answer.is_given:
-                answer(failure)
+            if not request.is_answered:
+                request.answer(failure)
             return
-        if not answer.is_given:
-            answer.local_s = self._context.clock.monotonic() - answer.began_s
-        if withdraw is not None and not answer.is_given:
-            self._withdrawals.setdefault(request_context.connection, {})[answer.number] = withdraw
+        if not request.is_answered:
+            request.local_s = self._context.clock.monotonic() - request.began_s
+            request.withdraw = withdraw
 
     async def _handle_async(
-        self, served: Served, request_context: RequestContext, message: Struct, answer: _Answer
+        self,
+        served: Served,
+        request_context: RequestContext,
+        message: Struct,
+        request: PendingRequest,
     ) -> None:
         assert served.handle_async is not None
         try:
             response = await served.handle_async(self._context, request_context, message)
         except Exception as error:
             response = self._failed(served, request_context, message, error)
-        answer(response)
+        request.answer(response)
 
     def _failed(
         self, served: Served, request_context: RequestContext, message: Struct, error: Exception
@@ -302,41 +293,3 @@ class KafkaApis:
         )
         self._context.metrics.failures(name).value += 1
         return served.refuse(request_context, message, ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-class _Answer:
-    """The way of one answer to its connection: a ``Reply``."""
-
-    __slots__ = (
-        "_apis",
-        "_respond",
-        "api_key",
-        "began_s",
-        "connection",
-        "is_given",
-        "local_s",
-        "number",
-    )
-
-    def __init__(
-        self,
-        apis: KafkaApis,
-        number: int,
-        api_key: int,
-        connection: KafkaServerProtocol,
-        respond: Respond,
-        began_s: float,
-    ) -> None:
-        self._apis = apis
-        self._respond = respond
-        self.number = number
-        self.api_key = api_key
-        self.connection = connection
-        self.began_s = began_s
-        self.local_s: float | None = None  # when it began to wait, after its arrival
-        self.is_given = False
-
-    def __call__(self, response: Struct | None) -> None:
-        self.is_given = True
-        self._apis.answered(self)
-        self._respond(response)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import functools
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
@@ -29,12 +28,6 @@ logger = logging.getLogger(__name__)
 MAX_IN_FLIGHT_REQUESTS: Final = 64
 MAX_IN_FLIGHT_BYTES: Final = 64 * 1024 * 1024
 WRITE_HIGH_WATER_BYTES: Final = 1024 * 1024
-
-Respond = Callable[[kafka.Struct | None], None]
-"""Gives the answer of one request, once; None if it has no answer (Produce with acks=0).
-
-After the connection is lost it does nothing, so a handler need not watch for that.
-"""
 
 
 class Queue(enum.Enum):
@@ -56,18 +49,16 @@ class Dispatch(Protocol):
         turns if working on several at once gains much and their answers take little memory."""
         ...
 
-    def handle(
-        self,
-        connection: KafkaServerProtocol,
-        header: kafka.RequestHeader,
-        message: kafka.Struct,
-        respond: Respond,
-    ) -> None:
-        """Take a request of a served kind; answer now or later through ``respond``.
+    def handle(self, request: PendingRequest, message: kafka.Struct) -> None:
+        """Take a request of a served kind; answer now or later by ``PendingRequest.answer``.
 
-        Requests of one connection come in their order. ``connection.listener_name`` says which
-        endpoints to advertise. An exception is logged and closes the connection.
+        Requests of one connection come in their order. An exception is logged and closes the
+        connection.
         """
+        ...
+
+    def answered(self, request: PendingRequest) -> None:
+        """A request that ``handle`` took is answered."""
         ...
 
     def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
@@ -76,21 +67,28 @@ class Dispatch(Protocol):
         ...
 
 
-class _Pending:
-    """A request whose answer is not written yet."""
+class PendingRequest:
+    """A request, from its header to the writing of its answer. It is what handlers answer."""
 
     __slots__ = (
         "answer_bytes",
+        "began_s",
         "buffers",
+        "connection",
         "done",
         "header",
         "is_answered",
+        "local_s",
         "memory_bytes",
         "size_bytes",
         "waits_since_s",
+        "withdraw",
     )
 
-    def __init__(self, header: kafka.RequestHeader, size_bytes: int) -> None:
+    def __init__(
+        self, connection: KafkaServerProtocol, header: kafka.RequestHeader, size_bytes: int
+    ) -> None:
+        self.connection = connection
         self.header = header
         self.size_bytes = size_bytes  # of the request's frame
         self.memory_bytes = kafka.memory_of_request(header.api_key, size_bytes)
@@ -99,6 +97,17 @@ class _Pending:
         self.done = False
         self.buffers: list[Buffer] = []  # the answer; empty: none is due
         self.waits_since_s: float | None = None  # the loop's time; None: it waits in no queue
+        # For the handlers. ``withdraw`` is called if the connection is lost before the answer. The
+        # times are of their clock: when they took the request, and how long they had worked on it
+        # when it began to wait (None: it did not).
+        self.withdraw: Callable[[], None] | None = None
+        self.began_s = 0.0
+        self.local_s: float | None = None
+
+    def answer(self, message: kafka.Struct | None) -> None:
+        """Give the answer, once; None if there is none (Produce with acks=0). After the connection
+        is lost nothing is sent, so a handler need not watch for that."""
+        self.connection.answer(self, message)
 
 
 class KafkaServerProtocol(asyncio.BufferedProtocol):
@@ -141,15 +150,15 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         # In the order of arrival. The head is not done, unless _flush is at work.
-        self._pending: deque[_Pending] = deque()
+        self._pending: deque[PendingRequest] = deque()
         self._pending_bytes = 0
         self._pending_memory_bytes = 0  # of the requests and of those answers that are there
         self._unsent_bytes = 0  # written and not taken, while that is much
         # Of those that take turns, the one whose turn it is, and the next; nothing is taken behind.
-        self._turn: _Pending | None = None
+        self._turn: PendingRequest | None = None
         # The newest, while its message is decoded in slices; nothing is taken behind it.
-        self._decoding: tuple[_Pending, Generator[None, None, kafka.Struct]] | None = None
-        self._next: tuple[_Pending, kafka.Struct] | None = None
+        self._decoding: tuple[PendingRequest, Generator[None, None, kafka.Struct]] | None = None
+        self._next: tuple[PendingRequest, kafka.Struct] | None = None
         self._is_writable = True
         self._is_reading = True
         self._is_draining = False  # takes no more requests
@@ -220,13 +229,17 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._reader.has_partial and not self._is_draining:
             logger.info("%s on %s left inside a request", self.peer, self.listener_name)
         self._transport = None
-        self._pending.clear()
+        lost, self._pending = self._pending, deque()
         self._pending_bytes = self._pending_memory_bytes = self._unsent_bytes = 0
         self._next = None
         self._decoding = None
         self._memory.leave(self)
         self._memory.change(-self._held_bytes)
         self._held_bytes = 0
+        for request in lost:
+            withdraw, request.withdraw = request.withdraw, None
+            if withdraw is not None:
+                withdraw()
         if self._on_close is not None:
             self._on_close(self)
 
@@ -390,7 +403,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._decode_slice()
             self._process()
 
-    def _decoded(self, pending: _Pending, message: kafka.Struct) -> None:
+    def _decoded(self, pending: PendingRequest, message: kafka.Struct) -> None:
         header = pending.header
         if self._handlers.takes_turns(header, message):
             if self._turn is not None or not self._is_writable:
@@ -410,36 +423,35 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._handle(pending, message)
         return True
 
-    def _note_wait(self, pending: _Pending) -> None:
+    def _note_wait(self, pending: PendingRequest) -> None:
         if pending.waits_since_s is None and self._loop is not None:
             pending.waits_since_s = self._loop.time()
 
-    def _end_wait(self, pending: _Pending, queue: Queue) -> None:
+    def _end_wait(self, pending: PendingRequest, queue: Queue) -> None:
         if pending.waits_since_s is None or self._loop is None:
             return
         waited_s = self._loop.time() - pending.waits_since_s
         pending.waits_since_s = None
         self._handlers.waited(pending.header, queue, waited_s)
 
-    def _handle(self, pending: _Pending, message: kafka.Struct) -> None:
-        answer = functools.partial(self._answer, pending)
+    def _handle(self, pending: PendingRequest, message: kafka.Struct) -> None:
         try:
-            self._handlers.handle(self, pending.header, message, answer)
+            self._handlers.handle(pending, message)
         except Exception:
             logger.exception(
                 "handling %s from %s on %s failed", pending.header, self.peer, self.listener_name
             )
             self.close()
 
-    def _begin(self, header: kafka.RequestHeader, size_bytes: int) -> _Pending:
-        pending = _Pending(header, size_bytes)
+    def _begin(self, header: kafka.RequestHeader, size_bytes: int) -> PendingRequest:
+        pending = PendingRequest(self, header, size_bytes)
         self._pending.append(pending)
         self._pending_bytes += size_bytes
         self._pending_memory_bytes += pending.memory_bytes
         self._note_held()
         return pending
 
-    def _count_elements(self, pending: _Pending) -> None:
+    def _count_elements(self, pending: PendingRequest) -> None:
         """A request with records counts with its size only, because it usually has few elements.
         This one has more than are decoded in one turn."""
         if pending.header.api_key in kafka.KEYS_WITH_RECORDS:
@@ -448,7 +460,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._pending_memory_bytes += more_bytes
             self._note_held()
 
-    def _withdraw(self, pending: _Pending) -> None:
+    def _withdraw(self, pending: PendingRequest) -> None:
         """The newest request cannot be decoded: it gets no answer."""
         self._pending.remove(pending)
         self._pending_bytes -= pending.size_bytes
@@ -464,7 +476,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         api = api_versions.API
         own = api_versions.ApiVersion(api.key, api.min_version, api.max_version)
         answer = api_versions.ApiVersionsResponse(ErrorCode.UNSUPPORTED_VERSION, [own])
-        self._answer(self._begin(header._replace(api_version=0), size_bytes), answer)
+        self._send(self._begin(header._replace(api_version=0), size_bytes), answer)
 
     def _refuse(self, reason: str) -> None:
         """Take nothing more from this peer; its earlier requests are still answered."""
@@ -473,12 +485,17 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     # --------------------------------------------------------------------------- answers
 
-    def _answer(self, pending: _Pending, message: kafka.Struct | None) -> None:
-        if self.is_closed:
-            return
+    def answer(self, pending: PendingRequest, message: kafka.Struct | None) -> None:
+        """As ``PendingRequest.answer``."""
         if pending.is_answered:
             raise RuntimeError(f"{pending.header} is answered twice")
         pending.is_answered = True
+        pending.withdraw = None
+        self._handlers.answered(pending)
+        if not self.is_closed:
+            self._send(pending, message)
+
+    def _send(self, pending: PendingRequest, message: kafka.Struct | None) -> None:
         if message is None:
             self._answered(pending)
             return
@@ -497,7 +514,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._answered(pending)
 
     def _encode_slice(
-        self, pending: _Pending, encoding: Generator[None, None, list[Buffer]]
+        self, pending: PendingRequest, encoding: Generator[None, None, list[Buffer]]
     ) -> None:
         """Encode on, as ``_decode_slice``; answers that come meanwhile wait behind."""
         if self.is_closed or self._loop is None:
@@ -512,13 +529,13 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         else:
             self._loop.call_soon(self._encode_slice, pending, encoding)
 
-    def _give_up(self, pending: _Pending, error: kafka.UnencodableMessageError) -> None:
+    def _give_up(self, pending: PendingRequest, error: kafka.UnencodableMessageError) -> None:
         logger.error(
             "the answer to %s from %s cannot be sent", pending.header, self.peer, exc_info=error
         )
         self.close()
 
-    def _answered(self, pending: _Pending) -> None:
+    def _answered(self, pending: PendingRequest) -> None:
         pending.done = True
         if pending is self._pending[0]:
             self._flush()

@@ -7,11 +7,13 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from runtime.kafka.connection import KafkaServerProtocol, Queue, Respond
+from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
 from stele.wire import kafka
 from stele.wire.kafka.messages import find_coordinator
 
 MAX_REQUEST_BYTES = 4_000_000
+
+Respond = Callable[[kafka.Struct | None], None]
 
 
 class FakeTransport(asyncio.Transport):
@@ -65,6 +67,8 @@ class Handlers:
         self.unserved: set[int] = set()
         self.in_turn: set[int] = set()
         self.waits: list[tuple[int, Queue, float]] = []  # by correlation id
+        self.requests: list[PendingRequest] = []
+        self.answered_ids: list[int] = []
         self._came = asyncio.Event()
 
     async def wait_for(self, count: int) -> None:
@@ -78,17 +82,15 @@ class Handlers:
     def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
         return header.api_key in self.in_turn
 
-    def handle(
-        self,
-        connection: KafkaServerProtocol,
-        header: kafka.RequestHeader,
-        message: kafka.Struct,
-        respond: Respond,
-    ) -> None:
-        self.taken.append((header, message, respond))
+    def handle(self, request: PendingRequest, message: kafka.Struct) -> None:
+        self.requests.append(request)
+        self.taken.append((request.header, message, request.answer))
         self._came.set()
         if self.at_once is not None:
-            respond(self.at_once(message))
+            request.answer(self.at_once(message))
+
+    def answered(self, request: PendingRequest) -> None:
+        self.answered_ids.append(request.header.correlation_id)
 
     def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
         self.waits.append((header.correlation_id, queue, waited_s))

@@ -34,12 +34,13 @@ from metadata.partitions import PartitionState
 from runtime.authorization.authorizer import AllowAll
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.config.node import from_settings
-from runtime.kafka.connection import KafkaServerProtocol, Queue, Respond
+from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
 from runtime.metrics.registry import MetricsRegistry
 from stele.errors import ErrorCode
 from stele.ids import PartitionId, encode_uuid
 from stele.wire import kafka
 from stele.wire.kafka import ApiKey
+from stele.wire.kafka.messages.fetch import FetchRequest
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import (
     AlterPartitionRequest,
@@ -275,16 +276,15 @@ class _FetchOnly:
     def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
         return False
 
-    def handle(
-        self,
-        connection: KafkaServerProtocol,
-        header: kafka.RequestHeader,
-        message: kafka.Struct,
-        respond: Respond,
-    ) -> None:
+    def handle(self, request: PendingRequest, message: kafka.Struct) -> None:
+        connection, header = request.connection, request.header
         caller = Caller(ANONYMOUS, header.client_id, LISTENER, Plane.KAFKA, connection.address)
         request_context = RequestContext(header.api_version, caller, TopicViews(), connection)
-        fetch_api.handle(self._context, request_context, message, respond)  # type: ignore[arg-type]
+        assert isinstance(message, FetchRequest)
+        fetch_api.handle(self._context, request_context, message, request.answer)
+
+    def answered(self, request: PendingRequest) -> None:
+        pass
 
     def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
         pass

@@ -7,6 +7,7 @@ import contextlib
 import logging
 import struct
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -338,6 +339,22 @@ async def test_a_peer_that_stops_sending_still_gets_its_answers() -> None:
     server.handlers.taken[1][2](ANSWER)
     assert server.answers() == [1, 2]
     assert server.transport.is_closing()
+
+
+async def test_a_lost_connection_withdraws_what_is_not_answered() -> None:
+    server = Server()
+    server.feed(request(1) + request(2) + request(3))
+    withdrawn: list[int] = []
+    first, second, third = server.handlers.requests
+    for number, each in ((1, first), (2, second), (3, third)):
+        each.withdraw = partial(withdrawn.append, number)
+    first.answer(ANSWER)
+    third.answer(ANSWER)
+    server.protocol.connection_lost(None)
+    assert withdrawn == [2]
+    second.answer(ANSWER)
+    assert server.handlers.answered_ids == [1, 3, 2]
+    assert server.answers() == [1]
 
 
 async def test_answers_after_the_connection_is_lost_are_dropped() -> None:
