@@ -250,7 +250,9 @@ class ControllerClient:
         """Raises RpcError: nobody knows where that controller is."""
         address = self._endpoint(controller_id)
         if address is None:
-            raise RpcError(RpcCode.UNAVAILABLE, f"no address is known for {controller_id} is")
+            raise RpcError(
+                RpcCode.UNAVAILABLE, f"no address is known for controller {controller_id}"
+            )
         known = self._channels.get(controller_id)
         if known is not None and known[0] == address:
             return known[1]
