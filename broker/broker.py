@@ -15,6 +15,7 @@ from broker.coordinator.node_requests import NodeConnections
 from broker.coordinator.transactions import TransactionCoordinators
 from broker.coordinator.verification import Verification
 from broker.gateway.gateway import Gateway
+from broker.gateway.own_broker import OwnBroker
 from broker.grpc.admin import AdminService
 from broker.grpc.groups import GroupsService
 from broker.grpc.log import LogService
@@ -350,7 +351,8 @@ class Broker:
             authorizer=self._authorizer,
             metadata_log=self._quorum,
         )
-        self._gateway = Gateway(self._context, ClientWorld(world.clock, world.network, world.rng))
+        own = OwnBroker(self._context, world.network, self._kafka.accept)
+        self._gateway = Gateway(self._context, ClientWorld(world.clock, own, world.rng))
         self._metrics.read_thin_streams(self._gateway.streams)
         self._apis = KafkaApis(self._context)
 

@@ -89,6 +89,11 @@ class KafkaServer:
         """The bound port of each listener, by its name."""
         return {name: listener.port for name, listener in self._listeners.items()}
 
+    def accept(self, listener_name: str) -> KafkaServerProtocol:
+        """The server's side of a connection from within this process, as if it had come in on this
+        listener."""
+        return self._factory(listener_name)()
+
     async def close(self) -> None:
         """Take no more requests, answer those taken, close."""
         if self._idle_timer is not None:

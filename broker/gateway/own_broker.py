@@ -1,0 +1,47 @@
+"""Connections of the gateway's clients: to this broker without a socket, to others by the network.
+
+A consumer or a transactional producer of the gateway asks leaders and coordinators over Kafka's
+protocol. Where this broker is the one that is asked, the connection ends in its own request
+handlers (``runtime.kafka.in_process``). Leadership may move to and fro, and the client does not
+notice: it opens a connection to another address.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import cast
+
+from broker.service.context import BrokerContext
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.in_process import connect
+from stele.world import Channel, Connector
+
+
+class OwnBroker:
+    """A ``Connector`` that knows the address of its own broker."""
+
+    def __init__(
+        self,
+        context: BrokerContext,
+        connector: Connector,
+        accept: Callable[[str], KafkaServerProtocol],
+    ) -> None:
+        """``accept`` makes the server's side of a connection to a listener of this name."""
+        self._context = context
+        self._connector = connector
+        self._accept = accept
+
+    async def connect(
+        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+    ) -> asyncio.Transport:
+        listener = self._context.config.inter_broker_listener_name
+        own = self._context.image().broker(self._context.broker_id)
+        endpoint = own and own.endpoint(listener)
+        if not endpoint or (endpoint.host, endpoint.port) != (host, port):
+            return await self._connector.connect(host, port, factory)
+        client = cast(asyncio.BufferedProtocol, factory())
+        return connect(client, self._accept(listener), host, port)
+
+    def channel(self, host: str, port: int) -> Channel:
+        return self._connector.channel(host, port)
