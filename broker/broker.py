@@ -43,7 +43,7 @@ from runtime.authorization.nodes import for_nodes
 from runtime.config.node import NodeConfig
 from runtime.metrics.health import SAFE_TO_RESTART, Check
 from runtime.metrics.registry import MetricsRegistry
-from runtime.real.orderly_end import OrderlyEnd
+from runtime.orderly_end import OrderlyEnd
 from stele.config import ClientWorld
 from stele.errors import ApiError
 from stele.wire.v1.metadata_pb2 import Endpoint

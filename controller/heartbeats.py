@@ -14,7 +14,7 @@ from controller.cluster import BrokerStanding
 from controller.liveness import PROBE_TIMEOUT_S, Fence, Liveness, Probe, Silence
 from metadata.brokers import GRPC, BrokerRegistration, Endpoint
 from metadata.topics import Topics
-from runtime.grpc_requests import QUORUM_BYTES_MAX, parse
+from runtime.grpc.requests import QUORUM_BYTES_MAX, parse
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import (

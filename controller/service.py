@@ -42,7 +42,7 @@ from runtime.authorization.authorizer import (
 from runtime.authorization.caller import Caller
 from runtime.authorization.forwarding import ControllerPort, check_cluster
 from runtime.config.node import NodeConfig
-from runtime.grpc_requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
+from runtime.grpc.requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
 from runtime.silence import STALL_S
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError

@@ -25,10 +25,10 @@ from runtime.metrics.health import SAFE_TO_RESTART, Check, is_well
 from runtime.metrics.http import MetricsServer
 from runtime.metrics.quorum import declare_quorum_metrics
 from runtime.metrics.registry import LoopLagProbe, MetricsRegistry
+from runtime.orderly_end import OrderlyEnd
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.messages import parse_request
 from runtime.quorum.quorum import Quorum
-from runtime.real.orderly_end import OrderlyEnd
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.raft_pb2 import (

@@ -20,6 +20,7 @@ from broker.service.session_fetch import SessionFetch
 from broker.service.topics import NO_TOPIC_ID
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
+from stele.wire.kafka.isolation import READ_COMMITTED
 from stele.wire.kafka.messages import fetch as messages
 from stele.wire.kafka.messages.fetch import (
     AbortedTransaction,
@@ -35,7 +36,6 @@ from stele.wire.kafka.messages.fetch import (
 )
 from storage.turns import SLICE_STEPS
 
-READ_COMMITTED = 1
 _ANY_REPLICA_FROM = 11
 """From this version on a consumer may read from a follower, as in Kafka."""
 

@@ -15,6 +15,7 @@ from broker.service import offsets
 from broker.service.context import BrokerContext
 from broker.service.topics import NO_TOPIC_ID, Topics
 from stele.errors import ErrorCode
+from stele.wire.kafka.isolation import READ_COMMITTED
 from stele.wire.kafka.messages import list_offsets as messages
 from stele.wire.kafka.messages.list_offsets import (
     ListOffsetsPartition,
@@ -24,8 +25,6 @@ from stele.wire.kafka.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from storage.turns import in_slices
-
-READ_COMMITTED = 1
 
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5

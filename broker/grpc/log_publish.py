@@ -11,7 +11,7 @@ from broker.gateway.publishing import Outcome, Publication, Refused, ToPublish
 from broker.gateway.refusals import Refusal, stream_error
 from broker.gateway.shared_writers import ALL, LEADER, Way
 from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
-from runtime.protobuf_fields import Field, TooManyFieldsError, fields
+from runtime.grpc.protobuf_fields import Field, TooManyFieldsError, fields
 from stele.config import CompressionName
 from stele.errors import ErrorCode
 from stele.wire.batch import Header

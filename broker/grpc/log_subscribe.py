@@ -10,7 +10,7 @@ from broker.gateway.refusals import Refusal, stream_error
 from broker.gateway.start_offsets import Edge
 from broker.gateway.subscribing import From, Grant, Reading, Start
 from broker.grpc.log_publish import describe
-from runtime.grpc_requests import parse
+from runtime.grpc.requests import parse
 from stele.config import GroupProtocol, IsolationLevel, OffsetReset
 from stele.consumer.positions import Progress
 from stele.errors import ErrorCode

@@ -8,7 +8,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from runtime.authorization.caller import Caller, grpc_caller
-from runtime.grpc_requests import ADMIN_BYTES_MAX, parse
+from runtime.grpc.requests import ADMIN_BYTES_MAX, parse
 from world.network import Peer, UnaryHandler
 
 M = TypeVar("M", bound=Message)

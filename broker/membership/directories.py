@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from broker.membership.identity import DirectoryHistory
 from metadata.directories import is_reserved
 from runtime.config.node import NodeConfig
-from runtime.real.orderly_end import OrderlyEnd
+from runtime.orderly_end import OrderlyEnd
 from stele.ids import decode_uuid
 from storage.checkpoints import META_PROPERTIES_FILE
 from storage.directory import LogDirectory

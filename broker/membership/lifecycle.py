@@ -20,7 +20,7 @@ from broker.membership.lease import Lease
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
-from runtime.grpc_requests import QUORUM_BYTES_MAX, parse
+from runtime.grpc.requests import QUORUM_BYTES_MAX, parse
 from runtime.silence import silence
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId

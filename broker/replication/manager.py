@@ -50,7 +50,7 @@ from metadata.effective import throttled_rate
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER
 from runtime.config.node import NodeConfig
-from runtime.real.orderly_end import OrderlyEnd
+from runtime.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from storage.directory import LogDirectory

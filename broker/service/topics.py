@@ -12,8 +12,9 @@ from runtime.authorization.authorizer import Operation, Resource, topic_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
+from stele.wire.kafka import ZERO_UUID
 
-NO_TOPIC_ID: Final = bytes(16)
+NO_TOPIC_ID: Final = ZERO_UUID
 
 
 def error_by_name(error: ErrorCode) -> ErrorCode:

@@ -19,8 +19,8 @@ from google.protobuf.message import DecodeError, Message
 
 from raft import messages
 from raft.quorum import NO_DIRECTORY, FeatureLevels
-from runtime import grpc_requests
 from runtime.config.node import parse_address
+from runtime.grpc import requests as grpc_requests
 from runtime.quorum.control import ControlRecordError, voters_in
 from stele.errors import ErrorCode, SteleError
 from stele.wire.batch import BatchError, batches, check_crc

@@ -21,6 +21,7 @@ from raft.messages import SnapshotId
 from raft.quorum import FeatureLevels, ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
+from runtime.orderly_end import OrderlyEnd
 from runtime.quorum.administration import Administration, BeginRequest
 from runtime.quorum.changes import QuorumChanges, VoterCheck
 from runtime.quorum.config import QuorumConfig
@@ -35,7 +36,6 @@ from runtime.quorum.read_index import confirm_leadership
 from runtime.quorum.room import hand_over
 from runtime.quorum.service import QuorumService
 from runtime.quorum.snapshot_writer import SnapshotSource, SnapshotWriter
-from runtime.real.orderly_end import OrderlyEnd
 from stele.errors import ApiError, ErrorCode
 from storage.errors import StorageError, is_device_failure
 from world.network import Service

@@ -10,10 +10,10 @@ from stele.admin.coordinators import Coordinator, Coordinators
 from stele.admin.items import all_or_raise
 from stele.cluster.plane import error_code
 from stele.cluster.view import ClusterView
-from stele.consumer.group.consumer_protocol import Assignment, ConsumerProtocolError
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import Assignment, ConsumerProtocolError
 from stele.wire.v1 import groups_pb2 as pb
 
 DEAD: Final = "Dead"

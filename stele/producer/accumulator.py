@@ -8,7 +8,6 @@ became of them.
 from __future__ import annotations
 
 import asyncio
-import struct
 from collections import deque
 from collections.abc import Sequence
 
@@ -18,16 +17,11 @@ from stele.errors import ApiError, BufferFullError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.producer.idempotence import Entry, Lane
 from stele.records import RecordMetadata
-from stele.wire.batch import BatchBuilder, Header, compute_crc, decode, record_size_bound
+from stele.wire.batch import BatchBuilder, Header, decode, record_size_bound, stamp_producer
 from stele.wire.compression import Compression
 from stele.wire.record import EncodedRecords
 
 Delivery = asyncio.Future[RecordMetadata]
-
-_PRODUCER = struct.Struct(">qhi")
-_PRODUCER_POSITION = 43  # the position of producer id, producer epoch and base sequence in a batch
-_CRC = struct.Struct(">I")
-_CRC_POSITION = 17
 
 
 class PendingBatch:
@@ -105,9 +99,7 @@ class PendingBatch:
             )
             self.builder = None
         elif stamp != self._stamped:
-            _PRODUCER.pack_into(self._encoded, _PRODUCER_POSITION, *stamp)
-            crc = compute_crc(self._encoded, 0, len(self._encoded))
-            _CRC.pack_into(self._encoded, _CRC_POSITION, crc)
+            stamp_producer(self._encoded, *stamp)
         self._stamped = stamp
         return bytes(self._encoded)
 

@@ -49,6 +49,7 @@ from stele.world import Buffer
 
 __all__ = [
     "CONTROL",
+    "CRC_POSITION",
     "CRC_START",
     "HEADER_SIZE",
     "MAGIC",
@@ -103,11 +104,15 @@ _DELETE_HORIZON: Final = 0x40
 _PRODUCED: Final = 0x3F
 """The attribute bits that a producer may use. 0x40 is the log cleaner's."""
 
-_CRC_POSITION: Final = 17
+CRC_POSITION: Final = 17
+"""Where the CRC of a batch is. It covers everything behind it."""
+
 CRC_START: Final = 21
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _CRC = struct.Struct(">I")
+_PRODUCER = struct.Struct(">qhi")
+_PRODUCER_POSITION: Final = 43  # of producer id, producer epoch and base sequence
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
@@ -242,6 +247,21 @@ def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     return crc32c(covered) == header.crc
 
 
+def seal(buffer: bytearray | memoryview, position: int, size_bytes: int) -> int:
+    """Write the CRC of the batch at ``position``, whose other bytes are in place. Returns it."""
+    crc = compute_crc(buffer, position, size_bytes)
+    _CRC.pack_into(buffer, position + CRC_POSITION, crc)
+    return crc
+
+
+def stamp_producer(
+    batch: bytearray, producer_id: int, producer_epoch: int, base_sequence: int
+) -> None:
+    """Give a batch another producer and sequence, and the CRC, which covers them."""
+    _PRODUCER.pack_into(batch, _PRODUCER_POSITION, producer_id, producer_epoch, base_sequence)
+    seal(batch, 0, len(batch))
+
+
 def stamp(
     buffer: bytearray | memoryview,
     position: int,
@@ -264,8 +284,7 @@ def stamp(
     (attributes,) = _INT16.unpack_from(buffer, position + 21)
     _INT16.pack_into(buffer, position + 21, attributes | _LOG_APPEND_TIME)
     _INT64.pack_into(buffer, position + 35, log_append_time_ms)
-    crc = compute_crc(buffer, position, length + PREFIX_SIZE)
-    _CRC.pack_into(buffer, position + _CRC_POSITION, crc)
+    seal(buffer, position, length + PREFIX_SIZE)
 
 
 def stamp_max_timestamp(
@@ -274,8 +293,7 @@ def stamp_max_timestamp(
     """Correct the maximum timestamp of the batch at the start of ``buffer``, and its CRC, which
     covers it. Returns the new header. ``header`` is the present one."""
     _INT64.pack_into(buffer, 35, max_timestamp_ms)
-    crc = compute_crc(buffer, 0, header.size_bytes)
-    _CRC.pack_into(buffer, _CRC_POSITION, crc)
+    crc = seal(buffer, 0, header.size_bytes)
     return header._replace(max_timestamp_ms=max_timestamp_ms, crc=crc)
 
 
@@ -284,7 +302,7 @@ def stamp_body(batch: bytearray, header: BatchHeader, codec: Compression) -> Non
     ``header`` is the one before."""
     _INT32.pack_into(batch, 8, len(batch) - PREFIX_SIZE)
     _INT16.pack_into(batch, 21, header.attributes & ~_COMPRESSION_MASK | codec)
-    _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch, 0, len(batch)))
+    seal(batch, 0, len(batch))
 
 
 def validate_produced(buffer: Buffer, max_bytes: int) -> BatchHeader:
@@ -487,7 +505,7 @@ class BatchBuilder:
             base_sequence,
             self.record_count,
         )
-        _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch, 0, len(batch)))
+        seal(batch, 0, len(batch))
         return batch
 
 

@@ -28,7 +28,7 @@ from stele.wire.batch import (
     NO_TIMESTAMP,
     PREFIX_SIZE,
     BatchHeader,
-    compute_crc,
+    seal,
 )
 from stele.wire.compression import Compression, compress
 from stele.wire.record import encode_varint
@@ -39,8 +39,6 @@ from storage.compaction.stored_records import StoredRecord, body_of, stored_reco
 HAS_DELETE_HORIZON: Final = 0x40
 _COMPRESSION_AND_TIME: Final = 0x0F
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-_CRC = struct.Struct(">I")
-_CRC_POSITION: Final = 17
 
 
 class Rules(NamedTuple):
@@ -164,4 +162,4 @@ def _finish(batch: bytearray, header: BatchHeader) -> None:
     """Write the header of a batch whose records are in place."""
     header = header._replace(size_bytes=len(batch) - PREFIX_SIZE)  # what the length field counts
     _HEADER.pack_into(batch, 0, *header)
-    _CRC.pack_into(batch, _CRC_POSITION, compute_crc(batch, 0, len(batch)))
+    seal(batch, 0, len(batch))

@@ -11,9 +11,9 @@ from broker.coordinator.group.types import (
     MemberProtocol,
     SyncAnswer,
 )
-from stele.consumer.group.consumer_protocol import Assignment, Subscription
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import Assignment, Subscription
 from tests.support.consumer_protocol import ConsumerBench, Pairs
 from tests.support.coordinators import Heard
 

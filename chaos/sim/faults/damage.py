@@ -28,7 +28,7 @@ from metadata.partitions import PartitionState
 from raft.quorum import VoterSet
 from runtime.quorum.state import FILE_NAME as QUORUM_STATE_FILE
 from stele.ids import PartitionId, TopicPartition
-from stele.wire.batch import HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
+from stele.wire.batch import CRC_POSITION, HEADER_SIZE, BatchError, BatchHeader, batches, check_crc
 from storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     CORRUPT_FILE,
@@ -46,7 +46,6 @@ _CHECKPOINTS = (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE, LOG_START_FILE)
 _BESIDE_A_LOG = (".index", ".timeindex", ".snapshot", LEADER_EPOCH_FILE, PARTITION_METADATA_FILE)
 _LEAST_INSYNC = 2  # the least min.insync.replicas of a partition that may be hurt
 _LEAST_VOTERS = 3  # no voter is taken from a smaller set
-_CRC_POSITION = 17  # from here on a batch's bytes are its CRC or under it
 
 
 class _Place(NamedTuple):
@@ -423,7 +422,7 @@ class Damage:
         is_clean = self._disk(node).find(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}") is not None
         starts = dict.fromkeys(paths, HEADER_SIZE)
         if not is_clean:
-            starts[paths[-1]] = _CRC_POSITION
+            starts[paths[-1]] = CRC_POSITION  # from here on a batch's bytes are its CRC or under it
         last = found[-1][2]
         noticed = [
             (path, position, header)

@@ -13,9 +13,9 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import batches, decode
 from stele.wire.control_records import decode_end_marker
 from stele.wire.kafka.api import Records
+from stele.wire.kafka.isolation import READ_COMMITTED
 from stele.wire.kafka.messages import fetch
 
-_READ_COMMITTED: Final = 1
 _LEADER_ALONE: Final = 10  # the last version of Fetch that followers refuse
 _ANY_REPLICA: Final = 12
 _MAX_WAIT_MS = 100
@@ -71,7 +71,7 @@ class CommittedReader:
         request = fetch.FetchRequest(
             max_wait_ms=_MAX_WAIT_MS,
             min_bytes=1,
-            isolation_level=_READ_COMMITTED,
+            isolation_level=READ_COMMITTED,
             topics=[fetch.FetchTopic(topic=topic, partitions=[wanted])],
         )
         version = _ANY_REPLICA if self._any_replica else _LEADER_ALONE

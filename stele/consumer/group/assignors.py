@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from stele.consumer.group.consumer_protocol import NO_GENERATION, Subscription
 from stele.consumer.group.sticky import share_sticky
 from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import NO_GENERATION, Subscription
 
 Shares = dict[str, list[TopicPartition]]
 """Partitions by member id."""

@@ -14,7 +14,6 @@ from stele.cluster.kafka_link import needs, question
 from stele.cluster.plane import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
-from stele.consumer.group.consumer_protocol import PROTOCOL_TYPE
 from stele.consumer.group.reconciling import Heartbeat, HeartbeatAnswer
 from stele.consumer.group.requests import (
     CommittedOffset,
@@ -30,6 +29,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId, TopicPartition
 from stele.records import OffsetAndMetadata
 from stele.wire import kafka
+from stele.wire.consumer_protocol import PROTOCOL_TYPE
 from stele.wire.kafka.messages import (
     consumer_group_heartbeat,
     heartbeat,

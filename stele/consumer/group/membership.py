@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final
 
 from stele.consumer.group.assignors import Assignor, Candidate
-from stele.consumer.group.consumer_protocol import Assignment, Subscription
 from stele.consumer.group.requests import (
     NO_MEMBER_ID,
     JoinAnswer,
@@ -30,6 +29,7 @@ from stele.consumer.group.requests import (
 )
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import Assignment, Subscription
 
 FATAL: Final = frozenset(
     {

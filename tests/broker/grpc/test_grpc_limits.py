@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from google.protobuf.message import Message
 
-from runtime.grpc_requests import ADMIN_BYTES_MAX, QUORUM_BYTES_MAX, parse
+from runtime.grpc.requests import ADMIN_BYTES_MAX, QUORUM_BYTES_MAX, parse
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import log_pb2 as pb
@@ -122,7 +122,7 @@ def test_refused_elements_take_no_memory() -> None:
     """In a process of its own: the memory of this one has had its peak already."""
     script = """
 import resource
-from runtime.grpc_requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
+from runtime.grpc.requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
 from stele.wire.v1 import admin_pb2, log_pb2
 from stele.world import RpcError
 

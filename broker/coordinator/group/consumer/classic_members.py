@@ -47,8 +47,8 @@ from broker.coordinator.group.types import (
     SyncRequest,
 )
 from broker.coordinator.step import Now, Reply, Step, Waiter
-from stele.consumer.group.consumer_protocol import ConsumerProtocolError, Subscription
 from stele.errors import ApiError, ErrorCode
+from stele.wire.consumer_protocol import ConsumerProtocolError, Subscription
 
 # ------------------------------------------------------------------------------- JoinGroup
 

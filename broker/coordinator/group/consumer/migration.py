@@ -35,15 +35,15 @@ from broker.coordinator.group.types import CONSUMER_PROTOCOL
 from broker.coordinator.group.voting import elect_protocol
 from broker.coordinator.step import KeyValue, Now
 from metadata.topics import Topics
-from stele.consumer.group.consumer_protocol import (
+from stele.errors import ApiError, ErrorCode
+from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import (
     VERSION,
     Assignment,
     ConsumerProtocolError,
     Subscription,
     version_of,
 )
-from stele.errors import ApiError, ErrorCode
-from stele.ids import TopicPartition
 
 logger = logging.getLogger(__name__)
 

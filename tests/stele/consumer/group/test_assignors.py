@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.consumer.group.assignors import ASSIGNORS, Candidate, Shares
-from stele.consumer.group.consumer_protocol import Subscription
 from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import Subscription
 
 TOPICS = ("a", "b", "c")
 STICKY = ASSIGNORS["cooperative-sticky"]

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from stele.consumer.group.assignors import ASSIGNORS
-from stele.consumer.group.consumer_protocol import Assignment, Subscription
 from stele.consumer.group.membership import Loss, Membership, Share, State
 from stele.consumer.group.requests import JoinAnswer, JoinRequest, Standing, SyncAnswer
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import Assignment, Subscription
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 NOTHING: frozenset[TopicPartition] = frozenset()

@@ -22,13 +22,13 @@ from broker.coordinator.group.types import (
     OffsetToCommit,
     SyncAnswer,
 )
-from stele.consumer.group.consumer_protocol import (
+from stele.errors import ErrorCode
+from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import (
     Assignment,
     ConsumerProtocolError,
     Subscription,
 )
-from stele.errors import ErrorCode
-from stele.ids import TopicPartition
 from tests.support.classic_clients import REBALANCE_MS, SESSION_MS, ClassicClient, act_all
 from tests.support.consumer_protocol import Cluster, Consumer, ConsumerBench
 from tests.support.groups import RANGE, join_request, told

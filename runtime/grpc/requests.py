@@ -9,7 +9,7 @@ from typing import Final, TypeVar, cast
 from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import DecodeError, Message
 
-from runtime.protobuf_fields import TooManyFieldsError, fields
+from runtime.grpc.protobuf_fields import TooManyFieldsError, fields
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError
 

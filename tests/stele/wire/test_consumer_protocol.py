@@ -13,12 +13,12 @@ from aiokafka.coordinator.protocol import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stele.consumer.group.consumer_protocol import (
+from stele.ids import TopicPartition
+from stele.wire.consumer_protocol import (
     Assignment,
     ConsumerProtocolError,
     Subscription,
 )
-from stele.ids import TopicPartition
 
 NAMES = st.text(max_size=6)
 PARTITIONS = st.lists(st.builds(TopicPartition, NAMES, st.integers(0, 2**31 - 1)), unique=True).map(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from runtime.real.orderly_end import OrderlyEnd
+from runtime.orderly_end import OrderlyEnd
 
 
 def waiting(name: str, taken: list[str]) -> Callable[[], Coroutine[Any, Any, None]]:

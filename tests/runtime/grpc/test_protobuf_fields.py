@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runtime.protobuf_fields import TooManyFieldsError, fields
+from runtime.grpc.protobuf_fields import TooManyFieldsError, fields
 from stele.wire.v1 import log_pb2 as pb
 
 RECORDS = st.builds(

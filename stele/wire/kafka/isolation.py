@@ -1,0 +1,8 @@
+"""The isolation level of Fetch and ListOffsets, as their requests name them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+READ_COMMITTED: Final = 1
+"""Nothing at or above the last stable offset is told, and aborted records are named."""
