@@ -9,7 +9,7 @@ from typing import Any, Final
 import grpc.aio
 
 from stele.aio import Consumer
-from stele.real import CHANNEL_OPTIONS
+from stele.grpc_channel import CHANNEL_OPTIONS
 from stele.wire.v1 import log_pb2 as pb
 
 Answer = dict[str, float]

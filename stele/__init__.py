@@ -7,8 +7,9 @@ same names for asyncio. Names are loaded when they are first used, so that a ser
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
+
+from stele.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from stele.admin.descriptions import ConfigResource as ConfigResource
@@ -73,11 +74,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - a list of names
 
-
-def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module 'stele' has no attribute {name!r}")
-    value = getattr(importlib.import_module(home), name)
-    globals()[name] = value
-    return value
+__getattr__ = lazy_names(__name__, _HOMES)

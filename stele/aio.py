@@ -1,8 +1,24 @@
-"""The clients for asyncio."""
+"""The clients for asyncio. Each is loaded when it is first used, as those of ``stele.sync``."""
 
-from stele.admin.admin import Admin
-from stele.consumer.consumer import Consumer
-from stele.producer.producer import Producer
-from stele.topic_view.view import TopicView
+from __future__ import annotations
 
-__all__ = ["Admin", "Consumer", "Producer", "TopicView"]
+from typing import TYPE_CHECKING
+
+from stele.lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from stele.admin.admin import Admin as Admin
+    from stele.consumer.consumer import Consumer as Consumer
+    from stele.producer.producer import Producer as Producer
+    from stele.topic_view.view import TopicView as TopicView
+
+_HOMES = {
+    "Admin": "stele.admin.admin",
+    "Consumer": "stele.consumer.consumer",
+    "Producer": "stele.producer.producer",
+    "TopicView": "stele.topic_view.view",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605 - a list of names
+
+__getattr__ = lazy_names(__name__, _HOMES)

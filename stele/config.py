@@ -44,7 +44,7 @@ class ClientWorld:
 
 def real_world() -> ClientWorld:
     """The machine's clock, network and randomness."""
-    from stele.real import RealClock, real_connector, real_rng  # loads grpc
+    from stele.real import RealClock, real_connector, real_rng
 
     return ClientWorld(RealClock(), real_connector(), real_rng())
 

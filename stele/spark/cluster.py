@@ -34,7 +34,7 @@ class MissingTopicError(Exception):
 
 def open_consumer(options: SourceOptions) -> Consumer:
     """A consumer that reports every loss, whatever ``failOnDataLoss`` says."""
-    from stele import Consumer  # loads grpc, which must not be loaded before Spark forks
+    from stele import Consumer  # loaded where it runs: Spark forks its workers
 
     settings: dict[str, Any] = {
         "max_partition_fetch_bytes": 4 * 1024 * 1024,

@@ -44,7 +44,7 @@ def write_rows(options: SinkOptions, shape: RowShape, batches: Iterator[pa.Recor
 
 
 def plain_producer(options: SinkOptions) -> Producer:
-    from stele import Producer  # loads grpc, which must not be loaded before Spark forks
+    from stele import Producer  # loaded where it runs: Spark forks its workers
 
     return Producer(options.bootstrap_servers, **options.client)
 

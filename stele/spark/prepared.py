@@ -29,7 +29,7 @@ class LostTransactionError(Exception):
 
 
 def producer_of(options: SinkOptions, transactional_id: str) -> Producer:
-    from stele import Producer  # loads grpc, which must not be loaded before Spark forks
+    from stele import Producer  # loaded where it runs: Spark forks its workers
 
     return Producer(
         options.bootstrap_servers,

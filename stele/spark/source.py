@@ -2,7 +2,7 @@
 
 The driver's processes turn the options into offset ranges. Each Spark task reads one range with a
 consumer of its own and passes it to Spark as Arrow batches. The client is imported only where it
-runs: Spark forks its Python workers, and gRPC must not be loaded before a fork.
+runs: Spark forks its Python workers, and an Admin's gRPC must not be loaded before a fork.
 """
 
 from __future__ import annotations

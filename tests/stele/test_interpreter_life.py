@@ -63,6 +63,23 @@ def test_after_a_fork_of_a_process_that_used_grpc_only_administration_is_lost() 
     assert run(FORKS, "grpc") == ""
 
 
+LOADED = """
+import sys
+from stele import Consumer, Producer
+
+options = dict(max_block_ms=100, on_wait=lambda _: None)
+with Producer("127.0.0.1:1", **options), Consumer("127.0.0.1:1", on_wait=lambda _: None):
+    pass
+heavy = [each for each in ("grpc", "google.protobuf", "stele.admin") if each in sys.modules]
+assert not heavy, heavy
+"""
+
+
+def test_producers_and_consumers_load_neither_grpc_nor_protobuf() -> None:
+    """They take most of the time of a start, and much memory."""
+    assert run(LOADED) == ""
+
+
 WAITS_FOR_THE_OTHER = """
 import os, sys
 from stele.errors import ClosedError

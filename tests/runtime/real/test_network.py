@@ -18,7 +18,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from runtime.real.network import SERVER_OPTIONS, RealNetwork
-from stele.real import CHANNEL_OPTIONS, RealClock, RealConnector
+from stele.grpc_channel import CHANNEL_OPTIONS
+from stele.real import RealClock, RealConnector
 from stele.world import RpcCode, RpcError, Stream
 from world.network import Peer, Service
 

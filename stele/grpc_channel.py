@@ -1,0 +1,205 @@
+"""gRPC channels of the real world.
+
+Only administrators and nodes load this module, and gRPC with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from typing import Any
+
+# The C core reads it once, at import. Otherwise its informational lines would appear on a user's
+# terminal.
+os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+
+import grpc
+import grpc.aio
+
+from stele.addresses import address_text
+from stele.forks import forks
+from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError, Stream
+
+# gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
+CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 250),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    # A silent peer is given up after 15 s, so that streams to it break.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.max_pings_without_data", 0),
+    # An HTTP proxy in the environment is meant for the internet, not for a cluster.
+    ("grpc.enable_http_proxy", 0),
+)
+
+_RPC_CODES = {
+    grpc.StatusCode.UNAVAILABLE: RpcCode.UNAVAILABLE,
+    grpc.StatusCode.DEADLINE_EXCEEDED: RpcCode.DEADLINE_EXCEEDED,
+    grpc.StatusCode.UNIMPLEMENTED: RpcCode.UNIMPLEMENTED,
+    grpc.StatusCode.INVALID_ARGUMENT: RpcCode.INVALID_ARGUMENT,
+    grpc.StatusCode.CANCELLED: RpcCode.CANCELLED,
+    grpc.StatusCode.INTERNAL: RpcCode.INTERNAL,
+    grpc.StatusCode.NOT_FOUND: RpcCode.NOT_FOUND,
+    grpc.StatusCode.PERMISSION_DENIED: RpcCode.PERMISSION_DENIED,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: RpcCode.RESOURCE_EXHAUSTED,
+    grpc.StatusCode.FAILED_PRECONDITION: RpcCode.FAILED_PRECONDITION,
+    grpc.StatusCode.OUT_OF_RANGE: RpcCode.OUT_OF_RANGE,
+}
+
+
+def rpc_error_of(error: grpc.aio.AioRpcError) -> RpcError:
+    """The same failure as an error of ``stele.world``."""
+    return RpcError(_RPC_CODES.get(error.code(), RpcCode.INTERNAL), error.details() or "")
+
+
+def _times_cancelled() -> int:
+    """How often the current task itself was asked to stop, and not only its call."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
+
+
+class _Cancellable:
+    """Raises a cancellation of the current task that gRPC has swallowed.
+
+    If a call breaks in the turn in which its task is cancelled, gRPC reports only the end of the
+    call. A task that went on after that would never be cancelled again, and would keep its process
+    from ending.
+    """
+
+    __slots__ = ("_before",)
+
+    def __enter__(self) -> None:
+        self._before = _times_cancelled()
+
+    def __exit__(self, *raised: object) -> None:
+        if _times_cancelled() > self._before:
+            raise asyncio.CancelledError
+
+
+class RealStream:
+    """The client's end of a bidirectional gRPC stream.
+
+    If a pending ``send`` or ``receive`` is cancelled, gRPC cancels the whole stream.
+    """
+
+    def __init__(self, open_call: Callable[[], Any]) -> None:
+        self._sending = asyncio.Lock()  # gRPC allows one outstanding write per stream
+        self._closed = False
+        self._may_write = False
+        self._call: Any = None
+        try:
+            self._call = open_call()
+        except grpc.aio.UsageError:  # the channel is closed
+            self._closed = True
+
+    async def send(self, message: bytes) -> None:
+        async with self._sending:
+            self._check_open()
+            try:
+                with _Cancellable():
+                    if not self._may_write:
+                        await self._wait_to_write()
+                    await self._call.write(message)
+            except grpc.aio.AioRpcError as error:
+                raise rpc_error_of(error) from None
+            except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
+                raise await self._final_error(str(error)) from None
+            except asyncio.CancelledError:
+                if _times_cancelled():
+                    raise
+                raise RpcError(RpcCode.CANCELLED, "the stream was closed") from None
+
+    async def receive(self) -> bytes | None:
+        self._check_open()
+        try:
+            with _Cancellable():
+                message = await self._call.read()
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error_of(error) from None
+        except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
+            raise await self._final_error(str(error)) from None
+        except asyncio.CancelledError:
+            if _times_cancelled():
+                raise
+            raise RpcError(RpcCode.CANCELLED, "the stream was closed") from None
+        if message is grpc.aio.EOF:
+            return None
+        return bytes(message)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._call.cancel()
+
+    async def _wait_to_write(self) -> None:
+        """Wait until the call has begun or ended. gRPC's own ``write`` does not notice when a call
+        is cancelled before it has begun, and would wait for ever."""
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def end(_: object) -> None:
+            if not ended.done():
+                ended.set_result(None)
+
+        self._call.add_done_callback(end)
+        begun = asyncio.ensure_future(self._call.wait_for_connection())
+        try:
+            await asyncio.wait((begun, ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            begun.cancel()
+            # `write` raises the reason why it ended.
+            await asyncio.gather(begun, return_exceptions=True)
+        self._may_write = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise RpcError(RpcCode.CANCELLED, "the stream was closed")
+
+    async def _final_error(self, detail: str) -> RpcError:
+        """The error of a call that has ended; ``detail`` if the call gives no details."""
+        if not self._call.done():
+            return RpcError(RpcCode.INTERNAL, detail)
+        code = await self._call.code()
+        if code is grpc.StatusCode.OK:
+            return RpcError(RpcCode.UNAVAILABLE, "the peer has ended the stream")
+        return RpcError(
+            _RPC_CODES.get(code, RpcCode.INTERNAL), await self._call.details() or detail
+        )
+
+
+class RealChannel:
+    """A gRPC channel. It connects at the first call and reconnects by itself."""
+
+    def __init__(self, host: str, port: int) -> None:
+        forks.use_grpc()
+        self._channel = grpc.aio.insecure_channel(address_text(host, port), CHANNEL_OPTIONS)
+        self._unary: dict[str, Any] = {}
+        self._bidirectional: dict[str, Any] = {}
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        multicallable = self._unary.get(method)
+        if multicallable is None:
+            multicallable = self._unary[method] = self._channel.unary_unary(method)
+        try:
+            with _Cancellable():
+                return bytes(await multicallable(request, timeout=timeout_s))
+        except grpc.aio.AioRpcError as error:
+            raise rpc_error_of(error) from None
+        except grpc.aio.UsageError as error:
+            raise RpcError(RpcCode.CANCELLED, str(error)) from None
+        except asyncio.CancelledError:
+            if _times_cancelled():
+                raise
+            raise RpcError(RpcCode.CANCELLED, "the channel was closed") from None
+
+    def stream(self, method: str) -> Stream:
+        multicallable = self._bidirectional.get(method)
+        if multicallable is None:
+            multicallable = self._bidirectional[method] = self._channel.stream_stream(method)
+        return RealStream(multicallable)
+
+    async def close(self) -> None:
+        await self._channel.close()
