@@ -20,6 +20,7 @@ from storage.errors import is_disk_full
 from storage.log_types import AppendResult
 from storage.replay import end_marker_of
 from storage.runs import Run, runs_of
+from storage.segment import Segment
 from storage.segment_room import LogRoom
 from world.disk import Disk
 
@@ -235,7 +236,14 @@ class LogAppends:
         except OSError as error:
             # Recovery can rebuild both from the log.
             logger.warning("%s: index or producer snapshot not written: %s", old.path, error)
+            self._hold_indexes(old)
         log.durability.require(log.directory, old.path, *old.index_paths())
+
+    def _hold_indexes(self, sealed: Segment) -> None:
+        try:
+            sealed.hold_indexes()
+        except OSError as error:
+            raise self._log.availability.failure(error) from error
 
     def ease_recovery(self) -> None:
         """Write producer state and indexes every so often, so that truncations and recoveries have

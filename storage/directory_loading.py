@@ -1,4 +1,22 @@
-"""The opening of all logs of a directory: what is found there, and how the last process ended."""
+"""The opening of all logs of a directory: what is found there, and how the last process ended.
+
+A full disk keeps no directory and hardly any log from opening, so that readers go on. An opening
+removes, renames and truncates, which needs no room. Of what it writes:
+
+- The lowered recovery points wait for the next checkpoint with room. What the old file claims is on
+  disk. A truncation below it lowers it first, or waits for room, too.
+- Indexes of sealed segments stay in memory, and their files go (``SegmentIndexes.hold``). The index
+  files of the active segment may lack entries.
+- A producer snapshot is left out. The note of a corrupt log is left to the next process, which
+  finds the log corrupt again.
+- ``.incarnations`` lacks this process while there is no room, and the registration says so
+  (``directories_marked``).
+- The leader epoch file and the mark of a clean shutdown are not written by an opening, nor are
+  ``meta.properties`` and topic ids.
+- Entries of a transaction index that a power loss took must be written again. Otherwise aborted
+  records would be read. If they find no room, that log alone is given up until the next start,
+  without a mark on disk (``CutShortError``).
+"""
 
 from __future__ import annotations
 
@@ -33,8 +51,9 @@ logger = logging.getLogger(__name__)
 
 _PROGRESS_INTERVAL_S: Final = 5.0  # between two messages about the progress
 
-_OF_THE_DIRECTORY: Final = (Failure.DEVICE, Failure.SPACE, Failure.SHORTAGE)
-"""Errors that say nothing of the one log which met them."""
+_OF_THE_DIRECTORY: Final = (Failure.DEVICE, Failure.SHORTAGE)
+"""Errors that say nothing of the one log which met them. A log that finds no room is another case:
+nearly all logs open on a full disk, since recovery writes little that it cannot do without."""
 
 Opening = Callable[[TopicPartition, bytes], Steps[PartitionLog]]
 """The steps that open the log of a topic id."""

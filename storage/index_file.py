@@ -1,4 +1,4 @@
-"""Writes new entries of an index to its file."""
+"""The file of an index: what changes in it."""
 
 from __future__ import annotations
 
@@ -18,3 +18,9 @@ def write_entries(disk: Disk, path: str, kept_bytes: int, entries: bytes) -> Non
             file.append([entries])
     finally:
         file.close()
+
+
+def remove_file(disk: Disk, path: str) -> None:
+    """Remove an index file, if there is one. Raises OSError."""
+    if disk.exists(path):
+        disk.remove(path)

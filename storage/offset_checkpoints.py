@@ -4,6 +4,7 @@ and what compaction has done: up to where a log is clean, and up to where tombst
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Final, Protocol
 
@@ -21,6 +22,8 @@ from storage.errors import Failure, StorageError, is_disk_full
 from storage.log import PartitionLog
 from storage.turns import Slices
 from world.disk import Disk
+
+logger = logging.getLogger(__name__)
 
 _EPOCH_FILES_PER_TURN: Final = 16
 _NO_GENERATION: Final = -1  # of a log whose checkpoints must stay as they are
@@ -111,15 +114,24 @@ class OffsetCheckpoints:
         Truncations go below the high watermark only after an unclean election. So they seldom have
         to lower a checkpoint, which waits for the disk. Corrupt logs keep their recovery points:
         these prove the corruption if its note is lost.
+
+        A full disk leaves the file as it is until the next checkpoint. What it claims is on disk,
+        and a truncation lowers it first (``lower``), or waits for room.
         """
         lowered = {
             key: point if key in self._corrupt else min(point, self.high_watermarks.get(key, 0))
             for key, point in self.recovery_points.items()
         }
-        if lowered != self.recovery_points:
-            self._disk.replace_file_now(
-                f"{self._path}/{RECOVERY_POINT_FILE}", encode_offsets(lowered)
-            )
+        if lowered == self.recovery_points:
+            return
+        path = f"{self._path}/{RECOVERY_POINT_FILE}"
+        try:
+            self._disk.replace_file_now(path, encode_offsets(lowered))
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            logger.warning("%s is not lowered now: %s", path, error)
+        else:
             self.recovery_points = lowered
 
     def lower(self, key: TopicPartition, offset: int) -> None:

@@ -42,7 +42,7 @@ from stele.world import Buffer
 from storage.checkpoints import LEADER_EPOCH_FILE, PARTITION_METADATA_FILE, read_epochs
 from storage.cold_range import ColdRange
 from storage.cuts import cut_path, read_cut
-from storage.errors import CorruptLogError
+from storage.errors import CorruptLogError, is_disk_full
 from storage.leader_epochs import LeaderEpochs
 from storage.replay import replay
 from storage.segment import Segment
@@ -403,19 +403,42 @@ def _sync_kept(request: RecoveryRequest, segments: list[Segment]) -> Steps[None]
     for segment in segments:
         yield Sync((segment.path,))
         if segment is not segments[-1]:
-            segment.seal()
-            yield Sync(tuple(segment.index_paths()))
+            _seal(segment)
+            yield Sync(tuple(each for each in segment.index_paths() if request.disk.exists(each)))
             segment.unload()
     # A log without its topic id has never acknowledged a record.
     metadata = f"{request.directory}/{PARTITION_METADATA_FILE}"
     yield Sync(
         (
-            *segments[-1].flush_index_files(),
+            *_flush_index_files(request, segments[-1]),
             *((metadata,) if request.disk.exists(metadata) else ()),
             request.directory,
             request.directory.rpartition("/")[0],
         )
     )
+
+
+def _flush_index_files(request: RecoveryRequest, segment: Segment) -> list[str]:
+    """The paths to sync. The files of the active segment may lack entries. If one ends within an
+    entry, it is not believed. Raises OSError."""
+    try:
+        return segment.flush_index_files()
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        logger.warning("the indexes of %s are not written yet: %s", segment.path, error)
+    return [path for path in segment.index_paths() if request.disk.exists(path)]
+
+
+def _seal(segment: Segment) -> None:
+    """A full disk keeps no log from opening: its readers need no index file. Raises OSError."""
+    try:
+        segment.seal()
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        logger.warning("the indexes of %s stay in memory only: %s", segment.path, error)
+        segment.hold_indexes()
 
 
 def _scan_segment(

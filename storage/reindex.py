@@ -59,3 +59,4 @@ async def _scan(log: LogView, segment: Segment) -> None:
             segment.seal()
         except OSError as error:
             logger.warning("the indexes of %s stay in memory only: %s", segment.path, error)
+            segment.hold_indexes()

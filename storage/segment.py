@@ -156,6 +156,10 @@ class Segment:
         self._indexes.times.maybe_append(self.max_timestamp_ms, self.max_timestamp_offset)
         self.flush_indexes()
 
+    def hold_indexes(self) -> None:
+        """After ``seal`` has failed. Raises OSError."""
+        self._indexes.hold()
+
     def flush_indexes(self) -> None:
         self._indexes.flush()
 

@@ -134,6 +134,15 @@ class SegmentIndexes:
                 changed.append(index.path)
         return changed
 
+    def hold(self) -> None:
+        """The indexes of a sealed segment that could not be written stay in memory, and what is
+        left of their files goes. The next process would take a part of a time index for the whole,
+        and would miss the segment's newest records. A missing index is rebuilt when it is asked
+        for. Raises OSError."""
+        for index in (self.offsets, self.times):
+            if index.dirty:
+                index.drop_file(self._disk)
+
     def unload(self) -> None:
         """Free the memory of those that are in their files."""
         if self.has_offsets and not self.offsets.dirty:

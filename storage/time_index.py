@@ -14,7 +14,7 @@ from operator import lt
 from typing import Final, NamedTuple
 
 from stele.wire.batch import NO_TIMESTAMP
-from storage.index_file import write_entries
+from storage.index_file import remove_file, write_entries
 from storage.offset_index import RELATIVE_OFFSET_MAX
 from world.disk import Disk, File, ReadFailedError
 
@@ -102,6 +102,12 @@ class TimeIndex:
     def cut_file(self, disk: Disk) -> None:
         """Leave in the file only entries that are in memory, too. Raises OSError."""
         write_entries(disk, self.path, self._flushed * ENTRY_SIZE, b"")
+
+    def drop_file(self, disk: Disk) -> None:
+        """Remove the file. The next ``flush`` writes all of it. Raises OSError."""
+        remove_file(disk, self.path)
+        self._flushed = 0
+        self.dirty = True
 
     def flush(self, disk: Disk) -> None:
         """Write to the file what differs in memory. Raises OSError; then it may be tried again."""

@@ -186,6 +186,8 @@ class MemoryDisk:
 
     def replace_file_now(self, path: str, data: bytes) -> None:
         self._need_handle(path)
+        if self.capacity is not None and self.used() + len(data) > self.capacity:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
         self.inodes[path] = Inode(bytearray(data))
         self.sync_now(path)
         self.sync_now(os.path.dirname(path))
