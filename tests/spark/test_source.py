@@ -35,8 +35,9 @@ SHORT = {"kafka.default.api.timeout.ms": "1000"}
 
 @pytest.fixture(scope="module")
 def numbers(bootstrap: str, create_topic: Callable[..., str]) -> str:
-    """A topic of two partitions with 60 and 40 numbers, one per second from BEGIN_MS on."""
-    topic = create_topic(partitions=2)
+    """A topic of two partitions with 60 and 40 numbers, one per second from BEGIN_MS on. Retention
+    leaves records of that age alone."""
+    topic = create_topic(partitions=2, retention_ms="-1")
     with Producer(bootstrap, compression="zstd", batch_size=500) as producer:
         for number in range(100):
             producer.send(
