@@ -24,11 +24,8 @@ from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.laws.retention import RetentionTakesNoMore
-from chaos.sim.work.any_replica import AnyReplicaLoad
-from chaos.sim.work.compacted import CompactedLoad
-from chaos.sim.work.groups import GroupLoad
-from chaos.sim.work.load import Load, LoadKind, Wear
-from chaos.sim.work.rare import RareLoad
+from chaos.sim.work.load import Load, LoadKind
+from chaos.sim.work.registry import with_parts
 from chaos.sim.work.transactions import TransactionLoad
 from chaos.sim.work.workload import Workload
 from chaos.sim.world.rng import Rngs
@@ -144,30 +141,13 @@ class _Run:
                 self._load, admin_pause_s=0.0, readers=0, segment_bytes=Load().segment_bytes
             )
         if plan.faults:
-            rngs = Rngs(plan.seed)
-            self._load = replace(
-                self._load,
-                wear=Wear.draw(rngs.of("wear")),
-                groups=GroupLoad.draw(rngs.of("groups")),
-                compacted=CompactedLoad.draw(rngs.of("compacted topic")),
-                any_replica=AnyReplicaLoad.draw(rngs.of("any replica")),
-                transactions=TransactionLoad.draw(rngs.of("transactions")),
-            )
-        if plan.faults and plan.load is LoadKind.RARE:
-            rngs = Rngs(plan.seed)
-            self._load = replace(
-                self._load.with_rare(RareLoad.draw(rngs.of("rare"))),
-                groups=self._load.groups.with_movers(rngs.of("movers")),
-            )
+            self._load = with_parts(self._load, plan.load, Rngs(plan.seed))
         pace_s = rng.choice([0.3, 1.0, 2.0, 4.0])
         # A swarm: each run leaves some kinds of faults out, so that the others come more often.
         kinds = [kind for kind in plan.faults if rng.random() < 0.7] or list(plan.faults)
         if "aimed" in kinds and rng.random() < 0.4:  # without acts, which might disturb the aims
             kinds = [kind for kind in kinds if kind in ("aimed", "conditions")]
-        settings = _draw_settings(rng)
-        load = self._load
-        for drawn in (load.wear, load.groups, load.compacted, load.transactions, load.rare):
-            settings |= dict(drawn.settings)
+        settings = _draw_settings(rng) | self._load.settings
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
         self._cluster = JudgedCluster(
@@ -176,7 +156,7 @@ class _Run:
             controllers=shape.controllers,
             brokers=shape.brokers,
             combined=shape.combined,
-            racks=load.rare.racks,
+            racks=self._load.racks,
             keep_transcript=keep_transcript,
         )
         self._storm = Storm(
@@ -184,7 +164,7 @@ class _Run:
             pace_s=pace_s,
             kinds=kinds,
             limit=plan.acts,
-            has_transactions=self._load.transactions.is_there,
+            has_transactions=self._load.part(TransactionLoad).is_there,
         )
         self._workload = Workload(self._cluster, self._load)
         self._operators = Operators(
@@ -245,48 +225,18 @@ class _Run:
         self._operators.start()
         await storm.rage(plan.seconds)
         await self._operators.stop()
-        workload.settle()
+        workload.calm()
         await asyncio.sleep(DRAIN_S)
         cluster.invariants.check_everything()
         await storm.calm()
         await self._operators.settle()
-        await self._see_work_go_on()
-        if workload.rare is not None:
-            await workload.rare.settle()
+        await workload.see_it_go_on(plan.least, HEAL_S)
         await workload.finish(HEAL_S)
         for topic, partition in workload.replicated:
             await cluster.until_whole(topic, partition)
         self._coverage["compared"] += await workload.judge()
         await asyncio.sleep(1.0)
         cluster.invariants.check_everything()
-
-    async def _see_work_go_on(self) -> None:
-        """Wait until clients have written and read more than before, and as much as a run needs.
-
-        Clients may have to give up old connections first.
-        """
-        history, least = self._workload.history, self._plan.least
-        readers = self._workload.readers
-        answered = [reader.answered for reader in readers]
-        written = max(len(history.promised), least - 1)
-        read = max(len(history.consumed), least - 1)
-
-        def goes_on() -> bool:
-            self._workload.check_going()
-            return (
-                len(history.promised) > written
-                and len(history.consumed) > read
-                and all(
-                    reader.answered > before
-                    for reader, before in zip(readers, answered, strict=True)
-                )
-            )
-
-        await self._cluster.until(
-            goes_on,
-            "producers, consumers and readers go on in a cluster that is whole again",
-            timeout_s=HEAL_S,
-        )
 
     def _cover(self) -> None:
         cluster, history, cover = self._cluster, self._workload.history, self._coverage
@@ -306,21 +256,7 @@ class _Run:
             cover["isr changes"] = sum(state.partition_epoch for state in states)
         cover.update(self._storm.damage.counts)
         cover.update(self._operators.counts)
-        cover.update(self._workload.administration.counts)
-        for reader in self._workload.readers:
-            cover.update(reader.counts)
-        for consumer in self._workload.any_replica_readers:
-            cover.update(consumer.counts)
-        if self._workload.remade is not None:
-            cover.update(self._workload.remade.counts)
-        if self._workload.groups is not None:
-            cover.update(self._workload.groups.counts)
-        if self._workload.compacted is not None:
-            cover.update(self._workload.compacted.counts)
-        if self._workload.transactions is not None:
-            cover.update(self._workload.transactions.counts)
-        if self._workload.rare is not None:
-            cover.update(self._workload.rare.counts)
+        cover.update(self._workload.counts)
         compacted = invariants.law(CompactedLogsKeepTheLastValues)
         cover["compacted segments"] = compacted.rounds
         cover["tombstones gone"] = compacted.dropped

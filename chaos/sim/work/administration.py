@@ -5,13 +5,17 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, Change, MetadataHistory
+from chaos.sim.work.site import TOPICS, Site
+from chaos.sim.work.work import Work
 from stele.admin.admin import Admin
 from stele.admin.descriptions import ConfigResource, NewTopic
-from stele.errors import OutcomeUnknownError, SteleError
+from stele.errors import ApiError, ErrorCode, OutcomeUnknownError, SteleError
 from stele.topic_names import LENGTH_MAX
 
 
@@ -175,3 +179,41 @@ class Administration:
                 "the administrator", name, is_there=topic is not None, config=config
             )
         self.counts["own changes read"] += 1
+
+
+class Administrators(Work):
+    name = "administration"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._administration = Administration(
+            site.admin(),
+            site.rngs.of("administration"),
+            site.metadata,
+            insync=self._raisable(),
+            write=self._write_extra,
+            deleted=site.law(DeletedRecordsStayDeleted).deleted,
+            counts=self.counts,
+        )
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        pause_s = self.site.load.admin_pause_s
+        return [self._administration.run(pause_s, self.site.is_done)] if pause_s else []
+
+    def _raisable(self) -> dict[str, int]:
+        """The topics whose minimum administrators may raise, to 3 of 3 replicas, and lower again.
+        They never lower it below the minimum that acknowledgements have promised."""
+        least = self.site.load.min_insync
+        return dict.fromkeys(TOPICS, least) if least == 2 else {}
+
+    async def _write_extra(self, topic: str, partition: int, times: int) -> int:
+        """Write a batch that will be deleted soon, and return its offset. Raises ApiError if no
+        broker acknowledges it."""
+        client = self.site.client
+        try:
+            leader = await client.find_leader(topic, partition)
+            return await client.produce(
+                topic, b"x", broker=leader, partition=partition, times=times
+            )
+        except OSError as error:
+            raise ApiError(ErrorCode.NETWORK_EXCEPTION, str(error)) from error

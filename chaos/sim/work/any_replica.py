@@ -5,10 +5,16 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, field
+from typing import Any, ClassVar
 
 from chaos.sim.cluster.client import SimClient
+from chaos.sim.laws.members import MembersHaveEverything
+from chaos.sim.laws.served_readers import ReadersAreServed
+from chaos.sim.work.load import Part
+from chaos.sim.work.site import Site
+from chaos.sim.work.work import Work
 from stele.errors import ApiError
 
 Partition = tuple[str, int]
@@ -16,8 +22,10 @@ Deliver = Callable[[str, int, int, bytes], None]
 
 
 @dataclass(frozen=True, slots=True)
-class AnyReplicaLoad:
+class AnyReplicaLoad(Part):
     """How many such consumers there are."""
+
+    label: ClassVar = "any replica"
 
     readers: int = 0
     pause_s: float = 0.1
@@ -25,6 +33,10 @@ class AnyReplicaLoad:
     @classmethod
     def draw(cls, rng: random.Random) -> AnyReplicaLoad:
         return cls(rng.choice([0, 0, 1, 2]), rng.choice([0.05, 0.2]))
+
+    @property
+    def is_there(self) -> bool:
+        return self.readers > 0
 
 
 @dataclass(slots=True)
@@ -73,3 +85,28 @@ class AnyReplicaReader:
         for position, value in records:
             self.deliver(topic, partition, position, value)
         self._positions[place] = max(offset, next_offset)
+
+
+class AnyReplicaReaders(Work):
+    name = "consumers that read from any replica"
+    load = AnyReplicaLoad
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._load = site.load.part(AnyReplicaLoad)
+        self._readers = [
+            AnyReplicaReader(
+                site.client,
+                site.rngs.of(f"any replica {number}"),
+                sorted(site.cluster.brokers),
+                site.partitions,
+                site.read,
+                site.law(MembersHaveEverything).shown,
+                site.law(ReadersAreServed).refused,
+                self.counts,
+            )
+            for number in range(self._load.readers)
+        ]
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        return [each.run(self._load.pause_s, self.site.is_done) for each in self._readers]

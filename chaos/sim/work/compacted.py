@@ -5,15 +5,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
-from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.connections import Connections
+from chaos.sim.work.load import Part
 from chaos.sim.work.log_reader import LogReader, Partition
-from stele.aio import Producer
+from chaos.sim.work.site import Site
+from chaos.sim.work.work import Work
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchBuilder, Record, read_header, stamp_max_timestamp
 from stele.wire.compression import Compression
@@ -29,8 +29,10 @@ _RECORDS_TO_A_KEY: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class CompactedLoad:
+class CompactedLoad(Part):
     """How much work there is on the compacted topic."""
+
+    label: ClassVar = "compacted topic"
 
     pause_s: float = 0.0  # between the batches of a writer; 0: there is no such topic
     keys: int = 8
@@ -145,25 +147,20 @@ class KeyedHistory:
             self.report(f"{COMPACTED}: {value!r} stands at {first} and at {offset}")
 
 
-class CompactedWork:
-    """Call ``prepare``, run ``work``, and when the cluster is whole again ``judge``."""
+class CompactedWork(Work):
+    """A producer writes as programs do, and a writer tries everything once."""
 
-    def __init__(
-        self,
-        cluster: SimCluster,
-        load: CompactedLoad,
-        producer: Producer,
-        report: Callable[[str], None],
-    ) -> None:
-        """``producer`` writes as programs do, besides a writer that tries everything once."""
-        self.counts: Counter[str] = Counter()
-        self._history = KeyedHistory(report)
-        self._cluster = cluster
-        self._load = load
-        self._producer = producer
-        self._rng = cluster.simulation.rngs.of("compacted work")
-        self._connections = Connections.of(cluster, "keyed")
-        self._report = report
+    name = "a compacted topic"
+    load = CompactedLoad
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._history = KeyedHistory(site.report)
+        self._cluster = site.cluster
+        self._load = site.load.part(CompactedLoad)
+        self._producer = site.patient_producer()
+        self._rng = site.rngs.of("compacted work")
+        self._connections = Connections.of(site.cluster, "keyed")
         self._drawn_keys = 0
 
     @property
@@ -174,13 +171,14 @@ class CompactedWork:
         await self._cluster.client.create_topic(COMPACTED, configs=dict(self._load.configs))
         await self._cluster.until_isr(COMPACTED, 3)
 
-    def work(self, is_done: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        is_done = self.site.is_done
         return [self._write(is_done), self._produce(is_done), self._read(is_done)]
 
-    async def judge(self) -> None:
+    async def read_back(self) -> None:
         """Read from the start once more, from the present leader."""
         if not await self._read_all(_PATIENCE_S):
-            self._report(f"{COMPACTED} cannot be read")
+            self.site.report(f"{COMPACTED} cannot be read")
 
     def _drawn(self, writer: str, number: int) -> tuple[bytes, bytes | None]:
         self._drawn_keys += 1

@@ -5,24 +5,27 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.generations import Partition, PartitionsHaveOneOwner
-from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.work.consumer_member import ConsumerMember
 from chaos.sim.work.group_client import GroupClient
 from chaos.sim.work.group_member import Member
 from chaos.sim.work.group_reader import Group
+from chaos.sim.work.load import Part
 from chaos.sim.work.log_reader import LogReader
 from chaos.sim.work.mover import Mover
 from chaos.sim.work.offset_keepers import OffsetKeeper
+from chaos.sim.work.site import EXACT, PLAIN, Site
+from chaos.sim.work.wear import AGAIN, Wear
+from chaos.sim.work.work import Work
+from chaos.sim.world.rng import Rngs
 from metadata.internal_topics import GROUP_TOPIC
 
 _CLASSIC, _CONSUMERS, _MOVERS, _KEPT = "readers", "consumers", "movers", "keepers"
@@ -40,8 +43,10 @@ _AnyMember = Member | ConsumerMember | Mover
 
 
 @dataclass(frozen=True, slots=True)
-class GroupLoad:
+class GroupLoad(Part):
     """How much work there is with groups."""
+
+    label: ClassVar = "groups"
 
     members: int = 0
     static_members: int = 0  # so many of them
@@ -97,6 +102,9 @@ class GroupLoad:
             settings=(*self.settings, *settings.items()),
         )
 
+    def rarer(self, rngs: Rngs) -> GroupLoad:
+        return self.with_movers(rngs.of("movers"))
+
     def with_movers(self, rng: random.Random) -> GroupLoad:
         """Two of three runs have movers, also those that have no other work with groups."""
         movers = rng.choice([0, 2, 3])
@@ -118,29 +126,20 @@ class GroupLoad:
         return self.members + self.consumers + self.movers + self.keepers > 0
 
 
-class GroupWork:
-    """Call ``prepare``, run ``work``, and when nobody writes any more ``finish``."""
+class GroupWork(Work):
+    name = "groups"
+    load = GroupLoad
+    outlasts = True
 
-    def __init__(
-        self,
-        cluster: JudgedCluster,
-        load: GroupLoad,
-        *,
-        topics: Mapping[str, int],
-        vanishing: Iterable[str],
-        deliver: Callable[[Partition, int, bytes], None],
-        report: Callable[[str], None],
-    ) -> None:
-        """``topics``: those that members read, with the number of their partitions. ``vanishing``:
-        topics that are deleted and made anew, of which offsets are kept, too."""
-        self.counts: Counter[str] = Counter()
-        self._cluster = cluster
-        self._load = load
-        self._report = report
-        law = cluster.invariants.law
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._cluster = site.cluster
+        load = self._load = site.load.part(GroupLoad)
+        topics = dict.fromkeys((PLAIN, EXACT), site.load.partitions)
+        law = site.law
         offsets, owners = law(CommittedOffsetsStay), law(PartitionsHaveOneOwner)
         epochs = law(MembersReconcile)
-        told = deliver, report, self.counts
+        told = self._deliver, site.report, self.counts
         self._classic = Group(_CLASSIC, topics, offsets, owners, *told)
         self._consumers = Group(_CONSUMERS, topics, offsets, epochs, *told)
         self._moving = Group(_MOVERS, topics, offsets, epochs, *told)
@@ -149,11 +148,14 @@ class GroupWork:
         self.consumers = [self._consumer(number, epochs) for number in range(load.consumers)]
         self.movers = [self._mover(number, epochs) for number in range(load.movers)]
         kept = [(topic, n) for topic, count in topics.items() for n in range(count)]
-        for topic in vanishing:
-            offsets.may_vanish(topic)
-            kept.append((topic, 0))
+        if site.load.part(Wear).remake_pause_s:
+            offsets.may_vanish(AGAIN)
+            kept.append((AGAIN, 0))
         self.keepers = [self._keeper(number, kept, offsets) for number in range(load.keepers)]
         self._is_over = False
+
+    def _deliver(self, place: Partition, offset: int, value: bytes) -> None:
+        self.site.read(*place, offset, value)
 
     def _member(self, number: int, owners: PartitionsHaveOneOwner) -> Member:
         load, name = self._load, f"member {number}"
@@ -211,8 +213,8 @@ class GroupWork:
         return OffsetKeeper(name, client, places, rng, offsets, self.counts)
 
     @property
-    def coordinated(self) -> list[Partition]:
-        """The partitions of the coordinators."""
+    def partitions(self) -> list[Partition]:
+        """Those of the coordinators."""
         return [(GROUP_TOPIC, number) for number in range(_PARTITIONS)]
 
     async def prepare(self) -> None:
@@ -226,20 +228,22 @@ class GroupWork:
         await self._cluster.client.create_topic(
             GROUP_TOPIC, partitions=_PARTITIONS, configs=configs
         )
-        for topic, number in self.coordinated:
+        for topic, number in self.partitions:
             await self._cluster.until_isr(topic, 3, number)
 
-    def work(self, is_calm: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
-        """``is_calm``: the storm is over. Members read on until ``finish`` ends them."""
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        """Members read on until ``finish`` ends them."""
+        is_calm = self.site.is_calm
         work = [each.run(is_calm, lambda: self._is_over) for each in self.members]
         work += [each.run(is_calm, lambda: self._is_over) for each in self.consumers]
         work += [each.run(is_calm, lambda: self._is_over) for each in self.movers]
         work += [each.run(self._load.keep_pause_s, is_calm) for each in self.keepers]
         return work
 
-    async def finish(self, ends: Mapping[Partition, int]) -> None:
-        """Wait until the members own all partitions and have read to these ends, and share them
-        evenly where the coordinator assigns. Raises AssertionError after the timeout."""
+    async def finish(self) -> None:
+        """Wait until the members own all partitions and have read all acknowledged records, and
+        share them evenly where the coordinator assigns. Raises AssertionError after the timeout."""
+        ends = self.site.history.ends()
         for group, members in self._groups:
             await self._cluster.until(
                 partial(self._has_read, group, members, ends),
@@ -285,10 +289,15 @@ class GroupWork:
             for partition, position in each.positions.items()
         )
 
-    def judge(self, acknowledged: Iterable[tuple[Partition, int]]) -> None:
-        """``acknowledged``: partition and offset of every record that members had to get."""
-        places = list(acknowledged)
+    def judge(self) -> int:
+        """Members had to get every acknowledged record that retention has left."""
+        places = [
+            ((topic, partition), offset)
+            for topic, partition, offset in self.site.history.promised
+            if topic in (PLAIN, EXACT) and offset >= self.site.start_of(topic, partition)
+        ]
         for group, _ in self._groups:
             for partition, offset in places:
                 if offset not in group.delivered.get(partition, ()):
-                    self._report(f"group {group.group_id} was never given {partition} {offset}")
+                    self.site.report(f"group {group.group_id} was never given {partition} {offset}")
+        return 0

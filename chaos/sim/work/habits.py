@@ -6,10 +6,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from chaos.sim.cluster.client import SimClient
+from chaos.sim.work.site import EXACT, PLAIN
+from chaos.sim.work.work import Work
 from chaos.sim.world.clock import EPOCH_MS
 from stele.aio import Producer
 from stele.errors import ApiError, ErrorCode
@@ -217,3 +220,50 @@ def contradiction(earlier: CreateTopicsResponse, later: CreateTopicsResponse) ->
 
 def is_success(answer: CreateTopicsResponse) -> bool:
     return all(each.error == ErrorCode.NONE for each in answer.topics)
+
+
+# ------------------------------------------------------------------------ as works of a run
+
+
+class Streamers(Work):
+    name = "a producer that does not wait"
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        site, load = self.site, self.site.load
+        if not load.stream_pause_s:
+            return []
+        streamer = Streamer(
+            site.patient_producer(linger_ms=5),
+            EXACT,
+            load.partitions,
+            load.stream_pause_s,
+            site.rngs.of("workload"),
+            site.promise,
+        )
+        return [streamer.run(load.exact_producers, site.is_done)]
+
+
+class Impatients(Work):
+    name = "an administrator who asks twice"
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        site, pause_s = self.site, self.site.load.admin_pause_s
+        impatient = Impatient(site.client, site.rngs.of("workload"), site.report)
+        return [impatient.run(pause_s, site.is_done)] if pause_s else []
+
+
+class Rudes(Work):
+    name = "producers that break the rules"
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        site, load = self.site, self.site.load
+        rude = Rude(
+            site.client,
+            PLAIN,
+            load.partitions,
+            load.plain_pause_s,
+            site.rngs.of("workload"),
+            site.promise,
+            site.report,
+        )
+        return [rude.run(number, site.is_done) for number in range(load.rude_writers)]

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import enum
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import ClassVar, Self, TypeVar
 
-from chaos.sim.work.any_replica import AnyReplicaLoad
-from chaos.sim.work.compacted import CompactedLoad
-from chaos.sim.work.groups import GroupLoad
-from chaos.sim.work.rare import RareLoad
-from chaos.sim.work.transactions import TransactionLoad
+from chaos.sim.world.rng import Rngs
 
 _SEGMENT_BYTES = (2000, 10_000, 1 << 30)
 
@@ -28,42 +25,37 @@ class LoadKind(enum.StrEnum):
         return self is not LoadKind.DRAWN
 
 
-@dataclass(frozen=True, slots=True)
-class Wear:
-    """What changes during a run: a topic is made anew under its name, logs roll, and retention
-    deletes their old segments."""
+class Part:
+    """The load of one kind of work. A seed draws it. Without a draw there is none of the work."""
 
-    remake_pause_s: float = 0.0  # between two deletions of the topic; 0: there is no such topic
-    segment_bytes: int | None = None  # replaces the load's
-    retention_ms: int | None = None
-    retention_bytes: int | None = None
+    label: ClassVar[str]  # of the generator that draws it
+    is_rare: ClassVar[bool] = False  # only rare load has it
     settings: tuple[tuple[str, str], ...] = ()
+    """What the nodes are configured with for the work's sake."""
 
     @classmethod
-    def draw(cls, rng: random.Random) -> Wear:
-        """Each of the two kinds of wear comes to half of the runs."""
-        settings, wear = {}, cls()
-        if rng.random() < 0.5:
-            wear = replace(wear, remake_pause_s=rng.choice([0.5, 1.0, 3.0]))
-            pause_ms = rng.choice([100, 100, 500])
-            settings["replica.high.watermark.checkpoint.interval.ms"] = str(pause_ms)
-        if rng.random() < 0.5:
-            settings["log.retention.check.interval.ms"] = str(rng.choice([300, 1000]))
-            wear = replace(
-                wear,
-                segment_bytes=rng.choice([1024, 1024, 4000]),
-                retention_ms=rng.choice([None, 3000, 10_000]),
-                retention_bytes=rng.choice([None, 3000, 20_000]),
-            )
-        return replace(wear, settings=tuple(settings.items()))
+    def draw(cls, rng: random.Random) -> Self:
+        raise NotImplementedError
 
-    def topic_configs(self) -> dict[str, str]:
-        told = {
-            "segment.bytes": self.segment_bytes,
-            "retention.ms": self.retention_ms,
-            "retention.bytes": self.retention_bytes,
-        }
-        return {name: str(value) for name, value in told.items() if value is not None}
+    def rarer(self, rngs: Rngs) -> Self:
+        """The same with what only rare load has."""
+        return self
+
+    def change(self, load: Load) -> Load:
+        """What else of the load this part changes."""
+        return load
+
+    @property
+    def is_there(self) -> bool:
+        raise NotImplementedError
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        """Of the brokers, in turn. Empty: they have none."""
+        return ()
+
+
+P = TypeVar("P", bound=Part)
 
 
 @dataclass(slots=True)
@@ -86,12 +78,8 @@ class Load:
     segment_bytes: int = 1 << 30
     stream_pause_s: float = 0.0  # between records of a ``Streamer``; 0: there is none
     rude_writers: int = 0
-    wear: Wear = field(default_factory=Wear)
-    groups: GroupLoad = field(default_factory=GroupLoad)
-    compacted: CompactedLoad = field(default_factory=CompactedLoad)
-    any_replica: AnyReplicaLoad = field(default_factory=AnyReplicaLoad)
-    transactions: TransactionLoad = field(default_factory=TransactionLoad)
-    rare: RareLoad = field(default_factory=RareLoad)
+    parts: tuple[Part, ...] = ()
+    """What works of their own do, in the order of the registry."""
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
@@ -123,12 +111,14 @@ class Load:
             rude_writers=rng.randint(0, 2),
         )
 
-    def with_rare(self, rare: RareLoad) -> Load:
-        """This load and rare things. Administrators are busier, and many small batches are under
-        way."""
-        return replace(
-            self,
-            rare=rare,
-            admin_pause_s=rare.admin_pause_s,
-            stream_pause_s=rare.stream_pause_s,
-        )
+    def part(self, kind: type[P]) -> P:
+        """The part of this kind. If the run has none, it stands for no work."""
+        return next((each for each in self.parts if isinstance(each, kind)), kind())
+
+    @property
+    def settings(self) -> dict[str, str]:
+        return {name: value for part in self.parts for name, value in part.settings}
+
+    @property
+    def racks(self) -> tuple[str, ...]:
+        return next((part.racks for part in self.parts if part.racks), ())

@@ -5,27 +5,32 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from chaos.sim.cluster.connections import Connections
-from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.work.foreigner import ADDRESS, Foreigner
 from chaos.sim.work.handovers import Handovers
+from chaos.sim.work.load import Load, Part
 from chaos.sim.work.odd_groups import OddGroup
 from chaos.sim.work.odd_peers import OddPeer
 from chaos.sim.work.odd_requests import OddRequests
 from chaos.sim.work.rack_reader import RackReader
+from chaos.sim.work.site import Site
+from chaos.sim.work.work import Work
 from metadata.node_settings import RACK_AWARE_SELECTOR
 
 RACKS: Final = ("east", "west")  # of the brokers, in turn
 
 
 @dataclass(frozen=True, slots=True)
-class RareLoad:
+class RareLoad(Part):
     """How much of it there is. Pauses are the mean ones; with 0 a thing does not happen."""
+
+    label: ClassVar = "rare"
+    is_rare: ClassVar = True
 
     handover_pause_s: float = 0.0
     odd_pause_s: float = 0.0
@@ -61,6 +66,10 @@ class RareLoad:
             drawn = replace(drawn, has_foreigner=True, settings=tuple(settings.items()))
         return drawn
 
+    def change(self, load: Load) -> Load:
+        """Administrators are busier, and many small batches are under way."""
+        return replace(load, admin_pause_s=self.admin_pause_s, stream_pause_s=self.stream_pause_s)
+
     @property
     def is_there(self) -> bool:
         return bool(self.handover_pause_s or self.odd_pause_s or self.rack_readers)
@@ -70,21 +79,14 @@ class RareLoad:
         return RACKS if self.rack_readers else ()
 
 
-class RareWork:
-    """Run ``work``, and call ``settle`` when everything is mended."""
+class RareWork(Work):
+    name = "rare requests"
+    load = RareLoad
 
-    def __init__(
-        self,
-        cluster: JudgedCluster,
-        load: RareLoad,
-        partitions: list[tuple[str, int]],
-        *,
-        deliver: Callable[[str, int, int, bytes], None],
-        report: Callable[[str], None],
-    ) -> None:
-        """``partitions``: they are there all the time."""
-        self._load = load
-        rngs = cluster.simulation.rngs
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        load = self._load = site.load.part(RareLoad)
+        cluster, rngs, partitions, report = site.cluster, site.rngs, site.partitions, site.report
         self._handovers = Handovers(cluster, rngs.of("handovers"), report)
         self._odd_requests = OddRequests(cluster, rngs.of("odd requests"), partitions, report)
         self._odd_peer = OddPeer(cluster, rngs.of("odd peer"), report)
@@ -98,26 +100,24 @@ class RareWork:
                 racks,
                 RACKS[number % len(RACKS)],
                 partitions,
-                deliver,
-                cluster.invariants.law(MembersHaveEverything).shown,
+                site.read,
+                site.law(MembersHaveEverything).shown,
                 report,
             )
             for number in range(load.rack_readers)
         ]
 
     @property
-    def counts(self) -> Counter[str]:
+    def counted(self) -> Counter[str]:
         found = self._handovers.counts + self._odd_requests.counts + self._odd_peer.counts
         found += self._foreigner.counts + self._odd_group.counts
         for reader in self._rack_readers:
             found += reader.counts
         return found
 
-    def work(
-        self, is_calm: Callable[[], bool], is_done: Callable[[], bool]
-    ) -> list[Coroutine[Any, Any, None]]:
-        """``is_calm``: from then on the quorum's leader stays, until ``settle``."""
-        load = self._load
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        """When it is calm, the quorum's leader stays until ``settle``."""
+        load, is_calm, is_done = self._load, self.site.is_calm, self.site.is_done
         found: list[Coroutine[Any, Any, None]] = []
         if load.handover_pause_s:
             found.append(self._handovers.run(load.handover_pause_s, is_calm))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from chaos.sim.cluster.cluster import CONTROLLER_PORT, GRPC_PORT, SimCluster
 from chaos.sim.laws.metadata_history import CONFIG, UNSET, MetadataHistory, Question
+from chaos.sim.work.site import Site
+from chaos.sim.work.work import Work
 from metadata.effective import DYNAMIC_TOPIC
 from stele.admin.admin import Admin
 from stele.admin.descriptions import (
@@ -122,3 +125,32 @@ class Reader:
         value = told.value if told.source == DYNAMIC_TOPIC else UNSET
         self.history.existence_read(question, name, is_there=True)
         self.history.config_read(question, name, value)
+
+
+class MetadataReaders(Work):
+    name = "readers of the metadata"
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._readers = [
+            Reader(site.cluster, site.admin(), site.rngs.of(f"reader {number}"), site.metadata)
+            for number in range(site.load.readers)
+        ]
+
+    @property
+    def counted(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+        for each in self._readers:
+            found.update(each.counts)
+        return found
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        pause_s = self.site.load.read_pause_s
+        return [each.run(pause_s, self.site.is_done) for each in self._readers]
+
+    def goes_on(self, least: int) -> Callable[[], bool]:
+        before = [each.answered for each in self._readers]
+        return lambda: all(
+            reader.answered > answered
+            for reader, answered in zip(self._readers, before, strict=True)
+        )

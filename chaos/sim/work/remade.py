@@ -6,20 +6,25 @@ import asyncio
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
 from chaos.sim.cluster.client import SimClient
+from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
+from chaos.sim.work.site import Site
+from chaos.sim.work.wear import AGAIN, Wear
+from chaos.sim.work.work import Work
 from stele.aio import Consumer, Producer
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.world import RpcError
 
-AGAIN = "again"
 _PLACE = TopicPartition(AGAIN, 0)
 _PATIENCE_S = 120.0
 _BURST, _LARGE_BYTES = 8, 500
+_SLOW_SYNC_S = 0.1
 _LATEST_S = 40.0
 """No request takes effect later than this after it was sent."""
 
@@ -193,3 +198,67 @@ class Remade:
                 self.report(f"{AGAIN}: {value!r} at {offset} was acknowledged; there is {there!r}")
             elif promised_to != topic_id and value in found.values():
                 self.report(f"{AGAIN}: {value!r} was written to a topic that was deleted")
+
+
+class RemadeWork(Work):
+    name = "a topic that is made anew"
+    load = Wear
+    encloses = True
+
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._pause_s = site.load.part(Wear).remake_pause_s
+        self._there: tuple[bytes, list[tuple[int, bytes]]] | None = None
+        site.law(LogsRememberWhatTheyHold).remade_topics.add(AGAIN)
+        self._remade = Remade(
+            site.client,
+            site.rngs.of("remade"),
+            site.report,
+            {
+                "min.insync.replicas": str(site.load.min_insync),
+                **site.load.part(Wear).topic_configs(),
+            },
+            self._slow_disks,
+            self.counts,
+        )
+
+    @contextmanager
+    def _slow_disks(self) -> Iterator[None]:
+        """Make the syncs of all brokers slow."""
+        cluster = self.site.cluster
+        machine = cluster.simulation.machine
+        disks = [machine(node.host).disk for node in cluster.brokers.values()]
+        for disk in disks:
+            disk.faults.extra_sync_s = _SLOW_SYNC_S
+        try:
+            yield
+        finally:
+            for disk in disks:
+                disk.faults.extra_sync_s = 0.0
+
+    async def prepare(self) -> None:
+        await self._remade.prepare()
+
+    def start(self) -> list[Coroutine[Any, Any, None]]:
+        """Writers and readers go on for a while after the last deletion of the topic."""
+        site, remade = self.site, self._remade
+        producer, consumer = site.producer(delivery_timeout_ms=5000), site.consumer()
+        return [
+            remade.make_anew(self._pause_s, site.is_calm),
+            remade.write(0, site.load.plain_pause_s, site.is_done),
+            remade.stream(producer, site.is_done),
+            remade.read(consumer, site.is_done),
+        ]
+
+    async def read_back(self) -> None:
+        found = self.site.cluster.image.topic(AGAIN)
+        if found is not None:
+            self._there = found.topic_id, await self.site.client.read_back(AGAIN)
+
+    def judge(self) -> int:
+        if self._there is None:
+            self._remade.judge_absence()
+            return 0
+        topic_id, records = self._there
+        self._remade.judge(topic_id, records, self.site.start_of(AGAIN, 0))
+        return len(records)

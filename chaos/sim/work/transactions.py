@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
-from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from broker.replication.metadata import LOGS_AT_ONCE
 from chaos.sim.cluster.connections import Connections
@@ -16,14 +15,15 @@ from chaos.sim.cluster.view import replica_of
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
 from chaos.sim.laws.generations import Partition, PartitionsHaveOneOwner
-from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
 from chaos.sim.laws.markers import MarkersFollowDecisions
 from chaos.sim.laws.transactions import RISKY, TransactionsAreAtomic
 from chaos.sim.work.committed_reader import CommittedRead, CommittedReader
 from chaos.sim.work.group_client import GroupClient
+from chaos.sim.work.load import Part
 from chaos.sim.work.passer import Passer
 from chaos.sim.work.seat import Seat
+from chaos.sim.work.site import Site
 from chaos.sim.work.transaction_client import TransactionClient
 from chaos.sim.work.transactor import Bench, Step, Transactor
 from chaos.sim.work.transfers import (
@@ -35,6 +35,7 @@ from chaos.sim.work.transfers import (
     Copying,
     Transfer,
 )
+from chaos.sim.work.work import Work
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from stele.errors import ApiError
 from stele.ids import PartitionId
@@ -60,8 +61,10 @@ _STABLE_S = 40.0  # behind the time-out of a transaction, in a cluster that is w
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionLoad:
+class TransactionLoad(Part):
     """How much work there is with transactions."""
+
+    label: ClassVar = "transactions"
 
     tellers: int = 0  # producers that make transfers
     old_tellers: int = 0  # so many of them are clients of the old kind
@@ -108,31 +111,26 @@ class TransactionLoad:
         return self.tellers > 0
 
 
-class TransactionWork:
-    """Call ``prepare``, run ``work``, and when all of it has ended ``finish``."""
+class TransactionWork(Work):
+    name = "transactions"
+    load = TransactionLoad
 
-    def __init__(
-        self,
-        cluster: JudgedCluster,
-        load: TransactionLoad,
-        *,
-        min_insync: int,
-        is_calm: Callable[[], bool],
-        is_done: Callable[[], bool],
-        report: Callable[[str], None],
-    ) -> None:
-        self.counts: Counter[str] = Counter()
-        self._cluster = cluster
-        self._load = load
-        self._min_insync = min_insync
-        self._report = report
-        law = cluster.invariants.law
+    def __init__(self, site: Site) -> None:
+        super().__init__(site)
+        self._cluster = site.cluster
+        load = self._load = site.load.part(TransactionLoad)
+        law = site.law
         self._atomic = law(TransactionsAreAtomic)
         self._offsets = law(CommittedOffsetsStay)
         for topics in (law(LogsKnowTheirTransactions).topics, law(MarkersFollowDecisions).topics):
             topics |= {TRANSFERS, COPIES[0]}
         self._bench = Bench(
-            law(FencedProducersWriteNothing), self._atomic, report, self.counts, is_calm, is_done
+            law(FencedProducersWriteNothing),
+            self._atomic,
+            site.report,
+            self.counts,
+            site.is_calm,
+            site.is_done,
         )
         self._labels = (f"copies {number}" for number in itertools.count(1))
         self.accounts = [(TRANSFERS, number) for number in range(load.accounts)]
@@ -206,7 +204,7 @@ class TransactionWork:
             Connections.of(self._cluster, name), rng, any_replica=number % 2 == 1
         )
         places = [*self.places, *self._risky]
-        return CommittedWatcher(reader, places, self._atomic, self._report, self.counts, rng)
+        return CommittedWatcher(reader, places, self._atomic, self.site.report, self.counts, rng)
 
     @property
     def _coordinated(self) -> dict[str, int]:
@@ -226,7 +224,7 @@ class TransactionWork:
         may be there already."""
         client = self._cluster.client
         configs = {
-            "min.insync.replicas": str(self._min_insync),
+            "min.insync.replicas": str(self.site.load.min_insync),
             "segment.bytes": str(self._load.segment_bytes),
             "retention.ms": "-1",
         }
@@ -248,10 +246,10 @@ class TransactionWork:
             await client.create_topic(topic, replication_factor=2, configs=configs | unclean)
             await self._cluster.until_isr(topic, 2, number)
 
-    def work(self, is_done: Callable[[], bool]) -> list[Coroutine[Any, Any, None]]:
+    def start(self) -> list[Coroutine[Any, Any, None]]:
         work = [each.run(self._load.pause_s) for each in self._transactors]
         work += [self._passer(number).run(_PASS_S) for number in range(self._load.passers)]
-        return work + [each.run(0.1, is_done) for each in self._watchers]
+        return work + [each.run(0.1, self.site.is_done) for each in self._watchers]
 
     async def finish(self) -> None:
         """Wait until no transaction is open and every coordinator serves. Raises AssertionError
@@ -294,16 +292,15 @@ class TransactionWork:
         machine = replica.machine
         return machine.last_stable_offset == machine.high_watermark == replica.log.end_offset
 
-    async def judge(self) -> int:
-        """Read all committed records and compare. Returns the number of committed transactions."""
+    async def read_back(self) -> None:
+        """Read all committed records and compare."""
         found = {place: await self._read_back(place) for place in [*self.places, *self._risky]}
         committed = self._atomic.judge(found)
         self.counts["transactions in the end"] = committed
         total = sum(int(value.split()[1]) for place in self.accounts for _, value in found[place])
         if total:
-            self._report(f"the sum of all transfers is {total}")
+            self.site.report(f"the sum of all transfers is {total}")
         await self._judge_copies(found)
-        return committed
 
     async def _read_back(self, place: Partition) -> list[tuple[int, bytes]]:
         rng = self._rng("judge")
@@ -338,12 +335,14 @@ class TransactionWork:
             copied = [int(offset) for number, offset, *_ in copies if int(number) == source[1]]
             originals = [offset for offset, _ in found[source]]
             if copied != originals[: len(copied)]:
-                self._report(
+                self.site.report(
                     f"of {source} were copied {copied}, and committed {originals[: len(copied)]}"
                 )
             position = committed.get(source)
             if copied and position != copied[-1] + 1:
-                self._report(f"{source} {copied[-1]} was copied last, and the offset is {position}")
+                self.site.report(
+                    f"{source} {copied[-1]} was copied last, and the offset is {position}"
+                )
 
     async def _committed(self) -> dict[Partition, int]:
         """How far the copiers say that they have copied, as far as it is told."""
