@@ -189,11 +189,11 @@ class Node:
 
     # --------------------------------------------------------------------- requests
 
-    async def do(self, action: Callable[[Callable[[Any], None]], object]) -> Any:
+    async def do(self, action: Callable[[Callable[[T], None]], object]) -> T:
         """Call a function that answers through a callback, in the broker's process."""
 
-        async def inside() -> Any:
-            answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        async def inside() -> T:
+            answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
             action(answer.set_result)
             return await answer
 
@@ -209,10 +209,10 @@ class Node:
         transaction: TransactionalWrite | None = None,
     ) -> ProduceResult:
         entry = ProduceEntry(partition, make_batch() if batch is None else batch, transaction)
-        results = await self.do(
+        results: list[ProduceResult] = await self.do(
             lambda done: self.manager.produce.begin([entry], acks, timeout_ms, done)
         )
-        return cast(ProduceResult, results[0])
+        return results[0]
 
     async def fetch(
         self,
@@ -243,12 +243,11 @@ class Node:
             self.manager.fetch.begin(asked)
 
         results = await self.do(begin)
-        return cast(FetchResult, results[0])
+        return results[0]
 
     async def mark(self, *markers: Marker) -> list[ErrorCode]:
         """End transactions, as their coordinator does."""
-        errors = await self.do(lambda done: self.manager.markers.write(markers, done))
-        return cast(list[ErrorCode], errors)
+        return await self.do(lambda done: self.manager.markers.write(markers, done))
 
     async def delete(
         self, offset: int, *, timeout_ms: int = 30_000, partition: PartitionId = P0

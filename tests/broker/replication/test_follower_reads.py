@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import cast
 
 from broker.replication.types import EpochEnd, FetchEntry, FetchResult
 from metadata.node_settings import RACK_AWARE_SELECTOR
@@ -42,7 +41,7 @@ async def read(
             )
         )
 
-    return cast(FetchResult, (await node.do(begin))[0])
+    return (await node.do(begin))[0]
 
 
 @with_topic

@@ -118,7 +118,9 @@ async def test_the_records_that_a_compacted_topic_rejects_are_named(
     assert "2 records are rejected. Record 1: it has no key" in result.message
     node, other = cluster[1], P0._replace(partition=1)
     entries = [ProduceEntry(each, batch(*[None] * 200)) for each in [P0, other] * 7]
-    results = await node.do(lambda done: node.manager.produce.begin(entries, -1, 30_000, done))
+    results: list[ProduceResult] = await node.do(
+        lambda done: node.manager.produce.begin(entries, -1, 30_000, done)
+    )
     named = [len(each.record_errors) for each in results]
     assert named == [100] * 10 + [0] * 4
     assert (await cluster[1].produce(batch(b"a"))).record_errors == ()
@@ -216,7 +218,9 @@ async def test_a_request_answers_when_its_large_and_its_small_batches_are_done(
     node = cluster[1]
     other = P0._replace(partition=1)
     entries = [ProduceEntry(P0, make_batch(LARGE)), ProduceEntry(other, make_batch(3))]
-    results = await node.do(lambda done: node.manager.produce.begin(entries, -1, 30_000, done))
+    results: list[ProduceResult] = await node.do(
+        lambda done: node.manager.produce.begin(entries, -1, 30_000, done)
+    )
     assert [result.error for result in results] == [ErrorCode.NONE] * 2
     replicas = [node.replica(), node.replica(other)]
     assert [replica.log.end_offset for replica in replicas] == [LARGE, 3]
