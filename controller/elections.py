@@ -17,7 +17,7 @@ from stele.ids import PartitionId
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import ElectLeadersRequest, ElectLeadersResponse
 
-Answer = ElectLeadersResponse.Partition
+ElectionAnswer = ElectLeadersResponse.Partition
 
 
 def elect_leaders(
@@ -30,7 +30,7 @@ def elect_leaders(
     need no election. Raises ApiError POLICY_VIOLATION for a request of too many partitions.
     """
     check_size(len(request.partitions), "partitions")
-    asked = _Asked(context, Election.UNCLEAN if request.unclean else Election.PREFERRED)
+    asked = _Elections(context, Election.UNCLEAN if request.unclean else Election.PREFERRED)
     if request.partitions:
         answers = [asked.elect(each.topic, each.partition) for each in request.partitions]
     else:
@@ -44,7 +44,7 @@ def elect_leaders(
     return decision.result(ElectLeadersResponse(partitions=answers))
 
 
-class _Asked:
+class _Elections:
     """The elections of one request. Each sees the decisions of those before it, since a request may
     name a partition twice."""
 
@@ -61,8 +61,8 @@ class _Asked:
             return state.leader == NO_LEADER
         return state.leader != state.preferred_leader
 
-    def elect(self, topic_name: str, number: int) -> Answer:
-        answer = Answer(topic=topic_name, partition=number)
+    def elect(self, topic_name: str, number: int) -> ElectionAnswer:
+        answer = ElectionAnswer(topic=topic_name, partition=number)
         try:
             self._elect(topic_name, number)
         except ApiError as error:

@@ -15,7 +15,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import UpdateFeaturesRequest, UpdateFeaturesResponse, UpgradeType
 
 Update = UpdateFeaturesRequest.Update
-Answer = UpdateFeaturesResponse.Feature
+FeatureAnswer = UpdateFeaturesResponse.Feature
 
 
 def update_features(
@@ -31,7 +31,7 @@ def update_features(
     answers = []
     for update in request.updates:
         before = context.image.features.get(update.name, 0)
-        answer = Answer(name=update.name, level_before=before, level=update.level)
+        answer = FeatureAnswer(name=update.name, level_before=before, level=update.level)
         try:
             if named[update.name] > 1:
                 raise ApiError(ErrorCode.INVALID_REQUEST, f"{update.name} is updated twice")

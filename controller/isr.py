@@ -21,7 +21,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import AlterPartitionRequest, AlterPartitionResponse
 
 Proposal = AlterPartitionRequest.Partition
-Answer = AlterPartitionResponse.Partition
+IsrAnswer = AlterPartitionResponse.Partition
 
 
 def alter_partitions(
@@ -50,7 +50,7 @@ class _Proposals:
         self._decided: dict[PartitionId, PartitionState] = {}
         self.records: list[pb.MetadataRecord] = []
 
-    def answer(self, proposal: Proposal) -> Answer:
+    def answer(self, proposal: Proposal) -> IsrAnswer:
         image = self._context.image
         topic = image.topic_by_id(proposal.topic_id)
         if topic is None:
@@ -141,8 +141,8 @@ def _no_change(proposal: Proposal) -> pb.PartitionChangeRecord:
     return pb.PartitionChangeRecord(topic_id=proposal.topic_id, partition=proposal.partition)
 
 
-def _refused(proposal: Proposal, error: ErrorCode) -> Answer:
-    return Answer(
+def _refused(proposal: Proposal, error: ErrorCode) -> IsrAnswer:
+    return IsrAnswer(
         topic_id=proposal.topic_id,
         partition=proposal.partition,
         error=error,
@@ -150,8 +150,8 @@ def _refused(proposal: Proposal, error: ErrorCode) -> Answer:
     )
 
 
-def _accepted(proposal: Proposal, state: PartitionState) -> Answer:
-    return Answer(
+def _accepted(proposal: Proposal, state: PartitionState) -> IsrAnswer:
+    return IsrAnswer(
         topic_id=proposal.topic_id,
         partition=proposal.partition,
         leader=state.leader,

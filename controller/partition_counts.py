@@ -13,7 +13,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreatePartitionsRequest, CreatePartitionsResponse
 
 Wish = CreatePartitionsRequest.Topic
-Answer = CreatePartitionsResponse.Topic
+CountAnswer = CreatePartitionsResponse.Topic
 
 
 def create_partitions(
@@ -28,7 +28,7 @@ def create_partitions(
     named = Counter(wish.name for wish in request.topics)
     answers = []
     for wish in request.topics:
-        answer = Answer(name=wish.name)
+        answer = CountAnswer(name=wish.name)
         try:
             if named[wish.name] > 1:
                 raise ApiError(

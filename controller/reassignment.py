@@ -30,7 +30,7 @@ from stele.wire.v1.admin_pb2 import (
 )
 
 Wish = AlterPartitionReassignmentsRequest.Partition
-Answer = AlterPartitionReassignmentsResponse.Partition
+ReassignmentAnswer = AlterPartitionReassignmentsResponse.Partition
 
 
 def alter_partition_reassignments(
@@ -52,7 +52,7 @@ def alter_partition_reassignments(
     named = Counter((wish.topic, wish.partition) for wish in request.partitions)
     answers = []
     for wish in request.partitions:
-        answer = Answer(topic=wish.topic, partition=wish.partition)
+        answer = ReassignmentAnswer(topic=wish.topic, partition=wish.partition)
         try:
             if named[wish.topic, wish.partition] > 1:
                 raise ApiError(

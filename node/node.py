@@ -54,7 +54,7 @@ Features = tuple[FeatureLevels, ...]
 SUPPORTED_FEATURES: Features = tuple(SUPPORTED[name] for name in sorted(SUPPORTED))
 
 
-class _Asked(NamedTuple):
+class _QuorumRequest(NamedTuple):
     """A request to the quorum's leader, and what it is to the authorizer."""
 
     request: type[Message]
@@ -64,12 +64,14 @@ class _Asked(NamedTuple):
 
 # By the names of voters and of administrators.
 _OF_THE_QUORUM = {
-    "DescribeQuorum": _Asked(DescribeQuorumRequest, DescribeQuorumResponse, Operation.DESCRIBE),
-    "TransferLeadership": _Asked(
+    "DescribeQuorum": _QuorumRequest(
+        DescribeQuorumRequest, DescribeQuorumResponse, Operation.DESCRIBE
+    ),
+    "TransferLeadership": _QuorumRequest(
         TransferLeadershipRequest, TransferLeadershipResponse, Operation.ALTER
     ),
-    "AddVoter": _Asked(AddVoterRequest, VoterChangeResponse, Operation.ALTER),
-    "RemoveVoter": _Asked(RemoveVoterRequest, VoterChangeResponse, Operation.ALTER),
+    "AddVoter": _QuorumRequest(AddVoterRequest, VoterChangeResponse, Operation.ALTER),
+    "RemoveVoter": _QuorumRequest(RemoveVoterRequest, VoterChangeResponse, Operation.ALTER),
 }
 
 
@@ -385,7 +387,7 @@ def controller_port_service(
     return service
 
 
-def _authorized(handler: UnaryHandler, asked: _Asked, port: ControllerPort) -> UnaryHandler:
+def _authorized(handler: UnaryHandler, asked: _QuorumRequest, port: ControllerPort) -> UnaryHandler:
     """The quorum's handler behind the authorizer. The authorizer is asked first, on a leader and on
     others: a caller that is refused does not learn who leads."""
 
@@ -402,7 +404,7 @@ def _authorized(handler: UnaryHandler, asked: _Asked, port: ControllerPort) -> U
     return handle
 
 
-def _for_administrators(handler: UnaryHandler, asked: _Asked) -> UnaryHandler:
+def _for_administrators(handler: UnaryHandler, asked: _QuorumRequest) -> UnaryHandler:
     """The quorum's answer in administrators' words: NOT_CONTROLLER sends them to the leader."""
 
     async def handle(payload: bytes, peer: Peer) -> bytes:

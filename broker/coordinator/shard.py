@@ -93,7 +93,7 @@ class ShardState(enum.Enum):
     UNLOADED = "unloaded"
 
 
-class _Asked(NamedTuple):
+class _Undecided(NamedTuple):
     """One request that is not decided yet."""
 
     request: Request[Any]
@@ -181,7 +181,7 @@ class Shard(Generic[M]):
         self._loaded_end: int | None = None
         # Whether the machine knows that it is loaded. Before that it decides nothing.
         self._is_begun = False
-        self._asked: list[_Asked] = []
+        self._asked: list[_Undecided] = []
         self._is_scheduled = False
         # Ordered by `after`; every `after` is above `_committed`.
         self._waiting: list[_Waiting] = []
@@ -290,7 +290,7 @@ class Shard(Generic[M]):
         if refusal is not ErrorCode.NONE:
             _refuse(waiter, refusal)
             return
-        self._asked.append(_Asked(request, waiter))
+        self._asked.append(_Undecided(request, waiter))
         self._schedule()
 
     def inform(self, news: object) -> None:
@@ -372,7 +372,7 @@ class Shard(Generic[M]):
             del self._asked[:decided]  # who is being decided when that fails is refused with others
         return draft
 
-    def _asked_step(self, asked: _Asked, now: Now) -> Step | None:
+    def _asked_step(self, asked: _Undecided, now: Now) -> Step | None:
         """The step of a request if it fits into a batch. None if the machine fails at it: then it
         has made no records, and still agrees with its log."""
         try:

@@ -44,7 +44,7 @@ class TransactionalBatch(Protocol):
 B = TypeVar("B", bound=TransactionalBatch)
 
 
-class _Asked(Generic[B]):
+class _Verification(Generic[B]):
     """A question to a coordinator, and the batches that wait for its verdict, in order."""
 
     __slots__ = ("batches", "epoch", "guard")
@@ -77,7 +77,7 @@ class TransactionalBatches(Generic[B]):
         self.guards = Guards()
         self._append = append
         self._refuse = refuse
-        self._asked: dict[tuple[PartitionId, int], _Asked[B]] = {}
+        self._asked: dict[tuple[PartitionId, int], _Verification[B]] = {}
         # If the first batch of a producer that is not known was refused, the second must not become
         # the first: the producer repeats both, and the first would then be out of order for ever.
         self._lowest: dict[tuple[PartitionId, int], _Lowest] = {}
@@ -110,7 +110,7 @@ class TransactionalBatches(Generic[B]):
             self._lowest.pop(key, None)
             return False
         guard = self.guards.of(replica, producer_id, header.producer_epoch)
-        asked = self._asked[key] = _Asked(header.producer_epoch, guard)
+        asked = self._asked[key] = _Verification(header.producer_epoch, guard)
         asked.batches.append(batch)
         self.verifier.verify(
             transaction.transactional_id,
@@ -145,7 +145,9 @@ class TransactionalBatches(Generic[B]):
                 f"{expected} was next",
             )
 
-    def _decided(self, key: tuple[PartitionId, int], asked: _Asked[B], error: ErrorCode) -> None:
+    def _decided(
+        self, key: tuple[PartitionId, int], asked: _Verification[B], error: ErrorCode
+    ) -> None:
         """The coordinator has answered: append what waits, in order, or refuse it."""
         if self._asked.get(key) is not asked:
             return  # it has answered before, or a marker has ended the transaction

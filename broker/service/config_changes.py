@@ -17,7 +17,7 @@ _TIMEOUT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ConfigOutcome:
     """What came of one resource of the request."""
 
     resource_type: int
@@ -54,7 +54,7 @@ async def alter(
     refusals: Sequence[tuple[ErrorCode, str] | None],
     *,
     validate_only: bool,
-) -> list[Outcome]:
+) -> list[ConfigOutcome]:
     """One outcome per wish, in their order; those with a refusal are not sent."""
     asked = [wish for wish, why in zip(wishes, refusals, strict=True) if why is None]
     request = pb.AlterConfigsRequest(validate_only=validate_only, resources=asked)
@@ -70,5 +70,7 @@ async def alter(
     for wish, why in zip(wishes, refusals, strict=True):
         code, message = why or next(remaining)
         message = message[:_MESSAGE_MAX]
-        outcomes.append(Outcome(wish.resource.type, wish.resource.name, code, message or None))
+        outcomes.append(
+            ConfigOutcome(wish.resource.type, wish.resource.name, code, message or None)
+        )
     return outcomes

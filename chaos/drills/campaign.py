@@ -18,7 +18,7 @@ from chaos.drills.page import page
 from chaos.drills.planted import plant_all
 from chaos.drills.process_faults import ProcessFaults
 from chaos.drills.report import as_json, as_markdown
-from chaos.drills.run import HISTORY_FILE, Outcome, run_drill
+from chaos.drills.run import HISTORY_FILE, DrillOutcome, run_drill
 from chaos.drills.verdict import Verdict, judge
 
 MARKDOWN_FILE: Final = "report.md"
@@ -57,7 +57,7 @@ async def perform(
     open_cluster: OpenCluster,
     control: Control | None = None,
     chain: ChainOptions | None = None,
-) -> Outcome:
+) -> DrillOutcome:
     """Run one drill on a cluster that is opened for it, and write everything about it.
 
     Raises SteleError if the cluster does not start.

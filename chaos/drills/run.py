@@ -34,7 +34,7 @@ _ASK_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DrillOutcome:
     history: History
     verdict: Verdict
     directory: Path
@@ -64,7 +64,7 @@ async def run_drill(
     topic: str = "drill",
     control: Control | None = None,
     chain: ChainOptions | None = None,
-) -> Outcome:
+) -> DrillOutcome:
     """Run a drill on an open cluster. ``directory`` gets the history, as it happens. ``chain`` is
     for drills with a chain.
 
@@ -85,7 +85,7 @@ async def run_drill(
             await admin.create_topics([new])
             await _play(drill, cluster, topic, recorder, admin, seed, chain)
     history = recorder.history()
-    return Outcome(history, judge(history), directory)
+    return DrillOutcome(history, judge(history), directory)
 
 
 def _new_file(path: Path) -> IO[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stele.admin.grpc_calls import call
-from stele.cluster.leader_questions import Answer, LeaderQuestions
+from stele.cluster.leader_questions import LeaderQuestions, OffsetAnswer
 from stele.cluster.plane import Leader, error_code
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
@@ -27,7 +27,7 @@ class RecordDeletion(LeaderQuestions):
         broker_id: int,
         names: Sequence[tuple[TopicPartition, Leader]],
         wanted: Mapping[TopicPartition, int],
-    ) -> list[Answer]:
+    ) -> list[OffsetAnswer]:
         timeout_s = self._view.attempt_s
         # The leader gives up before this client does, and says why.
         request = admin_pb2.DeleteRecordsRequest(timeout_ms=int(timeout_s * 500))
@@ -43,7 +43,7 @@ class RecordDeletion(LeaderQuestions):
             timeout_s=timeout_s,
         )
         return [
-            Answer(
+            OffsetAnswer(
                 TopicPartition(part.topic, part.partition),
                 error_code(part.error),
                 OffsetAndTimestamp(part.low_watermark, _NO_TIME, -1),

@@ -19,7 +19,7 @@ Take = Callable[[TopicPartition, OffsetAndTimestamp | ApiError], None]
 """Called once per partition, as soon as its answer or failure is known."""
 
 
-class Answer(NamedTuple):
+class OffsetAnswer(NamedTuple):
     """A leader's answer for one partition."""
 
     name: TopicPartition
@@ -50,7 +50,7 @@ class LeaderQuestions(ABC):
         broker_id: int,
         names: Sequence[tuple[TopicPartition, Leader]],
         wanted: Mapping[TopicPartition, int],
-    ) -> list[Answer]:
+    ) -> list[OffsetAnswer]:
         """Send one request to the leader of these partitions. Raises RpcError. ``wanted`` may lose
         entries while the request is under way."""
 
@@ -221,7 +221,7 @@ class _Round:
 
 def _take_answers(
     broker_id: int,
-    answers: Sequence[Answer],
+    answers: Sequence[OffsetAnswer],
     missing: dict[TopicPartition, int],
     take: Take,
 ) -> dict[TopicPartition, ApiError]:

@@ -34,14 +34,14 @@ OVERDUE_S = 1.0
 """So long after the end of its wait a Fetch is overdue, and the metadata are asked who leads."""
 
 
-class _Asked(NamedTuple):
-    """One request: the broker that it goes to, and whether it names the client's rack."""
+class _Target(NamedTuple):
+    """The broker that a request goes to, and the rack that it names."""
 
     broker_id: int
     rack: str
 
 
-_NOBODY = _Asked(-1, "")
+_NOBODY = _Target(-1, "")
 
 
 @dataclass(slots=True)
@@ -142,7 +142,7 @@ class Fetcher:
         room = self._config.prefetch_bytes - sum(
             position.buffered_bytes for position in self._positions.values()
         )
-        chosen: dict[_Asked, list[tuple[PartitionPosition, Leader]]] = {}
+        chosen: dict[_Target, list[tuple[PartitionPosition, Leader]]] = {}
         for position in self._positions.values():
             if position.error is not None or position.in_flight or position.paused:
                 continue
@@ -165,7 +165,7 @@ class Fetcher:
 
     def _ready_at(
         self, position: PartitionPosition, now: float
-    ) -> tuple[float, _Asked, Leader | None]:
+    ) -> tuple[float, _Target, Leader | None]:
         """When the partition may be fetched (after ``now`` if it must wait), the broker to ask, and
         the leader.
         """
@@ -209,17 +209,17 @@ class Fetcher:
         self._news.set()
         return now
 
-    def _asked(self, position: PartitionPosition, leader: Leader, now: float) -> _Asked:
+    def _asked(self, position: PartitionPosition, leader: Leader, now: float) -> _Target:
         rack = self._config.client_rack
         if not rack:
-            return _Asked(leader.broker_id, "")
+            return _Target(leader.broker_id, "")
         source = position.source
         broker_id = source.broker(leader, now)
         if broker_id != leader.broker_id and not self._view.knows(broker_id):
             source.leave(now)
             self._view.refresh_soon()
             broker_id = leader.broker_id
-        return _Asked(broker_id, rack if source.tells_rack(now) else "")
+        return _Target(broker_id, rack if source.tells_rack(now) else "")
 
     def _without_leader(self, position: PartitionPosition, now: float) -> None:
         name = position.partition
@@ -239,7 +239,7 @@ class Fetcher:
 
     def _send(
         self,
-        asked: _Asked,
+        asked: _Target,
         chosen: list[tuple[PartitionPosition, Leader]],
         room: int,
         now: float,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from stele.cluster.leader_questions import Answer, LeaderQuestions
+from stele.cluster.leader_questions import LeaderQuestions, OffsetAnswer
 from stele.cluster.plane import Leader, OffsetQuestion
 from stele.cluster.view import ClusterView
 from stele.ids import TopicPartition
@@ -29,13 +29,13 @@ class OffsetLookup(LeaderQuestions):
         broker_id: int,
         names: Sequence[tuple[TopicPartition, Leader]],
         wanted: Mapping[TopicPartition, int],
-    ) -> list[Answer]:
+    ) -> list[OffsetAnswer]:
         question = self._view.plane.list_offsets(
             [OffsetQuestion(name, leader.epoch, wanted[name]) for name, leader in names],
             is_committed=self._is_committed,
         )
         found = await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
         return [
-            Answer(name, code, OffsetAndTimestamp(offset, timestamp_ms, leader_epoch))
+            OffsetAnswer(name, code, OffsetAndTimestamp(offset, timestamp_ms, leader_epoch))
             for name, code, offset, timestamp_ms, leader_epoch in found
         ]

@@ -26,7 +26,7 @@ from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.producer.idempotence import Identity
-from stele.producer.transactions import Answer, End, Init, PreparedTransaction
+from stele.producer.transactions import CoordinatorAnswer, End, Init, PreparedTransaction
 from stele.producer.transactions import Question as Asked
 from stele.records import GroupMetadata, OffsetAndMetadata
 from stele.wire import kafka
@@ -65,14 +65,14 @@ class TransactionCoordinator:
         """Which broker it is, or why none is known, in words."""
         return self._coordinator.where
 
-    async def ask(self, question: Asked, on_sending: Callable[[], None]) -> Answer:
+    async def ask(self, question: Asked, on_sending: Callable[[], None]) -> CoordinatorAnswer:
         """``on_sending`` is called before the question leaves."""
         asked = self._init(question) if isinstance(question, Init) else self._end(question)
         answer = await self._coordinator.ask(asked, on_sending=on_sending)
         self._coordinator.note(answer.code)
         return answer
 
-    def _init(self, asked: Init) -> Question[Answer]:
+    def _init(self, asked: Init) -> Question[CoordinatorAnswer]:
         config = self._config
         who = asked.identity or _NO_PRODUCER
         has_two_phases = config.transaction_two_phase_commit_enable
@@ -87,7 +87,7 @@ class TransactionCoordinator:
         at_least = _TWO_PHASE_COMMIT if has_two_phases else 0
         sent = question(init_producer_id.API, needs(init_producer_id.API, at_least, request))
 
-        async def ask(link: Link, timeout_s: float) -> Answer:
+        async def ask(link: Link, timeout_s: float) -> CoordinatorAnswer:
             await _has_new_epochs(link, timeout_s)
             told = await sent.ask(link, timeout_s)
             ongoing = None
@@ -99,13 +99,13 @@ class TransactionCoordinator:
 
         return Question(sent.what, ask)
 
-    def _end(self, asked: End) -> Question[Answer]:
+    def _end(self, asked: End) -> Question[CoordinatorAnswer]:
         api = end_txn.API
         request = end_txn.EndTxnRequest(
             self._id, asked.identity.producer_id, asked.identity.producer_epoch, asked.is_commit
         )
 
-        async def ask(link: Link, timeout_s: float) -> Answer:
+        async def ask(link: Link, timeout_s: float) -> CoordinatorAnswer:
             if await _has_new_epochs(link, timeout_s):
                 sent = question(api, needs(api, _TELLS_NEW_EPOCH, request))
                 told = await sent.ask(link, timeout_s)
@@ -181,8 +181,8 @@ def _answer(
     told: InitProducerIdResponse | EndTxnResponse,
     identity: Identity,
     ongoing: PreparedTransaction | None,
-) -> Answer:
+) -> CoordinatorAnswer:
     code = error_code(told.error_code)
     if code is not ErrorCode.NONE:
-        return Answer(code, told.error_message or explain(code), None, None)
-    return Answer(code, "", identity, ongoing)
+        return CoordinatorAnswer(code, told.error_message or explain(code), None, None)
+    return CoordinatorAnswer(code, "", identity, ongoing)

@@ -21,7 +21,7 @@ from stele.errors import (
 from stele.ids import TopicPartition
 from stele.producer.transaction_coordinator import TransactionCoordinator
 from stele.producer.transactions import (
-    Answer,
+    CoordinatorAnswer,
     PreparedTransaction,
     Question,
     State,
@@ -264,12 +264,12 @@ class Transactional:
         if machine.error is not None:
             raise machine.error
 
-    async def _ask(self, question: Question) -> Answer:
+    async def _ask(self, question: Question) -> CoordinatorAnswer:
         """Raises UnreachableError."""
         try:
             return await self._coordinator.ask(question, lambda: self.machine.asked(question))
         except ApiError as error:  # no broker names the coordinator
-            return Answer(error.code, error.message)
+            return CoordinatorAnswer(error.code, error.message)
 
     @property
     def is_open(self) -> bool:

@@ -82,7 +82,7 @@ class End(NamedTuple):
 Question = Init | End
 
 
-class Answer(NamedTuple):
+class CoordinatorAnswer(NamedTuple):
     """The coordinator's answer. Without an error it has the identity with which the producer goes
     on, and the transaction that was kept.
     """
@@ -232,7 +232,7 @@ class Transactions:
             self._maybe_committed_before = self._maybe_committed
             self._maybe_committed = True
 
-    def answered(self, question: Question, answer: Answer) -> None:
+    def answered(self, question: Question, answer: CoordinatorAnswer) -> None:
         """The question stays while it is to be asked again."""
         if answer.code is ErrorCode.NONE:
             self._take(question, answer)
@@ -241,7 +241,7 @@ class Transactions:
         elif answer.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._maybe_committed = self._maybe_committed_before  # it was surely not done
 
-    def _take(self, question: Question, answer: Answer) -> None:
+    def _take(self, question: Question, answer: CoordinatorAnswer) -> None:
         if answer.identity is not None:
             self.identity = answer.identity
         if isinstance(question, Init) and answer.ongoing is not None:
@@ -255,7 +255,7 @@ class Transactions:
         self.is_used = self.is_closed = self._is_in_doubt = False
         self._maybe_committed = self._maybe_committed_before = False
 
-    def _refused(self, question: Question, answer: Answer) -> None:
+    def _refused(self, question: Question, answer: CoordinatorAnswer) -> None:
         code = answer.code
         text = f"{self._name}: {answer.message or code.name}"
         if self._has_two_phases and code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
