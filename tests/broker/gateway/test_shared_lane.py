@@ -34,6 +34,7 @@ class Leader:
 
     batches: list[Batch] = field(default_factory=list)
     high_watermark: int = 0
+    epoch: int = 0
 
     @property
     def records(self) -> list[int]:
@@ -43,8 +44,8 @@ class Leader:
         """The base offset; None: the batch is out of order."""
         known = [batch for batch in self.batches if batch.producer_id == producer_id]
         for batch in known[-5:]:
-            if (batch.base_sequence, batch.records) == (base_sequence, records):
-                return batch.base_offset
+            if (batch.base_sequence, len(batch.records)) == (base_sequence, len(records)):
+                return batch.base_offset  # it looks at nothing else
         if known and base_sequence != known[-1].base_sequence + len(known[-1].records):
             return None
         end = len(self.records)
@@ -56,6 +57,7 @@ class Leader:
 
     def fail_over(self, rng: random.Random) -> None:
         """The next leader has all that is committed, and perhaps some of the rest."""
+        self.epoch += 1
         while self.batches and self.batches[-1].base_offset >= self.high_watermark:
             if rng.random() < 0.5:
                 break
@@ -80,7 +82,8 @@ class World:
         self.last_id = 0
         self.late: list[tuple[int, int, tuple[int, ...]]] = []
         self.sent: tuple[int, int, tuple[int, ...]] | None = None
-        self.appended_at: int | None = None
+        self.appended_at: int | None = None  # by the leader of this epoch
+        self.appended_in = 0
         self.stored: dict[int, int] = {}
         self.refused: dict[int, Refused] = {}
 
@@ -100,7 +103,7 @@ class World:
     def step(self, *, calm: bool) -> None:
         rng = self.rng
         event = rng.random() * (0.7 if calm else 1.0)
-        self.now_s += 0.0 if calm else rng.choice([0.0, 0.1, 1.0])
+        self.now_s += 0.0 if calm else rng.choice([0.0, 0.0, 0.1, 0.5])
         if event < 0.2 and self.next < self.count:
             count = rng.randint(1, min(6, self.count - self.next))
             run = range(self.next, self.next + count)
@@ -130,29 +133,30 @@ class World:
             records = tuple(value for part in action.parts for value in values_of(part))
             self.sent = (self.lane.producer_id, action.base_sequence, records)
             self.appended_at = None
-            if self.rng.random() < 0.2 and not self.bad & {*records}:
-                self.late.append(self.sent)
 
     def finish(self, sent: tuple[int, int, tuple[int, ...]]) -> None:
         fate = self.rng.random()
-        if self.appended_at is None and fate < 0.6:
+        if self.appended_at is None and fate < 0.1:
+            self.sent = None  # it was not sent, or refused for now
+            self.lane.not_acknowledged(maybe_written=False)
+        elif self.appended_at is None and fate < 0.6:
             if self.bad & {*sent[2]}:
                 self.sent = None
                 self.resolved(self.lane.rejected(ErrorCode.INVALID_RECORD, "bad"))
                 return
             self.appended_at = self.leader.append(*sent)
+            self.appended_in = self.leader.epoch
             if self.appended_at is None:
                 self.sent = None
                 self.resolved(self.lane.out_of_step(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER))
-        elif fate < 0.75 or self.appended_at is None:
+        elif fate < 0.75 or self.appended_at is None or self.appended_in != self.leader.epoch:
+            if self.rng.random() < 0.5 and not self.bad & {*sent[2]}:
+                self.late.append(sent)  # it may arrive after the lane has given up
             self.sent = None
             self.lane.not_acknowledged(maybe_written=True)
-        else:
-            end = self.appended_at + len(sent[2])
-            found = tuple(self.leader.records[self.appended_at : end])
-            if self.leader.high_watermark >= end and found == sent[2]:
-                self.sent = None
-                self.resolved(self.lane.acknowledged(self.appended_at))
+        elif self.leader.high_watermark >= self.appended_at + len(sent[2]):
+            self.sent = None
+            self.resolved(self.lane.acknowledged(self.appended_at))
 
     def check(self) -> None:
         """No record is there twice, and none is there that surely is not. They keep their order,
