@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -35,21 +36,19 @@ def places(node: SimNode, topic: str) -> dict[str, set[int]]:
     }
 
 
-@gives("cluster")
-def with_two_directories(scenario: Scenario, brokers: int = 1) -> None:
-    """Broker 1 has two log directories."""
+@gives("cluster", "node")
+def with_two_directories(scenario: Scenario, /, brokers: int = 1, **config: Any) -> None:
+    """A cluster, and its broker 1, which has two log directories. ``config``: of this node."""
     cluster = SimCluster(1, controllers=1, brokers=brokers)
     node = cluster.brokers[1]
-    node.config = replace(node.config, log_dirs=("/data", "/more"))
-    cluster.run(scenario)
+    node.config = replace(node.config, **{"log_dirs": ("/data", "/more"), **config})
+    cluster.run(lambda _: scenario(cluster, node))
 
 
 @with_two_directories
 async def test_a_directory_that_is_taken_out_costs_its_own_replicas_and_no_other(
-    cluster: SimCluster,
+    cluster: SimCluster, node: SimNode
 ) -> None:
-    node = cluster.brokers[1]
-
     await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
     await cluster.until(lambda: sum(map(len, places(node, "t").values())) == 4, "logs")
     there = places(node, "t")
@@ -79,10 +78,8 @@ async def lower_level(cluster: SimCluster, level: int) -> None:
 @pytest.mark.parametrize("level", [4, 5])
 @with_two_directories(brokers=3)
 async def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serves_the_rest(
-    cluster: SimCluster, level: int
+    cluster: SimCluster, node: SimNode, level: int
 ) -> None:
-    node = cluster.brokers[1]
-
     if level < 5:
         await lower_level(cluster, level)
     safe = {"min.insync.replicas": "2"}
@@ -121,10 +118,8 @@ async def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serve
 
 @with_two_directories
 async def test_a_topic_is_made_anew_beside_the_failed_directory_that_held_it(
-    cluster: SimCluster, monkeypatch: pytest.MonkeyPatch
+    cluster: SimCluster, node: SimNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    node = cluster.brokers[1]
-
     await cluster.client.create_topic("t", partitions=PARTITIONS, replication_factor=1)
     await cluster.until(lambda: sum(map(len, places(node, "t").values())) == 4, "logs")
     assert node.broker is not None

@@ -18,7 +18,7 @@ from stele.world import Channel, Connector
 from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Subscribing, publish, record
 from tests.support.thin_node import create
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 from world.world import World
 
 OWN, OTHER = ("b1", 9092), ("b2", 9092)
@@ -61,38 +61,34 @@ def registered(broker_id: int, host: str) -> BrokerRegistration:
     return BrokerRegistration(broker_id, 1, b"", endpoints=endpoints)
 
 
-def test_only_the_own_address_needs_no_network() -> None:
-    async def main() -> None:
-        network = Network()
-        accepted: list[str] = []
+@virtual
+async def test_only_the_own_address_needs_no_network() -> None:
+    network = Network()
+    accepted: list[str] = []
 
-        def accept(listener: str) -> KafkaServerProtocol:
-            accepted.append(listener)
-            return cast(KafkaServerProtocol, Quiet())
+    def accept(listener: str) -> KafkaServerProtocol:
+        accepted.append(listener)
+        return cast(KafkaServerProtocol, Quiet())
 
-        context = context_of(registered(1, "b1"), registered(2, "b2"))
-        own = OwnBroker(context, cast(Connector, network), accept)
-        transport = await own.connect(*OWN, Quiet)
-        assert isinstance(transport, InProcessTransport)
-        assert accepted == ["INTERNAL"]
-        for place in (OTHER, ("outside", 9092), ("b1", 9093)):
-            with pytest.raises(OSError, match="nobody is there"):
-                await own.connect(*place, Quiet)
-        assert network.asked == [OTHER, ("outside", 9092), ("b1", 9093)]
-
-    run_virtual(main())
-
-
-def test_a_broker_that_is_not_registered_yet_uses_the_network() -> None:
-    async def main() -> None:
-        network = Network()
-        own = OwnBroker(
-            context_of(), cast(Connector, network), lambda _: pytest.fail("it has no address")
-        )
+    context = context_of(registered(1, "b1"), registered(2, "b2"))
+    own = OwnBroker(context, cast(Connector, network), accept)
+    transport = await own.connect(*OWN, Quiet)
+    assert isinstance(transport, InProcessTransport)
+    assert accepted == ["INTERNAL"]
+    for place in (OTHER, ("outside", 9092), ("b1", 9093)):
         with pytest.raises(OSError, match="nobody is there"):
-            await own.connect(*OWN, Quiet)
+            await own.connect(*place, Quiet)
+    assert network.asked == [OTHER, ("outside", 9092), ("b1", 9093)]
 
-    run_virtual(main())
+
+@virtual
+async def test_a_broker_that_is_not_registered_yet_uses_the_network() -> None:
+    network = Network()
+    own = OwnBroker(
+        context_of(), cast(Connector, network), lambda _: pytest.fail("it has no address")
+    )
+    with pytest.raises(OSError, match="nobody is there"):
+        await own.connect(*OWN, Quiet)
 
 
 @on_a_node

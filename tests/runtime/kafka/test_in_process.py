@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runtime.kafka.in_process import TURN_BYTES, InProcessTransport, connect
-from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 
 class End(asyncio.BufferedProtocol):
@@ -62,103 +62,93 @@ async def turns(count: int = 50) -> None:
 
 
 @given(st.lists(st.lists(st.binary(max_size=40), max_size=4), max_size=8), st.integers(1, 50))
-def test_bytes_arrive_in_order_whatever_the_sizes(writes: list[list[bytes]], room: int) -> None:
-    async def main() -> None:
-        client, server = End(room), End(room, echoes=True)
-        pair(client, server)
-        for buffers in writes:
-            client.transport.writelines(buffers)
-            assert not server.depth
-        await turns()
-        sent = b"".join(map(b"".join, writes))
-        assert [bytes(each.received) for each in (server, client)] == [sent, sent]
-
-    run_virtual(main())
-
-
-def test_nothing_arrives_within_the_call_that_writes_it() -> None:
-    async def main() -> None:
-        client, server = End(), End()
-        pair(client, server)
-        client.transport.write(b"a")
-        assert server.received == b""
-        assert client.transport.get_write_buffer_size() == 1
-        await turns()
-        assert server.received == b"a"
-        assert client.transport.get_write_buffer_size() == 0
-
-    run_virtual(main())
+@virtual
+async def test_bytes_arrive_in_order_whatever_the_sizes(
+    writes: list[list[bytes]], room: int
+) -> None:
+    client, server = End(room), End(room, echoes=True)
+    pair(client, server)
+    for buffers in writes:
+        client.transport.writelines(buffers)
+        assert not server.depth
+    await turns()
+    sent = b"".join(map(b"".join, writes))
+    assert [bytes(each.received) for each in (server, client)] == [sent, sent]
 
 
-def test_a_turn_copies_a_bounded_amount() -> None:
-    async def main() -> None:
-        client, server = End(), End(TURN_BYTES)
-        pair(client, server)
-        client.transport.write(bytes(3 * TURN_BYTES))
-        sizes = []
-        for _ in range(6):
-            sizes.append(len(server.received))
-            await asyncio.sleep(0)
-        assert sizes[-1] == 3 * TURN_BYTES
-        steps = [after - before for before, after in itertools.pairwise(sizes)]
-        assert max(steps) <= TURN_BYTES
-
-    run_virtual(main())
+@virtual
+async def test_nothing_arrives_within_the_call_that_writes_it() -> None:
+    client, server = End(), End()
+    pair(client, server)
+    client.transport.write(b"a")
+    assert server.received == b""
+    assert client.transport.get_write_buffer_size() == 1
+    await turns()
+    assert server.received == b"a"
+    assert client.transport.get_write_buffer_size() == 0
 
 
-def test_a_reader_that_pauses_slows_the_writer_down() -> None:
-    async def main() -> None:
-        client, server = End(), End()
-        pair(client, server)
-        client.transport.set_write_buffer_limits(high=100)
-        server.transport.pause_reading()
-        assert not server.transport.is_reading()
-        client.transport.write(bytes(101))
-        await turns()
-        assert server.received == b""
-        assert client.events == ["made", "pause"]
-        server.transport.resume_reading()
-        await turns()
-        assert len(server.received) == 101
-        assert client.events == ["made", "pause", "resume"]
-
-    run_virtual(main())
+@virtual
+async def test_a_turn_copies_a_bounded_amount() -> None:
+    client, server = End(), End(TURN_BYTES)
+    pair(client, server)
+    client.transport.write(bytes(3 * TURN_BYTES))
+    sizes = []
+    for _ in range(6):
+        sizes.append(len(server.received))
+        await asyncio.sleep(0)
+    assert sizes[-1] == 3 * TURN_BYTES
+    steps = [after - before for before, after in itertools.pairwise(sizes)]
+    assert max(steps) <= TURN_BYTES
 
 
-def test_a_close_comes_after_what_was_written() -> None:
-    async def main() -> None:
-        client, server = End(10), End(10)
-        pair(client, server)
-        server.transport.pause_reading()
-        client.transport.write(bytes(100))
-        client.transport.close()
-        client.transport.write(b"too late")
-        await turns()
-        assert client.events == ["made", "lost"]
-        assert server.events == ["made"]
-        server.transport.resume_reading()
-        await turns()
-        assert len(server.received) == 100
-        assert server.events == ["made", "lost"]
-        assert server.transport.is_closing()
+@virtual
+async def test_a_reader_that_pauses_slows_the_writer_down() -> None:
+    client, server = End(), End()
+    pair(client, server)
+    client.transport.set_write_buffer_limits(high=100)
+    server.transport.pause_reading()
+    assert not server.transport.is_reading()
+    client.transport.write(bytes(101))
+    await turns()
+    assert server.received == b""
+    assert client.events == ["made", "pause"]
+    server.transport.resume_reading()
+    await turns()
+    assert len(server.received) == 101
+    assert client.events == ["made", "pause", "resume"]
 
-    run_virtual(main())
+
+@virtual
+async def test_a_close_comes_after_what_was_written() -> None:
+    client, server = End(10), End(10)
+    pair(client, server)
+    server.transport.pause_reading()
+    client.transport.write(bytes(100))
+    client.transport.close()
+    client.transport.write(b"too late")
+    await turns()
+    assert client.events == ["made", "lost"]
+    assert server.events == ["made"]
+    server.transport.resume_reading()
+    await turns()
+    assert len(server.received) == 100
+    assert server.events == ["made", "lost"]
+    assert server.transport.is_closing()
 
 
 @pytest.mark.parametrize("who", ["client", "server", "both"])
-def test_an_abort_loses_what_was_not_read(who: str) -> None:
-    async def main() -> None:
-        client, server = End(), End()
-        pair(client, server)
-        for end in (client, server):
-            end.transport.pause_reading()
-            end.transport.write(b"a")
-        if who != "server":
-            client.transport.abort()
-        if who != "client":
-            server.transport.abort()
-        await turns()
-        assert client.events == server.events == ["made", "lost"]
-        assert not client.received + server.received
-
-    run_virtual(main())
+@virtual
+async def test_an_abort_loses_what_was_not_read(who: str) -> None:
+    client, server = End(), End()
+    pair(client, server)
+    for end in (client, server):
+        end.transport.pause_reading()
+        end.transport.write(b"a")
+    if who != "server":
+        client.transport.abort()
+    if who != "client":
+        server.transport.abort()
+    await turns()
+    assert client.events == server.events == ["made", "lost"]
+    assert not client.received + server.received
