@@ -26,7 +26,7 @@ from stele.admin import (
 from stele.config import ClientConfig, ConsumerConfig, ProducerConfig
 from stele.consumer.polled import ConsumerRecords
 
-MODULES = (aio, sync, records, errors, column_decoder, column_encoder)
+MODULES = (records, errors, column_decoder, column_encoder)
 VALUE_MODULES = (
     descriptions, features, group_lag, groups, log_dirs, metadata_log, partitions, quorum,
     transactions,
@@ -46,11 +46,13 @@ def is_value(value: object) -> bool:
 def public_names() -> Iterator[tuple[str, object]]:
     """The classes and functions that a user imports, and the methods of these classes."""
     found: dict[str, object] = {name: getattr(stele, name) for name in stele.__all__}
+    for module in (aio, sync):
+        found |= {f"{module.__name__}.{name}": getattr(module, name) for name in module.__all__}
     for module in MODULES:
         for name, value in vars(module).items():
             if name.startswith("_") or not isinstance(value, type | types.FunctionType):
                 continue
-            if value.__module__ == module.__name__ or module in (aio, sync):
+            if value.__module__ == module.__name__:
                 found[f"{module.__name__}.{name}"] = value
     for module in VALUE_MODULES:  # the parts of Admin in them are no names of a user's
         for name, value in vars(module).items():
