@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from stele.errors import SteleError
-from stele.wire.batch import CONTROL, BatchHeader, CorruptBatchError, batches, check_crc
+from stele.wire.batch import (
+    CONTROL,
+    NO_TIMESTAMP,
+    BatchHeader,
+    CorruptBatchError,
+    batches,
+    check_crc,
+)
 from stele.wire.control_records import EndMarker
 from storage.errors import OutOfOrderOffsetsError
 from storage.log_types import LogView
 from storage.replay import end_marker_of
-from storage.segment_room import FillingAhead, LogRoom, names
+from storage.segment_room import LogRoom, names
 
 
 class Run(NamedTuple):
@@ -31,7 +38,7 @@ def runs_of(
     A run ends where the log would begin a segment if the batches came one by one. A faulty batch
     raises only after the good batches before it were returned.
     """
-    gathered = _Gathered(log, room, now_ms)
+    gathered = _Gathered(log, now_ms)
     expected, epoch = log.end_offset, log.latest_epoch
     fault: SteleError | None = None
     try:
@@ -40,18 +47,21 @@ def runs_of(
                 raise _misplaced(log, header, expected, epoch)
             if verify_crc and not check_crc(data, at, header):
                 raise CorruptBatchError(f"the CRC of the batch at {header.base_offset}")
-            if not gathered.fits(header):
+            if not room.fits(
+                gathered, header.size_bytes, header.last_offset, header.max_timestamp_ms, now_ms
+            ):
                 if gathered.batches:
                     yield gathered.run
-                gathered = _Gathered(log, room, now_ms, new_base_offset=expected)
-            if not names(gathered.base_offset, header.last_offset):
+                gathered = _Gathered(log, now_ms, new_base_offset=expected)
+            # Of a segment that has batches, ``fits`` has looked at that.
+            if not gathered.size and not names(gathered.base_offset, header.last_offset):
                 raise _misplaced(log, header, expected, epoch)
             if header.attributes & CONTROL and header.producer_id >= 0:
                 marker = end_marker_of(data, at)
                 is_alone = marker is not None and not marker.commit
                 if is_alone and gathered.batches:
                     yield gathered.run
-                    gathered = _Gathered(log, room, now_ms)
+                    gathered = _Gathered(log, now_ms)
                 gathered.markers[at] = marker
             else:
                 is_alone = False
@@ -59,7 +69,7 @@ def runs_of(
             expected, epoch = header.next_offset, header.leader_epoch
             if is_alone:
                 yield gathered.run
-                gathered = _Gathered(log, room, now_ms)
+                gathered = _Gathered(log, now_ms)
     except SteleError as error:
         fault = error
     if gathered.batches:
@@ -69,50 +79,53 @@ def runs_of(
 
 
 class _Gathered:
-    """The batches of the next run, which go into a new segment or into the active one."""
+    """The batches of the next run, and the segment as it will be with them: a new one or the active
+    one."""
 
-    __slots__ = ("_ahead", "_log", "_new", "_now_ms", "_room", "base_offset", "batches", "markers")
+    __slots__ = (
+        "_bytes_since_index",
+        "_interval",
+        "_is_new",
+        "base_offset",
+        "batches",
+        "created_ms",
+        "first_timestamp_ms",
+        "index_entries",
+        "markers",
+        "size",
+    )
 
-    def __init__(
-        self, log: LogView, room: LogRoom, now_ms: int, *, new_base_offset: int | None = None
-    ) -> None:
-        self._log = log
-        self._room = room
-        self._now_ms = now_ms
-        self._new = new_base_offset is not None
-        self._ahead: FillingAhead | None = None  # from the second batch on
-        active = log.segments.active
-        self.base_offset = active.base_offset if new_base_offset is None else new_base_offset
+    def __init__(self, log: LogView, now_ms: int, *, new_base_offset: int | None = None) -> None:
+        self._interval = log.config.index_interval_bytes
+        self._is_new = new_base_offset is not None
+        if new_base_offset is None:
+            active = log.segments.active
+            self.base_offset, self.created_ms = active.base_offset, active.created_ms
+            self.size, self.index_entries = active.size, active.index_entries
+            self.first_timestamp_ms = active.first_timestamp_ms
+            self._bytes_since_index = active.bytes_since_index
+        else:
+            self.base_offset, self.created_ms = new_base_offset, now_ms
+            self.size = self.index_entries = self._bytes_since_index = 0
+            self.first_timestamp_ms = NO_TIMESTAMP
         self.batches: list[tuple[int, BatchHeader]] = []
         self.markers: dict[int, EndMarker | None] = {}
 
     @property
     def run(self) -> Run:
-        return Run(self._new, self.batches, self.markers)
-
-    def fits(self, header: BatchHeader) -> bool:
-        """Whether the next batch goes into the same segment."""
-        segment, ahead = self._log.segments.active, self._ahead
-        if ahead is None and self.batches:
-            interval = self._log.config.index_interval_bytes
-            if self._new:
-                ahead = FillingAhead(self.base_offset, self._now_ms, interval)
-            else:
-                ahead = FillingAhead.behind(segment, segment.bytes_since_index, interval)
-            ahead.take(self.batches[0][1])
-            self._ahead = ahead
-        return self._room.fits(
-            segment if ahead is None else ahead,
-            header.size_bytes,
-            header.last_offset,
-            header.max_timestamp_ms,
-            self._now_ms,
-        )
+        return Run(self._is_new, self.batches, self.markers)
 
     def take(self, at: int, header: BatchHeader) -> None:
+        """The batch goes into the run, and into the segment as by ``Segment.note``."""
         self.batches.append((at, header))
-        if self._ahead is not None:
-            self._ahead.take(header)
+        size_bytes, unseen = header.size_bytes, self._bytes_since_index
+        if self.size == 0:
+            self.first_timestamp_ms = header.max_timestamp_ms
+        if unseen > self._interval:
+            unseen = 0
+            self.index_entries += 1
+        self._bytes_since_index = unseen + size_bytes
+        self.size += size_bytes
 
 
 def _misplaced(

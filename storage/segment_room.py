@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
-from stele.wire.batch import NO_TIMESTAMP, BatchHeader
+from stele.wire.batch import NO_TIMESTAMP
 from storage.config import LogConfig
 from storage.offset_index import ENTRY_SIZE, RELATIVE_OFFSET_MAX
 
@@ -17,7 +17,7 @@ POSITION_MAX: Final = 0x7FFFFFFF
 
 
 class Filling(Protocol):
-    """How full a segment is."""
+    """How full a segment is, or will be when a run that is put together is written to it."""
 
     @property
     def base_offset(self) -> int: ...
@@ -58,13 +58,16 @@ class LogRoom(SegmentRoom):
     """With the time after which a segment of a log ends. Time is that of the records, as in Kafka,
     so that all replicas begin segments at the same offsets."""
 
-    __slots__ = ("_config", "_log_name")
+    __slots__ = ("_base_offset", "_config", "_log_name", "_time_ms")
 
     def __init__(self, config: LogConfig, log_name: str) -> None:
         whole_entries = -(-config.segment_index_bytes // ENTRY_SIZE) * ENTRY_SIZE
         super().__init__(config.segment_bytes, whole_entries)
         self._config = config
         self._log_name = log_name
+        # The time of the segment that was asked about last.
+        self._base_offset = -1
+        self._time_ms = 0
 
     def fits(
         self,
@@ -82,56 +85,15 @@ class LogRoom(SegmentRoom):
         index_bytes = (filling.index_entries + 2) * ENTRY_SIZE
         if not self.holds(size + size_bytes, index_bytes, last_offset - base_offset):
             return False
-        time_ms = self._config.segment_time_ms(self._log_name, base_offset)
+        if base_offset != self._base_offset:
+            self._base_offset = base_offset
+            self._time_ms = self._config.segment_time_ms(self._log_name, base_offset)
         first_ms = filling.first_timestamp_ms
         if first_ms != NO_TIMESTAMP and max_timestamp_ms != NO_TIMESTAMP:
-            return max_timestamp_ms - first_ms <= time_ms
-        return now_ms - filling.created_ms <= time_ms
+            return max_timestamp_ms - first_ms <= self._time_ms
+        return now_ms - filling.created_ms <= self._time_ms
 
 
 def names(base_offset: int, last_offset: int) -> bool:
     """Whether the indexes of a segment can name an offset."""
     return last_offset - base_offset <= RELATIVE_OFFSET_MAX
-
-
-class FillingAhead:
-    """A segment as it will be when a run is written to it that is being put together."""
-
-    __slots__ = (
-        "_bytes_since_index",
-        "_interval",
-        "base_offset",
-        "created_ms",
-        "first_timestamp_ms",
-        "index_entries",
-        "size",
-    )
-
-    def __init__(self, base_offset: int, created_ms: int, interval: int) -> None:
-        """A new segment."""
-        self.base_offset = base_offset
-        self.created_ms = created_ms
-        self.size = 0
-        self.index_entries = 0
-        self.first_timestamp_ms = NO_TIMESTAMP
-        self._bytes_since_index = 0
-        self._interval = interval
-
-    @classmethod
-    def behind(cls, segment: Filling, bytes_since_index: int, interval: int) -> FillingAhead:
-        """Goes on where a segment is."""
-        ahead = cls(segment.base_offset, segment.created_ms, interval)
-        ahead.size, ahead.index_entries = segment.size, segment.index_entries
-        ahead.first_timestamp_ms = segment.first_timestamp_ms
-        ahead._bytes_since_index = bytes_since_index
-        return ahead
-
-    def take(self, header: BatchHeader) -> None:
-        """The batch goes into the segment, as by ``Segment.note``."""
-        if self.size == 0:
-            self.first_timestamp_ms = header.max_timestamp_ms
-        if self._bytes_since_index > self._interval:
-            self._bytes_since_index = 0
-            self.index_entries += 1
-        self._bytes_since_index += header.size_bytes
-        self.size += header.size_bytes
