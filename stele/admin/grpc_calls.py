@@ -12,9 +12,9 @@ from typing import Final, Protocol, TypeVar
 from google.protobuf.message import DecodeError
 
 from stele.addresses import address_text
-from stele.cluster.kafka_link import KafkaLink, needs, question
+from stele.cluster.kafka_link import KafkaLink, Question, needs, question
 from stele.cluster.kafka_plane import KafkaPlane
-from stele.cluster.plane import BrokerAddress, ClusterNews, Link, Question, error_code
+from stele.cluster.plane import BrokerAddress, ClusterNews, error_code
 from stele.errors import ApiError, ConfigError, ErrorCode
 from stele.wire.kafka.messages import describe_cluster
 from stele.world import Channel, Connector, RpcCode, RpcError
@@ -47,13 +47,13 @@ class AdminLink(KafkaLink):
     def channel(self) -> Channel:
         """Raises RpcError if the broker has no gRPC address."""
         if self._channel is None:
-            if self._address.grpc is None:
+            if self.address.grpc is None:
                 raise RpcError(
                     RpcCode.UNAVAILABLE,
-                    f"{address_text(self._address.host, self._address.port)} has no gRPC port on "
+                    f"{address_text(self.address.host, self.address.port)} has no gRPC port on "
                     "this listener: see grpc.listeners",
                 )
-            self._channel = self._connector.channel(*self._address.grpc)
+            self._channel = self._connector.channel(*self.address.grpc)
         return self._channel
 
     async def close(self) -> None:
@@ -72,7 +72,7 @@ class AdminPlane(KafkaPlane):
         """Raises ApiError UNSUPPORTED_VERSION if the brokers do not speak gRPC."""
         asked = super().metadata(topics)
 
-        async def ask(link: Link, timeout_s: float) -> ClusterNews:
+        async def ask(link: KafkaLink, timeout_s: float) -> ClusterNews:
             news = await asked.ask(link, timeout_s)
             addresses = await _GRPC_ADDRESSES.ask(link, timeout_s)
             news.brokers = {
@@ -87,7 +87,7 @@ class AdminPlane(KafkaPlane):
 def call(method: str, request: Message, parse: Callable[[bytes], AnswerT]) -> Question[AnswerT]:
     """A unary call. ``method`` is ``/stele.v1.Service/Method``."""
 
-    async def ask(link: Link, timeout_s: float) -> AnswerT:
+    async def ask(link: KafkaLink, timeout_s: float) -> AnswerT:
         if not isinstance(link, AdminLink):
             raise ConfigError(f"only an Admin can ask for {method}")
         told = await link.channel.call(method, request.SerializeToString(), timeout_s=timeout_s)
@@ -99,7 +99,7 @@ def call(method: str, request: Message, parse: Callable[[bytes], AnswerT]) -> Qu
     return Question(method, ask)
 
 
-async def _grpc_addresses(link: Link, timeout_s: float) -> dict[int, tuple[str, int]]:
+async def _grpc_addresses(link: KafkaLink, timeout_s: float) -> dict[int, tuple[str, int]]:
     request = describe_cluster.DescribeClusterRequest(endpoint_type=GRPC_ENDPOINTS)
     asked = question(describe_cluster.API, needs(describe_cluster.API, _ENDPOINT_TYPES, request))
     try:

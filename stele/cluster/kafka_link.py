@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from stele.addresses import address_text
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
-from stele.cluster.plane import BrokerAddress, Link, Question
-from stele.errors import ApiError, ConfigError, ErrorCode
+from stele.cluster.plane import BrokerAddress
+from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
 from stele.world import Connector, RpcCode, RpcError
 
 Request = TypeVar("Request", bound=kafka.Struct)
 Response = TypeVar("Response", bound=kafka.Struct)
+AnswerT_co = TypeVar("AnswerT_co", covariant=True)
 
 
 class KafkaLink:
@@ -28,7 +30,7 @@ class KafkaLink:
         self, address: BrokerAddress, connector: Connector, client_id: str, open_s: float
     ) -> None:
         """``open_s``: how long a connection may take to open."""
-        self._address = address
+        self.address = address
         self._connector = connector
         self._client_id = client_id
         self._open_s = open_s
@@ -93,7 +95,7 @@ class KafkaLink:
             raise self._silent(timeout_s) from None
 
     async def _open(self) -> KafkaConnection:
-        host, port = self._address[:2]
+        host, port = self.address[:2]
         self._check_open()
         try:
             connection = await KafkaConnection.open(self._connector, host, port, self._client_id)
@@ -114,7 +116,7 @@ class KafkaLink:
             raise RpcError(RpcCode.CANCELLED, "the client is closed")
 
     def _silent(self, timeout_s: float) -> RpcError:
-        host, port = self._address[:2]
+        host, port = self.address[:2]
         return RpcError(
             RpcCode.DEADLINE_EXCEEDED,
             f"{address_text(host, port)} did not answer within {timeout_s:g} s",
@@ -129,11 +131,14 @@ class _Lane:
         self.opening = asyncio.Lock()  # all who ask share one connection
 
 
-def link_of(link: Link) -> KafkaLink:
-    """Raises ConfigError for a link of another plane."""
-    if not isinstance(link, KafkaLink):
-        raise ConfigError("this can only be asked over Kafka's protocol")
-    return link
+@dataclass(frozen=True, slots=True)
+class Question(Generic[AnswerT_co]):
+    """``ask`` takes the link, and the seconds until the question is given up. Raises RpcError,
+    ApiError UNSUPPORTED_VERSION."""
+
+    what: str
+    """Its name in messages."""
+    ask: Callable[[KafkaLink, float], Awaitable[AnswerT_co]]
 
 
 def question(
@@ -145,8 +150,8 @@ def question(
 ) -> Question[Response]:
     """As ``KafkaLink.ask`` asks it."""
 
-    async def ask(link: Link, timeout_s: float) -> Response:
-        return await link_of(link).ask(api, make, timeout_s=timeout_s, at_most=at_most, waits=waits)
+    async def ask(link: KafkaLink, timeout_s: float) -> Response:
+        return await link.ask(api, make, timeout_s=timeout_s, at_most=at_most, waits=waits)
 
     return Question(api.key.name, ask)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from stele.cluster.kafka_connection import KafkaConnection
-from stele.cluster.kafka_link import KafkaLink, link_of, question
+from stele.cluster.kafka_link import KafkaLink, Question, question
 from stele.cluster.kafka_stream import (
     MAX_FETCH_CONNECTIONS,
     Encoded,
@@ -30,12 +30,10 @@ from stele.cluster.plane import (
     FoundOffset,
     Leader,
     LeaderStream,
-    Link,
     NewProducerId,
     OffsetQuestion,
     ProduceAnswer,
     ProduceRequest,
-    Question,
     TopicNews,
     error_code,
 )
@@ -72,6 +70,7 @@ class KafkaPlane:
         return KafkaLink(address, self._connector, self._client_id, self._open_s)
 
     async def find_brokers(self, host: str, port: int, timeout_s: float) -> ClusterNews:
+        """Ask a bootstrap server for the brokers. Raises OSError, SteleError."""
         link = self.link(BrokerAddress(host, port))
         try:
             return await self.metadata([]).ask(link, timeout_s)
@@ -83,6 +82,7 @@ class KafkaPlane:
     # ------------------------------------------------------------------------ questions
 
     def metadata(self, topics: Sequence[str] | None) -> Question[ClusterNews]:
+        """Of these topics and of all brokers. None: of all topics."""
         request = metadata.MetadataRequest(
             None
             if topics is None
@@ -90,10 +90,8 @@ class KafkaPlane:
             allow_auto_topic_creation=False,
         )
 
-        async def ask(link: Link, timeout_s: float) -> ClusterNews:
-            told = await link_of(link).ask(
-                metadata.API, lambda version: request, timeout_s=timeout_s
-            )
+        async def ask(link: KafkaLink, timeout_s: float) -> ClusterNews:
+            told = await link.ask(metadata.API, lambda version: request, timeout_s=timeout_s)
             return _cluster_news(told)
 
         return Question("Metadata", ask)
@@ -101,22 +99,21 @@ class KafkaPlane:
     def list_offsets(
         self, wanted: Sequence[OffsetQuestion], *, is_committed: bool
     ) -> Question[list[FoundOffset]]:
+        """Asked of the leader. ``is_committed``: only below the last stable offset."""
         topics: dict[str, list[list_offsets.ListOffsetsPartition]] = {}
         for name, leader_epoch, timestamp_ms in wanted:
             topics.setdefault(name.topic, []).append(
                 list_offsets.ListOffsetsPartition(name.partition, leader_epoch, timestamp_ms)
             )
 
-        async def ask(link: Link, timeout_s: float) -> list[FoundOffset]:
+        async def ask(link: KafkaLink, timeout_s: float) -> list[FoundOffset]:
             request = list_offsets.ListOffsetsRequest(
                 replica_id=_CONSUMER,
                 isolation_level=int(is_committed),
                 topics=[list_offsets.ListOffsetsTopic(*each) for each in topics.items()],
                 timeout_ms=int(timeout_s * 1000),
             )
-            told = await link_of(link).ask(
-                list_offsets.API, lambda version: request, timeout_s=timeout_s
-            )
+            told = await link.ask(list_offsets.API, lambda version: request, timeout_s=timeout_s)
             return [
                 FoundOffset(
                     TopicPartition(topic.name, each.partition_index),
@@ -132,6 +129,7 @@ class KafkaPlane:
         return Question("ListOffsets", ask)
 
     def init_producer_id(self) -> Question[NewProducerId]:
+        """For an idempotent producer without transactions."""
         asked = question(
             init_producer_id.API,
             lambda version: init_producer_id.InitProducerIdRequest(
@@ -139,7 +137,7 @@ class KafkaPlane:
             ),
         )
 
-        async def ask(link: Link, timeout_s: float) -> NewProducerId:
+        async def ask(link: KafkaLink, timeout_s: float) -> NewProducerId:
             told = await asked.ask(link, timeout_s)
             return NewProducerId(error_code(told.error_code), told.producer_id, told.producer_epoch)
 
@@ -153,7 +151,7 @@ class KafkaPlane:
 
         asked = question(find_coordinator.API, make)
 
-        async def ask(link: Link, timeout_s: float) -> FoundCoordinator:
+        async def ask(link: KafkaLink, timeout_s: float) -> FoundCoordinator:
             told = await asked.ask(link, timeout_s)
             found = told.coordinators[0] if told.coordinators else told
             code = error_code(found.error_code)
@@ -163,12 +161,11 @@ class KafkaPlane:
 
     # -------------------------------------------------------------------------- leaders
 
-    def produce(self, link: Link, name: str) -> LeaderStream[ProduceRequest, ProduceAnswer]:
-        return KafkaStream(link_of(link), ProduceCodec())
+    def produce(self, link: KafkaLink) -> LeaderStream[ProduceRequest, ProduceAnswer]:
+        return KafkaStream(link, ProduceCodec())
 
-    def fetch(self, link: Link, name: str) -> LeaderStream[FetchRequest, FetchAnswer]:
-        own = link_of(link)
-        return SpreadStream(lambda: KafkaStream(own, FetchCodec()), MAX_FETCH_CONNECTIONS)
+    def fetch(self, link: KafkaLink) -> LeaderStream[FetchRequest, FetchAnswer]:
+        return SpreadStream(lambda: KafkaStream(link, FetchCodec()), MAX_FETCH_CONNECTIONS)
 
 
 class ProduceCodec:

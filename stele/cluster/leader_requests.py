@@ -14,7 +14,8 @@ from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
 from stele.backoff import Backoff
-from stele.cluster.plane import Leader, LeaderStream, Link, UnsentError
+from stele.cluster.kafka_link import KafkaLink
+from stele.cluster.plane import Leader, LeaderStream, UnsentError
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.ids import TopicPartition
@@ -153,13 +154,15 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
     def __init__(
         self,
         view: ClusterView,
-        open_stream: Callable[[Link, str], LeaderStream[RequestT, PartT]],
+        open_stream: Callable[[KafkaLink], LeaderStream[RequestT, PartT]],
         client: LeaderClient[ItemT, PartT],
         *,
         max_in_flight: int | None = None,
     ) -> None:
-        """``open_stream`` is the plane's. ``max_in_flight``: the most unanswered requests to one
-        broker."""
+        """``open_stream``: ``KafkaPlane.produce`` or ``fetch``.
+
+        ``max_in_flight``: the most unanswered requests to one broker.
+        """
         self._view = view
         self._clock = view.world.clock
         self._open_stream = open_stream
@@ -267,7 +270,7 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
         connection = self._connection(broker_id)
         if connection.stream is None:
             link = self._view.link(broker_id)
-            connection.stream = self._open_stream(link, f"broker {broker_id}")
+            connection.stream = self._open_stream(link)
         sent = Sent(connection, connection.stream, items, self._clock.monotonic(), deadline)
         self._sent[sent] = None
         connection.in_flight += 1

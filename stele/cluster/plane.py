@@ -1,6 +1,6 @@
 """What producer, consumer and administrator ask of a cluster's brokers, as values.
 
-:class:`Plane` is how they ask (``kafka_plane``). These rules hold:
+``kafka_plane`` has the questions, and the streams of requests to leaders. These rules hold:
 
 - A question has one answer, or fails with RpcError if there is none. Only the answer tells what a
   broker has decided. ApiError is raised if the question cannot be asked at all, because the broker
@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import asyncio
 import enum
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
@@ -80,25 +80,6 @@ class ClusterNews:
 
 
 # ----------------------------------------------------------------------- single questions
-
-
-class Link(Protocol):
-    """The way to one broker."""
-
-    async def close(self) -> None: ...
-
-
-AnswerT_co = TypeVar("AnswerT_co", covariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Question(Generic[AnswerT_co]):
-    """``ask`` takes a link of the same plane, and the seconds until the question is given up.
-    Raises RpcError, ApiError UNSUPPORTED_VERSION."""
-
-    what: str
-    """Its name in messages."""
-    ask: Callable[[Link, float], Awaitable[AnswerT_co]]
 
 
 class OffsetQuestion(NamedTuple):
@@ -244,36 +225,3 @@ class LeaderStream(Protocol[RequestT_contra, PartT]):
         ...
 
     async def close(self) -> None: ...
-
-
-class Plane(Protocol):
-    """One protocol, with all that producer and consumer ask in it but for coordinators, who are
-    asked by ``stele.consumer.group`` and ``stele.producer``."""
-
-    def link(self, address: BrokerAddress) -> Link: ...
-
-    async def find_brokers(self, host: str, port: int, timeout_s: float) -> ClusterNews:
-        """Ask a bootstrap server for the brokers. Raises OSError, SteleError."""
-        ...
-
-    def metadata(self, topics: Sequence[str] | None) -> Question[ClusterNews]:
-        """Of these topics and of all brokers. None: of all topics."""
-        ...
-
-    def list_offsets(
-        self, wanted: Sequence[OffsetQuestion], *, is_committed: bool
-    ) -> Question[list[FoundOffset]]:
-        """Asked of the leader. ``is_committed``: only below the last stable offset."""
-        ...
-
-    def init_producer_id(self) -> Question[NewProducerId]:
-        """For an idempotent producer without transactions."""
-        ...
-
-    def find_coordinator(self, kind: CoordinatorKind, key: str) -> Question[FoundCoordinator]: ...
-
-    def produce(self, link: Link, name: str) -> LeaderStream[ProduceRequest, ProduceAnswer]:
-        """``name`` is the broker's, for messages."""
-        ...
-
-    def fetch(self, link: Link, name: str) -> LeaderStream[FetchRequest, FetchAnswer]: ...

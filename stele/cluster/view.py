@@ -13,14 +13,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from stele.addresses import address_text
+from stele.cluster.kafka_link import KafkaLink, Question
 from stele.cluster.kafka_plane import KafkaPlane
 from stele.cluster.plane import (
     BrokerAddress,
     ClusterNews,
     Leader,
-    Link,
-    Plane,
-    Question,
     TopicNews,
 )
 from stele.cluster.waiting import WaitReporter, client_backoff
@@ -75,7 +73,7 @@ class ClusterView:
         self,
         config: ClientConfig,
         world: ClientWorld,
-        plane: Callable[[Connector, str, float], Plane] = KafkaPlane,
+        plane: Callable[[Connector, str, float], KafkaPlane] = KafkaPlane,
     ) -> None:
         self.config = config
         self.world = world
@@ -95,7 +93,7 @@ class ClusterView:
         self._topic_errors: dict[str, ErrorCode] = {}  # according to the last refresh
         # Topics that refreshes ask for, in the order in which they were wanted.
         self._wanted: dict[str, None] = {}
-        self._links: dict[BrokerAddress, Link] = {}
+        self._links: dict[BrokerAddress, KafkaLink] = {}
         self._next_broker = 0
         self._refreshing: asyncio.Task[None] | None = None
         self._refreshed_at = world.clock.monotonic()
@@ -163,7 +161,7 @@ class ClusterView:
         self._tell()
         return leader.broker_id in self._brokers
 
-    def link(self, broker_id: int) -> Link:
+    def link(self, broker_id: int) -> KafkaLink:
         """The link to a known broker, one for each address. Raises RpcError if the broker is not
         known any more."""
         address = self._brokers.get(broker_id)

@@ -18,8 +18,8 @@ from stele.cluster.coordinator import (
     transaction_coordinator,
 )
 from stele.cluster.kafka_connection import STELES_FEATURE
-from stele.cluster.kafka_link import link_of, needs, question
-from stele.cluster.plane import Link, Question, error_code
+from stele.cluster.kafka_link import KafkaLink, Question, needs, question
+from stele.cluster.plane import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.error_meanings import explain
@@ -87,7 +87,7 @@ class TransactionCoordinator:
         at_least = _TWO_PHASE_COMMIT if has_two_phases else 0
         sent = question(init_producer_id.API, needs(init_producer_id.API, at_least, request))
 
-        async def ask(link: Link, timeout_s: float) -> CoordinatorAnswer:
+        async def ask(link: KafkaLink, timeout_s: float) -> CoordinatorAnswer:
             await _has_new_epochs(link, timeout_s)
             told = await sent.ask(link, timeout_s)
             ongoing = None
@@ -105,7 +105,7 @@ class TransactionCoordinator:
             self._id, asked.identity.producer_id, asked.identity.producer_epoch, asked.is_commit
         )
 
-        async def ask(link: Link, timeout_s: float) -> CoordinatorAnswer:
+        async def ask(link: KafkaLink, timeout_s: float) -> CoordinatorAnswer:
             if await _has_new_epochs(link, timeout_s):
                 sent = question(api, needs(api, _TELLS_NEW_EPOCH, request))
                 told = await sent.ask(link, timeout_s)
@@ -164,10 +164,10 @@ class TransactionCoordinator:
         return found, why
 
 
-async def _has_new_epochs(link: Link, timeout_s: float) -> bool:
+async def _has_new_epochs(link: KafkaLink, timeout_s: float) -> bool:
     """Whether each transaction has an epoch of its own. Raises ApiError UNSUPPORTED_VERSION if not,
     and the brokers are Kafka's. RpcError."""
-    features = await link_of(link).features(timeout_s=timeout_s)
+    features = await link.features(timeout_s=timeout_s)
     level = features.get("transaction.version", 0)
     if level < _NEW_EPOCHS and STELES_FEATURE not in features:
         raise ApiError(

@@ -59,7 +59,7 @@ class Bench:
         return sum(each.broker == 1 for each in self.cluster.connections)
 
     def fetch_stream(self) -> LeaderStream[FetchRequest, FetchAnswer]:
-        return self.view.plane.fetch(self.link, "broker 1")
+        return self.view.plane.fetch(self.link)
 
     def fetch(self, offset: int, *, max_wait_ms: int = 500) -> FetchRequest:
         part = FetchedPart("t", self.topic.topic_id, 0, offset, 0, -1, 1 << 20)
@@ -169,7 +169,7 @@ async def test_what_a_broker_cannot_be_asked_is_refused_at_once(bench: Bench) ->
 @on_bench
 async def test_a_fetch_that_waits_does_not_delay_another_one(bench: Bench) -> None:
     stream = bench.fetch_stream()
-    writer = bench.view.plane.produce(bench.link, "broker 1")
+    writer = bench.view.plane.produce(bench.link)
     await writer.request(bench.produce(b"there"))
     waiting = [stream.request(bench.fetch(1, max_wait_ms=5000)) for _ in range(3)]
     async with asyncio.timeout(0.1):
@@ -188,7 +188,7 @@ async def test_a_fetch_that_waits_does_not_delay_another_one(bench: Bench) -> No
 
 @on_bench
 async def test_requests_before_the_connection_is_open_leave_in_order(bench: Bench) -> None:
-    stream = bench.view.plane.produce(bench.link, "broker 1")
+    stream = bench.view.plane.produce(bench.link)
     answers = [stream.request(bench.produce(b"%d" % number)) for number in range(3)]
     handed_over = stream.post(bench.produce(b"3", acks=0))
     answers.append(stream.request(bench.produce(b"4")))
@@ -208,7 +208,7 @@ async def test_a_request_that_never_left_is_told_from_one_that_may_be_carried_ou
             await answer
         return type(caught.value)
 
-    stream = bench.view.plane.produce(bench.link, "broker 1")
+    stream = bench.view.plane.produce(bench.link)
     await stream.request(bench.produce(b"0"))
     sent = stream.request(bench.produce(b"1"))
     await asyncio.sleep(0.0015)  # the broker has it
@@ -216,7 +216,7 @@ async def test_a_request_that_never_left_is_told_from_one_that_may_be_carried_ou
     assert await outcome(sent) is RpcError
     assert await outcome(stream.request(bench.produce(b"2"))) is UnsentError
     await stream.close()
-    refused = bench.view.plane.produce(bench.link, "broker 1")
+    refused = bench.view.plane.produce(bench.link)
     assert await outcome(refused.request(bench.produce(b"3"))) is UnsentError
     await refused.close()
     assert bench.cluster.values() == [b"0", b"1"]

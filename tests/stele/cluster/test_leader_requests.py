@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from stele.cluster.kafka_link import KafkaLink
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests, PartitionRetry
 from stele.cluster.plane import (
     FetchAnswer,
     FetchedPart,
     FetchRequest,
     Leader,
-    Link,
     UnsentError,
 )
 from stele.cluster.view import ClusterView
@@ -140,9 +140,9 @@ class Bench:
             self.view, self._open, self.client, max_in_flight=max_in_flight
         )
 
-    def _open(self, link: Link, name: str) -> HandStream:
+    def _open(self, link: KafkaLink) -> HandStream:
         stream = HandStream(dead=self.is_dead)
-        self.streams.setdefault(int(name.removeprefix("broker ")), []).append(stream)
+        self.streams.setdefault(link.address.port - 9000, []).append(stream)
         return stream
 
     @property
