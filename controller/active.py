@@ -55,7 +55,7 @@ class DecisionMaker:
         self._quorum: MetadataQuorum | None = None
         # True once a batch could not be applied: the committed image may lack it.
         self.failed = False
-        # The refusals of this leadership: what is refused is not written into the log.
+        # The refusals of this leadership: a refusal is not written into the log.
         self.refusals = Refusals()
         # The quorum epoch in which this node decides. None while it does not decide.
         self._epoch: int | None = None

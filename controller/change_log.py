@@ -18,7 +18,7 @@ LINES_MAX: Final = 20
 
 
 def log_changes(decision: Decision) -> None:
-    """Log what a committed decision has changed; a warning where something is lost."""
+    """Log the changes of a committed decision; a warning if records or replicas may be lost."""
     for broker_id, what in broker_events(decision):
         logger.info(
             "broker %d: %s (offset %d, epoch %d)", broker_id, what, decision.offset, decision.epoch

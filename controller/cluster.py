@@ -202,8 +202,8 @@ def heartbeat(
             ErrorCode.STALE_BROKER_EPOCH,
             f"broker {request.broker_id} is registered by another process",
         )
-    # The registration is part of the metadata. Until the broker has applied it, the broker does
-    # not know that it has lost what it led before.
+    # The registration is part of the metadata. Until the broker has applied it, it does not know
+    # that it has lost its former leaderships.
     caught_up = request.metadata_offset >= registration.broker_epoch
     decision = Decision(context)
     registration = _note_offline(decision, registration, request)

@@ -52,7 +52,7 @@ _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
     pb.ConfigResourceType.BROKER: NODE_KEYS,
     pb.ConfigResourceType.GROUP: GROUP_KEYS,
 }
-"""What may be set on a resource, by its type."""
+"""The configs that can be set on a resource, by its type."""
 
 
 def bootstrap(context: Context) -> ControllerResult[None]:

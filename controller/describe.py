@@ -53,7 +53,7 @@ def describe_topics(
 
     ``refusal`` says why the caller may not see a topic of that name. A list of all topics leaves
     such topics out. A topic that the request names is refused, whether it exists or not.
-    ``shows_configs`` says whether the caller may see what is set on a topic.
+    ``shows_configs`` says whether the caller may see the configs of a topic.
     """
     answer = admin.DescribeTopicsResponse()
     if not request.names:

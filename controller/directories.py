@@ -1,4 +1,4 @@
-"""AssignReplicasToDirectories: a broker tells where its replicas are (KIP-858)."""
+"""AssignReplicasToDirectories: a broker reports the directories of its replicas (KIP-858)."""
 
 from __future__ import annotations
 

@@ -107,8 +107,7 @@ class Heartbeats:
         """One broker's stream, until either side ends it.
 
         Heartbeats are read while an answer waits for the quorum, so that a slow quorum makes no
-        broker look silent. Heartbeats tell a state. So the newest one is answered, and those
-        before it need no answer.
+        broker look silent. A heartbeat contains a state. So only the newest one is answered.
         """
         number = self._next_number()
         self._streams[number] = stream

@@ -48,7 +48,7 @@ class Fence:
 class Silence(enum.Enum):
     """How a probe can fail."""
 
-    REFUSED = "refused"  # the host answered: nobody listens there
+    REFUSED = "refused"  # the host answered: no process listens there
     NO_ANSWER = "no answer"
 
 

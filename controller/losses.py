@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Losses:
-    """What one registration says of the broker's replicas."""
+    """The broker's replicas by one registration."""
 
     def __init__(self, existing: BrokerRegistration | None, request: RegisterBrokerRequest) -> None:
         self._broker_id = request.broker_id

@@ -13,7 +13,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 
 class ControllerMetrics:
-    """Counters of what this controller proposed, and gauges of the committed image."""
+    """Counters of this controller's decisions, and gauges of the committed image."""
 
     def __init__(self, image: Callable[[], MetadataImage]) -> None:
         self._image = image

@@ -126,7 +126,8 @@ def change(
     now_recovery = state.leader_recovery_state if recovery is None else recovery
     if choice.unclean:
         now_recovery = RECOVERING
-    # While an unclean leader recovers, no replica is dropped: others may have what it lacks.
+    # While an unclean leader recovers, no replica is dropped: others may have records that it
+    # lacks.
     completed = None
     if now_recovery == RECOVERED:
         completed = _completed(planned, choice, rules, election)

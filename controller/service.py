@@ -126,7 +126,7 @@ class ControllerService:
 
     @property
     def voter_refusal(self) -> Callable[[Voter], Refusal | None]:
-        """Tells why a controller with a voter's features cannot vote; see ``DecisionMaker``. The
+        """Says why a controller with a voter's features cannot vote; see ``DecisionMaker``. The
         quorum asks before a controller becomes a voter."""
         return self._decisions.voter_refusal
 
@@ -384,8 +384,8 @@ class ControllerService:
 
     @staticmethod
     def _code(response_type: Any, error: ApiError) -> ErrorCode:
-        """Brokers are told NOT_CONTROLLER if the outcome is unknown, so that they repeat the
-        request. Brokers' requests may take effect twice."""
+        """Brokers get NOT_CONTROLLER if the outcome is unknown, so that they repeat the request.
+        Brokers' requests may take effect twice."""
         from_broker = response_type.DESCRIPTOR.file.name.endswith("controller.proto")
         if isinstance(error, OutcomeUnknownError) and from_broker:
             return ErrorCode.NOT_CONTROLLER

@@ -86,7 +86,8 @@ class MetadataQuorum(Protocol):
 
     @property
     def controller_features(self) -> Mapping[int, tuple[FeatureLevels, ...]]:
-        """The features that each voter supports, by node id; empty for one that never told.
+        """The features that each voter supports, by node id; empty for a voter that never reported
+        any.
 
         This is the newest record of the voters, committed or not: a leader's next proposal stands
         behind it in the log. A leader also counts the voter that it is adding.

@@ -296,7 +296,7 @@ class RaftCore:
         return self._finish(now)
 
     def snapshot_taken(self, snapshot: SnapshotId, start_offset: int) -> None:
-        """This replica has written a snapshot of what it committed, and cut its log before
+        """This replica has written a snapshot of its committed records, and cut its log before
         ``start_offset``."""
         replica = self._replica
         if not start_offset <= snapshot.end_offset <= replica.high_watermark:

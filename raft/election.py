@@ -200,10 +200,11 @@ def on_end_epoch_request(
 
 
 def leader_ended(replica: RaftReplica, now: float, successors: tuple[int, ...] = ()) -> None:
-    """The leader of this epoch leads no more: stand for election, later if others are preferred."""
+    """The leader of this epoch has given up: stand for election, later if other voters are
+    preferred."""
     known, replica.leader_gone = replica.leader_gone, True
     if known and not successors:
-        return  # a refused fetch may come before the EndQuorumEpoch that says who is next
+        return  # a refused fetch may come before the EndQuorumEpoch that names the successors
     timing = replica.timing
     delay = timing.suspicion(replica.rng)
     if replica.local.id in successors:
@@ -335,9 +336,9 @@ def _give_up(replica: RaftReplica, now: float, state: Prospective) -> None:
 def stand_at(replica: RaftReplica, due_at: float) -> float:
     """When a replica whose time has come stands: not while its epoch or vote is being written.
 
-    Nobody would hear of the candidacy before the disk has it. If the replica gave up an epoch that
+    No other voter gets the candidacy before the disk has it. If the replica gave up an epoch that
     the disk is about to have, for a further epoch that the disk has to take as well, a slow disk
-    would never let anybody be elected.
+    would never let a leader be elected.
     """
     return due_at if replica.promises_durable else NEVER
 
@@ -395,14 +396,14 @@ def check_quorum_at(replica: RaftReplica, state: Leader) -> float:
 
 
 def announce_end(replica: RaftReplica, now: float, state: Resigned) -> None:
-    """Tell voters of the end of the epoch."""
+    """Announce the end of the epoch to the voters."""
     for voter in state.asking.due(now):
         request = EndQuorumEpochRequest(replica.local.id, replica.epoch, state.successors)
         replica.call(voter, request)
 
 
 def announce_begin(replica: RaftReplica, now: float, state: Leader) -> None:
-    """Tell those voters of the epoch that do not fetch in it."""
+    """Announce the epoch to those voters that do not fetch in it."""
     for voter, progress in state.progress.items():
         if progress.begin_at > now:
             continue

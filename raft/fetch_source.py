@@ -7,7 +7,7 @@ from raft.messages import FetchResponse, FetchSnapshotResponse
 from raft.replica import RaftReplica
 from raft.roles import Fetching, Follower, Observer
 
-MAX_DOWNLOAD_FAILURES = 3  # in a row, until the leader is asked again what is to be fetched
+MAX_DOWNLOAD_FAILURES = 3  # in a row, until the leader is asked again for the next snapshot
 
 
 def heard(replica: RaftReplica, now: float) -> None:
@@ -46,7 +46,7 @@ def refused(
         election.leader_ended(replica, now)  # the only one who could lead this epoch does not
     hint = message.leader_id if current and message.leader_id != sender else None
     if hint == replica.local.id:
-        hint = None  # it led this epoch, and does so no more
+        hint = None  # it led this epoch, and has given up
     if isinstance(replica.state, Observer) and hint is not None:
         fetching.redirect(hint)
     elif replica.fetching is fetching:

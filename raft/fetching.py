@@ -86,7 +86,7 @@ def on_response(replica: RaftReplica, now: float, sender: int, message: FetchRes
 
 
 def _take_in(replica: RaftReplica, fetching: Fetching, message: FetchResponse) -> bool:
-    """Truncate or append as the leader says; False when what it says does not fit this log."""
+    """Truncate or append as the leader says. False if its answer does not fit this log."""
     if message.snapshot is not None:
         return snapshots.begin(replica, fetching, message.snapshot)
     if message.diverging is not None:

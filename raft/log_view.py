@@ -68,7 +68,7 @@ class LogView:
         self.durable_end_offset = min(self.durable_end_offset, offset)
 
     def cut_before(self, offset: int) -> None:
-        """The log begins at ``offset`` now: a snapshot holds what was before."""
+        """The log begins at ``offset`` now: a snapshot has everything before."""
         if not self.start_offset <= offset <= self.durable_end_offset:
             raise ValueError(f"cannot cut [{self.start_offset}, {self.end_offset}) before {offset}")
         self.start_offset = offset

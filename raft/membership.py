@@ -269,7 +269,7 @@ def _add_if_caught_up(replica: RaftReplica, now: float, state: Leader, adding: A
 def minds_room(replica: RaftReplica) -> bool:
     """Whether the next event may have this replica change the voters by itself.
 
-    It leads, or may be elected, and somebody is to be added or there is something to learn.
+    It leads, or may be elected, and a voter is being added or a directory id must be learned.
     """
     if isinstance(replica.state, Candidate):
         return True

@@ -26,7 +26,8 @@ from stele.errors import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class LeaderChange:
-    """The control record at the start of an epoch: who leads, who may vote, who voted."""
+    """The control record at the start of an epoch: the leader, the voters, and those that voted for
+    it."""
 
     leader_id: int
     voters: tuple[int, ...]
@@ -130,7 +131,7 @@ class BeginQuorumEpochResponse:
 
 @dataclass(frozen=True, slots=True)
 class EndQuorumEpochRequest:
-    """The leader of an epoch leads it no more; the first successor need not wait to stand."""
+    """The leader of an epoch gives up; the first successor need not wait to stand."""
 
     leader_id: int
     epoch: int

@@ -13,8 +13,8 @@ class Progress:
     """One replica as its leader sees it. Times are monotonic seconds."""
 
     last_contact: float  # of its last fetch in this epoch; at first, when the epoch began
-    directory_id: bytes = NO_DIRECTORY  # as its last fetch told
-    end_offset: int = -1  # durable there, as its last valid fetch told; -1: unknown
+    directory_id: bytes = NO_DIRECTORY  # by its last fetch
+    end_offset: int = -1  # durable there, by its last valid fetch; -1: unknown
     has_fetched: bool = False
     caught_up_at: float | None = None  # when it last had all that the leader then had
     leader_end_offset: int = -1  # the leader's at its last valid fetch; -1: there was none

@@ -65,15 +65,15 @@ class RaftReplica:
         self.rng = rng
         self.epoch = hard_state.epoch  # never goes back; >= the epoch of every record in the log
         self.leader_id = hard_state.leader_id  # of this epoch; once known it never changes
-        self.leader_gone = False  # the epoch's leader said that it leads no more, or fell silent
+        self.leader_gone = False  # the epoch's leader has given up, or fell silent
         self.voted: ReplicaKey | None = None  # in this epoch; once given it never changes
         if hard_state.voted_id is not None:
             self.voted = ReplicaKey(hard_state.voted_id, hard_state.voted_directory_id or bytes(16))
         self.bootstrap: tuple[int, ...] = ()  # nodes to ask besides the voters
         self.is_founder = True  # may be meant where voters are known by their nodes only
-        self.has_room = False  # for a change of the voters: as told of this event, and of no other
+        self.has_room = False  # room for a change of the voters: valid for this event only
         self.snapshot: SnapshotId | None = None  # the newest here; everything in it is committed
-        # What a snapshot holds is committed.
+        # Everything in a snapshot is committed.
         self.high_watermark = (
             log.start_offset or -1
         )  # never goes back; <= log.end_offset; nothing below is truncated
@@ -152,7 +152,7 @@ class RaftReplica:
 
     @property
     def known_leader(self) -> int | None:
-        """The leader to name to others; None once this replica knows that it leads no more."""
+        """The leader to name to others; None once this replica knows that it has given up."""
         return None if self.leader_gone else self.leader_id
 
     @property
@@ -400,7 +400,7 @@ class RaftReplica:
     # ----------------------------------------------------------------- news of other epochs
 
     def observe(self, now: float, epoch: int, leader_id: int | None) -> bool:
-        """Take in what a message says of epoch and leader; return whether it was news.
+        """Take over epoch and leader from a message; return whether they were news.
 
         The leader need not be one of the voters known here: this log may be behind (Ongaro, §4.1).
         """

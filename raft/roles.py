@@ -159,7 +159,7 @@ class Reads:
     """The rounds of one leadership: one at a time, each for the reads that came before it."""
 
     confirmed: int = 0  # the rounds that a majority has answered
-    wanted: int = 0  # of them that somebody waits for; at most one more than the round under way
+    wanted: int = 0  # the rounds that callers wait for; at most one more than the round under way
     round: ReadRound | None = None
 
 

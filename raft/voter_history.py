@@ -42,7 +42,7 @@ class VoterHistory:
         return list(zip(self._offsets[first:], self._sets[first:], strict=True))
 
     def at(self, end_offset: int) -> VoterSet:
-        """The voters as of the records below ``end_offset``: what a snapshot of them holds."""
+        """The voters as of the records below ``end_offset``, as a snapshot of these has them."""
         return self._sets[max(bisect_left(self._offsets, end_offset) - 1, 0)]
 
     def append(self, offset: int, voters: VoterSet) -> None:

@@ -51,8 +51,8 @@ class Availability:
         return StorageError(f"{self._directory}: {error}")
 
     def broken(self, error: Exception) -> StorageError:
-        """As ``failure``, for an error that is no error of the disk: a change was cut short by a
-        fault of this program, or by content that nobody expected."""
+        """As ``failure``, for an error that does not come from the disk: a fault of this program,
+        or unexpected content, cut a change short."""
         logger.error("%s: a change was cut short", self._directory, exc_info=error)
         return self.failure(OSError(errno.ENOTRECOVERABLE, f"{type(error).__name__}: {error}"))
 

@@ -43,14 +43,14 @@ class LogChange:
     def __init__(
         self, directory: str, availability: Availability, refused: Callable[[int], None]
     ) -> None:
-        """``refused`` is told the size of a write for which the disk has no room."""
+        """``refused`` gets the size of a write for which the disk has no room."""
         self._directory = directory
         self._availability = availability
         self._refused = refused
         self._size_bytes: int | None = None
         self.has_begun = False
         self.undo: Callable[[], None] | None = None
-        """Takes back what was written before the change itself. It may raise OSError."""
+        """Undoes the writes before the change itself. It may raise OSError."""
 
     def prepare(self, size_bytes: int | None = None) -> None:
         """A change comes: a write of so many bytes, or None for one that frees space. Raises
@@ -62,8 +62,8 @@ class LogChange:
 
     def fail(self, error: Exception, end_offset: int) -> None:
         """The change was not completed. Leaves the log as it was before, or takes it offline. Then
-        raises what that is to the caller. Returns if ``error`` says it already and is to be raised.
-        ``end_offset`` is the log's, for the text."""
+        raises the error for the caller. Returns if ``error`` is that error already and should be
+        raised. ``end_offset`` is the log's, for the text."""
         if self.has_begun:
             self._cut_short(error, end_offset)
             return
@@ -85,7 +85,7 @@ class LogChange:
         ) from error
 
     def _cut_short(self, error: Exception, end_offset: int) -> None:
-        """A part of the log that cannot be read, or is wrong, costs the replica: whoever made the
+        """A part of the log that cannot be read, or is wrong, costs the replica: the caller of the
         change reports it. Every other error is reported here."""
         availability = self._availability
         if isinstance(error, CorruptLogError):

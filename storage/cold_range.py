@@ -1,4 +1,4 @@
-"""What a read would have to wait for."""
+"""The bytes that a read would have to wait for."""
 
 from __future__ import annotations
 

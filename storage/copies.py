@@ -44,7 +44,7 @@ Opening = Callable[[TopicPartition, LogConfig, bytes, int], Steps[PartitionLog]]
 
 
 class LogsAndCopies:
-    """The logs of a directory and its open copies, which are what is synced and checkpointed."""
+    """The logs of a directory and its open copies: both are synced and checkpointed."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class LogsAndCopies:
 
 
 def is_unfinished_copy(disk: Disk, directory: str) -> bool:
-    """Whether what is in a log's directory is no log yet."""
+    """Whether a directory with a log's name holds an unfinished copy."""
     return disk.exists(f"{directory}/{COPY_FILE}")
 
 
@@ -112,7 +112,7 @@ class Copies:
         self._half_made = half_made
 
     def clear(self, key: TopicPartition) -> None:
-        """Set aside what is left of a copy of that name. Raises StorageError."""
+        """Set aside the remainder of a copy of that name. Raises StorageError."""
         if key in self.left:
             self._set_aside(key, self.left[key])
             del self.left[key]
@@ -120,7 +120,7 @@ class Copies:
     async def begin(
         self, key: TopicPartition, topic_id: bytes, config: LogConfig, start_offset: int = 0
     ) -> PartitionLog:
-        """Make an empty copy that begins at an offset, and whose note is on disk. What is left of
+        """Make an empty copy that begins at an offset, and whose note is on disk. The remainder of
         an earlier copy is set aside.
 
         Raises StorageError: there is no copy then.

@@ -19,9 +19,9 @@ SLICE_BYTES: Final = 256 << 10
 
 
 class CopyStep(enum.Enum):
-    """What a copy needs next."""
+    """The next step of a copy."""
 
-    BEGIN_ANEW = "begin anew"  # what it has may not be in the log any more
+    BEGIN_ANEW = "begin anew"  # its contents may not be in the log any more
     RESTART = "restart"  # all that it has was deleted from the log's start
     FILL = "fill"
     COMPLETE = "complete"
@@ -66,7 +66,7 @@ class Copying:
 
     @property
     def step(self) -> CopyStep:
-        """What is to be done now."""
+        """The next step."""
         log, copy = self.log, self.copy
         return next_step(
             self._begun,

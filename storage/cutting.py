@@ -81,7 +81,7 @@ class LogCuts:
 
     def _save_handed(self, offset: int, producers: HandedProducers) -> None:
         """Have the snapshot at the log's new beginning on disk before the log begins there: nothing
-        else tells these producers. If a crash comes first, the old log stays, and the snapshot is
+        else knows these producers. If a crash comes first, the old log stays, and the snapshot is
         right for it, too."""
         directory = self._log.directory
         path = write_snapshot(self._disk, directory, offset, producers.snapshot)
@@ -130,7 +130,7 @@ class LogCuts:
     def _rebuild_producers(self) -> None:
         log = self._log
         if not len(log.producers) and log.transactions.last_marker_offset < log.end_offset:
-            return  # no producer counted so far, so none does in what is left
+            return  # no producer counted so far, so none does in the rest
         if log.producers.undo_to(log.end_offset):
             log.transactions.truncated()
             return

@@ -60,7 +60,8 @@ class LogDirectory:
         self.incarnations = Incarnations(disk, path)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._corrupt = CorruptLogs(disk, path)
-        self._aside: list[str] = []  # files that truncations have renamed and nobody removed yet
+        # files that truncations have renamed and that are not removed yet
+        self._aside: list[str] = []
         # The topic ids of logs whose creation failed half way. ``create`` finishes them, ``delete``
         # sets them aside. None: a power loss came before the first sync of a log. It has no topic
         # id, and nothing in it was ever acknowledged.
@@ -556,9 +557,9 @@ class LogDirectory:
     async def close(self, *, broker_epoch: int = -1, is_reported: bool = True) -> None:
         """Clean shutdown: sync everything, write all files, leave the mark, release the lock.
 
-        ``is_reported`` is False if the controller has not been told yet that an earlier process
-        ended uncleanly and may have lost records. The mark would hide that from the next process,
-        so none is left. If the directory is offline or not loaded, only the handles are closed.
+        ``is_reported`` is False if the controller does not know yet that an earlier process ended
+        uncleanly and may have lost records. The mark would hide that from the next process, so none
+        is left. If the directory is offline or not loaded, only the handles are closed.
         """
         try:
             if self._is_loaded and self.offline is None:

@@ -80,7 +80,7 @@ class DirectoryLoading:
         logs: DirectoryLogs,
         opening: Opening,
     ) -> None:
-        """Adds what is found to ``logs``."""
+        """Adds the found logs to ``logs``."""
         self.clean_shutdown = False
         """Whether the last process that used the directory closed it."""
         self.previous_broker_epoch = -1

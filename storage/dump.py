@@ -66,7 +66,7 @@ def dump_file(
     print_records: bool = False,
     decode_record: DecodeRecord | None = None,
 ) -> Iterator[Row]:
-    """The rows of a file. Its name tells whether it is a segment, an index, a snapshot or text.
+    """The rows of a file. Its name shows whether it is a segment, an index, a snapshot or text.
 
     With ``decode_record`` it gives the keys and payloads of records, which are bytes otherwise.
     Raises UnknownFileError.
@@ -158,7 +158,7 @@ def _record_rows(data: Buffer, position: int, decode_record: DecodeRecord | None
 
 
 def _decode_control(record: Record) -> Row:
-    """What a control record says, and of the end of a transaction who says it."""
+    """The contents of a control record; for the end of a transaction also its coordinator."""
     try:
         kind, marker = control_type(record.key), decode_end_marker(record)
     except BatchError as error:

@@ -79,9 +79,9 @@ def is_unreadable(error: OSError) -> bool:
 
 
 class CorruptLogError(SteleError):
-    """A log holds something other than what was written, and a torn write does not explain it.
+    """A log holds other bytes than were written, and a torn write does not explain it.
 
-    Nobody may use the log. The replica of a partition leaves ISR and ELR and is fetched again. A
+    The log must not be used. The replica of a partition leaves ISR and ELR and is fetched again. A
     voter with a corrupt metadata log refuses to start.
     """
 
@@ -98,8 +98,9 @@ class UnreadableLogError(CorruptLogError):
 
 
 class CutShortError(UnreadableLogError):
-    """A change of a log was cut short, for no fault of the disk's. This process does not know what
-    is there. Recovery at the next start does, so nothing on disk says that the log is corrupt."""
+    """A change of a log was cut short, and the disk is not at fault. This process does not know the
+    contents of the files. Recovery at the next start finds them out, so nothing on disk says that
+    the log is corrupt."""
 
 
 class LogDirectoryError(SteleError):

@@ -46,7 +46,7 @@ def read_formatted(
     disk: Disk, path: str, *, cluster_id: str | None = None, node_id: int | None = None
 ) -> MetaProperties:
     """The owner of a directory. Raises LogDirectoryError unless it is formatted for this cluster
-    and this node (None: for any), and UnusableDirectoryError if nobody can say whose it is."""
+    and this node (None: for any), and UnusableDirectoryError if the owner cannot be read."""
     try:
         properties = read_meta_properties(disk, f"{path}/{META_PROPERTIES_FILE}")
     except OSError as error:

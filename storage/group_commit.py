@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Member(Protocol):
-    """What a group commit syncs: a log."""
+    """A member of a group commit: a log."""
 
     @property
     def name(self) -> str: ...
@@ -35,7 +35,7 @@ class Member(Protocol):
 
 
 Flushed = Callable[[StorageError | None], None]
-"""Told once that everything is on disk, or why it may not be."""
+"""Called once: everything is on disk, or the reason why it may not be."""
 
 
 class _Group(NamedTuple):
@@ -47,7 +47,8 @@ class _Group(NamedTuple):
 
 
 class GroupCommit:
-    """Syncs what its members wrote. ``on_failure`` is called once, after the first failed sync.
+    """Syncs the writes of its members. ``on_failure`` is called once, after the first failed
+    sync.
 
     A failed sync is never retried: the kernel may have dropped the pages, and the next sync would
     succeed without having written them. So after a failure nothing becomes durable any more.
@@ -86,7 +87,7 @@ class GroupCommit:
     def _kick(self) -> None:
         if not self._is_at_work and _loop_runs():
             self._is_at_work = True
-            # After the events at hand, since what they write can share the group.
+            # After the events at hand, since their writes can share the group.
             asyncio.get_running_loop().call_soon(self._begin_group)
 
     async def flush(self) -> None:
@@ -147,7 +148,7 @@ class GroupCommit:
             self._finish(group)
         elif isinstance(error, OSError):
             self._fail(error, group.waiting)
-        else:  # what this group covered may never be on disk
+        else:  # the writes of this group may never be on disk
             self._fail(OSError(errno.EIO, f"a sync did not end: {error!r}"), group.waiting)
         self._begin_group()
 
@@ -206,7 +207,7 @@ def _tell(waiter: asyncio.Future[None], error: StorageError | None) -> None:
 
 
 def _ignore_time(seconds: float) -> None:
-    """Nobody measures."""
+    """Measures nothing."""
 
 
 def _loop_runs() -> bool:

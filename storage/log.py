@@ -221,7 +221,7 @@ class PartitionLog:
         return self.durability.is_flushed
 
     def ask_for_sync(self) -> None:
-        """Let the next group cover what was written, even if ``flush.messages`` does not require it
+        """Let the next group cover all writes, even if ``flush.messages`` does not require it
         yet."""
         self.durability.mark_dirty()
 
@@ -235,11 +235,11 @@ class PartitionLog:
         self.durability.found(*paths)
 
     def fail(self, error: Exception) -> None:
-        """This log failed in a way that nobody expected: it goes offline, and no other log does."""
+        """This log failed in an unexpected way: it goes offline, and no other log does."""
         self.availability.broken(error)
 
     def begin_sync(self) -> SyncTicket:
-        """A group of the group commit begins. Returns what this log puts into it."""
+        """A group of the group commit begins. Returns this log's part of it."""
         return self.durability.begin(self.segments.active.path, self.end_offset)
 
     def finish_sync(self, ticket: SyncTicket) -> None:
@@ -276,7 +276,7 @@ class PartitionLog:
         self.require_synced(path)
 
     def release(self) -> None:
-        """This log is the only one on disk: what is on disk of it counts as durable."""
+        """This log is the only one on disk now: its bytes on disk count as durable."""
         if self.durability.release() and self.on_durable is not None:
             self.on_durable(self)
 
@@ -315,7 +315,7 @@ class PartitionLog:
     def readable_bytes(self, offset: int, limit_offset: int) -> int | None:
         """How many bytes ``read`` would return from ``offset`` on without a limit of bytes.
 
-        None if ``offset`` is in a sealed segment, where nothing is gained by waiting for more
+        None if ``offset`` is in a sealed segment, where a reader gains nothing by waiting for more
         records, or if only the device could tell. It examines only the few headers between an index
         entry and each end. Raises as ``read`` does.
         """
@@ -401,7 +401,7 @@ class PartitionLog:
         active = self.segments.active
         if active.size and active.end_offset <= self.start_offset:
             try:
-                # Nothing else will tell the producers of its batches.
+                # Nothing else will know the producers of its batches.
                 path = self.producer_files.write(self.end_offset, self.producers)
                 self.require_synced(path)
             except OSError as error:

@@ -16,7 +16,7 @@ LogT = TypeVar("LogT", contravariant=True)
 
 
 class LogOwner(Protocol[LogT]):
-    """What a log reports to the directory that it belongs to."""
+    """The reports of a log to its directory."""
 
     def dirty(self, log: LogT) -> None:
         """There is something to sync. The next group must call ``begin_sync``."""

@@ -32,7 +32,7 @@ class ProducerFiles:
     __slots__ = ("_begun", "_directory", "_disk", "_due", "_inner", "_to_replay")
 
     def __init__(self, disk: Disk, directory: str, replayed: Replayed | None = None) -> None:
-        """``replayed``: what follows the newest snapshot now."""
+        """``replayed``: the bytes after the newest snapshot."""
         self._disk = disk
         self._directory = directory
         self._inner: list[int] = []  # offsets of snapshots that were written within a segment
@@ -72,9 +72,10 @@ class ProducerFiles:
     def begin(self, offset: int, states: ProducerStates) -> None:
         """Begin a snapshot as of ``offset``, which ``save_if_due`` completes.
 
-        That at the beginning of a segment is begun also while an earlier one is not complete: once
-        retention has deleted the segments before, nothing else tells the producers of their
-        batches."""
+        A snapshot at the beginning of a segment is begun even while an earlier one is not complete:
+        once retention has deleted the segments before, nothing else knows the producers of their
+        batches.
+        """
         self._to_replay = 0  # also if it fails: it must not be tried at every append
         if not self._begun or self._begun[-1][0] != offset:
             self._begun.append((offset, SnapshotEncoding(states)))

@@ -46,7 +46,7 @@ def recover_producers(
     them. Raises CorruptLogError, OSError.
     """
     end_offset = recovered.end_offset
-    # A marker below the first segment is gone, and what it has ended is decided.
+    # A marker below the first segment is gone, and its transaction is decided.
     floor = max(
         min(request.recovery_point, request.high_watermark), recovered.segments[0].base_offset
     )
@@ -130,12 +130,12 @@ class _Headless:
 
 
 def _forget_compacted(states: ProducerStates, segments: Sequence[Segment]) -> _Headless:
-    """A snapshot may say that a transaction is open whose marker a compaction has removed since
-    then, after it had removed the records. Only ended transactions are compacted, so one that has
-    lost its first batch was ended.
+    """A snapshot may contain an open transaction whose marker a compaction has removed since, after
+    it had removed the records. Only ended transactions are compacted, so a transaction without its
+    first batch was ended.
 
-    Retention may have removed the first batch of an open one. Then only the batches behind the
-    snapshot tell whether there is more of it.
+    Retention may have removed the first batch of an open one. Then only the batches after the
+    snapshot show whether there is more of it.
     """
     bases = [segment.base_offset for segment in segments]
     headless = _Headless()

@@ -133,8 +133,8 @@ class ProducerStates:
         # The first offset of each open transaction by producer id, in rising order: transactions
         # begin at the log's end.
         self._open: dict[int, int] = {}
-        # The latest changes, so that the cost of a truncation depends on what it removes and not on
-        # the number of producers.
+        # The latest changes, so that the cost of a truncation depends on the removed batches and
+        # not on the number of producers.
         self._changes: deque[_Change] = deque()
         self._undoable_from = offset  # all changes from here on are in ``_changes``
         self._ids: list[int] | None = None  # while ``ids_after`` is asked for part after part
@@ -355,8 +355,8 @@ class ProducerStates:
         return None
 
     def forget_open(self, producer_id: int) -> None:
-        """The transaction of the producer is not open: a compaction has removed what it began with,
-        and so it was ended."""
+        """The transaction of the producer is not open: a compaction has removed its first batch, so
+        it was ended."""
         self._open.pop(producer_id, None)
         entry = self._entries[producer_id]
         self._entries[producer_id] = entry._replace(transaction_first_offset=NONE)

@@ -230,7 +230,7 @@ def _check_none_is_lost(request: RecoveryRequest, alive: list[int], indexed: lis
     a deletion removes the indexes first.
 
     Nothing else shows the loss. A log may begin above its checkpointed start (segments were deleted
-    on a full disk, or the log was begun again), and after a clean shutdown nobody looks into
+    on a full disk, or the log was begun again), and after a clean shutdown recovery does not read
     segments.
     """
     for base in indexed:

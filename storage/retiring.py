@@ -62,9 +62,9 @@ def snapshot_to_sync(log: LogView, disk: Disk, until: int) -> str | None:
 async def keep_producers(
     log: LogView, disk: Disk, until: int, files: Callable[[], ProducerFiles]
 ) -> None:
-    """Complete the producer snapshots that are begun, and have on disk what tells the producers of
-    the batches below ``until``: once their segments are gone, nothing else does. ``files`` gives
-    the present ones, since the log may be reset meanwhile. Raises OSError."""
+    """Complete the begun producer snapshots, and have on disk the snapshots of the producers of the
+    batches below ``until``: once their segments are gone, nothing else knows them. ``files`` gives
+    the present snapshots, since the log may be reset meanwhile. Raises OSError."""
     paths: list[str] = []
     while log.offline is None and files().is_begun:
         try:

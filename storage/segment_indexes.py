@@ -1,5 +1,5 @@
-"""The offset index and the time index of one segment: what of them is in memory, and whether it is
-believed."""
+"""The offset index and the time index of one segment: which parts are in memory, and whether they
+are believed."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class SegmentIndexes:
     # ------------------------------------------------------------------------- the files
 
     def load(self, segment: IndexedFile, *, with_times: bool, wait: bool) -> bool | ColdRange:
-        """Bring into memory what is not there. False: what there is cannot be believed.
+        """Bring the missing parts into memory. False: the indexes cannot be believed.
 
-        The file of each index must be a sequence of possible entries, of which the last is not
+        The file of each index must be a sequence of possible entries, and the last must not be
         below the first. The last entry of the offset index must lead to a batch that ends with its
         offset. ``wait``: wait for the device. Otherwise this may return what must be warmed first,
         and the time index must be in memory or not be asked for.
@@ -118,7 +118,7 @@ class SegmentIndexes:
         return position if self.times.last is not None else None
 
     def flush(self) -> None:
-        """Write what is in memory to the files. Raises OSError."""
+        """Write the entries in memory to the files. Raises OSError."""
         if self.has_offsets:
             self.offsets.flush(self._disk)
         if self.has_times:
@@ -135,10 +135,10 @@ class SegmentIndexes:
         return changed
 
     def hold(self) -> None:
-        """The indexes of a sealed segment that could not be written stay in memory, and what is
-        left of their files goes. The next process would take a part of a time index for the whole,
-        and would miss the segment's newest records. A missing index is rebuilt when it is asked
-        for. Raises OSError."""
+        """The indexes of a sealed segment that could not be written stay in memory, and the
+        remainders of their files are removed. The next process would take a part of a time index
+        for the whole, and would miss the segment's newest records. A missing index is rebuilt when
+        it is asked for. Raises OSError."""
         for index in (self.offsets, self.times):
             if index.dirty:
                 index.drop_file(self._disk)

@@ -81,7 +81,7 @@ class Segments:
         return segment, None
 
     def remember(self, segment: Segment, found: SegmentRead) -> None:
-        """Remember where a reader stopped, since it will ask for what follows."""
+        """Remember where a reader stopped, since it will ask for the next records."""
         offset = found.next_offset
         if offset in self._cursors or (offset >= segment.end_offset and segment is not self.active):
             return

@@ -39,7 +39,7 @@ class Turn(enum.Enum):
 Step = Warm | Sync | Turn
 
 Steps = Generator[Step, None, T]
-"""Work that says at each step what it waits for. If it is closed early, it releases its
+"""Work that names at each step what it waits for. If it is closed early, it releases its
 resources."""
 
 
@@ -73,7 +73,7 @@ async def take_turns(disk: Disk, steps: Steps[T]) -> T:
 
 
 async def failure_of(disk: Disk, step: Step) -> OSError | None:
-    """Wait for what a step names. Returns the error that must be raised in the work, if any."""
+    """Wait for the objects of a step. Returns the error that must be raised in the work, if any."""
     match step:
         case Sync(paths):
             try:

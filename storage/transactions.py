@@ -21,7 +21,7 @@ _LOADED: Final = 4  # indexes of sealed segments that stay in memory
 
 
 class TransactionalLog(Protocol):
-    """What this needs of a log."""
+    """The parts of a log that this needs."""
 
     directory: str
     segments: Segments
@@ -68,7 +68,7 @@ class LogTransactions:
 
     @property
     def has_aborted(self) -> bool:
-        """Whether a transaction may have been aborted in what is left of the log."""
+        """Whether a transaction may have been aborted in the rest of the log."""
         return bool(self._bases)
 
     def begun(self) -> None:
@@ -142,8 +142,8 @@ class LogTransactions:
         """The aborted transactions with offsets from ``offset`` to below ``end_offset``, in the
         order of their markers; or what must be warmed first.
 
-        Those that are open at ``end_offset`` are not known yet. So nothing at or above the last
-        stable offset may be asked for. Raises CorruptLogError, StorageError.
+        Transactions that are open at ``end_offset`` are not known yet. So nothing at or above the
+        last stable offset may be asked for. Raises CorruptLogError, StorageError.
         """
         found: list[AbortedTransaction] = []
         segments = self._log.segments

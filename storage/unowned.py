@@ -7,7 +7,7 @@ from world.disk import Disk
 
 
 class Unowned(LogOwner[LogT]):
-    """Nobody syncs the log but its user, and it has no checkpoints."""
+    """Only the log's user syncs it, and it has no checkpoints."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk

@@ -32,7 +32,7 @@ CALL_TIMEOUT_S = 5.0
 
 _REQUEST_TIMEOUT_S = 30.0
 
-# CANCELLED is what a call in flight ends with when the peer closes its port.
+# A call in flight ends with CANCELLED when the peer closes its port.
 _RETRIED = (RpcCode.UNAVAILABLE, RpcCode.DEADLINE_EXCEEDED, RpcCode.CANCELLED)
 
 
@@ -247,7 +247,7 @@ class ControllerClient:
         return leader_id if leader_id != target and self._endpoint(leader_id) else None
 
     def _channel(self, controller_id: int) -> Channel:
-        """Raises RpcError: nobody knows where that controller is."""
+        """Raises RpcError if the address of that controller is not known."""
         address = self._endpoint(controller_id)
         if address is None:
             raise RpcError(

@@ -36,7 +36,7 @@ class VisibleImage:
 
 
 def without_leader(image: MetadataImage, broker_id: int) -> MetadataImage:
-    """The image in which nobody leads what that broker leads."""
+    """The image without leaders in the partitions that this broker leads."""
 
     def hidden(topic: Topic) -> Topic:
         return replace(

@@ -1,8 +1,8 @@
 """The log directories of one broker, open or not (KIP-858).
 
 A directory that cannot be opened costs its own replicas only, as one that fails later does. The
-others are used meanwhile. A directory that is somebody else's, or in use, is no broken disk but a
-wrong configuration: then the node does not start.
+others are used meanwhile. A directory of another node or cluster, or one in use, is no broken disk
+but a wrong configuration: then the node does not start.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class BrokerDirectories:
             raise LogDirectoryError(f"no directory of log.dirs can be used: {reasons}")
 
     def histories(self) -> tuple[DirectoryHistory, ...]:
-        """What each open directory knows of earlier processes (``storage.incarnations``)."""
+        """The earlier processes that each open directory knows (``storage.incarnations``)."""
         return tuple(
             DirectoryHistory(_id_of(each), each.previous_broker_epoch, each.incarnations.earlier)
             for each in self.opened

@@ -1,4 +1,4 @@
-"""What a broker says of itself when it registers."""
+"""The data with which a broker registers."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ class BrokerIdentity:
         )
 
     def _features(self) -> list[FeatureRange]:
-        """What it supports. A controller of an older version would take replicas in directories
-        that are offline for lost ones, and refuses the broker for this."""
+        """The supported levels. A controller of an older version would count replicas in offline
+        directories as lost, and refuses the broker for this."""
         ranges = supported_ranges()
         for each in ranges:
             if each.name == METADATA_VERSION and self.unopened_directories:

@@ -41,8 +41,8 @@ _SHUTDOWN_INTERVAL_S = 0.1
 """How often a broker that wants to shut down asks whether it may."""
 
 NO_CONTROLLER_S = 2.0
-"""How long a broker that wants to shut down does without any active controller: longer than an
-election takes. Where the controllers stop too, nobody is left to move leaders to."""
+"""How long a broker tries its controlled shutdown without any active controller: longer than an
+election takes. If the controllers stop, too, no broker can take its leaderships over."""
 
 _WARN_AGAIN_S = 15.0
 """How often the log says again why a broker is refused, while the reason stays the same."""
@@ -129,11 +129,13 @@ class BrokerLifecycle:
         self._duplicate_since: float | None = None  # refused so ever since, by another process
         self._warned = ("", 0.0)  # the last reason that was logged, and when
 
-        # Of the newest registration. It is kept when the controller knows that one no more.
+        # Of the newest registration. It is kept when the controller no longer knows that
+        # registration.
         self._epoch = NO_EPOCH
         self._is_registered = False
         self._fenced = True
-        # Whether a heartbeat of this registration has told each of these changes of the metadata.
+        # Whether a heartbeat of this registration has reported each of these changes of the
+        # metadata.
         self._told_caught_up = False
         self._told_unfenced = False
         self._report_due = False  # a registration of the same epoch, with new corrupt replicas
@@ -142,7 +144,7 @@ class BrokerLifecycle:
         self._may_shut_down = False
         self._stopping = False
 
-        # A metadata offset at which it led nothing, as the controller told it; see `deposed`.
+        # A metadata offset at which it led nothing, from the controller's answer; see `deposed`.
         self._leads_nothing_at = 0
 
         self._sequence = 0
@@ -154,7 +156,7 @@ class BrokerLifecycle:
     def broker_epoch(self) -> int:
         """The epoch of the newest registration; -1 before the first.
 
-        While the broker registers again it is the old one: what is asked under it is refused.
+        While the broker registers again it is the old epoch: requests under it are refused.
         """
         return self._epoch
 
@@ -254,7 +256,7 @@ class BrokerLifecycle:
         await asyncio.gather(*(each.close() for each in silent), return_exceptions=True)
 
     def report_replicas(self) -> None:
-        """Tell the controller of replicas found corrupt since the registration.
+        """Report replicas found corrupt since the registration to the controller.
 
         The same registration again, with its present lists: the epoch stays.
         """
@@ -264,12 +266,13 @@ class BrokerLifecycle:
             self._end_stream()
 
     def fence(self) -> None:
-        """Ask to be fenced for good, so that others lead: this broker can serve no more."""
+        """Ask to be fenced for good, so that other brokers lead: this broker can serve no more."""
         self._want_fence = True
         self._wake.set()
 
     def disks_changed(self) -> None:
-        """A disk is full, or no longer, or a log directory failed: tell the controller at once."""
+        """A disk is full, or no longer, or a log directory failed: report it to the controller at
+        once."""
         self._wake.set()
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:
@@ -300,8 +303,9 @@ class BrokerLifecycle:
     def on_leader_change(self) -> None:
         """The quorum has another leader, or none as far as this node knows.
 
-        While no other one is known, the stream stays: its controller may still be active, and would
-        fence a broker that has ended its stream. Once another one leads, it can fence nobody.
+        While no other leader is known, the stream stays: its controller may still be active, and
+        would fence a broker that ends its stream. Once another controller leads, the former one can
+        fence no broker.
         """
         self._controller.on_leader_change()
         leader, followed = self._controller.leader, self._followed
@@ -345,7 +349,7 @@ class BrokerLifecycle:
             acknowledged = False
             try:
                 while not self._is_registered or self._report_due:
-                    await self._register()  # what was found meanwhile needs another one
+                    await self._register()  # replicas found meanwhile need another report
                 acknowledged = await self._heartbeat()
             except ApiError as error:
                 if error.code in _FATAL or self._is_lasting_duplicate(error):
@@ -362,7 +366,7 @@ class BrokerLifecycle:
 
     async def _register(self) -> None:
         """One registration. Raises ApiError with the controller's refusal, or RpcError."""
-        self._report_due = False  # what is found from here on is another report
+        self._report_due = False  # replicas found from here on are another report
         try:
             answer = await self._controller.register(
                 self._registration(), timeout_s=self._session_s
@@ -497,7 +501,7 @@ class BrokerLifecycle:
             raise RpcError(RpcCode.INTERNAL, "not a HeartbeatResponse") from error
 
     def _take(self, answer: HeartbeatResponse) -> bool:
-        """Take one answer in; False when the stream is of no more use.
+        """Handle one answer. False when the stream is of no more use.
 
         Raises ApiError when the controller will never let this broker serve.
         """

@@ -37,9 +37,9 @@ class MetadataSubscriber(Protocol):
 class MetadataPublisher:
     """A ``raft.api.QuorumListener``: keeps the image and hands (delta, image) on.
 
-    Nothing is published before this incarnation's own registration is committed: until then
-    the log tells what an earlier incarnation led, which this one must not take up. The first
-    delta then holds everything from the empty image on.
+    Nothing is published before this incarnation's own registration is committed. Until then the log
+    has the leaderships of an earlier incarnation, which this one must not take up. The first delta
+    then holds everything from the empty image on.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class MetadataPublisher:
         self.image: MetadataImage = EMPTY
         # The last one that was applied completely: `image`, or the one before it.
         self._applied: MetadataImage = EMPTY
-        # What is left to do for `image`. None: nothing.
+        # The remaining steps for `image`. None: there are none.
         self._steps: Iterator[None] | None = None
         self._is_taken_up = False  # the first delta was published
         # Everything replayed since `image`, as long as it may not be published.
@@ -130,7 +130,8 @@ class MetadataPublisher:
         self._on_fatal(error)
 
     def snapshot_records(self) -> Iterable[bytes] | None:
-        """Of everything committed, also what is held back; None when that may lack something."""
+        """The image of everything committed, also of batches that are held back; None if it may
+        lack something."""
         if self._failed:
             return None
         held_back = self._held_back
@@ -177,7 +178,7 @@ class MetadataPublisher:
                 yield from steps
 
     def _go_on(self, steps: Iterator[None]) -> None:
-        """Take a step. Raises what a subscriber raises."""
+        """Take a step. Raises the errors of subscribers."""
         for _ in steps:
             asyncio.get_running_loop().call_soon(self._go_on_later, steps)
             return

@@ -42,7 +42,7 @@ class Room(enum.Enum):
 
     ENOUGH = "enough"
     NONE = "none"  # it is not to be elected
-    YIELDS = "yields"  # others with room are to lead what it leads
+    YIELDS = "yields"  # brokers with room should take over its leaderships
 
 
 class _Full:
@@ -74,7 +74,7 @@ class Rooms:
 
     @property
     def room(self) -> Room:
-        """The state that heartbeats tell the controller."""
+        """The state that heartbeats report to the controller."""
         if not self._full:
             return Room.ENOUGH
         now_s = self._clock.monotonic()
@@ -82,13 +82,13 @@ class Rooms:
         return Room.YIELDS if settled else Room.NONE
 
     def leave_out(self, path: str) -> None:
-        """The directory is offline: nobody knows or needs its room."""
+        """The directory is offline: its room does not matter."""
         self._paths = tuple(each for each in self._paths if each != path)
         self._full.pop(path, None)
         self._tell()
 
     def refused(self, path: str, size_bytes: int) -> None:
-        """A write of so many bytes was refused for want of space."""
+        """A write of this size was refused because there was no room."""
         full = self._full.get(path) or self._mark(path)
         full.enough_bytes = max(full.enough_bytes, _ENOUGH_TIMES * size_bytes)
         self._tell()

@@ -34,7 +34,8 @@ class LogPosition(NamedTuple):
 
     start_offset: int
     end_offset: int
-    durable_offset: int  # what may be acknowledged; the end itself where flushing is relaxed
+    # the offset that may be acknowledged; the end itself where flushing is relaxed
+    durable_offset: int
     generation: int  # truncations so far
     first_open_offset: int = NEVER  # where the oldest open transaction begins
 
@@ -52,8 +53,8 @@ class Member(NamedTuple):
 
 
 class IsrAnswer(NamedTuple):
-    """The controller's answer to a proposal. Only the metadata tell the outcome of one that was
-    taken."""
+    """The controller's answer to a proposal. The outcome of an accepted proposal comes only with
+    the metadata."""
 
     error: ErrorCode
     # Of the partition once the proposal was taken; -1 with an error.

@@ -48,12 +48,12 @@ class Followers(dict[int, FollowerProgress]):
         )
 
     def preferred(self, offset: int, nearby: Collection[int], isr: Collection[int]) -> int:
-        """The one among the brokers ``nearby`` that a consumer at ``offset`` should read from
+        """The replica among the brokers ``nearby`` that a consumer at ``offset`` should read from
         (KIP-392); -1: none.
 
-        It is in the ISR and, by its own fetches, has everything below the offset on disk. So what
-        it lacks for the consumer is at most the news that records are committed. As in Kafka the
-        one that has most is preferred, then the one that was caught up last, then the highest id.
+        It is in the ISR and, by its own fetches, has everything below the offset on disk. So it
+        lacks at most the newest high watermark. As in Kafka the replica with the greatest log end
+        offset is preferred, then the one that was caught up last, then the highest id.
         """
         return max(
             (

@@ -37,8 +37,8 @@ class PartitionMachine(PartitionView):
     def updated(
         self, state: PartitionState, min_insync_replicas: int, log: LogPosition, now_ms: float
     ) -> list[Effect]:
-        """The metadata says ``state``, and ``min.insync.replicas`` in the same image. A state older
-        than what is known already: nothing happens."""
+        """The metadata have ``state``, and ``min.insync.replicas`` in the same image. An older
+        state than the known one is ignored."""
         known = self._state
         if state.partition_epoch < known.partition_epoch or state.leader_epoch < known.leader_epoch:
             return []
@@ -127,9 +127,9 @@ class PartitionMachine(PartitionView):
         return effects
 
     def transaction_ended(self, first_offset: int, marker_offset: int) -> None:
-        """A marker was appended that ends the transaction which began at ``first_offset``. It is
-        told before ``appended`` or ``copied``, and after a start for each marker that is not below
-        the high watermark."""
+        """A marker was appended that ends the transaction which began at ``first_offset``. Call it
+        before ``appended`` or ``copied``, and after a start for each marker that is not below the
+        high watermark."""
         self._undecided.add(first_offset, marker_offset)
 
     def started_at(self, log: LogPosition) -> None:
@@ -287,9 +287,9 @@ class PartitionMachine(PartitionView):
         return effects
 
     def ticked(self, now_ms: float) -> list[Effect]:
-        """Time passed: members that lag for too long are to leave the ISR.
+        """Time passed: members that lag for too long must leave the ISR.
 
-        While the machine ``is_settled`` it need not be told.
+        While the machine ``is_settled`` it needs no such call.
         """
         effects: list[Effect] = []
         if not self.is_leader:

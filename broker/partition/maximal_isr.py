@@ -23,12 +23,12 @@ class MaximalIsr:
         self._propose_not_before_ms = float("-inf")
 
     def begin(self) -> None:
-        """A leader epoch begins. What was proposed in an earlier one will never be taken."""
+        """A leader epoch begins. Proposals of earlier epochs will never be accepted."""
         self.proposal = None
         self._propose_not_before_ms = float("-inf")
 
     def end(self) -> None:
-        """This broker leads no more."""
+        """This broker does not lead any more."""
         self.proposal = None
         self.members = frozenset()
 

@@ -27,7 +27,7 @@ class Undecided:
         self.ended: deque[Ended] = deque()
 
     def add(self, first_offset: int, marker_offset: int) -> None:
-        """A marker was appended at the log's end. An earlier one counts no more if its transaction
+        """A marker was appended at the log's end. An earlier marker is dropped if its transaction
         began later: it is committed before this one."""
         while self.ended and self.ended[-1].first_offset >= first_offset:
             self.ended.pop()

@@ -41,7 +41,7 @@ class PartitionView:
         self.broker_id = broker_id
         self.role = Role.IDLE
         self.lag_max_ms = lag_max_ms
-        # The newest state that the metadata told. Its `isr` is the committed ISR.
+        # The newest state of the metadata. Its `isr` is the committed ISR.
         self._state = PartitionState(replicas=(), isr=(), leader_epoch=-1, partition_epoch=-1)
         # The ISR size that acks=all needs: min.insync.replicas of the same image, at most the
         # replication factor. The controller decides by both which replicas are eligible.
@@ -126,7 +126,7 @@ class PartitionView:
 
     @property
     def start_offset(self) -> int:
-        """The log start that readers are told."""
+        """The log start offset that readers get."""
         return self._log.start_offset
 
     @property

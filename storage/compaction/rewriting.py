@@ -42,7 +42,7 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 
 
 class Rules(NamedTuple):
-    """What a round goes by."""
+    """The rules of a round."""
 
     offsets: OffsetMap
     map_end: int
@@ -129,7 +129,7 @@ def emptied(header: BatchHeader) -> bytearray:
 def _encode(
     data: bytes, records: list[StoredRecord], header: BatchHeader, horizon_ms: int | None
 ) -> bytearray:
-    """``horizon_ms``: the delete horizon that the batch gets; None if it stays as it is."""
+    """``horizon_ms``: the new delete horizon of the batch; None if it stays."""
     greatest_ms = header.base_timestamp_ms + max(
         (each.timestamp_delta_ms for each in records), default=0
     )

@@ -28,7 +28,7 @@ class AbandonedError(Exception):
 
 
 class Limits(NamedTuple):
-    """What a round may use."""
+    """The resources of a round."""
 
     map_bytes: int
     load_factor: float

@@ -79,7 +79,7 @@ class _Round:
         self._disk = disk
         self._request = request
         self._room = SegmentRoom(request.segment_bytes, request.segment_index_bytes)
-        self._unpaid_bytes = 0  # not yet told by ``Spent``
+        self._unpaid_bytes = 0  # not reported by ``Spent`` yet
         self._bytes_read = 0
         self._bytes_written = 0
         self._aborted: list[AbortedTransaction] = []
@@ -230,8 +230,8 @@ class _Round:
         self._unpaid_bytes += output.add(batch)
 
     def _fits(self, span: _Span, output: _Output) -> bool:
-        """Whether a segment can follow what is written already by size, index size and range of
-        offsets, even if all of it stays."""
+        """Whether a segment can follow the written ones by size, index size and range of offsets,
+        even if all of it stays."""
         return self._room.holds(
             output.size_bytes + span[2],
             output.index_bytes + self._index_bytes(span),
@@ -387,12 +387,12 @@ class _Output:
         self._segment.delete()
 
     def close(self) -> None:
-        """What a work that is closed early has written is replaced by the next round, or removed
-        when the log is opened."""
+        """If the work is closed early, the next round replaces its files, or the next opening of
+        the log removes them."""
         self._segment.close()
 
     def abandon(self) -> None:
-        """Remove what was written after a failure. On a full disk it would be in the way."""
+        """Remove the written files after a failure. On a full disk they would be in the way."""
         try:
             self._segment.delete()
         except OSError:
