@@ -61,7 +61,7 @@ class Load(Protocol):
 
 
 class OwnLoad:
-    """``stele.aio.Producer``, over gRPC."""
+    """``stele.aio.Producer``."""
 
     def __init__(self, job: dict[str, Any], producer: Producer) -> None:
         self._producer = producer

@@ -108,7 +108,7 @@ class BrokerMetrics:
         self._registry = registry
         self.requests = registry.counters(
             "stele_requests",
-            "Answered requests, by API; those over gRPC as Data.… (RequestsPerSec).",
+            "Answered requests, by API (RequestsPerSec).",
             "api",
         )
         self.failures = registry.counters(

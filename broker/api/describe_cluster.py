@@ -1,7 +1,7 @@
 """DescribeCluster (60), versions 0-2: the brokers, as seen from the listener asked.
 
 Deviations: beside Kafka's endpoint type 1 (brokers) there is 3: the brokers' gRPC endpoints on
-the listener of the same name. This is how a gRPC client finds them from ``bootstrap.servers``.
+the listener of the same name. This is how an Admin finds them from ``bootstrap.servers``.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from broker.replication.types import FetchEntry
 
 
 class FetchRequests:
-    """Every read of a client or follower goes through here, whatever plane it came on."""
+    """Every read of a client or follower goes through here, those of thin clients, too."""
 
     def __init__(
         self,

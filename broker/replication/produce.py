@@ -181,7 +181,7 @@ class _WaitingProduce:
 
 
 class ProduceRequests:
-    """Every append of a client goes through here, whatever plane it came on."""
+    """Every append of a client goes through here, those of thin clients, too."""
 
     def __init__(
         self,

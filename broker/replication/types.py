@@ -1,6 +1,6 @@
 """Requests to and results of the broker's one append and one fetch function.
 
-Both planes (Kafka wire, gRPC) translate to these and back; nothing below knows either.
+The Kafka APIs and the gateway translate to these and back; nothing below knows either.
 """
 
 from __future__ import annotations
