@@ -15,8 +15,10 @@ A leader is asked once. The caller decides what a failure means, and when to try
 from __future__ import annotations
 
 import asyncio
+import operator
 from collections.abc import Sequence
-from typing import Final, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from broker.gateway.peers import Peers, UnansweredError
 from broker.gateway.publisher_lane import KnownBatch
@@ -36,6 +38,8 @@ ATTEMPT_S: Final = 5.0
 """After this time without an answer a leader may be gone. The caller then looks for its
 successor."""
 CLIENT_ID: Final = "stele-gateway"
+
+Response = TypeVar("Response")
 
 
 class TopicDeletedError(SteleError):
@@ -66,6 +70,9 @@ class PartitionLeaders:
         # Leaders of a later epoch than the image has, by what leaders have answered. No leader of
         # an earlier epoch is asked: it may lack what its successor has acknowledged.
         self._later: dict[PartitionId, Leader] = {}
+        # Requests to other brokers that have no answer: the partition, and the leader's epoch.
+        self._unanswered: dict[asyncio.Future[Any], tuple[PartitionId, int]] = {}
+        self._watching: asyncio.Task[None] | None = None
 
     async def produce(self, partition: PartitionId, batch: bytearray, acks: int = -1) -> Written:
         """Write a batch, whose buffer is given away."""
@@ -83,13 +90,14 @@ class PartitionLeaders:
                 )
             ],
         )
-        told = await self._peers.ask(
+        answer = await self._peers.submit(
             leader.broker_id,
             produce.API,
             message,
             timeout_s=2 * ATTEMPT_S,
             lane=partition.partition,
         )
+        told = await self._answered(answer, partition, leader)
         part = told.responses[0].partition_responses[0]
         if part.current_leader is not None:
             self._note(
@@ -113,13 +121,14 @@ class PartitionLeaders:
             "", [partition.partition], topic_id=partition.topic_id
         )
         message = describe_producers.DescribeProducersRequest([topic], producer_id, leader.epoch)
-        told = await self._peers.ask(
+        answer = await self._peers.submit(
             leader.broker_id,
             describe_producers.API,
             message,
             timeout_s=ATTEMPT_S,
             lane=partition.partition,
         )
+        told = await self._answered(answer, partition, leader)
         part = told.topics[0].partitions[0]
         _raise_error(error_code(part.error_code), part.error_message or "")
         return KnownProducer(
@@ -129,7 +138,47 @@ class PartitionLeaders:
         )
 
     async def close(self) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.gather(self._watching, return_exceptions=True)
         await self._peers.close()
+
+    # -------------------------------------------------------------------------- answers
+
+    async def _answered(
+        self, answer: asyncio.Future[Response], partition: PartitionId, leader: Leader
+    ) -> Response:
+        """Wait for the answer, as long as this is the leader: one that hangs breaks no connection.
+        Raises UnansweredError."""
+        self._unanswered[answer] = (partition, leader.epoch)
+        if self._watching is None:
+            self._watching = asyncio.get_running_loop().create_task(self._watch())
+        try:
+            return await answer
+        except ApiError as error:
+            raise UnansweredError(error.message, maybe_taken=True) from error
+        finally:
+            del self._unanswered[answer]
+
+    async def _watch(self) -> None:
+        """Give up requests to leaders that were replaced, until there are no requests."""
+        try:
+            while self._unanswered:
+                is_news = partial(operator.is_not, self._context.image())
+                await self._context.wait_until(is_news, ATTEMPT_S)
+                for answer, (partition, epoch) in list(self._unanswered.items()):
+                    if not answer.done() and self._known_epoch(partition) > epoch:
+                        message = "the leader was replaced before it had answered"
+                        answer.set_exception(UnansweredError(message, maybe_taken=True))
+        finally:
+            self._watching = None
+
+    def _known_epoch(self, partition: PartitionId) -> int:
+        """The image's leader epoch; -1 if the partition does not exist."""
+        topic = self._context.image().topic_by_id(partition.topic_id)
+        if topic is None or partition.partition >= len(topic.partitions):
+            return -1
+        return topic.partitions[partition.partition].leader_epoch
 
     # ------------------------------------------------------------------------ who leads
 
@@ -153,11 +202,10 @@ class PartitionLeaders:
 
     def _note(self, partition: PartitionId, leader: Leader) -> None:
         """An answer names this leader."""
-        topic = self._context.image().topic_by_id(partition.topic_id)
-        if topic is None or leader.broker_id < 0:
+        epoch = self._known_epoch(partition)
+        if epoch < 0 or leader.broker_id < 0:
             return
         known = self._later.get(partition)
-        epoch = topic.partitions[partition.partition].leader_epoch
         if leader.epoch > (epoch if known is None else max(epoch, known.epoch)):
             self._later[partition] = leader
 

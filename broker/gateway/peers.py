@@ -41,7 +41,7 @@ class Peers:
         self._opening: dict[tuple[int, int], asyncio.Lock] = {}
         self._is_closed = False
 
-    async def ask(
+    async def submit(
         self,
         broker_id: int,
         api: kafka.Api[Request, Response],
@@ -49,22 +49,17 @@ class Peers:
         *,
         timeout_s: float,
         lane: int,
-    ) -> Response:
-        """Ask once. Of any ``lane``, requests leave in the order of the calls. Raises
-        UnansweredError."""
+    ) -> asyncio.Future[Response]:
+        """Send a request. Of any ``lane``, requests leave in the order of the calls. The future
+        gets the answer, or ApiError if there is none. Raises UnansweredError if it was not sent."""
         where = (broker_id, lane % _LANES)
         connection = self._connections.get(where)
         if connection is None or connection.is_closed:
             connection = await self._opened(where)
         try:
-            version = connection.version_of(api)
-            answer = connection.submit(api, version, message, timeout_s=timeout_s)
-        except ApiError as error:  # it has not left
-            raise UnansweredError(error.message, maybe_taken=False) from error
-        try:
-            return await answer
+            return connection.submit(api, connection.version_of(api), message, timeout_s=timeout_s)
         except ApiError as error:
-            raise UnansweredError(error.message, maybe_taken=True) from error
+            raise UnansweredError(error.message, maybe_taken=False) from error
 
     async def close(self) -> None:
         self._is_closed = True

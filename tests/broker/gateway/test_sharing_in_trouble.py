@@ -107,3 +107,30 @@ async def share_through_trouble(cluster: SimCluster) -> None:
 @pytest.mark.parametrize("seed", range(31, 35))
 def test_no_record_is_lost_or_doubled(seed: int) -> None:
     JudgedCluster(seed).run(share_through_trouble)
+
+
+async def publish_while_the_leader_hangs(cluster: SimCluster) -> None:
+    """The leader's connections stay open, and it answers nothing."""
+    await create_topic(cluster)
+    leader = cluster.leader(TOPIC, 0)
+    other = next(each for each in cluster.brokers.values() if each is not leader)
+    channel = cluster.client_world.network.channel(other.host, GRPC_PORT)
+    publishing = Publishing(channel)
+    await publishing.send(record(b"before", partition=0), topic=TOPIC)
+    await publishing.receive(1)
+    leader.pause()
+    await publishing.send(record(b"while", partition=0), topic=TOPIC)
+    clock = cluster.client_world.clock
+    began = clock.monotonic()
+    (_, result) = await publishing.receive(2)
+    assert not result.HasField("error")
+    # The session of 3 s, the election, and the lane's pause: not the time-out of the request.
+    assert clock.monotonic() - began < 6
+    leader.resume()
+    await cluster.until_isr(TOPIC, 3)
+    values = [each.value for each in await read_all(cluster) if each.partition == 0]
+    assert values == [b"before", b"while"]
+
+
+def test_a_leader_that_hangs_is_left_when_it_is_replaced() -> None:
+    JudgedCluster(41).run(publish_while_the_leader_hangs)
