@@ -35,6 +35,7 @@ from chaos.sim.laws.idle_partitions import IdlePartitionsAreLeftAlone
 from chaos.sim.laws.isr import IsrHasTheHighWatermark
 from chaos.sim.laws.isr_members import IsrLosesOnlyWhoLags
 from chaos.sim.laws.isr_proposals import IsrProposalsAreFresh
+from chaos.sim.laws.known_producers import MembersKnowTheProducers
 from chaos.sim.laws.law import Law
 from chaos.sim.laws.leader_choices import LeadersAreChosenInOrder
 from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
@@ -123,6 +124,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     CommittedRecordsStay,
     SomeoneHasEverything,
     MembersHaveEverything,
+    MembersKnowTheProducers,
     DeletedRecordsStayDeleted,
     DeletionsAreRefusedForAReason,
     Acknowledged,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from chaos.sim.runs.mutants.mutant import bug
+from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
+from chaos.sim.work.load import LoadKind
 
 DELETION = [
     bug(
@@ -11,5 +12,18 @@ DELETION = [
         "OffsetCheckpoints.durable_start",
         "min(self.start_offsets.get(key, 0), self._durable_starts.get(key, 0))",
         "self.start_offsets.get(key, 0)",
+    ),
+    Mutant(
+        "replication: begin anew without the producers of deleted batches",
+        (
+            Edit(
+                "broker/replication/follower.py",
+                "Following._begin_anew",
+                "replica.reset_to(data.log_start_offset, handed)",
+                "replica.reset_to(data.log_start_offset)",
+            ),
+        ),
+        kinds=("kill", "cut_power"),
+        load=LoadKind.LIGHT,
     ),
 ]
