@@ -66,8 +66,8 @@ class BrokerRegistration:
         return self.active and not self.out_of_room
 
     def has_online(self, directory_id: bytes) -> bool:
-        """Whether a replica in this directory can be used. A replica whose directory nobody has
-        told counts as one that can."""
+        """Whether a replica in this directory can be used. A replica whose directory is not known
+        counts as usable."""
         if is_reserved(directory_id):
             return directory_id != LOST
         return directory_id in self.log_directories and (

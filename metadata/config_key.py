@@ -1,4 +1,4 @@
-"""What a configuration key is: its type, its range, and how a value is read."""
+"""Configuration keys: the type and the range of each, and the reading of its value."""
 
 from __future__ import annotations
 

@@ -189,10 +189,10 @@ def _by_name(keys: Iterable[ConfigKey]) -> Mapping[str, ConfigKey]:
 
 
 TOPIC_KEYS: Mapping[str, ConfigKey] = _by_name(replace(key, scope=Scope.TOPIC) for key in TOPIC)
-"""What may be set on a topic."""
+"""The keys that can be set on a topic."""
 
 GROUP_KEYS: Mapping[str, ConfigKey] = _by_name(GROUP)
-"""What may be set on a consumer group."""
+"""The keys that can be set on a consumer group."""
 
 NODE_KEYS: Mapping[str, ConfigKey] = _by_name(
     (
@@ -201,7 +201,7 @@ NODE_KEYS: Mapping[str, ConfigKey] = _by_name(
         *(coarse for key in TOPIC for coarse in _coarser_synonyms(key)),
     )
 )
-"""What may stand in server.properties; those not of scope STATIC also dynamically."""
+"""The keys of server.properties; those not of scope STATIC can also be set dynamically."""
 
 
 # ---------------------------------------------------------------------------------- validation

@@ -1,4 +1,4 @@
-"""What is set dynamically in an image: on topics, on brokers, for the cluster."""
+"""The dynamic configurations in an image: of topics, of brokers, of the cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 
 class ConfigResource(NamedTuple):
-    """What a dynamic configuration belongs to. A broker named "" is the cluster's default."""
+    """The owner of a dynamic configuration. A broker named "" is the cluster's default."""
 
     type: int
     name: str
@@ -41,7 +41,7 @@ class Configs(MapPart[ConfigResource, Map[str, str]]):
     __slots__ = ()
 
     def of(self, resource: ConfigResource) -> Mapping[str, str]:
-        """What is set on exactly this resource; order it before use."""
+        """The configs of exactly this resource; order them before use."""
         return self.map.get(resource, _NOTHING)
 
     def sorted(self) -> list[tuple[ConfigResource, list[tuple[str, str]]]]:

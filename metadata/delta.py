@@ -1,4 +1,4 @@
-"""From one image to the next: what a run of metadata records changes."""
+"""From one image to the next: the changes of a run of metadata records."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class MetadataDelta:
     # ---------------------------------------------------------------- replaying
 
     def replay(self, offset: int, record: pb.MetadataRecord) -> None:
-        """Take in one record. Raises MetadataError when it does not fit what is there."""
+        """Replay one record. Raises MetadataError if it does not fit the image."""
         self.replay_all((record,), offset=offset)
 
     def replay_all(self, records: Iterable[pb.MetadataRecord], *, offset: int) -> None:

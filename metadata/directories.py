@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from typing import Final
 
 REPLICA_DIRECTORIES: Final = 5
-"""The level of metadata.version from which on brokers tell the directories of their replicas. What
-an image holds of them counts for nothing below it: brokers do not keep it true then."""
+"""The level of metadata.version from which on brokers report the directories of their replicas.
+Below it the directories in an image are ignored: brokers do not keep them true then."""
 
 UNASSIGNED: Final = bytes(16)
-"""The replica is new, or its broker has not told where it is."""
+"""The replica is new, or its broker has not reported its directory."""
 
 LOST: Final = bytes(15) + b"\x01"
-"""The replica is in a directory that is offline, and nobody knows in which."""
+"""The replica is in an offline directory, and it is not known in which."""
 
 MIGRATING: Final = bytes(15) + b"\x02"
 """Reserved by Kafka for clusters that come from ZooKeeper. Here it counts as UNASSIGNED."""

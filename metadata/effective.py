@@ -1,4 +1,5 @@
-"""What a configuration comes to: static default → cluster default → broker → topic or group."""
+"""The effective value of a configuration: static default → cluster default → broker → topic or
+group."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def sourced(
 
 
 class Layer(NamedTuple):
-    """One place that says what a key is: under which name, the value, and the source."""
+    """One place that sets a key: its name there, the value, and the source."""
 
     name: str
     value: str

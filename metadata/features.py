@@ -53,14 +53,15 @@ SUPPORTED: Mapping[str, FeatureRange] = {
         FeatureRange(GROUP_VERSION, 0, 1),
     )
 }
-"""What this version of Stele supports, by name. New clusters begin with the highest levels."""
+"""The levels that this version of Stele supports, by name. New clusters begin with the highest
+ones."""
 
 _BEFORE_RANGES = FeatureRange(METADATA_VERSION, 1, 1)
 """The levels of a broker or a voter that has never reported any."""
 
 
 Told = Iterable[tuple[str, int, int]]
-"""The features that a node told: name, lowest and highest supported level."""
+"""The features that a node reported: name, lowest and highest supported level."""
 
 
 class Loss(NamedTuple):
@@ -92,7 +93,7 @@ def require(image: MetadataImage, level: int, what: str) -> None:
 
 
 def supported_by(told: Told, name: str) -> FeatureRange:
-    """What a node supports of a feature; levels 0 to 0: nothing."""
+    """The levels of a feature that a node supports; levels 0 to 0: none."""
     for each in told:
         if each[0] == name:
             return FeatureRange(*each)

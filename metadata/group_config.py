@@ -17,7 +17,7 @@ from stele.errors import ApiError, ErrorCode
 
 
 class GroupConfig:
-    """What a group's configuration comes to."""
+    """The effective configuration of a group."""
 
     def __init__(self, read: Callable[[ConfigKey], Value]) -> None:
         """``read`` gives the value of a key."""

@@ -54,7 +54,7 @@ class MetadataImage:
         return registration is not None and registration.active
 
     def has_room(self, broker_id: int) -> bool:
-        """Whether a broker's disks can take more, as far as it has told."""
+        """Whether a broker's disks have room, by its last report."""
         registration = self.broker(broker_id)
         return registration is None or not registration.out_of_room
 
@@ -106,7 +106,7 @@ class MetadataImage:
     # ---------------------------------------------------------------- configs
 
     def config(self, resource: ConfigResource) -> Mapping[str, str]:
-        """What is set dynamically on exactly this resource; order it before use."""
+        """The dynamic configs of exactly this resource; order them before use."""
         return self.configs.of(resource)
 
 

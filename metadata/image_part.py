@@ -31,7 +31,7 @@ class ImagePart(Protocol):
 
 
 class PartDelta(Protocol):
-    """The changes to one part. What it takes in are records, by methods of its own."""
+    """The changes to one part. Methods of its own replay its records."""
 
     def skip_to(self, after: Any) -> None:
         """Take in what leads to a later part, whatever records led there."""
@@ -79,7 +79,7 @@ class MapDelta(Generic[K, V, P]):
         self.before = before
         self.map: Map[K, V] = before.map
         self.touched: set[K] = set()
-        """Keys that were set or deleted, also to what they were before."""
+        """Keys that were set or deleted, even if the value is the former one."""
         self._result = before
 
     def set(self, key: K, value: V) -> None:

@@ -49,7 +49,7 @@ def check_cleanup_policy(topic: str, configs: Mapping[str, str]) -> None:
 
 
 def coordinating_partition(key: str, partitions: int) -> int:
-    """The partition of an internal topic whose leader coordinates what is called ``key``.
+    """The partition of an internal topic whose leader coordinates the group or id ``key``.
 
     Kafka's rule, so that Kafka's tools look in the right place: Java's hash of the string, without
     its sign.

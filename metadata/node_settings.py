@@ -21,7 +21,7 @@ class NodeSettings:
     """The configured values of a node, or the defaults."""
 
     def _take(self, raw: Mapping[str, str]) -> None:
-        """``raw``: what was set, by key, checked. Raises ApiError INVALID_CONFIG."""
+        """``raw``: the configured values, by key, checked. Raises ApiError INVALID_CONFIG."""
         for name, setting in SETTINGS.items():
             self.__dict__[name] = setting.read(raw)
 

@@ -35,13 +35,13 @@ REPLY_BYTES_MAX: Final = 4 << 20
 """The longest reply that is remembered."""
 
 REPEAT_MS: Final = 300_000
-"""A request may be repeated for so long. No outcome that is younger is pushed out by others: the
+"""A request may be repeated for this time. Younger outcomes are never pushed out by others: the
 controller takes no more requests meanwhile. ``Admin`` repeats for a minute by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One decision: what a request with that id was answered."""
+    """One decision: the answer to a request with that id."""
 
     request_id: bytes
     method: str

@@ -1,4 +1,4 @@
-"""One partition of an image, and what its records make of it."""
+"""One partition of an image, and the effects of its records."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class PartitionState:
 
 
 def changed_state(state: PartitionState, record: pb.PartitionChangeRecord) -> PartitionState:
-    """What a change record makes of a partition."""
+    """The partition after a change record."""
 
     def ids(name: str, current: tuple[int, ...], *, ordered: bool = False) -> tuple[int, ...]:
         if not record.HasField(name):

@@ -11,7 +11,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class ProducerIds:
-    """All below ``next_id`` belong to somebody."""
+    """All ids below ``next_id`` are taken."""
 
     next_id: int = 0
 

@@ -49,7 +49,7 @@ class Setting(Generic[T]):
         raise AttributeError(f"{self.key.name} was not read")
 
     def read(self, raw: Mapping[str, str]) -> T:
-        """Its value where ``raw`` is what was set. Raises ApiError INVALID_CONFIG."""
+        """Its value, if ``raw`` is configured. Raises ApiError INVALID_CONFIG."""
         return cast(T, self.key.parse(raw.get(self.key.name, self.key.default or "")))
 
 

@@ -20,7 +20,7 @@ _THROTTLED = (
 
 
 class TopicConfig:
-    """What a topic's configuration comes to, without the keys that change nothing (``is_inert``):
+    """The effective configuration of a topic, without the keys that have no effect (``is_inert``):
     an instance has no value of those."""
 
     def __init__(self, read: Callable[[ConfigKey], Value]) -> None:

@@ -162,13 +162,13 @@ class KafkaApis:
         self._meters: dict[int, RequestMeter] = {}  # by API key
 
     def open(self) -> None:
-        """Answer from now on, beginning with what came before."""
+        """Answer requests from now on, beginning with those that came before."""
         waiting, self._waiting = self._waiting or [], None
         for start in waiting:
             start()
 
     async def close(self) -> None:
-        """Cancel what is still being answered."""
+        """Cancel the requests that have no answer yet."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()

@@ -21,7 +21,7 @@ from stele.wire.kafka.messages.api_versions import (
     SupportedFeatureKey,
 )
 
-# KIP-511: what may name a client's software and its version.
+# KIP-511: the allowed characters of a client's software name and version.
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.\-]*[a-zA-Z0-9])?")
 
 _LEVEL_0_FROM = 4

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat (68), versions 0-1: members of the consumer protocol (KIP-848).
 
-Deviations: a member that waits for the next target assignment is told to come back when it may be
+Deviations: a member that waits for the next target assignment is asked to come back when it may be
 made. A regular expression never stands for internal topics, and may have a part of RE2's syntax
 (``broker.coordinator.name_pattern``).
 """

@@ -91,7 +91,7 @@ _ENTRIES_COST = 8
 
 
 class _Configs:
-    """What answers tell of configurations; topics without any of their own share it."""
+    """The configurations in an answer; topics without any of their own share it."""
 
     def __init__(self, configs: NewTopicConfigs) -> None:
         self._configs = configs

@@ -1,7 +1,7 @@
 """DeleteRecords (21), versions 0-2: the log of a partition begins later (KIP-107).
 
-Deviations: what is answered is on disk, on the leader and on every replica that is in the ISR or
-could join it; a replica that is neither is not waited for.
+Deviations: at the answer the new start is on disk on the leader and on every replica that is in the
+ISR or could join it. The leader does not wait for other replicas.
 """
 
 from __future__ import annotations

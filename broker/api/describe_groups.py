@@ -1,7 +1,7 @@
 """DescribeGroups (15), versions 0-6: groups of the classic protocol with their members.
 
-Deviations: none known. A group that does not exist is told as dead, from version 6 on with an error
-(KIP-1043).
+Deviations: none known. A group that does not exist has the state Dead, from version 6 on with an
+error (KIP-1043).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""DescribeLogDirs (35), versions 1-4: this broker's log directories and what is in them (KIP-113).
+"""DescribeLogDirs (35), versions 1-4: this broker's log directories and their replicas
+(KIP-113).
 
-A replica that is to move to a directory is described there as a future one, before and while its
-copy is filled. Deviation: of a directory that is offline, the replicas in it are named, too. Their
-sizes and lags are -1. Kafka names none.
+A replica that moves to a directory is described there as a future one, before and while its copy is
+filled. Deviation: the replicas in an offline directory are named, too. Their sizes and lags are -1.
+Kafka names none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""DescribeQuorum (55), versions 0-2, answered by the leader of the metadata log (KIP-595, KIP-853).
+"""DescribeQuorum (55), versions 0-2, answered by the leader of the metadata log (KIP-595,
+KIP-853).
 
-Deviations: of a controller there is one listener, which speaks gRPC; it is told as CONTROLLER.
+Deviations: a controller has one listener, which speaks gRPC. Its name in the answer is CONTROLLER.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from stele.wire.kafka import Api, Struct
 logger = logging.getLogger(__name__)
 
 NO_OPERATIONS = -(2**31)
-"""The value of "authorized operations" in an answer to somebody who did not ask for them
+"""The value of "authorized operations" in an answer to a client that did not ask for them
 (KIP-430)."""
 
 
@@ -69,7 +69,7 @@ class Served:
 
     @property
     def versions(self) -> tuple[int, int]:
-        """The range that ApiVersions tells."""
+        """The versions that ApiVersions lists."""
         first = self.api.min_version if self.advertised_from is None else self.advertised_from
         last = self.api.max_version if self.max_version is None else self.max_version
         return first, last

@@ -1,8 +1,8 @@
 """IncrementalAlterConfigs (44), versions 0-1, forwarded to the active controller (KIP-339).
 
-Deviations: any broker takes the changes of every broker; broker loggers cannot be altered; what is
-appended to or subtracted from is the value in force, the cluster's included. The answer waits until
-this broker's own metadata has the decision, a second at most.
+Deviations: any broker takes the changes of every broker. Broker loggers cannot be altered. An
+operation appends to, or subtracts from, the value in force, which may be the cluster's. The answer
+waits until this broker's own metadata has the decision, a second at most.
 """
 
 from __future__ import annotations

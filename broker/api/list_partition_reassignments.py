@@ -1,6 +1,6 @@
 """ListPartitionReassignments (46), version 0, answered by the active controller (KIP-455).
 
-Not from this broker's own metadata: what is missing there may just have been started.
+This broker's own metadata do not suffice: a reassignment that they lack may just have been started.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """OffsetCommit (8), versions 2-10: remember how far a group has read partitions.
 
-What is acknowledged is on disk on every in-sync replica. Deviations: none known.
+An acknowledged commit is on disk on every in-sync replica. Deviations: none known.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _partition_response(
 
 
 def _error(request_context: RequestContext, error: ErrorCode) -> ErrorCode:
-    """Clients from before TRANSACTION_ABORTABLE are told INVALID_TXN_STATE, as in Kafka."""
+    """Clients older than TRANSACTION_ABORTABLE get INVALID_TXN_STATE, as in Kafka."""
     if request_context.version < _TOPIC_IDS_FROM:
         error = error_by_name(error)
     if error is ErrorCode.TRANSACTION_ABORTABLE and request_context.version < _ABORTABLE_FROM:

@@ -211,7 +211,7 @@ def bind_error(key: str, address: NamedAddress, error: OSError) -> ConfigError:
 def advertised(
     configured: Sequence[NamedAddress], bound_ports: dict[str, int]
 ) -> list[NamedAddress]:
-    """What is advertised, with the bound port where port 0 was configured."""
+    """The advertised addresses, with the bound port where port 0 was configured."""
     return [
         address._replace(port=address.port or bound_ports[address.name]) for address in configured
     ]

@@ -79,7 +79,7 @@ class MarkerSender:
         self._later: list[_Item] = []  # those that rest after an error
         self._retry: Deadline | None = None  # there exactly while some rest
         self.pending = 0
-        """Markers that are due and not told to be written."""
+        """Markers that are due and not confirmed."""
         coordinators.on_markers_due = self._schedule
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -189,7 +189,7 @@ class MarkerSender:
         self._written(written)
 
     def _written(self, items: Sequence[_Item]) -> None:
-        """Tell the coordinators, for each transaction once."""
+        """Report to the coordinators, for each transaction once."""
         self.pending -= len(items)
         told: dict[tuple[int, int, TransactionRef], list[TopicPartition]] = {}
         for number, epoch, due, partition in items:

@@ -1,7 +1,7 @@
 """Requests of this broker's coordinators to other brokers, over Kafka's protocol.
 
-One request to a broker is under way at a time. What is to be sent to it meanwhile becomes the next
-one, so a slow broker costs neither memory for requests nor a request for each item.
+One request to a broker is under way at a time. Items that come meanwhile are the next request. So a
+slow broker costs neither memory for requests nor a request for each item.
 """
 
 from __future__ import annotations

@@ -289,7 +289,7 @@ class CoordinatorRuntime(Generic[M]):
         return [machine for _, _, machine in self.each_active()]
 
     async def stop(self) -> None:
-        """Refuse whoever waits, and decide nothing more."""
+        """Refuse all waiting requests, and decide nothing more."""
         self._stopped = True
         loading = [each.loading for each in self._shards.values() if each.loading is not None]
         for number in list(self._shards):

@@ -47,7 +47,7 @@ logger = logging.getLogger(__name__)
 M = TypeVar("M", bound=Machine)
 
 RETRY_MS: Final = 1000.0
-"""The pause before the shard tries again what its log has refused, or had no lease for."""
+"""The pause before the shard tries again after a refusal of its log or a lost lease."""
 
 PUT_OFF_MS: Final = 60_000.0
 """The pause before a deadline comes again whose step cannot be made. The cause may go away: an
@@ -59,7 +59,7 @@ _RECORDS_A_TURN: Final = 500
 
 
 class Log(Protocol):
-    """What a shard needs of its partition: ``broker.replication.hosted.HostedPartition``."""
+    """The partition as a shard needs it: ``broker.replication.hosted.HostedPartition``."""
 
     @property
     def refusal(self) -> ErrorCode: ...
@@ -86,7 +86,7 @@ class Log(Protocol):
 
 
 class ShardState(enum.Enum):
-    """What a shard does with requests."""
+    """How a shard treats requests."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -127,7 +127,7 @@ class _Draft:
     def build(self) -> bytearray:
         if self._producer is None:
             return self.builder.build()
-        # As Kafka's coordinator numbers them. Nobody checks these sequences.
+        # As Kafka's coordinator numbers them. These sequences are never checked.
         return self.builder.build(
             producer_id=self._producer.id,
             producer_epoch=self._producer.epoch,
@@ -185,13 +185,13 @@ class Shard(Generic[M]):
         self._is_scheduled = False
         # Ordered by `after`; every `after` is above `_committed`.
         self._waiting: list[_Waiting] = []
-        self._expiry: Deadline | None = None  # there exactly while somebody waits
+        self._expiry: Deadline | None = None  # there exactly while an answer waits
         # The high watermark that the machine got last.
         self._committed = -1
         self._timer: Deadline | None = None
         self._timer_ms = float("inf")
         self._tick_not_before_ms = float("-inf")
-        # Set while something is committed that could not be told for want of a lease.
+        # Set while committed answers could not leave because there was no lease.
         self._untold: Deadline | None = None
 
     # ------------------------------------------------------------------ life
@@ -226,7 +226,7 @@ class Shard(Generic[M]):
         return size
 
     def _replayer(self, producer_id: int) -> Callable[[int, KeyValue, Now], None]:
-        """What has the machine replay a record of a transaction, or of none (-1)."""
+        """The function that replays records of a transaction, or of none (-1), in the machine."""
         if producer_id < 0:
             return self.machine.replay
 
@@ -255,7 +255,7 @@ class Shard(Generic[M]):
         self.advanced()
 
     def unload(self) -> None:
-        """Somebody else leads the partition, or nobody; all who wait are refused."""
+        """Another broker leads the partition, or none; all waiting requests are refused."""
         if self.state is ShardState.UNLOADED:
             return
         self.state = ShardState.UNLOADED
@@ -263,7 +263,7 @@ class Shard(Generic[M]):
         for deadline in (self._timer, self._expiry, self._untold):
             if deadline is not None:
                 deadline.cancel()
-        # Who is being decided when that fails may be in the machine's hands, too.
+        # A request that fails while it is decided may be in the machine's hands, too.
         waiters = dict.fromkeys(each.reply.waiter for each in self._waiting)
         waiters |= dict.fromkeys(self.machine.unloaded())
         waiters |= dict.fromkeys(each.waiter for each in self._asked)
@@ -301,7 +301,7 @@ class Shard(Generic[M]):
             return
         try:
             self.machine.note(news, self._now())
-        except Exception as error:  # it may have missed what it had to know
+        except Exception as error:  # it may lack a record
             self._break(error)
         else:
             self._schedule()
@@ -355,7 +355,7 @@ class Shard(Generic[M]):
         return draft
 
     def _decide_asked(self, draft: _Draft, now: Now, turn_end: int) -> _Draft:
-        """Decide what was asked, up to a bound: the rest comes in the next turn."""
+        """Decide waiting requests, up to a bound: the rest comes in the next turn."""
         decided = 0
         try:
             for asked in self._asked[:_STEPS_A_TURN]:
@@ -369,7 +369,7 @@ class Shard(Generic[M]):
                 if draft.end_offset >= turn_end:
                     break
         finally:
-            del self._asked[:decided]  # who is being decided when that fails is refused with others
+            del self._asked[:decided]  # a failing request is refused with the others
         return draft
 
     def _asked_step(self, asked: _Undecided, now: Now) -> Step | None:
@@ -393,7 +393,7 @@ class Shard(Generic[M]):
         self._set_timer(now)
 
     def _tick(self, draft: _Draft, now: Now, turn_end: int) -> _Draft:
-        """Do what is due, one step at least, up to a bound."""
+        """Handle due deadlines, one step at least, up to a bound."""
         for _ in range(_STEPS_A_TURN):
             if self._next_tick_ms() > now.monotonic_ms:  # so it is if it could not begin
                 break
@@ -408,8 +408,8 @@ class Shard(Generic[M]):
         return draft
 
     def _due_step(self, now: Now) -> Step | None:
-        """What follows from the first deadline, which is due. None: it cannot be done, and comes
-        again later. The others do not wait for it."""
+        """The step of the first deadline, which is due. None: it failed, and comes again later. The
+        others do not wait for it."""
         until_ms = now.monotonic_ms + PUT_OFF_MS
         try:
             step = self.machine.tick(now)
@@ -433,7 +433,8 @@ class Shard(Generic[M]):
         return None
 
     def _fits(self, step: Step) -> bool:
-        """Whether a batch can hold the records of the step, and what it must leave room for."""
+        """Whether a batch can hold the records of the step, with the room that the step must
+        leave."""
         return not step.records or _size(step) + step.headroom <= self._log.max_batch_bytes
 
     def _take(self, step: Step, draft: _Draft, now: Now) -> tuple[_Draft, ErrorCode]:

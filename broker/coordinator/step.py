@@ -136,9 +136,9 @@ class Machine(Protocol):
         ...
 
     def replay(self, offset: int, record: KeyValue, now: Now) -> None:
-        """Make the change that a record says. Offsets rise; some are left out by compaction.
+        """Make the change of a record. Offsets rise; compaction may leave some out.
 
-        Raises ValueError: the record is not one of this machine's, and is passed over.
+        Raises ValueError if the record is not one of this machine's. It is then skipped.
         """
         ...
 
@@ -163,7 +163,7 @@ class Machine(Protocol):
         ...
 
     def committed(self, high_watermark: int) -> None:
-        """Everything below the offset is committed, and may be told. During a load, this may
+        """Everything below the offset is committed, and clients may see it. During a load, this may
         include records that are not replayed yet."""
         ...
 
@@ -173,7 +173,7 @@ class Machine(Protocol):
         ...
 
     def tick(self, now: Now) -> Step:
-        """Do what one deadline asks for. If another one has passed too, ``deadline_ms`` says so.
+        """Handle one deadline. If another one has passed too, ``deadline_ms`` says so.
 
         If the records of the step are refused, nothing has changed: it is called again later.
         """
@@ -181,11 +181,11 @@ class Machine(Protocol):
 
     def put_off(self, until_ms: float, now: Now) -> str:
         """The step of the deadline that ``tick`` was called for cannot be made. That deadline comes
-        again at this time, by the monotonic clock. Returns what it is for, to be logged."""
+        again at this time, by the monotonic clock. Returns its purpose, for the log."""
         ...
 
     def unloaded(self) -> list[Waiter]:
-        """The partition is led here no more: everybody who still waits."""
+        """This broker leads the partition no more. Returns all waiters."""
         ...
 
 

@@ -2,7 +2,7 @@
 the partition accepts the first records of the transaction (KIP-890).
 
 Without this question, records that arrive late, after the end of their transaction, would begin
-another one that nobody ends.
+another one without an end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The cluster: which brokers a client is told of, and where they are for it."""
+"""The cluster: the brokers that a client gets, with their addresses for it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def any_live_broker(context: BrokerContext) -> int:
 
 
 def active_controller(context: BrokerContext) -> int:
-    """The controller's id, as clients of gRPC are told; -1: none is known."""
+    """The controller's id for clients of gRPC; -1: none is known."""
     controller_id = context.controller.active_controller
     return -1 if controller_id is None else controller_id
 

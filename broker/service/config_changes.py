@@ -18,7 +18,7 @@ _TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class ConfigOutcome:
-    """What came of one resource of the request."""
+    """The outcome of one resource of the request."""
 
     resource_type: int
     resource_name: str

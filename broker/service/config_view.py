@@ -19,7 +19,7 @@ from stele.wire.v1.metadata_pb2 import ConfigResourceType
 
 @dataclass(frozen=True, slots=True)
 class DescribedKey:
-    """One key of one resource, with all that is set for it: what is in force first."""
+    """One key of one resource, with all places that set it: the one in force first."""
 
     key: ConfigKey
     layers: list[Layer]
@@ -84,7 +84,7 @@ def _describe_group(context: BrokerContext, group_id: str) -> list[DescribedKey]
 def set_on_topic(
     context: BrokerContext, caller: Caller, image: MetadataImage, topic: str
 ) -> dict[str, str]:
-    """What is set on a topic itself, by key; nothing for a caller that may not see it."""
+    """The configs of a topic itself, by key; nothing for a caller that may not see them."""
     resource = topic_resource(topic)
     if not context.authorizer.allows(caller, Operation.DESCRIBE_CONFIGS, resource):
         return {}

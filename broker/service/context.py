@@ -28,7 +28,7 @@ class MetadataLog(Protocol):
     def high_watermark(self) -> int: ...
 
     async def read_history(self, offset: int) -> HistoryPiece:
-        """A part of what was committed, from ``offset`` on. Raises SteleError."""
+        """A part of the committed metadata log, from ``offset`` on. Raises SteleError."""
         ...
 
 

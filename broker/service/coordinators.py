@@ -43,7 +43,7 @@ class _Awaited:
         self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
     def answer(self, answer: Any) -> None:
-        if not self.future.done():  # else nobody waits any more
+        if not self.future.done():  # otherwise no caller waits any more
             self.future.set_result(answer)
 
     def refuse(self, error: ErrorCode) -> None:
@@ -77,7 +77,7 @@ class Kind(NamedTuple):
 
     topic_name: str
     topic: Callable[[NodeConfig, MetadataImage], pb.NewTopic]
-    resource: Callable[[str], Resource]  # what is coordinated, for the authorizer
+    resource: Callable[[str], Resource]  # the coordinated resource, for the authorizer
     check: Callable[[MetadataImage], None]
     """Raises ApiError if the topic must not be made yet."""
 

@@ -196,7 +196,7 @@ def _fetchable(topics: Topics, asked: AskedTopic) -> TopicToFetch | ErrorCode:
         return topic
     if not topics.may(asked.name):
         return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    topic = topics.named(asked.name)  # of a topic that is no more, offsets may be left
+    topic = topics.named(asked.name)  # offsets of a deleted topic may be left
     return TopicToFetch(
         asked.name, partitions, topic.topic_id if isinstance(topic, Topic) else NO_TOPIC_ID
     )

@@ -1,4 +1,4 @@
-"""Consumer groups: which broker coordinates one, and what its coordinator is asked."""
+"""Consumer groups: the coordinator of a group, and the requests to it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def consumer_heartbeat(
     answer = await ask(context, caller, Operation.READ, request)
     stale = answer.stale_regex
     if stale is not None:
-        # Topics were created or deleted since. The next heartbeat gets what follows from it.
+        # Topics were created or deleted since. The next heartbeat gets the consequences.
         newest = await group_regexes.resolve(context, caller, stale)
         resolved_anew = ResolveRequest(request.group_id, stale, newest)
         await ask(context, caller, Operation.READ, resolved_anew)
@@ -173,7 +173,7 @@ async def _delete(context: BrokerContext, caller: Caller, group_id: str) -> Erro
     while True:
         answer = await ask(context, caller, Operation.DELETE, DeleteRequest(group_id))
         if is_begun and answer.error is ErrorCode.GROUP_ID_NOT_FOUND:
-            return ErrorCode.NONE  # somebody else has deleted the rest
+            return ErrorCode.NONE  # another caller has deleted the rest
         if answer.is_over:
             return answer.error
         is_begun = True

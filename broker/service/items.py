@@ -1,7 +1,7 @@
-"""What one request asks of many partitions.
+"""The items of one request about many partitions.
 
-A plane translates a request to items: an entry for what may be tried, a finished result for what
-cannot be. Answers come back in the order of the items.
+A plane translates a request to items: an entry for each valid item, a finished result for each
+other one. Answers come back in the order of the items.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ _MADE_AT_ONCE = 64
 
 
 class MissingTopic(NamedTuple):
-    """A topic that was asked for and is not told, and why."""
+    """A requested topic that is left out, and the reason."""
 
     name: str | None
     topic_id: bytes
@@ -38,7 +38,7 @@ class MissingTopic(NamedTuple):
 
 
 class FoundTopics(NamedTuple):
-    """What was asked for, in the order of asking, as it stands in one image."""
+    """The requested topics, in the order of the request, as they stand in one image."""
 
     image: MetadataImage
     topics: list[Topic | MissingTopic]
@@ -63,8 +63,8 @@ async def find_topics(
     *,
     create_missing: bool = False,
 ) -> FoundTopics:
-    """The topics of names and ids. ``create_missing``: by names that nobody has, where
-    ``auto.create.topics.enable`` says so."""
+    """The topics of names and ids. ``create_missing``: also create topics of unknown names, if
+    ``auto.create.topics.enable`` allows it."""
     failures: dict[str, ErrorCode] = {}
     if create_missing and context.config.auto_create_topics_enable:
         failures = await _create_missing(context, caller, asked)
@@ -130,7 +130,7 @@ async def present_image(
 
 
 async def _read_index(context: BrokerContext, timeout_s: float) -> int:
-    """What has to be applied to see every change acknowledged before this call."""
+    """The metadata offset that includes every change acknowledged before this call."""
     answer = await context.controller.call(
         "/stele.v1.Controller/ReadIndex",
         ReadIndexRequest(),

@@ -10,7 +10,8 @@ from stele.errors import ApiError, ErrorCode, SteleError
 
 
 async def read_metadata_log(context: BrokerContext, caller: Caller, offset: int) -> HistoryPiece:
-    """A part of it. Whoever may read it sees the names of all topics, and all settings.
+    """A part of the log. A caller that may read it sees the names of all topics, and all
+    settings.
 
     Raises ApiError: the caller may not DESCRIBE_CONFIGS of the cluster, the log cannot be read.
     """

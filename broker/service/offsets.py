@@ -13,7 +13,7 @@ from runtime.authorization.caller import Caller
 
 
 def topics(context: BrokerContext, caller: Caller) -> Topics:
-    """Of which the caller may know offsets."""
+    """The partitions whose offsets the caller may know."""
     return Topics(context, caller, Operation.DESCRIBE)
 
 

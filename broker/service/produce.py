@@ -54,7 +54,8 @@ class Produce:
         partition: int,
         batch: bytearray | memoryview | None,
     ) -> None:
-        """The batch for one partition, whose buffer is given away; None: what came is no batch."""
+        """The batch for one partition, whose buffer is given away; None if the bytes are no
+        batch."""
         found = self._topics.partition(name, topic_id, partition)
         if isinstance(found, ErrorCode):
             message = _INTERNAL if found is ErrorCode.INVALID_TOPIC_EXCEPTION else ""

@@ -89,7 +89,7 @@ class SessionFetch(WaitingFetch):
                 and registration is not None
                 and registration.broker_epoch == replica_epoch
             )
-        self._is_over = False  # nobody waits for the answer any more
+        self._is_over = False  # no client waits for the answer any more
 
     # ------------------------------------------------------------- the plane's part
 
@@ -114,7 +114,7 @@ class SessionFetch(WaitingFetch):
         self._work_off(self._begin())
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """No client waits for it any more."""
         self._is_over = True
         self._context.replicas.fetch.withdraw(self)
 
@@ -141,7 +141,7 @@ class SessionFetch(WaitingFetch):
             self.refuse(ErrorCode.UNKNOWN_SERVER_ERROR)
 
     def _begin(self) -> Generator[None, None, None]:
-        """Find out what is asked for, and have it read."""
+        """Find the requested partitions, and have them read."""
         entries: dict[PartitionId, FetchEntry] = {}
         forgotten: list[PartitionId] = []
         yield from self.decode(entries, forgotten)

@@ -80,7 +80,7 @@ def check(
 
 
 # ------------------------------------------------------------------------------- producers
-# What follows raises ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and as ``_ask`` does. Other
+# The following raise ApiError TRANSACTIONAL_ID_AUTHORIZATION_FAILED, and as ``_ask`` does. Other
 # errors are in the answer.
 
 

@@ -1,1 +1,1 @@
-"""Why the cluster is as it is, from the history of its metadata. Pure."""
+"""The reasons for the state of the cluster, from the history of its metadata. Pure."""

@@ -31,7 +31,7 @@ class Dependence:
 
 
 def broker_history(history: MetadataHistory, broker_id: int) -> list[BrokerEvent]:
-    """What happened to a broker, as far as it is still known, in order."""
+    """The known history of a broker, in order."""
     return [
         BrokerEvent(decision.offset, decision.time_ms, what)
         for decision in history.decisions
@@ -41,7 +41,7 @@ def broker_history(history: MetadataHistory, broker_id: int) -> list[BrokerEvent
 
 
 def dependence(image: MetadataImage, broker_id: int) -> Dependence:
-    """What of the cluster is on a broker."""
+    """The partitions that depend on a broker."""
     leads: list[TopicPartition] = []
     in_sync: list[TopicPartition] = []
     behind: list[TopicPartition] = []

@@ -47,8 +47,8 @@ def _state_events(decision: Decision, state: pb.BrokerStateRecord) -> Iterator[t
 
 
 class PartitionCauses:
-    """Why one decision changed its partitions. It may change thousands, so what it says of brokers
-    and configurations is looked up once."""
+    """The reasons for which one decision changed its partitions. It may change thousands, so its
+    records of brokers and configurations are looked up once."""
 
     def __init__(self, decision: Decision) -> None:
         self._of_brokers = list(broker_events(decision))
@@ -85,7 +85,7 @@ def _config_events(decision: Decision) -> Iterator[str]:
 def _by_itself(
     change: pb.PartitionChangeRecord, before: PartitionState, after: PartitionState
 ) -> str:
-    """What a change that stands alone can only mean."""
+    """The only possible meaning of a change that stands alone."""
     left = sorted(set(before.isr) - set(after.isr))
     came = sorted(set(after.isr) - set(before.isr))
     if after.is_reassigning and not before.is_reassigning:

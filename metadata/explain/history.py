@@ -14,7 +14,7 @@ from stele.wire.v1 import metadata_pb2 as pb
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One committed batch: what a controller decided at once."""
+    """One committed batch: a decision of a controller."""
 
     offset: int  # of its first record
     epoch: int  # of the controller that decided

@@ -1,4 +1,4 @@
-"""One partition: what changed it and why, what is wrong with it now, and what brings it back."""
+"""One partition: its changes and their reasons, its present faults, and the remedies."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def health_of(image: MetadataImage, topic: Topic, state: PartitionState) -> Heal
 
 
 def diagnose(history: MetadataHistory, topic: Topic, number: int) -> Diagnosis:
-    """What is wrong with a partition at the end of the history."""
+    """The faults of a partition at the end of the history."""
     image = history.image
     state = topic.partitions[number]
     health = health_of(image, topic, state)

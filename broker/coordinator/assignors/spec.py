@@ -1,4 +1,4 @@
-"""What an assignor of the consumer protocol is given, and what it makes of it (KIP-848)."""
+"""The input and the result of an assignor of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The assignor ``uniform``: members have equally many partitions, and keep what they have.
+"""The assignor ``uniform``: members have equally many partitions, and keep theirs where
+possible.
 
 Balance comes first. If all members subscribe to the same topics, the sizes of their assignments
 differ by one at most, and no balanced assignment would move fewer partitions. If they subscribe to
@@ -87,8 +88,8 @@ class _Balance:
     # ------------------------------------------------------------------ different subscriptions
 
     def share_among_different(self) -> None:
-        """Give out what is free, and level topic by topic until nothing moves. Each move makes the
-        sum of the squared sizes smaller, so there is an end."""
+        """Give out the free partitions, and level topic by topic until nothing moves. Each move
+        makes the sum of the squared sizes smaller, so there is an end."""
         free: dict[bytes, list[_Partition]] = {}
         for partition in self._free:
             free.setdefault(partition[0], []).append(partition)

@@ -31,7 +31,7 @@ _LATEST_MS: Final = 2**63 - 1
 
 
 class CommitLimits(NamedTuple):
-    """What may be committed."""
+    """The limits of a commit."""
 
     metadata_units_max: int
     topic_ids: TopicIds | None  # None: the topics are not known
@@ -143,7 +143,8 @@ def _committed(each: OffsetToCommit, retention_ms: int | None, now: Now) -> Comm
 def fetch(
     group: Group | None, offsets: OffsetStore, request: OffsetFetchRequest, waiter: Waiter
 ) -> Step:
-    """Tell the committed offsets at once, or the newest ones when they are committed."""
+    """Answer with the committed offsets at once, or with the newest ones when they are
+    committed."""
     if group is not None:
         error = group.fetch_error(request.member_id, request.member_epoch)
         if error is not ErrorCode.NONE:

@@ -8,7 +8,7 @@ from broker.coordinator.deadlines import Deadline, DeadlineHeap
 
 
 class TimerKind(enum.Enum):
-    """What a deadline is for."""
+    """The purpose of a deadline."""
 
     SESSION = "session"  # the next heartbeat of a member
     JOIN = "join"  # the time in which members join the next generation

@@ -29,8 +29,8 @@ from stele.ids import TopicPartition
 class GroupMachine:
     """All groups of the partition; a ``broker.coordinator.step.Machine``.
 
-    Each kind of group brings its requests and the records that it has in the log. What is here
-    holds for all of them: offsets, time, and the life of the coordinator.
+    Each kind of group brings its requests and its records. This class has the parts that hold for
+    all of them: offsets, time, and the life of the coordinator.
     """
 
     def __init__(
@@ -201,7 +201,8 @@ class GroupMachine:
         return self._offsets.count
 
     def committed_offsets(self) -> Iterator[tuple[str, TopicPartition, int]]:
-        """Group, partition and offset of everything that may be told, the oldest groups first."""
+        """Group, partition and offset of every commit that clients may see, the oldest groups
+        first."""
         for group_id in self._offsets.group_ids:
             for partition, committed in self._offsets.all_told(group_id):
                 yield group_id, partition, committed.offset

@@ -34,7 +34,7 @@ class _Change(NamedTuple):
 
 
 class _Untold:
-    """What clients are told about a partition that has uncommitted changes."""
+    """The answer about a partition that has uncommitted changes."""
 
     __slots__ = ("changes", "told")
 
@@ -136,7 +136,7 @@ class OffsetStore:
         return counting
 
     def _change(self, record_offset: int, key: OffsetKey, value: bytes | None) -> None:
-        """What a partition's offset is from the record on."""
+        """A partition's offset from the record on."""
         group = self._groups.get(key.group_id)
         if group is None:
             group = self._groups[key.group_id] = _GroupOffsets()
@@ -152,7 +152,7 @@ class OffsetStore:
             self._forget_if_blank(key.group_id)
 
     def committed(self, high_watermark: int) -> None:
-        """Changes below the offset may be told from now on."""
+        """Clients may see changes below the offset from now on."""
         self._high_watermark = high_watermark
         while self._changes and self._changes[0].record_offset < high_watermark:
             _, key, value = self._changes.popleft()
@@ -175,7 +175,7 @@ class OffsetStore:
         return None if group is None else _decoded(group.get(partition))
 
     def told(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """The newest offset that may be told."""
+        """The newest offset that clients may see."""
         group = self._groups.get(group_id)
         return None if group is None else _decoded(group.told(partition))
 

@@ -56,7 +56,7 @@ class PendingOffsets:
             self._drop(producer_id, key)
 
     def end(self, producer_id: int) -> dict[OffsetKey, Pending]:
-        """A marker ends the transaction: what it had pending."""
+        """A marker ends the transaction: its pending offsets."""
         ended = dict(self._of_producer.get(producer_id, {}))
         for key in ended:
             self._drop(producer_id, key)

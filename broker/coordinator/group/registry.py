@@ -26,7 +26,7 @@ class GroupRegistry:
         # The offset after the last tombstone of a group. The answer that a group does not exist is
         # sent when it is committed.
         self._removed_end = -1
-        # Groups that are deleted in parts, by name. Until this time nobody may join or commit.
+        # Groups that are deleted in parts, by name. Until this time no member may join or commit.
         self._deleted_until_ms: dict[str, float] = {}
         self.is_loaded = False
 

@@ -157,7 +157,7 @@ class DescribedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DescribeRequest(GroupRequest["DescribeAnswer"]):
-    """What a group is to DescribeGroups, which only knows the classic protocol."""
+    """A group as DescribeGroups shows it, which only knows the classic protocol."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,15 +239,15 @@ class TopicToFetch(NamedTuple):
     topic: str
     partitions: tuple[int, ...]
     topic_id: bytes = ZERO_UUID
-    """Offsets of another topic with this name are not told. Zeros: the id is not known."""
+    """Offsets of another topic with this name are left out. Zeros: the id is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest(GroupRequest["OffsetFetchAnswer"]):
     topics: tuple[TopicToFetch, ...] | None  # None: all that the group has committed
     require_stable: bool = False
-    """Wait for uncommitted commits instead of telling the offsets before them, and tell no offset
-    that an open transaction may replace (KIP-447)."""
+    """Wait for uncommitted commits instead of answering with the offsets before them, and answer
+    with no offset that an open transaction may replace (KIP-447)."""
     member_id: str | None = None  # None: not a member
     member_epoch: int = -1  # of a member of the consumer protocol; -1: not known
 

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn and AddOffsetsToTxn: what a transaction writes to."""
+"""AddPartitionsToTxn and AddOffsetsToTxn: the partitions of a transaction."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class TransactionConfig:
     """The longest time-out that a producer may ask for."""
 
     transactional_id_expiration_ms: int = 604_800_000
-    """A transactional id that nobody has used for so long is forgotten."""
+    """A transactional id that was not used for this time is forgotten."""
 
     transaction_remove_expired_transaction_cleanup_interval_ms: int = 3_600_000
 

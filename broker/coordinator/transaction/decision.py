@@ -1,4 +1,4 @@
-"""What is decided on a request, and the changes that the coordinator makes by itself."""
+"""The decision on a request, and the changes that the coordinator makes by itself."""
 
 from __future__ import annotations
 

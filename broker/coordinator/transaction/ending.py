@@ -74,8 +74,8 @@ def _is_same(value: RecordedTransaction, commit: bool) -> bool:
 
 
 def _prepare(value: RecordedTransaction, request: EndRequest, now_ms: int) -> Decision:
-    """Decide the outcome. It is certain when the record is committed, and told then, before the
-    markers are written."""
+    """Decide the outcome. It is certain when the record is committed. Then the client gets it,
+    before the markers are written."""
     has_epoch_bump = request.client_version >= EPOCH_BUMP_VERSION
     client = identity_of(value)
     is_kept = value.next_producer_id != NO_PRODUCER_ID

@@ -47,8 +47,8 @@ def identity_of(value: RecordedTransaction) -> Identity:
 
 
 def is_client(value: RecordedTransaction, asked: Identity) -> bool:
-    """Whether ``asked`` is the client. After the coordinator has aborted with the greatest epoch
-    nobody is, until a client has got another producer id."""
+    """Whether ``asked`` is the client. After the coordinator has aborted with the greatest epoch no
+    caller is the client, until one has got another producer id."""
     return asked == identity_of(value) and asked.producer_epoch <= LAST_EPOCH
 
 

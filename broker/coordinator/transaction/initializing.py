@@ -27,7 +27,7 @@ from stele.errors import ErrorCode
 
 
 def check(request: InitRequest, config: TransactionConfig) -> ErrorCode:
-    """What is wrong with a request whatever the transactional id has done so far."""
+    """The fault of a request, whatever the state of the transactional id."""
     if not request.transactional_id or is_too_long(request.transactional_id):
         return ErrorCode.INVALID_REQUEST
     has_id = request.expected_producer_id != NO_PRODUCER_ID
@@ -79,8 +79,8 @@ def _timeout_ms(request: InitRequest) -> int:
 
 
 def _begin(request: InitRequest, now_ms: int) -> Decision:
-    """Nobody has used the transactional id, or it was forgotten. A producer that expects an id of
-    before gets another one: nothing of then is open."""
+    """The transactional id was never used, or it was forgotten. A producer that expects a former id
+    gets another one: nothing from that time is open."""
     fresh_id = request.fresh_producer_id
     if fresh_id == NO_PRODUCER_ID:
         return Decision(NEEDS_PRODUCER_ID)

@@ -105,8 +105,8 @@ class TransactionMachine:
         self._is_loaded = False
         self._entries: dict[str, _Entry] = {}
         self._deadlines: DeadlineHeap[_Entry] = DeadlineHeap()
-        # The offset after the last tombstone. That a transactional id is not known is told when
-        # it is committed.
+        # The offset after the last tombstone. When it is committed, clients may learn that a
+        # transactional id is not known.
         self._removed_end = -1
         self._high_watermark = -1
         # The ends of PREPARE_* records, in order. The markers of a transaction are written when
@@ -272,8 +272,8 @@ class TransactionMachine:
         self._sweep_ms = now.monotonic_ms + interval_ms
 
     def _expire(self, now: Now) -> Step:
-        """Forget transactional ids that nobody uses, some at a time. The deadline stays until all
-        have been looked at."""
+        """Forget unused transactional ids, some at a time. The deadline stays until all ids have
+        been looked at."""
         if not self._sweep:
             self._sweep = list(self._entries)
         looked_at = self._sweep[-_SLICE:]
@@ -302,7 +302,7 @@ class TransactionMachine:
     # ------------------------------------------------------------------------- producers
 
     def value_of(self, transactional_id: str) -> RecordedTransaction | None:
-        """What its last record says, committed or not."""
+        """The value of its last record, committed or not."""
         entry = self._entries.get(transactional_id)
         return None if entry is None else entry.value
 

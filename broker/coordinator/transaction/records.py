@@ -64,8 +64,8 @@ class RecordedTransaction(NamedTuple):
 
 
 class TransactionRecord(KeyValue):
-    """A record that was made here. Whoever replays it need not decode its value, which may have
-    many thousand partitions."""
+    """A record that was made here. Its replay need not decode its value, which may have many
+    thousand partitions."""
 
     recorded: RecordedTransaction | None = None
     """What the value says. None: it has to be decoded, since version 0 leaves something out."""
@@ -208,7 +208,7 @@ def _read_partitions(reader: Reader) -> TransactionPartitions:
 
 
 def value_of(record: KeyValue) -> RecordedTransaction | None:
-    """What a record says of its transactional id; None: that it is forgotten. Raises ValueError."""
+    """The value of a record about its transactional id; None: a tombstone. Raises ValueError."""
     if record.value is None:
         return None
     recorded = record.recorded if isinstance(record, TransactionRecord) else None

@@ -1,8 +1,8 @@
 """Requests to transaction coordinators and their answers, as values.
 
 Fields have the same meaning as in Kafka's protocol. If an answer has an error, its other fields
-have no meaning unless their comment says so. A producer that was replaced is told PRODUCER_FENCED;
-for clients that do not know this error the handler makes INVALID_PRODUCER_EPOCH of it.
+have no meaning unless their comment says so. A producer that was replaced gets PRODUCER_FENCED. The
+handler turns it into INVALID_PRODUCER_EPOCH for clients that do not know this error.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class TransactionState(enum.Enum):
     PREPARE_ABORT = 3
     COMPLETE_COMMIT = 4  # all markers are written
     COMPLETE_ABORT = 5
-    DEAD = 6  # is being forgotten; never recorded, and never told
-    PREPARE_EPOCH_FENCE = 7  # Kafka's state between two records; never recorded, and never told
+    DEAD = 6  # is being forgotten; never recorded, and never in an answer
+    # Kafka's state between two records; never recorded, and never in an answer
+    PREPARE_EPOCH_FENCE = 7
 
     @property
     def label(self) -> str:
@@ -72,9 +73,9 @@ class InitRequest(Request["InitAnswer | NeedsProducerId"]):
     expected_producer_epoch: int = NO_EPOCH
     enable_two_phase_commit: bool = False
     keep_prepared: bool = False
-    """Do not abort the transaction that is open, but tell its producer id and epoch (KIP-939)."""
+    """Do not abort the open transaction, but return its producer id and epoch (KIP-939)."""
     fresh_producer_id: int = NO_PRODUCER_ID
-    """A producer id that nobody has. It may stay unused."""
+    """A producer id that no client has. It may stay unused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ class ClassicGroup(Generations):
     def _assign(
         self, assignments: Mapping[str, bytes], waiter: Waiter, now: Now, step: Step
     ) -> None:
-        """Record the leader's assignment, and tell it to the members that wait for it."""
+        """Record the leader's assignment, and answer the members that wait for it."""
         record = self.record(self.members, self.leader, self.generation, now, assignments)
         step.records.append(record)
         step.instead = lambda: self._assignment_refused(waiter, now)

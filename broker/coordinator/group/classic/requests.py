@@ -121,7 +121,7 @@ class ClassicRequests:
             self._forget_oldest_id(now, step)
 
     def _forget_oldest_id(self, now: Now, step: Step) -> None:
-        """If there are too many. Its client is told UNKNOWN_MEMBER_ID if it comes after all."""
+        """Removed if there are too many. Its client gets UNKNOWN_MEMBER_ID if it comes later."""
         if len(self._given) <= IDS_MAX:
             return
         group_id, member_id = next(iter(self._given))

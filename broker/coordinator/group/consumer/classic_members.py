@@ -177,7 +177,7 @@ def _synced(group: ConsumerGroupState, request: SyncRequest, now: Now) -> SyncAn
 def heartbeat(
     group: ConsumerGroupState, request: HeartbeatRequest, waiter: Waiter, now: Now, step: Step
 ) -> None:
-    """Tell a member whether it has to join again. Its heartbeat also notices changed topics, since
+    """Answer a member whether it must join again. Its heartbeat also notices changed topics, since
     no member leads that would look for them."""
     error = ErrorCode.NONE
     try:

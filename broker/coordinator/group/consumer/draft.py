@@ -54,7 +54,7 @@ class Draft:
         self.epoch = group.epoch
         self.assignment_epoch = group.assignment_epoch
         self._copy: DraftState | None = None  # None: nothing has changed
-        # Whether members or what they subscribe to are others than before.
+        # Whether members or their subscriptions have changed.
         self.has_changed = False
         self._group = group
         self._topics = group.metadata.topics
@@ -70,7 +70,7 @@ class Draft:
 
     @property
     def metadata(self) -> Mapping[str, MemberMetadata]:
-        """What each member has told."""
+        """The data of each member."""
         return self._state.metadata
 
     def metadata_of(self, member_id: str) -> MemberMetadata | None:

@@ -55,7 +55,7 @@ METADATA_BYTES_MAX: Final = 128 * 1024
 
 
 def subscription_of(metadata: bytes) -> Subscription:
-    """What a member says to assignors of other clients. Raises ConsumerProtocolError."""
+    """A member's metadata for assignors of other clients. Raises ConsumerProtocolError."""
     _check_size(metadata)
     return Subscription.decode(metadata)
 

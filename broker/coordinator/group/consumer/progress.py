@@ -21,7 +21,7 @@ from stele.errors import ApiError, ErrorCode
 
 
 class Known(NamedTuple):
-    """Who sends a request, as it is known before the request."""
+    """The sender of a request, as it was known before the request."""
 
     member_id: str
     metadata: MemberMetadata

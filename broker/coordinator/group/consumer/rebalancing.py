@@ -48,7 +48,7 @@ def new_targets(
     targets: Mapping[str, Partitions],
     topics: Topics,
 ) -> dict[str, Partitions]:
-    """The partitions of each member, made from what they had."""
+    """The partitions of each member, derived from its former ones."""
     counts: dict[bytes, int] = {}
     # Members mostly subscribe to the same topics. They share the set.
     ids_of: dict[tuple[tuple[str, ...], str | None], frozenset[bytes]] = {}

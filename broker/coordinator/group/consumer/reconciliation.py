@@ -1,8 +1,9 @@
-"""How a member of the consumer protocol comes from what it owns to what it should own (KIP-848).
+"""The steps of a member of the consumer protocol from its partitions to its target (KIP-848).
 
-Invariant: a member is assigned a partition only if nobody owns it. The members own what they are
-assigned and what they have not revoked yet. A partition keeps its assignment epoch as long as its
-member owns it without a gap: the member alone may have committed its offsets since that epoch.
+Invariant: a member is assigned a partition only if no member owns it. The members own their
+assigned partitions and those that they have not revoked yet. A partition keeps its assignment epoch
+as long as its member owns it without a gap: the member alone may have committed its offsets since
+that epoch.
 """
 
 from __future__ import annotations

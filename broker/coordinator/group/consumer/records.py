@@ -43,7 +43,7 @@ _NO_EPOCHS: Final[Epochs] = {}
 
 
 class Kind(enum.IntEnum):
-    """What a record is about: the version of its key."""
+    """The subject of a record: the version of its key."""
 
     GROUP = 3
     PARTITIONS = 4  # written before Kafka 4.1; has a tombstone when the group is removed
@@ -112,7 +112,7 @@ class MemberMetadata(NamedTuple):
 
 
 class CurrentAssignment(NamedTuple):
-    """What a member owns."""
+    """The partitions of a member."""
 
     member_epoch: int = 0
     previous_epoch: int = 0

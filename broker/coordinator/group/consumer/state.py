@@ -60,7 +60,7 @@ class ConsumerMember:
         # Each heartbeat moves it.
         self.session = session
         # Set while the member has partitions to revoke. If it uses the classic protocol, it is also
-        # set from the time when it is told to join until it has fetched its assignment.
+        # set from the answer that makes it join until it has fetched its assignment.
         self.rebalance = rebalance
 
     @property
@@ -254,7 +254,7 @@ class ConsumerGroupState:
             member.rebalance.cancel()
 
     def await_join(self, member: ConsumerMember, now: Now) -> None:
-        """A member of the classic protocol was told to join again."""
+        """A member of the classic protocol got an answer that makes it join again."""
         if member.rebalance.at_ms is None:
             member.rebalance.set(now.monotonic_ms + member.metadata.rebalance_timeout_ms)
 
@@ -375,7 +375,7 @@ class ConsumerGroupState:
         member.rebalance.cancel()
 
     def _drop_instance(self, member: ConsumerMember) -> None:
-        """The member has its instance id no more, unless another one has taken it over."""
+        """The member loses its instance id, unless another one has taken it over."""
         instance_id = member.metadata.instance_id
         if instance_id is not None and self._instances.get(instance_id) == member.member_id:
             del self._instances[instance_id]
