@@ -1,4 +1,4 @@
-"""What a fork leaves behind in the child."""
+"""The state of the client's parts in a forked child."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ _NAME = re.compile(PATTERN)
 
 
 def fault_in(name: str) -> str | None:
-    """What is wrong with a name, in words. None if a topic may have it."""
+    """The fault of a name, in words. None if a topic may have it."""
     if not name or name in (".", ".."):
         return "it must not be empty, . or .."
     if len(name) > LENGTH_MAX:

@@ -38,7 +38,7 @@ class Coordinator(NamedTuple):
 
 
 class Told(Protocol):
-    """What an answer tells of one group or transactional id, or of everything in it."""
+    """The part of an answer about one group or transactional id, or about all of them."""
 
     @property
     def error(self) -> int: ...
@@ -61,7 +61,7 @@ class Located(Told, Protocol):
 
 
 class Kind(NamedTuple):
-    """What is coordinated, and who is asked about it."""
+    """A kind of coordinated ids, and the request that finds their coordinators."""
 
     noun: str
     service: str
@@ -258,7 +258,7 @@ class Coordinators:
 
 
 def refusal(told: Told, method: str, what: str) -> ApiError | None:
-    """The error that an answer tells of a group, transactional id or broker."""
+    """The error of an answer about a group, transactional id or broker."""
     code = error_code(told.error)
     if code is ErrorCode.NONE:
         return None

@@ -1,4 +1,4 @@
-"""How far a group has read each partition, and who reads it."""
+"""The progress of a group in each partition, and the member that reads it."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def _description(
 
 
 def _member(told: pb.DescribeGroupsResponse.Member) -> MemberDescription:
-    """A member of a classic group whose assignment nobody here can read."""
+    """A member of a classic group whose assignment has a format of its own."""
     instance = told.group_instance_id if told.HasField("group_instance_id") else None
     return MemberDescription(told.member_id, instance, told.client_id, told.host, ())
 

@@ -24,7 +24,7 @@ class LoggedDecision:
 
 @dataclass(frozen=True, slots=True)
 class LoggedSnapshot:
-    """What a snapshot keeps of everything below ``end_offset``."""
+    """The records of a snapshot: the image of everything below ``end_offset``."""
 
     end_offset: int
     timestamp_ms: int  # of the last decision in it
@@ -60,7 +60,7 @@ async def read_metadata_log(ask: Ask) -> MetadataLog:
             LoggedDecision(each.base_offset, each.epoch, each.timestamp_ms, tuple(each.records))
             for each in answer.decisions
         ]
-        # A broker that is a little behind ends it, too: what it lacks is of this moment.
+        # A broker that is a little behind ends it, too: it lacks only decisions of this moment.
         if answer.next_offset <= offset or answer.next_offset >= answer.high_watermark:
             return MetadataLog(snapshot, tuple(decisions))
         offset = answer.next_offset

@@ -322,7 +322,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
             raise kafka.MalformedMessageError(
                 f"an answer {correlation_id} instead of {pending.correlation_id}"
             )
-        if pending.answer.done():  # nobody waits for it any more
+        if pending.answer.done():  # no caller waits for it any more
             return
         try:
             response = kafka.decode_response(pending.api, pending.version, frame)

@@ -188,7 +188,7 @@ class SpreadStream(Generic[RequestT, PartT]):
             await stream.close()
 
     def _choose(self) -> KafkaStream[RequestT, PartT]:
-        """A connection that nobody waits for, or another one while there may be more."""
+        """A free connection, or a new one while there may be more."""
         for stream in self._streams:
             if stream.is_broken or not stream.in_flight:
                 return stream

@@ -189,7 +189,7 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
         self.is_stopped = True
 
     async def close(self) -> None:
-        """Stop at once. The client is not told about unanswered requests."""
+        """Stop at once. The client gets no answers to unanswered requests."""
         self.stop()
         tasks = [*self._background] if self._task is None else [self._task, *self._background]
         for task in tasks:

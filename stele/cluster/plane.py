@@ -105,7 +105,7 @@ class NewProducerId(NamedTuple):
 
 
 class CoordinatorKind(enum.IntEnum):
-    """What is coordinated, with Kafka's numbers."""
+    """The kinds of coordinated ids, with Kafka's numbers."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -174,7 +174,7 @@ class FetchRequest:
     max_bytes: int
     rack: str
     is_committed: bool
-    """Only what is below the last stable offset."""
+    """Read only up to the last stable offset."""
     partitions: list[FetchedPart]
 
 

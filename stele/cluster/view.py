@@ -63,7 +63,7 @@ class _Identity(NamedTuple):
     """The topic id that belongs to a name, as of this offset of the cluster's metadata."""
 
     topic_id: bytes
-    metadata_offset: int  # -1: the plane does not tell it
+    metadata_offset: int  # -1: the broker does not give it
 
 
 class ClusterView:
@@ -88,7 +88,7 @@ class ClusterView:
         self._topics: dict[str, KnownTopic] = {}
         # The newest known identity of each name. It is kept while the topic is missing.
         self._identities: dict[str, _Identity] = {}
-        # Another id of a name, told by the last refresh and not believed yet.
+        # Another id of a name, from the last refresh and not believed yet.
         self._rumours: dict[str, bytes] = {}
         self._topic_errors: dict[str, ErrorCode] = {}  # according to the last refresh
         # Topics that refreshes ask for, in the order in which they were wanted.
@@ -133,7 +133,7 @@ class ClusterView:
         return self._topic_errors.get(name, ErrorCode.NONE)
 
     def was_deleted(self, topic: str, topic_id: bytes) -> bool:
-        """Whether the topic of this id, which had this name, is known to be no more. If it is not
+        """Whether the topic of this id, which had this name, is known to be deleted. If it is not
         known, the view asks."""
         known = self._topics.get(topic)
         if known is None:

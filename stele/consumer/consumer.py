@@ -315,7 +315,7 @@ class Consumer:
     async def _polled(
         self, hand_out: Callable[[], list[Taken] | None], timeout_ms: float
     ) -> list[Taken]:
-        """What ``hand_out`` gives, as soon as it is not None."""
+        """The result of ``hand_out``, as soon as it is not None."""
         if not self._positions and not (self._group is not None and self._group.is_subscribed):
             way = "assign([(topic, partition)])"
             if self._group is not None:
@@ -328,7 +328,8 @@ class Consumer:
             if self._group is not None:
                 await self._group.go_on()
             self._raise_error()
-            self._check_open()  # closed within ``go_on``: what is handed out now is not committed
+            # closed within ``go_on``: records that are handed out now are not committed
+            self._check_open()
             if (taken := hand_out()) is not None:
                 return taken
             left_s = deadline - self._world.clock.monotonic()
@@ -603,7 +604,7 @@ def _and(reason: str, rebalance: str) -> str:
 
 
 def _look_at(commit: asyncio.Future[None]) -> None:
-    """A commit that nobody waits for may fail unnoticed."""
+    """A commit without a waiting caller may fail unnoticed."""
     if not commit.cancelled():
         commit.exception()
 

@@ -1,4 +1,4 @@
-"""The leader epochs of what was read from one partition (KIP-320)."""
+"""The leader epochs of the records that were read from one partition (KIP-320)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class EpochHistory:
     def note(self, epoch: int, offset: int) -> None:
         """The record read at ``offset`` is of ``epoch``. Offsets rise from call to call."""
         if not self._epochs and epoch < self._before:
-            self._before = UNKNOWN_EPOCH  # what was given cannot be right: epochs never fall
+            self._before = UNKNOWN_EPOCH  # the given epoch cannot be right: epochs never fall
         if epoch <= self.epoch_below(offset + 1):
             return
         self._epochs.append(epoch)
@@ -50,14 +50,15 @@ class EpochHistory:
         return self._epochs[at - 1] if at else self._before
 
     def cut(self, offset: int) -> None:
-        """What was read from ``offset`` on counts for nothing."""
+        """The records that were read from ``offset`` on no longer count."""
         at = bisect_left(self._starts, offset)
         del self._epochs[at:]
         del self._starts[at:]
 
     def diverged(self, epoch: int, end_offset: int) -> int:
-        """A leader tells its greatest epoch that is not above the last one that was read, and where
-        that ends. Returns the offset up to which both histories agree, and forgets the rest."""
+        """A leader answers with its greatest epoch that is not above the last one that was read,
+        and with the end of that epoch. Returns the offset up to which both histories agree, and
+        forgets the rest."""
         later = bisect_right(self._epochs, epoch)
         agreed = min([end_offset, *self._starts[later : later + 1]])
         self.cut(agreed)

@@ -129,7 +129,7 @@ class Fetcher:
     def turn(self, now: float) -> float:
         """Fetch everything that may be fetched now. Returns the time when there may be more."""
         self._requests.leave_deposed(now)
-        # A leader that hangs breaks no connection: only the metadata tell that another one leads.
+        # A leader that hangs breaks no connection: only the metadata show that another one leads.
         is_overdue = self._requests.leave_deposed(now, self._answer_due_s)
         if is_overdue and now - self._asked_about_overdue_at > OVERDUE_S:
             self._asked_about_overdue_at = now
@@ -349,8 +349,8 @@ class Fetcher:
             self._view.refresh_soon()
 
     def _diverged(self, position: PartitionPosition, answer: FetchAnswer) -> None:
-        """Handle a leader that has another history than what was fetched (KIP-320). If only records
-        diverge that nobody has polled yet, they are fetched again."""
+        """Handle a leader with another history than the fetched batches (KIP-320). If only records
+        diverge that were not polled yet, they are fetched again."""
         offset = position.offset
         assert offset is not None  # it was fetched from there
         position.drop_buffer()

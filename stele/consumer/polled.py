@@ -1,4 +1,4 @@
-"""What a poll returns."""
+"""The records of a poll."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class PartitionPosition:
         self.epochs.begin(leader_epoch)
 
     def go_back(self, offset: int) -> None:
-        """What was read from ``offset`` on has vanished from the log."""
+        """The records that were read from ``offset`` on have vanished from the log."""
         epochs, truncated_from = self.epochs, self.truncated_from or self.offset
         self.epochs = EpochHistory()
         self.seek(offset, epochs.epoch_below(offset), self.topic_id)
@@ -187,7 +187,7 @@ class PartitionPosition:
         self.epochs.begin()
         self.truncated_from = None
         self.topic_id = b""
-        # Another topic may have the name by now. The next answer tells the end of the log.
+        # Another topic may have the name now. The next answer gives the end of the log.
         self.high_watermark = self.last_stable_offset = -1
 
     def take_progress(self, *, is_committed: bool) -> Progress | None:

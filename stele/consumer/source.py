@@ -9,8 +9,8 @@ RETURN_AFTER_S = 5.0
 
 
 class Source:
-    """A leader that is told the client's rack names a replica. That is used for a while, then the
-    leader is asked again: there may be a nearer one."""
+    """A leader that knows the client's rack names a replica. The consumer uses it for a while, and
+    then asks the leader again: there may be a nearer one."""
 
     __slots__ = ("_asks_at", "_leader", "_max_age_s", "_replica_id", "_until")
 
@@ -19,7 +19,7 @@ class Source:
         self._replica_id = -1  # -1: the leader
         self._leader: Leader | None = None  # the leader that named the replica
         self._until = 0.0
-        self._asks_at = 0.0  # before this time the leader is not told the rack
+        self._asks_at = 0.0  # before this time the leader does not get the rack
 
     def broker(self, leader: Leader, now: float) -> int:
         """The broker to fetch from."""

@@ -51,7 +51,7 @@ class PendingBatch:
         self.memory = 0  # the bytes of buffer.memory that it uses
         self.is_closed = False  # it takes no more records
         self.is_sticky = False  # it has records that could have gone to any partition
-        # Of each record, or of none: for records that came encoded together nobody waits.
+        # One for each record; none for records that came encoded together, which have no futures.
         self._futures: list[Delivery] = []
         self._timestamps_ms: list[int] = []
         self._encoded = bytearray()
@@ -209,7 +209,7 @@ class Accumulator:
         return min(self._config.max_request_size, self._config.buffer_memory)
 
     def check_size(self, size: int, what: str) -> None:
-        """Raises ApiError MESSAGE_TOO_LARGE for what can never be sent."""
+        """Raises ApiError MESSAGE_TOO_LARGE for a record that can never be sent."""
         limit = self.largest_record_bytes
         if size > limit:
             raise ApiError(

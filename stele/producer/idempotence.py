@@ -258,8 +258,8 @@ class Lane(Generic[B]):
             self.identity = None
 
     def abandon(self) -> list[B]:
-        """The transaction is given up: forget all batches, and their answers. Sequences that were
-        given to them are used no more."""
+        """The transaction is given up: forget all batches, and their answers. Their sequences are
+        not used again."""
         batches = [entry.batch for entry in self.window]
         for entry in self.window:
             entry.in_flight = False

@@ -200,7 +200,7 @@ class Producer:
         >>> await producer.send_all(ProducerRecord("orders", line) for line in lines)
         """
         nobody: Delivery = asyncio.get_running_loop().create_future()
-        nobody.cancel()  # it is done, so nothing is told to it
+        nobody.cancel()  # it is done, so its result is never set
         for number, (topic, value, key, headers, timestamp_ms, partition) in enumerate(records, 1):
             await self.send_into(nobody, topic, value, key, headers, timestamp_ms, partition)
             if number % _RECORDS_PER_TURN == 0:
@@ -529,7 +529,7 @@ class Producer:
             if self._transactional is not None and self._transactional.is_open:
                 await self._abort_at_close()
             await self.deliver()
-            if self._transactional is None:  # transactions have told of their failures
+            if self._transactional is None:  # the calls of transactions have raised their failures
                 self._raise_failures()
         finally:
             await self.abort()
@@ -564,7 +564,7 @@ class Producer:
         level = logging.DEBUG if isinstance(cause, TransactionAbortedError) else logging.ERROR
         log.log(level, "%d records for %s: %s", batch.record_count, batch.partition, cause)
         if isinstance(cause, TransactionAbortedError | TransactionAbortableError):
-            return  # the transaction tells it
+            return  # the calls of the transaction raise it
         self._undelivered += batch.record_count
         if self._first_failure is None:
             self._first_failure = cause

@@ -10,12 +10,14 @@ from stele.producer.accumulator import PartitionQueue
 
 
 class Surroundings(NamedTuple):
-    """What a partition's delivery depends on besides its own queue. Times are monotonic seconds."""
+    """The conditions of a partition's delivery besides its own queue. Times are monotonic
+    seconds."""
 
     leader: Leader | None
     topic_error: ErrorCode  # of the last metadata
     broker_ready_at: float  # the leader's broker is sent nothing before this time
-    no_producer_id: str  # why there is no producer id yet; empty if there is one, or nobody asked
+    # why there is no producer id yet; empty if there is one, or none was asked for
+    no_producer_id: str
     linger_until: float  # a batch that is not full waits until then; in the past otherwise
 
 

@@ -145,7 +145,7 @@ class Sender:
         return self._requests.in_flight(broker_id)
 
     def why(self, queue: PartitionQueue, now: float) -> str:
-        """Why what is in the queue is not delivered yet."""
+        """Why the records in the queue are not delivered yet."""
         leader = self._view.leader(queue.partition)
         linger_until = 0.0
         if not queue.lane.window and queue.waiting:
@@ -170,8 +170,8 @@ class Sender:
         await self._requests.close()
 
     def on_error(self, error: Exception) -> None:
-        """Fail everything. After a bug, or an answer that contradicts what was sent, the state is
-        unknown."""
+        """Fail everything. After a bug, or an answer that contradicts the sent batches, the state
+        is unknown."""
         if not isinstance(error, SequenceError):
             log.error("the producer stops because of a bug in it", exc_info=error)
             error = SteleError(f"a bug in the producer, see the log: {error!r}")
@@ -185,8 +185,8 @@ class Sender:
     # ------------------------------------------------------------------------ sending
 
     def turn(self, now: float) -> float:
-        """Give up overdue batches, and send what may be sent. Returns the time when there may be
-        more."""
+        """Give up overdue batches, and send every batch that may be sent. Returns the time of the
+        next one."""
         any_is_slow = self._requests.leave_deposed(now, SLOW_ANSWER_S)
         if any_is_slow and now - self._asked_about_slow_at > SLOW_ANSWER_S:
             self._asked_about_slow_at = now
@@ -278,7 +278,7 @@ class Sender:
         return True
 
     def _lose_topic(self, queue: PartitionQueue) -> None:
-        """Its topic was deleted and created again, and what was written to it is lost."""
+        """Its topic was deleted and created again, and the written records are lost."""
         tx = self._transactional
         if tx is not None and queue.last_identity == tx.machine.identity:
             name = queue.partition.topic
@@ -382,8 +382,8 @@ class Sender:
             self._note(lane.rejected(entry, ApiError(code, _advice(code, entry, str(name), said))))
 
     def _may_be_deposed(self, item: Item) -> bool:
-        """Whether a broker that misses earlier batches may be a leader of an earlier epoch than the
-        one that has them. Then the metadata soon tell of the later one."""
+        """Whether a broker that lacks earlier batches may be a leader of an earlier epoch than the
+        leader that has them. Then the metadata soon name the later one."""
         if item.queue.is_leader_told or not item.entry.sent_as_head:
             return False
         item.queue.gaps += 1

@@ -116,8 +116,9 @@ class Transactional:
             await self._settle("aborting")
 
     async def complete(self, prepared: PreparedTransaction | None) -> bool:
-        """Commit this transaction that was prepared, here or by an earlier process; None: abort
-        what was prepared, whichever it is. Returns whether there was anything to end."""
+        """Commit this transaction, which was prepared here or by an earlier process. None: abort
+        the prepared transaction, whichever it is. Returns whether there was a transaction to end.
+        """
         async with self._turn:
             machine = self.machine
             if machine.state is State.UNINITIALIZED:

@@ -157,7 +157,8 @@ class Transactions:
         self.number += 1
 
     def close(self) -> None:
-        """Take nothing more: what was taken is delivered, and then the transaction ends."""
+        """Accept no more records: the accepted ones are delivered, and then the transaction
+        ends."""
         if self.state is not State.IN_TRANSACTION:
             self._raise_error()
             raise self._wrong("only an open transaction is ended")
@@ -199,7 +200,7 @@ class Transactions:
     def _end(self, *, is_commit: bool) -> None:
         assert self.identity is not None
         if not self.is_used and self.kept is None and not self._is_in_doubt:
-            self._ended()  # nobody else knows of it
+            self._ended()  # no other process knows of it
             return
         self.state = State.COMMITTING if is_commit else State.ABORTING
         self.question = Init(self.identity) if self._is_in_doubt else End(self.identity, is_commit)

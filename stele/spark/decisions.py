@@ -40,7 +40,7 @@ _VERSION = 1
 
 
 class LedgerError(Exception):
-    """The ledger topic has a record that is not one of a ledger."""
+    """The ledger topic has a record that does not belong to a ledger."""
 
 
 class Prepared(NamedTuple):
@@ -214,7 +214,7 @@ class Decisions:
         return [] if known is None else [known.standing[batch] for batch in sorted(known.standing)]
 
     def latest_run(self, write: str) -> str | None:
-        """The run that may decide; None if nobody has claimed the write."""
+        """The run that may decide; None if no run has claimed the write."""
         known = self._writes.get(write)
         return None if known is None else known.latest_run
 

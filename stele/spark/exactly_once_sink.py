@@ -75,7 +75,7 @@ _TIDIED_AT_ONCE = 10
 
 
 class Target(NamedTuple):
-    """What is written: a batch of a run of a query or job."""
+    """The target of a write: a batch of a run of a query or job."""
 
     write: str
     run: str
@@ -371,7 +371,7 @@ def _prefix(options: SinkOptions, write: str) -> str:
 
 
 def _prefix_of_all(options: SinkOptions) -> str:
-    """Another ledger knows nothing of what is decided in this one."""
+    """Another ledger does not know the decisions of this one."""
     return f"spark/{options.ledger_topic}/"
 
 
@@ -387,7 +387,7 @@ def _named(topic: TopicDescription) -> str:
 
 
 def _is_known(decisions: Decisions, target: Target) -> bool:
-    """Whether a commit of the batch stands. Raises WriteError if nobody can know it."""
+    """Whether a commit of the batch stands. Raises WriteError if that cannot be known."""
     done = decisions.done(target.write)
     if target.batch < done.floor:
         raise WriteError(
@@ -439,7 +439,7 @@ class ExactlyOnceWriter(DataSourceArrowWriter):
         self._sink.commit(messages, self._target)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        # Also if no task tells of a transaction: an attempt may have died.
+        # Also if no task reports a transaction: an attempt may have died.
         self._sink.abort(self._target, messages)
 
 

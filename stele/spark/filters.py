@@ -47,7 +47,7 @@ class Restriction:
         )
 
     def apply(self, range_: OffsetRange, first_at_time: int | None = None) -> OffsetRange | None:
-        """What is left of a range; None: nothing. ``first_at_time``: the first offset at or after
+        """The rest of a range; None: nothing. ``first_at_time``: the first offset at or after
         ``first_time_ms``."""
         if not self.has(range_.name):
             return None

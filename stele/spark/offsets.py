@@ -43,7 +43,8 @@ class Logs:
 
     beginnings: Mapping[TopicPartition, int]
     ends: Mapping[TopicPartition, int]
-    """The high watermarks, or the last stable offsets for a query that reads what is committed."""
+    """The high watermarks, or the last stable offsets for a query that reads only committed
+    records."""
     times: Mapping[tuple[TopicPartition, int], int | None] = field(default_factory=dict)
     """For each partition and time in ms the first offset at or after it; None if there is no
     record.

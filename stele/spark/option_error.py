@@ -1,4 +1,4 @@
-"""What is raised for options of the data source."""
+"""The error for options of the data source."""
 
 
 class OptionError(ValueError):

@@ -71,8 +71,8 @@ class Subscription:
         return ", ".join(self.topics or [str(each) for each in self.partitions])
 
 
-# Options of Spark's Kafka source that tune what is not there. They are accepted, so that a job
-# moves by a change of one word.
+# Options that tune parts of Spark's Kafka source that do not exist here. They are accepted, so that
+# a job moves by a change of one word.
 _WITHOUT_EFFECT = (
     "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
     "kafkaconsumer.polltimeoutms",
@@ -87,7 +87,7 @@ _UNITS_MS = {
 
 
 class _Given:
-    """The options that the user gave. What nobody has asked for at the end is unknown."""
+    """The options that the user gave. An option that was never asked for is unknown."""
 
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Written(WriterCommitMessage):
-    """What a task has written."""
+    """The result of a task's write."""
 
     rows: int
 

@@ -24,7 +24,7 @@ class WriteError(Exception):
 
 
 class LostTransactionError(Exception):
-    """A transaction that the ledger has committed was aborted by somebody else. Rows are
+    """A transaction that the ledger has committed was aborted by another program. Rows are
     missing."""
 
 
@@ -58,8 +58,8 @@ def check_prepared(admin: Admin, transactions: Sequence[Prepared]) -> None:
 
 
 def finish(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
-    """Commit what stands, as far as nobody has done it before. Returns the ids that can be
-    forgotten. Raises LostTransactionError.
+    """Commit the transactions of a standing decision that are still open. Returns the ids that can
+    be forgotten. Raises LostTransactionError.
 
     An id that its coordinator does not know was committed, and then forgotten.
     """
@@ -68,7 +68,7 @@ def finish(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
     prepared = [each for each in found if _is_prepared(states[each.transactional_id], each)]
     for each in prepared:
         _complete(options, each)
-    # An answer tells that the transaction was ended, not how.
+    # The answer says that the transaction was ended, not how.
     states.update(_states(admin, prepared))
     for each in found:
         state = states[each.transactional_id].state

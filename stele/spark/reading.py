@@ -1,4 +1,4 @@
-"""What a task does: it reads one range of offsets and gives Spark columns."""
+"""The work of a task: it reads one range of offsets and gives Spark columns."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from stele.spark.options import Subscription
 
 
 class CheckpointError(Exception):
-    """The checkpoint of the query is not one of this query."""
+    """The checkpoint belongs to another query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,12 @@ def next_offsets(
     min_rows: int = 0,
     fail_on_data_loss: bool = True,
 ) -> StreamOffsets:
-    """Where the next batch ends, if it begins at ``start``. ``start`` itself if there is nothing.
+    """The end of the next batch, if it begins at ``start``. ``start`` itself if there is
+    nothing.
 
-    The batch has at most ``max_rows`` offsets, in proportion to what each partition has. If all
-    partitions together have fewer than ``min_rows``, there is no batch. ``logs`` has all partitions
-    that the query reads now. Raises DataLossError.
+    The batch has at most ``max_rows`` offsets, in proportion to the backlog of each partition. If
+    all partitions together have fewer than ``min_rows``, there is no batch. ``logs`` has all
+    partitions that the query reads now. Raises DataLossError.
     """
     begins, offsets = _begins(start, logs, fail_on_data_loss)
     there = {name: max(logs.ends[name] - begin, 0) for name, begin in begins.items()}
@@ -135,10 +136,11 @@ def _loss(
 
 
 def shares(there: Mapping[TopicPartition, int], limit: int) -> dict[TopicPartition, int]:
-    """Divide ``limit`` rows among partitions in proportion to what they have, which is more in all.
+    """Divide ``limit`` rows among partitions in proportion to their backlogs, which are more in
+    all.
 
-    Each partition that has anything gets one row at least, so that none waits for ever behind
-    larger ones. If there are more partitions than rows, those with most get one.
+    Each partition with a backlog gets one row at least, so that none waits for ever behind larger
+    ones. If there are more partitions than rows, those with the largest backlogs get one.
     """
     taken = dict.fromkeys(there, 0)
     some = sorted((name for name, count in there.items() if count), key=lambda n: (-there[n], n))

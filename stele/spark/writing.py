@@ -1,4 +1,4 @@
-"""What a task of a sink does with a batch of rows: it makes record batches of its columns."""
+"""The work of a sink's task on a batch of rows: it makes record batches of its columns."""
 
 from __future__ import annotations
 

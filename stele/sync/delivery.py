@@ -1,4 +1,4 @@
-"""What a synchronous producer gives for each record."""
+"""The delivery that a synchronous producer returns for each record."""
 
 from __future__ import annotations
 

@@ -39,9 +39,10 @@ class _Entry(NamedTuple):
 
 
 class Entries:
-    """What records say about keys, in the order in which they were applied: the last one counts.
+    """The values of keys, from their records in the order in which they were applied: the last one
+    counts.
 
-    An entry that has expired is not told any more, but it is held until ``expire`` takes it out.
+    An expired entry is hidden, but it is held until ``expire`` takes it out.
     """
 
     def __init__(self) -> None:
@@ -103,7 +104,7 @@ class Entries:
         self._readings[partition] = self._readings.get(partition, 0) + 1
 
     def settle(self, partition: int) -> list[Evicted]:
-        """The partition was read to its end: take out what it no longer has."""
+        """The partition was read to its end: take out the entries that it no longer has."""
         reading = self._readings.get(partition, 0)
         gone = [
             key

@@ -304,7 +304,7 @@ class TopicView(Mapping[bytes, bytes]):
     async def _begin_again(self, numbers: list[int]) -> None:
         for number in numbers:
             self._entries.begin_again(number)
-            self._targets.setdefault(number, 0)  # so that nobody takes the view for caught up
+            self._targets.setdefault(number, 0)  # so that the view does not count as caught up
         names = [(self.topic, number) for number in numbers]
         self._consumer.seek_to_beginning(*names)
         for name, end in (await self._consumer.end_offsets(names)).items():
@@ -331,7 +331,8 @@ class TopicView(Mapping[bytes, bytes]):
     async def _repeat(
         self, work: Callable[P, Coroutine[Any, Any, None]], *arguments: P.args, **named: P.kwargs
     ) -> None:
-        """Until it succeeds. Each attempt takes its own time, and says what it waits for."""
+        """Repeat the work until it succeeds. Each attempt takes its own time, and reports what it
+        waits for."""
         while True:
             try:
                 return await work(*arguments, **named)

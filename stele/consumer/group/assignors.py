@@ -154,7 +154,7 @@ def _generation(subscription: Subscription) -> int:
 
 def _without_unreleased(shares: Shares, candidates: Iterable[Candidate]) -> Shares:
     """The shares without partitions that another member must release first. Every claim counts,
-    also one of an old generation: whoever claims a partition may be reading it."""
+    also one of an old generation: a member that claims a partition may be reading it."""
     claimed: dict[TopicPartition, set[str]] = {}
     for each in candidates:
         for partition in each.subscription.owned:

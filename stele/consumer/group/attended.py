@@ -41,7 +41,7 @@ class Attended:
         return ago_s * 1000 > self._config.max_poll_interval_ms
 
     def _say_unattended(self) -> str:
-        """Tell the user why the member leaves. Returns the reason."""
+        """Log why the member leaves. Returns the reason."""
         reason = (
             f"the application has not polled for max_poll_interval_ms="
             f"{self._config.max_poll_interval_ms}"

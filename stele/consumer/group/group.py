@@ -148,7 +148,7 @@ class ConsumerGroup:
             await self._take_share()
         if member.needs_join:
             await self._give_up_before_join()
-            if member.needs_join:  # else the last commit has told something new
+            if member.needs_join:  # otherwise the last commit has brought news
                 member.join()
 
     # A commit that is cancelled, with the poll around it, has changed nothing: the partitions are
@@ -160,7 +160,7 @@ class ConsumerGroup:
         loss = membership.giving_up()
         if not loss.is_lost:
             await self._commit_at_once(loss.partitions)
-            loss = membership.giving_up()  # the answer may have told that the member was removed
+            loss = membership.giving_up()  # the answer may have said that the member was removed
         try:
             await self._give_up(loss.partitions, is_lost=loss.is_lost)
         finally:
@@ -176,7 +176,7 @@ class ConsumerGroup:
             membership.released(share)
         if not membership.took_share(share):
             return  # the member was removed while it gave partitions up
-        # Of what it should take, some may have been taken away again meanwhile.
+        # Some of its new partitions may have been taken away again meanwhile.
         added = share.added & membership.owned
         self._reader.take(sorted(added))
         self._offsets.find_starts()
@@ -257,7 +257,7 @@ class ConsumerGroup:
         return self._membership.standing if self.is_subscribed else Standing()
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where the application is in what it reads."""
+        """The application's position in each partition."""
         return self._offsets.consumed(self._reader.positions)
 
     async def commit(

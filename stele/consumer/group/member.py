@@ -58,7 +58,7 @@ class GroupMember(Attended):
     def subscribe(self, choice: TopicChoice) -> None:
         self._choice = choice
         self.failure = None
-        # What a pattern means is found before the member joins, or at the next heartbeat.
+        # The topics of a pattern are found before the member joins, or at the next heartbeat.
         self.membership.subscribe(choice.names or self.membership.subscription)
 
     def start(self) -> None:
@@ -84,7 +84,7 @@ class GroupMember(Attended):
             self.membership.metadata_changed(self._partition_counts())
 
     def took_share(self) -> None:
-        """The application was told its share."""
+        """The application's functions were called for the share."""
 
     async def leave(self, reason: str) -> None:
         """Leave the group, unless the member is static: its session keeps its place. Partitions
@@ -178,7 +178,7 @@ class GroupMember(Attended):
         return synced.error in (ErrorCode.NONE, ErrorCode.REBALANCE_IN_PROGRESS)
 
     def _check(self, code: ErrorCode, message: str) -> None:
-        """Raises ApiError for what cannot be mended by joining again."""
+        """Raises ApiError for an error that joining again cannot mend."""
         if code is ErrorCode.FENCED_INSTANCE_ID:
             raise FencedInstanceError(self._config.group_instance_id or "")
         if code in FATAL:
@@ -240,7 +240,7 @@ class GroupMember(Attended):
         self._announce()
 
     async def _look_around(self) -> None:
-        """Look again for what a pattern means, and for topics that were missing."""
+        """Look again for the topics of a pattern, and for topics that were missing."""
         await self._choose_topics()
         if any(self._view.topic_error(name) for name in self.membership.topics):
             self._view.refresh_soon()

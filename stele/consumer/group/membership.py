@@ -259,7 +259,7 @@ class Membership:
         self._state = State.ASSIGNED
 
     def share(self) -> Share:
-        """The changes that the application must be told."""
+        """The changes for which the application's functions must be called."""
         return Share(revoked=self._owned - self._told, added=self._told - self._owned)
 
     def released(self, share: Share) -> None:

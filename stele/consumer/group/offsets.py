@@ -190,8 +190,8 @@ class GroupOffsets:
     async def commit_at_once(
         self, standing: Standing, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> None:
-        """Commit what was returned, before it is given up. A failure is logged: the records are
-        read again."""
+        """Commit returned records before their partition is given up. A failure is logged: the
+        records are read again."""
         offsets = self._news(partitions)
         if not self._config.enable_auto_commit or not offsets:
             return
@@ -240,7 +240,7 @@ class GroupOffsets:
         return await self._view.keep_asking(attempt, what, self._limit_s(timeout_s))
 
     def _topic_ids(self, partitions: Iterable[TopicPartition]) -> dict[str, bytes]:
-        """The topics that have the names as far as this client knows, of what it reads."""
+        """The topics with these names that the consumer reads, as far as this client knows."""
         return {
             name.topic: topic.topic_id
             for name in partitions
@@ -252,7 +252,8 @@ class GroupOffsets:
     ) -> list[CommittedOffset]:
         found = await self._coordinator.committed(partitions, topic_ids)
         if any(each.error is ErrorCode.UNKNOWN_TOPIC_ID for each in found):
-            self._view.refresh_soon()  # what this client or the coordinator knows is outdated
+            # the knowledge of this client or of the coordinator is outdated
+            self._view.refresh_soon()
         return found
 
     def find_starts(self) -> None:

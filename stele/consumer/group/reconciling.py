@@ -72,7 +72,7 @@ class ReconcilingMembership:
 
     @property
     def state(self) -> State:
-        """ASSIGNED if the application must be told of partitions."""
+        """ASSIGNED if the application's functions must be called for partitions."""
         if self._state is State.STABLE and self._target().keys() != self._owned.keys():
             return State.ASSIGNED
         if self._state is State.STABLE and set(self._target().values()) != set(
@@ -91,7 +91,7 @@ class ReconcilingMembership:
         return frozenset(self._owned)
 
     def id_of(self, partition: TopicPartition) -> PartitionId:
-        """Of which topic of that name an owned partition is."""
+        """The id of the topic of that name to which an owned partition belongs."""
         return self._owned[partition]
 
     @property
@@ -108,7 +108,7 @@ class ReconcilingMembership:
 
     @property
     def unknown_topics(self) -> frozenset[bytes]:
-        """Ids of assigned topics whose names are not known. ``learn`` tells them."""
+        """Ids of assigned topics whose names are not known. ``learn`` adds them."""
         return frozenset(each.topic_id for each in self._assigned) - self._names.keys()
 
     @property

@@ -23,7 +23,7 @@ from stele.errors import ApiError, ErrorCode, FencedInstanceError, SteleError, U
 log = logging.getLogger(__name__)
 
 FIRST_INTERVAL_S: Final = 1.0
-"""Between heartbeats, until the coordinator tells the group's interval."""
+"""Between heartbeats, until the coordinator gives the group's interval."""
 
 
 class ReconcilingMember(Attended):
@@ -47,7 +47,7 @@ class ReconcilingMember(Attended):
     def subscribe(self, choice: TopicChoice) -> None:
         self._choice = choice
         self.failure = None
-        # What a pattern means is found before the next heartbeat.
+        # The topics of a pattern are found before the next heartbeat.
         self.membership.subscribe(choice.names or self.membership.subscription)
         self._wake.set()
 
@@ -61,7 +61,7 @@ class ReconcilingMember(Attended):
 
     @property
     def needs_join(self) -> bool:
-        """Whether the application must hear what it has lost, and then ``join``."""
+        """Whether the application must learn of lost partitions, and then ``join``."""
         return self.failure is None and self.membership.needs_join
 
     def join(self) -> None:
@@ -141,7 +141,7 @@ class ReconcilingMember(Attended):
         return min(pause_s, self._interval_s)
 
     async def _pause(self, pause_s: float) -> None:
-        """Until the next heartbeat, or there is something to tell the coordinator."""
+        """Until the next heartbeat, or until there is something to report to the coordinator."""
         try:
             async with asyncio.timeout(pause_s):
                 await self._wake.wait()

@@ -1,4 +1,5 @@
-"""What a member of the classic protocol asks of its coordinator, and the answers, as values.
+"""The requests of a member of the classic protocol to its coordinator, and the answers, as
+values.
 
 Fields have the same meaning as in Kafka's protocol.
 """

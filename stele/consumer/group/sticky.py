@@ -42,8 +42,8 @@ def share_sticky(
 def _over_quota(
     shares: dict[str, list[TopicPartition]], partition_count: int
 ) -> list[TopicPartition]:
-    """Take from members what is above an even share. All members want the same topics, so all
-    that is taken finds a place at once."""
+    """Take from members the partitions above an even share. All members want the same topics, so
+    every such partition finds a place at once."""
     least, with_one_more = divmod(partition_count, len(shares))
     taken: list[TopicPartition] = []
     for share in shares.values():

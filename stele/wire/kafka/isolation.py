@@ -5,4 +5,4 @@ from __future__ import annotations
 from typing import Final
 
 READ_COMMITTED: Final = 1
-"""Nothing at or above the last stable offset is told, and aborted records are named."""
+"""The answer has nothing at or above the last stable offset, and names aborted transactions."""
