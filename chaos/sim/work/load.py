@@ -47,6 +47,7 @@ class Part:
 
     @property
     def is_there(self) -> bool:
+        """Whether the run has any of the work."""
         raise NotImplementedError
 
     @property
@@ -79,7 +80,7 @@ class Load:
     stream_pause_s: float = 0.0  # between records of a ``Streamer``; 0: there is none
     rude_writers: int = 0
     parts: tuple[Part, ...] = ()
-    """What works of their own do, in the order of the registry."""
+    """The loads of works that have one of their own, in the order of the registry."""
 
     @classmethod
     def light(cls, rng: random.Random) -> Load:
