@@ -135,9 +135,14 @@ class Node:
         self.on_start: Callable[[SimNode], None] | None = None
         self.process = SimpleNamespace(incarnation=1)
         self.config = SimpleNamespace(
-            broker_session_timeout_ms=6000, log_retention_check_interval_ms=300_000
+            broker_session_timeout_ms=6000,
+            log_retention_check_interval_ms=300_000,
+            log_dirs=("/data",),
         )
         self.node = SimpleNamespace(quorum=None, controller=None, broker=None)
+
+    def replica_path(self, name: str) -> str:
+        return f"/data/{name}"
 
     @property
     def running(self) -> SimpleNamespace | None:

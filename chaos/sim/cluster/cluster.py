@@ -45,10 +45,11 @@ class SimCluster:
         combined: bool = False,
         settings: Mapping[str, str] | None = None,
         racks: Sequence[str] = (),
+        directories: Sequence[str] = ("/data",),
         keep_transcript: bool = False,
     ) -> None:
         """``combined``: every broker is a controller too; ``controllers`` has no meaning then.
-        ``racks``: of the brokers, in turn."""
+        ``racks``: of the brokers, in turn. ``directories``: the log directories of each broker."""
         self.simulation = Simulation(seed, keep_transcript=keep_transcript)
         self.cluster_id = CLUSTER_ID
         broker_ids = range(1, brokers + 1)
@@ -60,7 +61,7 @@ class SimCluster:
         common = {**self._settings, "controller.quorum.voters": voters}
 
         def node(node_id: int, host: str, roles: str) -> SimNode:
-            own = {}
+            own = {"log.dirs": ",".join(directories)} if node_id in broker_ids else {}
             if racks and node_id in broker_ids:
                 own["broker.rack"] = racks[node_id % len(racks)]
             return SimNode(self.simulation, _config(node_id, host, roles, common | own), host)
@@ -245,10 +246,10 @@ def _epoch(node: SimNode) -> int:
 
 
 def _config(node_id: int, host: str, roles: str, common: Mapping[str, str]) -> NodeConfig:
-    own = {"process.roles": roles, "node.id": str(node_id), "log.dirs": "/data"}
+    own = {"process.roles": roles, "node.id": str(node_id)}
     if "controller" in roles:
         own["controller.listener"] = f"{host}:{CONTROLLER_PORT}"
     if "broker" in roles:
         own["listeners"] = f"PLAINTEXT://{host}:{KAFKA_PORT}"
         own["grpc.listeners"] = f"PLAINTEXT://{host}:{GRPC_PORT}"
-    return from_settings({**common, **own})
+    return from_settings({"log.dirs": "/data", **common, **own})

@@ -43,6 +43,16 @@ class SimNode:
     def metadata_log(self) -> str:
         return f"{self.metadata_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
 
+    def replica_path(self, name: str) -> str:
+        """Where the log of a replica is on the disk. Of two logs of a name the one in the first
+        directory is the newer: it was made while the other directory was dead. A log that is
+        nowhere would be in the first, too."""
+        first, *others = self.config.log_dirs
+        for directory in self.config.log_dirs if others else ():
+            if self.machine.disk.find(f"{directory}/{name}") is not None:
+                return f"{directory}/{name}"
+        return f"{first}/{name}"
+
     @property
     def shares_metadata_disk(self) -> bool:
         """Whether the metadata log and replicas of partitions are lost together."""

@@ -84,7 +84,7 @@ def records_at(node: SimNode, partition: str, place: Place) -> list[Record]:
 
 def aborted_by_index(node: SimNode, partition: str) -> list[AbortedTransaction]:
     """What the transaction indexes of a replica say, as processes see them."""
-    files = node.machine.disk.files(f"/data/{partition}", ".txnindex")
+    files = node.machine.disk.files(node.replica_path(partition), ".txnindex")
     return [each for _, inode in files for each in decode_aborted(bytes(inode.data))]
 
 
@@ -99,10 +99,10 @@ def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
     topic id survives. The search goes backwards, since the value is usually near the end of a
     segment."""
     disk = node.machine.disk
-    topic_id = f"/data/{partition}/{PARTITION_METADATA_FILE}"
+    topic_id = f"{node.replica_path(partition)}/{PARTITION_METADATA_FILE}"
     if not disk.durable_file(topic_id) and topic_id not in disk.destroyed:
         return False
-    for inode in disk.durable_files(f"/data/{partition}", ".log"):
+    for inode in disk.durable_files(node.replica_path(partition), ".log"):
         if inode.durable.rfind(value) >= 0:
             return True
     return False
@@ -111,9 +111,9 @@ def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
 def was_destroyed(node: SimNode, partition: str, value: bytes) -> bool:
     """Whether the storm took a durable record away."""
     destroyed = node.machine.disk.destroyed
-    directory = f"/data/{partition}/"
+    directory = f"{node.replica_path(partition)}/"
     return any(path.startswith(directory) and value in data for path, data in destroyed.items())
 
 
 def _segments(node: SimNode, partition: str) -> list[tuple[str, Inode]]:
-    return node.machine.disk.files(f"/data/{partition}", ".log")
+    return node.machine.disk.files(node.replica_path(partition), ".log")

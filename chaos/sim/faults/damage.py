@@ -14,6 +14,7 @@ is lost is hurt, as one whose records are: its broker must not take it for one o
 
 from __future__ import annotations
 
+import posixpath
 import random
 from collections import Counter
 from typing import NamedTuple
@@ -81,7 +82,7 @@ class Damage:
             return self._flip_metadata(node)
         while places:
             place = places.pop(self._rng.randrange(len(places)))
-            if self._flip(node, f"{ROOT}/{place.name}", self._floor(node, place.name)):
+            if self._flip(node, node.replica_path(place.name), self._floor(node, place.name)):
                 self.hurt[place.id] = node.id
                 self.counts["bits flipped in replicas"] += 1
                 return True
@@ -95,7 +96,7 @@ class Damage:
             place = places.pop(self._rng.randrange(len(places)))
             found = [
                 (path, position, header)
-                for path in self._segments(node, f"{ROOT}/{place.name}")
+                for path in self._segments(node, node.replica_path(place.name))
                 for position, header in _sound(self._disk(node).file(path).durable)
             ]
             if found:
@@ -272,7 +273,8 @@ class Damage:
         return leading.node.controller.image
 
     def _places(self, node: SimNode, image: MetadataImage) -> list[_Place]:
-        here = set(self._disk(node).names(ROOT))
+        disk = self._disk(node)
+        here = {name for directory in node.config.log_dirs for name in disk.names(directory)}
         return [
             _Place(PartitionId(topic.topic_id, number), topic.name, f"{topic.name}-{number}", state)
             for topic, number, state in image.sorted_partitions()
@@ -330,7 +332,10 @@ class Damage:
         """Whether the broker has given up its replica, or will as soon as it reads it. The metadata
         show this only once a controller has heard of it."""
         disk = self._disk(node)
-        if disk.faults.failing_read or disk.find(f"{ROOT}/{place.name}/{CORRUPT_FILE}") is not None:
+        path = node.replica_path(place.name)
+        if disk.faults.failing_read or disk.is_dead(path):
+            return True
+        if disk.find(f"{path}/{CORRUPT_FILE}") is not None:
             return True
         running = node.running
         replicas = () if running is None or running.broker is None else running.broker.replicas
@@ -342,7 +347,7 @@ class Damage:
         """Base offset and CRC of every whole batch on disk."""
         return [
             (header.base_offset, header.crc)
-            for path in self._segments(node, f"{ROOT}/{name}")
+            for path in self._segments(node, node.replica_path(name))
             for _, header in _sound(self._disk(node).file(path).durable)
         ]
 
@@ -354,9 +359,9 @@ class Damage:
         """The offset below which missing records are surely corruption, by the checkpoints on
         disk."""
         topic, _, number = name.rpartition("-")
-        key = TopicPartition(topic, int(number))
+        key, path = TopicPartition(topic, int(number)), node.replica_path(name)
         return max(
-            self._checkpointed(node, f"{ROOT}/{file}", key)
+            self._checkpointed(node, f"{posixpath.dirname(path)}/{file}", key)
             for file in (RECOVERY_POINT_FILE, HIGH_WATERMARK_FILE)
         )
 
@@ -393,7 +398,7 @@ class Damage:
             return False
         for replica in node.node.broker.replicas:
             if replica.id == partition and replica.state is ReplicaState.ONLINE:
-                segments = self._segments(node, f"{ROOT}/{replica!r}")
+                segments = self._segments(node, node.replica_path(repr(replica)))
                 if any(self._disk(node).file(path).bad_sectors for path in segments):
                     return False
                 return all(
@@ -404,7 +409,10 @@ class Damage:
         return False
 
     def _contents(self, node: SimNode, name: str) -> list[bytearray]:
-        return [self._disk(node).file(path).data for path in self._segments(node, f"{ROOT}/{name}")]
+        return [
+            self._disk(node).file(path).data
+            for path in self._segments(node, node.replica_path(name))
+        ]
 
     # --------------------------------------------------------------------------- doing it
 
@@ -419,7 +427,9 @@ class Damage:
             return False
         # Recovery skips older segments, and all segments after a clean shutdown. Damage may stay
         # unnoticed there for long, and laws read the headers meanwhile: so headers stay whole.
-        is_clean = self._disk(node).find(f"{ROOT}/{CLEAN_SHUTDOWN_FILE}") is not None
+        parent = posixpath.dirname(directory)
+        root = parent if parent in node.config.log_dirs else ROOT
+        is_clean = self._disk(node).find(f"{root}/{CLEAN_SHUTDOWN_FILE}") is not None
         starts = dict.fromkeys(paths, HEADER_SIZE)
         if not is_clean:
             starts[paths[-1]] = CRC_POSITION  # from here on a batch's bytes are its CRC or under it
@@ -487,7 +497,7 @@ class Damage:
         The topic id of a log without a checkpoint is kept. Its loss would look like a power loss
         before the first sync, which leaves nothing that counts.
         """
-        directory = f"{ROOT}/{place.name}"
+        directory = node.replica_path(place.name)
         names = [name for name in self._disk(node).names(directory) if name.endswith(_BESIDE_A_LOG)]
         if PARTITION_METADATA_FILE in names and self._floor(node, place.name) == 0:
             names.remove(PARTITION_METADATA_FILE)
@@ -508,7 +518,7 @@ class Damage:
         floor = self._floor(node, place.name)
         known = [
             path
-            for path in self._segments(node, f"{ROOT}/{place.name}")
+            for path in self._segments(node, node.replica_path(place.name))
             if int(path.rpartition("/")[2].removesuffix(".log")) < floor
         ]
         if not known:

@@ -125,8 +125,9 @@ def _replica_directories(cluster: SimCluster, node: SimNode) -> list[str]:
     disk = node.machine.disk
     return [
         name
-        for name in disk.names("/data")
+        for directory in node.config.log_dirs
+        for name in disk.names(directory)
         if not name.endswith(("-delete", "-corrupt"))
         and name != "__cluster_metadata-0"
-        and disk.find(f"/data/{name}/partition.metadata")
+        and disk.find(f"{directory}/{name}/partition.metadata")
     ]

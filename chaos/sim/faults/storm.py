@@ -11,6 +11,7 @@ from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import waits_for_restart
 from chaos.sim.faults.aim import Aims
 from chaos.sim.faults.conditions import Conditions
+from chaos.sim.faults.directories import DyingDirectories
 from chaos.sim.faults.field import Field
 from chaos.sim.faults.registry import AIMED_AT, FAULTS, KINDS, ONE_AIM
 from chaos.sim.laws.judged import JudgedCluster
@@ -38,9 +39,11 @@ class Storm:
         kinds: Collection[str] = KINDS,
         limit: int | None = None,
         has_transactions: bool = False,
+        has_directories: bool = False,
     ) -> None:
         """``pace_s``: the mean time between two acts. ``kinds``: the acts and conditions in use.
         ``has_transactions``: there is something for the aims at transactions.
+        ``has_directories``: each broker has a second log directory, which may die.
 
         The storm ends after ``limit`` acts. The same seed with a lower limit gives the same run up
         to that act.
@@ -70,6 +73,8 @@ class Storm:
         ]
         if self._acts:
             self._acts += ["heal"] * _HEAL_WEIGHT + ["revive"] * _REVIVE_WEIGHT
+        self._has_directories = has_directories
+        self._directories = DyingDirectories(self._field, self.counts)
         self.damage = self._field.damage
         self._aims = Aims(
             cluster,
@@ -95,7 +100,10 @@ class Storm:
     async def rage(self, duration_s: float) -> None:
         """Do one act after another, each on a random node. Meanwhile do one aim after another."""
         end = self._simulation.now + duration_s
-        aiming = asyncio.get_running_loop().create_task(self._aim())
+        loop = asyncio.get_running_loop()
+        aside = [loop.create_task(self._aim())]
+        if self._has_directories:
+            aside.append(loop.create_task(self._lose_directories()))
         while self._acts and self._may_act:
             pause_s = self._rng.uniform(0.0, 2 * self._pace_s)
             if self._simulation.now + pause_s >= end:
@@ -105,10 +113,11 @@ class Storm:
                 break  # an aim was the last act
             self._act()
         await asyncio.sleep(max(0.0, end - self._simulation.now))
-        if not aiming.done():
-            aiming.cancel()
-        with suppress(asyncio.CancelledError):
-            await aiming
+        for work in aside:
+            if not work.done():
+                work.cancel()
+            with suppress(asyncio.CancelledError):
+                await work
 
     def _act(self) -> None:
         name, node = self._rng.choice(self._acts), self._target()
@@ -135,6 +144,14 @@ class Storm:
             self.drawn += 1
             self.counts["aimed"] += 1
             await self._aims.next(self.drawn)
+
+    async def _lose_directories(self) -> None:
+        while True:
+            await asyncio.sleep(self._directories.pause_s())
+            if not self._may_act:
+                break
+            self.drawn += 1
+            self._directories.act()
 
     def _target(self) -> SimNode:
         """A random node. Half of the time it is the active controller or a partition's leader."""
@@ -185,6 +202,7 @@ class Storm:
         self._simulation.note("storm", "calm")
         self._simulation.fabric.heal()
         self._conditions.mend()
+        self._directories.mend()
         self._mend()  # also slow disks: a vote that takes longer than an election elects nobody
         end = self._simulation.now + CALM_TIMEOUT_S
         for node in field.nodes:

@@ -102,7 +102,11 @@ def _is_right(
         return unclean and not is_led
     if error is ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE:
         preferred = state.preferred_leader
-        could_lead = preferred in state.isr and image.is_active(preferred)
+        could_lead = (
+            preferred in state.isr
+            and image.is_active(preferred)
+            and image.has_online(preferred, state.directory_of(preferred))
+        )
         return not unclean and not (could_lead and image.has_room(preferred))
     return error is ErrorCode.POLICY_VIOLATION  # a success would have changed it
 

@@ -167,7 +167,7 @@ class CompactedLogsKeepTheLastValues(Law):
             view = self._views[node.id, replica.id] = _View(log, generation)
         committed = min(replica.machine.high_watermark, log.end_offset)
         clean_end = replica.directory.clean_end(log)
-        files = node.machine.disk.files(f"/data/{replica!r}", ".log")
+        files = node.machine.disk.files(node.replica_path(repr(replica)), ".log")
         is_same = [inode for _, inode in files] == [each.inode for each in view.segments]
         if is_same and (committed, clean_end) == (view.committed, view.clean_end):
             return

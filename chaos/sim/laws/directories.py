@@ -14,8 +14,9 @@ from storage.errors import CutShortError, is_disk_full
 
 
 class DirectoriesFailWithTheirDevice(Law):
-    """A directory goes offline only when its device has failed a write or a sync. No log goes
-    offline because its disk is full: the disk may have room again."""
+    """A directory goes offline only when its device has failed a write or a sync, or is gone. One
+    that goes takes no other along. No log goes offline because its disk is full: the disk may have
+    room again."""
 
     name = "directories fail with their device"
     cadence = Cadence.SELDOM
@@ -27,7 +28,8 @@ class DirectoriesFailWithTheirDevice(Law):
                 continue
             for directory in running.broker.directories:
                 _report_full_logs(node, directory, report)
-                if node.machine.disk.has_failed:
+                disk = node.machine.disk
+                if disk.has_failed or disk.has_died(directory.path):
                     continue
                 self.looked += 1
                 if directory.offline is not None:

@@ -28,7 +28,7 @@ class DurableIsDurable(Law):
     def _check(self, cluster: SimCluster, node: SimNode, replica: Replica, report: Report) -> None:
         log = replica.log
         disk = node.machine.disk
-        directory = f"/data/{replica!r}"
+        directory = node.replica_path(repr(replica))
         if disk.files(directory, SWAP_FILE):
             return  # a crash leaves the old segments or the compacted ones: the note makes it whole
         kept = {id(inode) for inode in disk.durable_files(directory, ".log")}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.cluster.view import online
@@ -25,14 +27,14 @@ class DurableStartsAreDurable(Law):
             if claimed == 0:
                 continue
             self.looked += 1
-            kept = self._kept(cluster, node).get(replica.log.key, 0)
+            kept = self._kept(node, repr(replica)).get(replica.log.key, 0)
             if kept < claimed:
                 report(
                     f"{replica!r} on broker {node.id} calls the start {claimed} durable, and a "
                     f"loss of power would leave {kept}"
                 )
 
-    def _kept(self, cluster: SimCluster, node: SimNode) -> dict[TopicPartition, int]:
-        path = f"/data/{LOG_START_FILE}"
+    def _kept(self, node: SimNode, replica: str) -> dict[TopicPartition, int]:
+        path = f"{posixpath.dirname(node.replica_path(replica))}/{LOG_START_FILE}"
         content = node.machine.disk.durable_file(path)
         return decode_offsets(content.decode(), path) if content else {}

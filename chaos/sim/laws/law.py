@@ -31,6 +31,7 @@ class Proof(enum.Enum):
 
     RUN = "each run"
     CAMPAIGN = "many runs with all faults"
+    RARE = "many runs with all faults under rare load"
 
 
 class Law:

@@ -88,7 +88,13 @@ class LeadersAreChosenInOrder(Law):
 
 def wrong_choice(was: PartitionState, state: PartitionState, image: MetadataImage) -> str:
     """What is wrong with the leader that a change has chosen; nothing if it is right."""
-    able = [each for each in state.replicas if each in state.isr and image.is_active(each)]
+    able = [
+        each
+        for each in state.replicas
+        if each in state.isr
+        and image.is_active(each)
+        and image.has_online(each, state.directory_of(each))
+    ]
     roomy = [each for each in able if image.has_room(each)]
     leader, preferred = state.leader, state.preferred_leader
     if leader == was.leader:

@@ -47,7 +47,7 @@ class _Start(NamedTuple):
 
     incarnation: str
     at_s: float
-    logs: dict[TopicPartition, Left]
+    logs: dict[tuple[str, TopicPartition], Left]  # by log directory and partition
 
 
 class LogsOpenAsTheyWereLeft(Law):
@@ -90,61 +90,71 @@ class LogsOpenAsTheyWereLeft(Law):
         waited_ms = (self._simulation.now - start.at_s) * 1000
         is_soon = waited_ms < node.config.log_retention_check_interval_ms
         for directory in node.broker.directories:
+            path = directory.path
             for key, log in directory.logs.items():
-                if key in left:
-                    self._look_at(node, key, left[key], log.end_offset)
+                if (path, key) in left:
+                    was = left[path, key]
+                    self._look_at(node, path, key, was, log.end_offset)
                     if is_soon:
-                        self._look_at_start(node, key, left[key], log.segments.bases[0])
+                        self._look_at_start(node, path, key, was, log.segments.bases[0])
             for key, error in directory.corrupt.items():
-                if key in left and not isinstance(error, UnreadableLogError):
-                    self._look_at_corrupt(node, key, str(error))
+                if (path, key) in left and not isinstance(error, UnreadableLogError):
+                    self._look_at_corrupt(node, path, key, str(error))
 
-    def _look_at(self, node: SimNode, key: TopicPartition, left: Left, end_offset: int) -> None:
+    def _look_at(
+        self, node: SimNode, path: str, key: TopicPartition, left: Left, end_offset: int
+    ) -> None:
         self.looked += left.end_offset > left.start_offset
         who = f"{key} on broker {node.id}"
         if end_offset < left.floor:
             self._report(f"{who} opens and ends at {end_offset}; {left.floor} was on disk")
-        if _is_damaged(node, key) or left.end_offset < left.floor:
+        if _is_damaged(node, path, key) or left.end_offset < left.floor:
             return
         wanted = max(left.end_offset, left.start_offset)
         if end_offset != wanted:
             self._report(f"{who} opens and ends at {end_offset}; it was left with {left}")
 
     def _look_at_start(
-        self, node: SimNode, key: TopicPartition, left: Left, first_base: int
+        self, node: SimNode, path: str, key: TopicPartition, left: Left, first_base: int
     ) -> None:
         is_whole = left.end_offset >= max(left.floor, left.start_offset)
-        if is_whole and not _is_damaged(node, key) and first_base != left.first_base:
+        if is_whole and not _is_damaged(node, path, key) and first_base != left.first_base:
             self._report(
                 f"{key} on broker {node.id} opens and begins with {first_base}; it was left with "
                 f"{left}"
             )
 
-    def _look_at_corrupt(self, node: SimNode, key: TopicPartition, error: str) -> None:
+    def _look_at_corrupt(self, node: SimNode, path: str, key: TopicPartition, error: str) -> None:
         self.looked += 1
-        if not _is_damaged(node, key):
+        if not _is_damaged(node, path, key):
             self._report(f"broker {node.id} calls {key} corrupt, which nobody has damaged: {error}")
 
 
-def _is_damaged(node: SimNode, key: TopicPartition) -> bool:
+def _is_damaged(node: SimNode, path: str, key: TopicPartition) -> bool:
     """Whether the storm has damaged the log or the checkpoints, or the device has lost writes."""
     disk = node.machine.disk
-    directory = f"/data/{key}/"
     return disk.failures > 0 or any(
-        path.startswith(directory) or path.count("/") == 2 for path in disk.destroyed
+        each.startswith(f"{path}/{key}/") or each.count("/") == 2 for each in disk.destroyed
     )
 
 
-def _logs(node: SimNode) -> Iterator[tuple[TopicPartition, Left]]:
+def _logs(node: SimNode) -> Iterator[tuple[tuple[str, TopicPartition], Left]]:
+    for path in node.config.log_dirs:
+        if not node.machine.disk.is_dead(path):
+            for key, left in _logs_in(node, path):
+                yield (path, key), left
+
+
+def _logs_in(node: SimNode, path: str) -> Iterator[tuple[TopicPartition, Left]]:
     disk = node.machine.disk
-    points, high_watermarks, starts = (_offsets(node, name) for name in _CHECKPOINTS)
-    for name in disk.names("/data"):
+    points, high_watermarks, starts = (_offsets(node, path, name) for name in _CHECKPOINTS)
+    for name in disk.names(path):
         key = parse_partition_directory(name)
         if key is None or key.topic == METADATA_TOPIC:
             continue
-        if any(disk.find(f"/data/{name}/{file}") for file in _NOTES):
+        if any(disk.find(f"{path}/{name}/{file}") for file in _NOTES):
             continue
-        files = disk.files(f"/data/{name}", ".log")
+        files = disk.files(f"{path}/{name}", ".log")
         segments = [(int(file.removesuffix(".log")), inode) for file, inode in files]
         point = points.get(key, 0)
         floor = max(point, high_watermarks.get(key, 0))
@@ -155,8 +165,8 @@ def _logs(node: SimNode) -> Iterator[tuple[TopicPartition, Left]]:
             yield key, Left(_end_of(segments, point), segments[0][0], floor, start)
 
 
-def _offsets(node: SimNode, name: str) -> Mapping[TopicPartition, int]:
-    path = f"/data/{name}"
+def _offsets(node: SimNode, directory: str, name: str) -> Mapping[TopicPartition, int]:
+    path = f"{directory}/{name}"
     found = node.machine.disk.find(path)
     return decode_offsets(found.data.decode(), path) if isinstance(found, Inode) else {}
 

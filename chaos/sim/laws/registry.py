@@ -42,6 +42,7 @@ from chaos.sim.laws.leaders_metadata import LeadersGoByTheirMetadata
 from chaos.sim.laws.leases import LeasesBeginWithTheMetadata
 from chaos.sim.laws.log_memory import LogsRememberWhatTheyHold
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
+from chaos.sim.laws.lost_directories import OfflineReplicasLeadNothing
 from chaos.sim.laws.markers import MarkersFollowDecisions
 from chaos.sim.laws.member_epochs import MembersReconcile
 from chaos.sim.laws.members import MembersHaveEverything
@@ -147,5 +148,6 @@ LAWS: Final[tuple[type[Law], ...]] = (
     DurableIsDurable,
     DurableStartsAreDurable,
     DirectoriesFailWithTheirDevice,
+    OfflineReplicasLeadNothing,
     UnreadableReplicasAreGivenUp,
 )

@@ -31,7 +31,7 @@ class UnreadableReplicasAreGivenUp(Law):
         if not any(node.machine.disk.spoiled for node in cluster.brokers.values()):
             return
         for node, replica in online(cluster):
-            segments = node.machine.disk.files(f"/data/{replica!r}", ".log")
+            segments = node.machine.disk.files(node.replica_path(repr(replica)), ".log")
             self.looked += any(inode.bad_sectors for _, inode in segments)
             failed = sum(inode.failed_reads for _, inode in segments)
             key = node.incarnation, replica.id

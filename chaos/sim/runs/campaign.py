@@ -19,6 +19,7 @@ from chaos.sim.laws.law import Proof
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.runs.mutants.harness import ROOMS, worker
 from chaos.sim.runs.swarm import Outcome, Plan
+from chaos.sim.work.load import LoadKind
 
 # The most seeds that a process takes at a time. Many of them outweigh the cost of its start.
 _BLOCK_MAX = 50
@@ -213,6 +214,7 @@ class Summary:
     coverage: dict[str, int]
     faults: dict[str, int]
     looks: dict[str, int]
+    is_rare: bool = False  # all runs were under rare load
 
     @classmethod
     def of(cls, outcomes: Collection[Outcome]) -> Summary:
@@ -231,6 +233,7 @@ class Summary:
             coverage=dict(sorted(coverage.items())),
             faults=dict(sorted(faults.items())),
             looks=dict(looks),
+            is_rare=all(each.plan.load is LoadKind.RARE for each in outcomes),
         )
 
     def neglected(self, kinds: Collection[str]) -> list[str]:
@@ -246,7 +249,10 @@ class Summary:
         wanted = [*_ALWAYS_SEEN, *(_SEEN_AMONG_ALL_FAULTS if everything else ()), *kinds]
         names = [name for kind in wanted for name in SEEN_AS.get(kind, (kind,))]
         unseen = [name for name in names if not told.get(name)]
-        laws = [law.name for law in LAWS if everything or law.proof is Proof.RUN]
+        proven = {Proof.RUN}
+        if everything:
+            proven |= {Proof.CAMPAIGN, Proof.RARE} if self.is_rare else {Proof.CAMPAIGN}
+        laws = [law.name for law in LAWS if law.proof in proven]
         return unseen + [f"anything to look at: {name}" for name in laws if not self.looks[name]]
 
     def laws(self) -> list[tuple[str, int, str]]:

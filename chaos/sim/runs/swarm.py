@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Self
 
+from chaos.sim.faults.directories import SECOND
 from chaos.sim.faults.operators import Operators
 from chaos.sim.faults.registry import KINDS, ONE_AIM
 from chaos.sim.faults.storm import Storm
@@ -25,6 +26,7 @@ from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.load import Load, LoadKind
+from chaos.sim.work.rare import RareLoad
 from chaos.sim.work.registry import with_parts
 from chaos.sim.work.transactions import TransactionLoad
 from chaos.sim.work.workload import Workload
@@ -150,6 +152,7 @@ class _Run:
         settings = _draw_settings(rng) | self._load.settings
         if shape.metadata_apart:
             settings["metadata.log.dir"] = "/metadata"
+        has_directories = self._load.part(RareLoad).has_directories
         self._cluster = JudgedCluster(
             plan.seed,
             settings=settings,
@@ -157,6 +160,7 @@ class _Run:
             brokers=shape.brokers,
             combined=shape.combined,
             racks=self._load.racks,
+            directories=("/data", SECOND) if has_directories else ("/data",),
             keep_transcript=keep_transcript,
         )
         self._storm = Storm(
@@ -165,6 +169,7 @@ class _Run:
             kinds=kinds,
             limit=plan.acts,
             has_transactions=self._load.part(TransactionLoad).is_there,
+            has_directories=has_directories,
         )
         self._workload = Workload(self._cluster, self._load)
         self._operators = Operators(

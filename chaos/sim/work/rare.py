@@ -1,5 +1,5 @@
-"""What hardly any operator or client does: handovers of the quorum, racks, odd requests, and an
-address of another cluster in the configuration."""
+"""What hardly any operator or client does: handovers of the quorum, racks, odd requests, two log
+directories, and an address of another cluster in the configuration."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from chaos.sim.work.odd_requests import OddRequests
 from chaos.sim.work.rack_reader import RackReader
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
+from chaos.sim.world.rng import Rngs
 from metadata.node_settings import RACK_AWARE_SELECTOR
 
 RACKS: Final = ("east", "west")  # of the brokers, in turn
@@ -39,6 +40,7 @@ class RareLoad(Part):
     admin_pause_s: float = 0.0  # replaces the light load's
     stream_pause_s: float = 0.0
     has_foreigner: bool = False
+    has_directories: bool = False  # each broker has two log directories, and one of them may die
     settings: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -69,6 +71,13 @@ class RareLoad(Part):
     def change(self, load: Load) -> Load:
         """Administrators are busier, and many small batches are under way."""
         return replace(load, admin_pause_s=self.admin_pause_s, stream_pause_s=self.stream_pause_s)
+
+    def rarer(self, rngs: Rngs) -> RareLoad:
+        return self.with_directories(rngs.of("directories"))
+
+    def with_directories(self, rng: random.Random) -> RareLoad:
+        """A third of the runs have two log directories. They have a stream of their own."""
+        return replace(self, has_directories=rng.random() < 1 / 3)
 
     @property
     def is_there(self) -> bool:

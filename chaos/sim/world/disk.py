@@ -163,6 +163,7 @@ class VirtualDisk:
         self.spoiled = 0  # how many sectors ever went bad
         self.write_errors = WriteErrors()  # of all files
         self._writes = 0
+        self._died: set[str] = set()
         self._syncing: list[str] = []  # the first path of each sync under way
         self._root = Directory()
         self._changes: list[_Change] = []  # changes of entries that are not durable, in order
@@ -182,6 +183,7 @@ class VirtualDisk:
         self._found.clear()
         self._kept.clear()
         self.has_failed = False
+        self._died.clear()
         self._syncing.clear()
         self.write_errors = WriteErrors()
         self._fall_back(self._root, set())
@@ -277,6 +279,10 @@ class VirtualDisk:
             for name, node in lost.durable.items():
                 self._remember(f"{path}/{name}", node)
 
+    def has_died(self, path: str) -> bool:
+        """Whether the device of this directory was ever gone since the last power loss."""
+        return self.is_dead(path) or path in self._died
+
     def is_dead(self, path: str) -> bool:
         """Whether the device below this path is gone."""
         dead = self.faults.dead
@@ -286,6 +292,7 @@ class VirtualDisk:
         """Raises OSError if the device below one of these paths is gone."""
         for path in paths:
             if self.is_dead(path):
+                self._died.add(self.faults.dead)
                 raise os_error(errno.EIO, path, kind)
 
     # ------------------------------------------------------------------------------ the tree

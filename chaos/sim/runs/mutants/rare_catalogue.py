@@ -14,7 +14,34 @@ def _bug(name: str, path: str, function: str, old: str, new: str) -> Mutant:
     return Mutant(name, (edit,), kinds=("conditions",), load=LoadKind.RARE)
 
 
+def _directory_bug(name: str, path: str, function: str, old: str, new: str) -> Mutant:
+    """It shows where one of two log directories of a broker dies, and a little else happens."""
+    edit = Edit(path, function, old, new)
+    return Mutant(name, (edit,), kinds=("kill", "stop"), load=LoadKind.RARE)
+
+
 RARE: Final = [
+    _directory_bug(
+        "controller: elect a replica whose log directory is offline",
+        "controller/partitions.py",
+        "Rules.may_lead",
+        "self.has_online(broker_id, state.directory_of(broker_id))",
+        "",
+    ),
+    _directory_bug(
+        "broker: do not tell that a log directory has failed",
+        "broker/replication/reports.py",
+        "ReplicaReports.failed_directories",
+        "each.offline is not None",
+        "False",
+    ),
+    _directory_bug(
+        "broker: make a second log of a replica whose directory is not open",
+        "broker/replication/metadata.py",
+        "MetadataApplier._apply_replica",
+        "self.unopened.takes(partition, change.topic)",
+        "",
+    ),
     Mutant(
         "quorum: believe what a node of another cluster says of epoch and leader",
         (

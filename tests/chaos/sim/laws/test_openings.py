@@ -51,7 +51,9 @@ class Restart:
     def __call__(self, *, corrupt: CorruptLogError | None = None) -> list[str]:
         """Open what was left, or find it corrupt."""
         opened = {} if corrupt else {KEY: self.log}
-        directory = SimpleNamespace(logs=opened, corrupt={KEY: corrupt} if corrupt else {})
+        directory = SimpleNamespace(
+            path="/data", logs=opened, corrupt={KEY: corrupt} if corrupt else {}
+        )
         self.node.broker.directories = [directory]
         self.node.restart()
         said = Said("b1", "c101", REGISTER_BROKER, b"")

@@ -9,6 +9,7 @@ import pytest
 from chaos.sim.faults.registry import KINDS
 from chaos.sim.laws.durable_starts import DurableStartsAreDurable
 from chaos.sim.laws.law import Proof
+from chaos.sim.laws.lost_directories import OfflineReplicasLeadNothing
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.laws.votes import OneVotePerEpoch
 from chaos.sim.runs.campaign import (
@@ -133,6 +134,9 @@ def test_many_runs_in_which_a_law_looked_at_nothing_prove_little() -> None:
     assert idle in many.neglected(KINDS)
     assert many.neglected(("kill",)) == []  # it needs all kinds of faults
     assert idle not in replace(many, looks=dict.fromkeys(looks, 1)).neglected(KINDS)
+    offline = "anything to look at: " + OfflineReplicasLeadNothing.name
+    assert offline not in many.neglected(KINDS), "other loads have nothing of the kind"
+    assert offline in replace(many, is_rare=True).neglected(KINDS)
     never = replace(many, looks={**looks, OneVotePerEpoch.name: 0})
     assert never.neglected(("kill",)) == ["anything to look at: one vote per epoch"]
 
