@@ -56,9 +56,9 @@ CLIENT = [
             ),
             Edit(
                 "stele/consumer/positions.py",
-                "PartitionPosition._open_batch",
-                "offset >= position",
-                "offset >= 0",
+                "RawBatch.decode",
+                "record.offset >= first_offset",
+                "record.offset >= 0",
             ),
         ),
     ),
