@@ -44,6 +44,7 @@ from runtime.config.node import NodeConfig
 from runtime.metrics.health import SAFE_TO_RESTART, Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
+from stele.addresses import Address
 from stele.config import ClientWorld
 from stele.errors import ApiError
 from stele.wire.v1.metadata_pb2 import Endpoint
@@ -402,7 +403,9 @@ class Broker:
         for address in self._config.grpc_listeners:
             try:
                 listener = await self._world.network.serve(
-                    address.host, address.port, self.service(address.name), health=health
+                    Address(address.host, address.port),
+                    self.service(address.name),
+                    health=health,
                 )
             except OSError as error:
                 raise bind_error("grpc.listeners", address, error) from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from metadata.brokers import GRPC, BrokerRegistration
+from metadata.brokers import BrokerRegistration, Plane
 from metadata.configs import ConfigResource
 from metadata.image import MetadataImage
 from metadata.topics import Topic
@@ -36,7 +36,7 @@ def _broker(registration: BrokerRegistration, listener: str) -> admin.BrokerDesc
     kafka = registration.endpoint(listener)
     if kafka is not None:
         description.host, description.port = kafka.host, kafka.port
-    grpc = registration.endpoint(listener, GRPC)
+    grpc = registration.endpoint(listener, Plane.GRPC)
     if grpc is not None:
         description.grpc_host, description.grpc_port = grpc.host, grpc.port
     return description

@@ -12,9 +12,10 @@ from controller import cluster
 from controller.active import DecisionMaker
 from controller.cluster import BrokerStanding
 from controller.liveness import PROBE_TIMEOUT_S, Fence, Liveness, Probe, Silence
-from metadata.brokers import GRPC, BrokerRegistration, Endpoint
+from metadata.brokers import BrokerRegistration, Endpoint, Plane
 from metadata.topics import Topics
 from runtime.grpc.requests import QUORUM_BYTES_MAX, parse
+from stele.addresses import Address
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.controller_pb2 import (
@@ -313,14 +314,14 @@ class Heartbeats:
         self._wake()
 
     def _endpoint(self, registration: BrokerRegistration) -> Endpoint | None:
-        named = registration.endpoint(self._listener, GRPC)
+        named = registration.endpoint(self._listener, Plane.GRPC)
         if named is not None:
             return named
-        others = [endpoint for endpoint in registration.endpoints if endpoint.protocol == GRPC]
+        others = [endpoint for endpoint in registration.endpoints if endpoint.plane is Plane.GRPC]
         return others[0] if others else None
 
     async def _ask(self, endpoint: Endpoint) -> bytes | Silence:
-        channel = self._network.channel(endpoint.host, endpoint.port)
+        channel = self._network.channel(Address(endpoint.host, endpoint.port))
         try:
             payload = await channel.call(
                 PROBE_METHOD, ProbeRequest().SerializeToString(), timeout_s=PROBE_TIMEOUT_S

@@ -53,4 +53,4 @@ def _has(endpoints: Sequence[Endpoint], listener: str, protocol: str) -> bool:
 
 
 def _reachable(registration: BrokerRegistration, listener: str) -> bool:
-    return registration.endpoint(listener, PLAINTEXT) is not None
+    return registration.endpoint(listener) is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Final
@@ -12,8 +13,16 @@ from metadata.image_part import MapDelta, MapPart
 from metadata.records import MetadataError
 from stele.wire.v1 import metadata_pb2 as pb
 
-PLAINTEXT = "PLAINTEXT"
-GRPC = "GRPC"
+PLAINTEXT: Final = "PLAINTEXT"
+GRPC: Final = "GRPC"
+
+
+class Plane(enum.Enum):
+    """What is spoken at an endpoint."""
+
+    KAFKA = "Kafka"
+    GRPC = "gRPC"
+
 
 STREAM_GRACE_S: Final = 0.3
 """A broker is fenced so long after its heartbeat stream has ended, if it opens no new one and
@@ -28,7 +37,12 @@ class Endpoint:
     listener: str
     host: str
     port: int
-    protocol: str  # PLAINTEXT or GRPC
+    protocol: str
+    """Of a Kafka listener, its security protocol, as in Kafka's records; GRPC: it speaks gRPC."""
+
+    @property
+    def plane(self) -> Plane:
+        return Plane.GRPC if self.protocol == GRPC else Plane.KAFKA
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +88,10 @@ class BrokerRegistration:
             directory_id not in self.offline_directories
         )
 
-    def endpoint(self, listener: str, protocol: str = PLAINTEXT) -> Endpoint | None:
-        """The endpoint of that listener name and protocol, if it has one."""
+    def endpoint(self, listener: str, plane: Plane = Plane.KAFKA) -> Endpoint | None:
+        """The endpoint of that listener name and plane, if it has one."""
         for endpoint in self.endpoints:
-            if endpoint.listener == listener and endpoint.protocol == protocol:
+            if endpoint.listener == listener and endpoint.plane is plane:
                 return endpoint
         return None
 

@@ -29,6 +29,7 @@ from runtime.orderly_end import OrderlyEnd
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.messages import parse_request
 from runtime.quorum.quorum import Quorum
+from stele.addresses import Address
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.raft_pb2 import (
@@ -288,8 +289,7 @@ class Node:
         listener = await _bound(
             "controller.listener",
             self._world.network.serve(
-                address.host,
-                address.port,
+                Address(address.host, address.port),
                 controller_port_service(quorum, controller, port),
                 health=_Health(lambda: quorum.in_touch, self._is_safe_to_restart),
             ),

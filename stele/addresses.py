@@ -1,6 +1,28 @@
-"""How an address is written, for people and for gRPC."""
+"""Where something is reached, and how an address is written for people and for gRPC."""
 
 from __future__ import annotations
+
+import enum
+from typing import NamedTuple
+
+
+class SecurityProtocol(enum.Enum):
+    """How the connections to an address are protected, with Kafka's names. Only PLAINTEXT is
+    built."""
+
+    PLAINTEXT = "PLAINTEXT"
+
+
+class Address(NamedTuple):
+    """A machine and a port, to listen on or to connect to. What is spoken there, Kafka's protocol
+    or gRPC, is up to those who do."""
+
+    host: str
+    port: int
+    security: SecurityProtocol = SecurityProtocol.PLAINTEXT
+
+    def __str__(self) -> str:
+        return address_text(self.host, self.port)
 
 
 def address_text(host: str, port: int | str) -> str:

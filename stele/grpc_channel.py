@@ -14,12 +14,14 @@ from typing import Any
 # terminal.
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 
+from urllib.parse import quote
+
 import grpc
 import grpc.aio
 
-from stele.addresses import address_text
+from stele.addresses import Address
 from stele.forks import forks
-from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError, Stream
+from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, RpcCode, RpcError, Stream
 
 # gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -173,9 +175,10 @@ class RealStream:
 class RealChannel:
     """A gRPC channel. It connects at the first call and reconnects by itself."""
 
-    def __init__(self, host: str, port: int) -> None:
+    def __init__(self, address: Address, client_id: str | None = None) -> None:
         forks.use_grpc()
-        self._channel = grpc.aio.insecure_channel(address_text(host, port), CHANNEL_OPTIONS)
+        self._channel = grpc.aio.insecure_channel(str(address), CHANNEL_OPTIONS)
+        self._metadata = () if client_id is None else ((CLIENT_ID_KEY, quote(client_id)),)
         self._unary: dict[str, Any] = {}
         self._bidirectional: dict[str, Any] = {}
 
@@ -185,7 +188,9 @@ class RealChannel:
             multicallable = self._unary[method] = self._channel.unary_unary(method)
         try:
             with _Cancellable():
-                return bytes(await multicallable(request, timeout=timeout_s))
+                return bytes(
+                    await multicallable(request, timeout=timeout_s, metadata=self._metadata)
+                )
         except grpc.aio.AioRpcError as error:
             raise rpc_error_of(error) from None
         except grpc.aio.UsageError as error:
@@ -199,7 +204,7 @@ class RealChannel:
         multicallable = self._bidirectional.get(method)
         if multicallable is None:
             multicallable = self._bidirectional[method] = self._channel.stream_stream(method)
-        return RealStream(multicallable)
+        return RealStream(lambda: multicallable(metadata=self._metadata))
 
     async def close(self) -> None:
         await self._channel.close()

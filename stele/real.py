@@ -12,6 +12,7 @@ import socket
 import time
 from collections.abc import Callable
 
+from stele.addresses import Address
 from stele.world import Channel, Connector, Rng
 
 # CLOCK_BOOTTIME runs on while the machine sleeps, which a session timeout must notice.
@@ -37,17 +38,17 @@ class RealConnector:
     """Opens real connections and channels."""
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(factory, host, port)
+        transport, _ = await loop.create_connection(factory, address.host, address.port)
         set_no_delay(transport)
         return transport
 
-    def channel(self, host: str, port: int) -> Channel:
+    def channel(self, address: Address, client_id: str | None = None) -> Channel:
         from stele.grpc_channel import RealChannel  # loads grpc, which producers do not need
 
-        return RealChannel(host, port)
+        return RealChannel(address, client_id)
 
 
 def set_no_delay(transport: asyncio.Transport) -> None:

@@ -14,7 +14,9 @@ import asyncio
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
+
+from stele.addresses import Address
 
 Buffer = bytes | bytearray | memoryview
 
@@ -117,13 +119,21 @@ class Channel(Protocol):
     async def close(self) -> None: ...
 
 
+CLIENT_ID_KEY: Final = "client-id"
+"""The key of a gRPC call's metadata with the name by which a client calls itself,
+percent-encoded."""
+
+
 class Connector(Protocol):
     """The half of the network that a client needs."""
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         """Open a byte connection of the data plane. Raises OSError."""
         ...
 
-    def channel(self, host: str, port: int) -> Channel: ...
+    def channel(self, address: Address, client_id: str | None = None) -> Channel:
+        """A gRPC channel. ``client_id``: the name by which the client calls itself in each call's
+        metadata."""
+        ...

@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
+from stele.addresses import Address
 from stele.world import Connector, Stream
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""Kafka's principal of a caller that has not proven an identity."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +19,9 @@ class Peer:
     """The caller of a method, as the network knows it."""
 
     address: str  # of its machine, without a port
+    client_id: str | None = None  # as it calls itself
+    principal: str = ANONYMOUS
+    """The identity that the connection has proven. No connection proves one yet."""
 
 
 UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]
@@ -52,13 +59,13 @@ class Network(Connector, Protocol):
     """Both planes, both directions."""
 
     async def listen(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> Listener:
         """Listen for byte connections (data plane). Port 0 picks one. Raises OSError."""
         ...
 
     async def serve(
-        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+        self, address: Address, service: Service, *, health: Mapping[str, bool] | None = None
     ) -> Listener:
         """Serve the control plane. ``health`` maps service names to serving or not."""
         ...

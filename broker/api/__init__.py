@@ -68,7 +68,7 @@ from broker.api.handler import RequestContext, Served
 from broker.api.topic_views import TopicViews
 from broker.metrics import RequestMeter
 from broker.service.context import BrokerContext
-from runtime.authorization.caller import ANONYMOUS, Caller, Plane
+from runtime.authorization.caller import Caller, Plane
 from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
@@ -220,7 +220,11 @@ class KafkaApis:
         self, connection: KafkaServerProtocol, header: RequestHeader
     ) -> RequestContext:
         caller = Caller(
-            ANONYMOUS, header.client_id, connection.listener_name, Plane.KAFKA, connection.address
+            connection.principal,
+            header.client_id,
+            connection.listener_name,
+            Plane.KAFKA,
+            connection.address,
         )
         return RequestContext(header.api_version, caller, self._topic_views, connection)
 

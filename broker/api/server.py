@@ -13,7 +13,7 @@ from runtime.config.node import ConfigError, NamedAddress, NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
 from runtime.metrics.registry import MetricsRegistry
-from stele.addresses import address_text
+from stele.addresses import Address, address_text
 from world.network import Listener, Network
 
 logger = logging.getLogger(__name__)
@@ -77,7 +77,7 @@ class KafkaServer:
         for address in self._config.listeners:
             try:
                 self._listeners[address.name] = await self._network.listen(
-                    address.host, address.port, self._factory(address.name)
+                    Address(address.host, address.port), self._factory(address.name)
                 )
             except OSError as error:
                 await self.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from metadata.brokers import PLAINTEXT, Brokers
+from metadata.brokers import Brokers
 from metadata.feature_levels import FeatureLevels
 from metadata.image import MetadataImage
 from metadata.internal_topics import INTERNAL_TOPICS
@@ -34,7 +34,7 @@ class TopicView:
         self._reachable = {
             each.broker_id
             for each in brokers.values()
-            if not each.fenced and each.endpoint(perspective.listener, PLAINTEXT) is not None
+            if not each.fenced and each.endpoint(perspective.listener) is not None
         }
         # By id, with the topic it was built of: a changed topic is another object.
         self._built: dict[bytes, tuple[Topic, MetadataResponseTopic]] = {}

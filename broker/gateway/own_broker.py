@@ -15,6 +15,7 @@ from typing import cast
 from broker.service.context import BrokerContext
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.in_process import connect
+from stele.addresses import Address
 from stele.world import Channel, Connector
 
 
@@ -33,15 +34,15 @@ class OwnBroker:
         self._accept = accept
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         listener = self._context.config.inter_broker_listener_name
         own = self._context.image().broker(self._context.broker_id)
         endpoint = own and own.endpoint(listener)
-        if not endpoint or (endpoint.host, endpoint.port) != (host, port):
-            return await self._connector.connect(host, port, factory)
+        if not endpoint or (endpoint.host, endpoint.port) != (address.host, address.port):
+            return await self._connector.connect(address, factory)
         client = cast(asyncio.BufferedProtocol, factory())
-        return connect(client, self._accept(listener), host, port)
+        return connect(client, self._accept(listener), address.host, address.port)
 
-    def channel(self, host: str, port: int) -> Channel:
-        return self._connector.channel(host, port)
+    def channel(self, address: Address, client_id: str | None = None) -> Channel:
+        return self._connector.channel(address, client_id)

@@ -27,7 +27,7 @@ from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
 from broker.service.metadata_log import read_metadata_log
 from broker.service.topics import NO_TOPIC_ID
-from metadata.brokers import GRPC, PLAINTEXT, BrokerRegistration
+from metadata.brokers import BrokerRegistration, Plane
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.topics import Topic
@@ -275,8 +275,8 @@ def _unavailable() -> Iterator[None]:
 
 
 def _broker(listener: str, registration: BrokerRegistration) -> pb.BrokerDescription:
-    kafka = registration.endpoint(listener, PLAINTEXT)
-    grpc = registration.endpoint(listener, GRPC)
+    kafka = registration.endpoint(listener, Plane.KAFKA)
+    grpc = registration.endpoint(listener, Plane.GRPC)
     return pb.BrokerDescription(
         broker_id=registration.broker_id,
         host=kafka.host if kafka else "",

@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError, Message
 
 from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
+from stele.addresses import Address
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1.controller_pb2 import (
     AllocateProducerIdsRequest,
@@ -258,7 +259,7 @@ class ControllerClient:
             return known[1]
         if known is not None:
             self._drop(controller_id)
-        channel = self._network.channel(*address)
+        channel = self._network.channel(Address(*address))
         self._channels[controller_id] = address, channel
         return channel
 

@@ -17,7 +17,7 @@ def endpoints(
     """Every broker that speaks this on a listener of the caller's name, by id."""
     found = []
     for registration in context.image().sorted_brokers():
-        endpoint = registration.endpoint(caller.listener, plane.value)
+        endpoint = registration.endpoint(caller.listener, plane)
         if endpoint is not None and (with_fenced or not registration.fenced):
             found.append((registration, endpoint))
     return found
@@ -32,7 +32,7 @@ def leader_endpoints(
         registration = context.image().broker(broker_id)
         if registration is None:
             continue
-        endpoint = registration.endpoint(caller.listener, caller.plane.value)
+        endpoint = registration.endpoint(caller.listener, caller.plane)
         if endpoint is not None:
             found.append((registration, endpoint))
     return found

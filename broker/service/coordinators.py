@@ -121,7 +121,7 @@ class Coordinators:
         leader = topic.partitions[coordinating_partition(key, len(topic.partitions))].leader
         registration = None if leader == NO_LEADER else context.image().broker(leader)
         if registration is not None and not registration.fenced:
-            endpoint = registration.endpoint(caller.listener, caller.plane.value)
+            endpoint = registration.endpoint(caller.listener, caller.plane)
             if endpoint is not None:
                 return registration, endpoint
         raise ApiError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator is moving")

@@ -11,7 +11,7 @@ from metadata.features import TRANSACTION_VERSION, supported_by
 from metadata.image import MetadataImage
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from metadata.topics import Topic
-from runtime.authorization.caller import ANONYMOUS, Caller, Plane
+from runtime.authorization.caller import broker_caller
 from runtime.config.node import NodeConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
@@ -91,7 +91,7 @@ async def made(context: BrokerContext, wanted: pb.NewTopic) -> Topic:
 async def _make(context: BrokerContext, wanted: pb.NewTopic) -> None:
     # The broker makes it, whatever the client may do that happened to need it.
     listener = context.config.inter_broker_listener_name
-    broker = Caller(ANONYMOUS, f"broker-{context.broker_id}", listener, Plane.GRPC, "")
+    broker = broker_caller(context.broker_id, listener)
     try:
         request = pb.CreateTopicsRequest(topics=[wanted])
         answer = await accepted_change(context, broker, request, timeout_s=_CREATE_TIMEOUT_S)

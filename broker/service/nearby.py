@@ -20,5 +20,5 @@ def nearby_brokers(context: BrokerContext, caller: Caller, rack: str) -> frozens
         for registration in context.image().sorted_brokers()
         if registration.rack == rack
         and not registration.fenced
-        and registration.endpoint(caller.listener, caller.plane.value) is not None
+        and registration.endpoint(caller.listener, caller.plane) is not None
     )

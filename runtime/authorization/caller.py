@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
-from typing import Final
 
-from metadata.brokers import GRPC, PLAINTEXT
-from world.network import Peer
+from metadata.brokers import Plane
+from world.network import ANONYMOUS, Peer
 
-ANONYMOUS: Final = "User:ANONYMOUS"
-"""Kafka's principal of whoever has not proven to be somebody; nobody can yet."""
-
-
-class Plane(Enum):
-    """What is spoken on a listener; the value is the protocol of its endpoints in the metadata."""
-
-    KAFKA = PLAINTEXT
-    GRPC = GRPC
+__all__ = ["ANONYMOUS", "Caller", "Plane", "broker_caller", "grpc_caller"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +15,17 @@ class Caller:
     """The client behind one request."""
 
     principal: str
-    client_id: str | None  # as it calls itself; over gRPC it does not
+    client_id: str | None  # as it calls itself, if it does
     listener: str  # the name of the listener that it came in on: whose addresses it is told
     plane: Plane
     address: str  # of its machine, without a port
 
 
 def grpc_caller(listener: str, peer: Peer) -> Caller:
-    """Who calls over gRPC, on a listener of that name."""
-    return Caller(ANONYMOUS, None, listener, Plane.GRPC, peer.address)
+    """The caller of a gRPC method, on a listener of that name."""
+    return Caller(peer.principal, peer.client_id, listener, Plane.GRPC, peer.address)
+
+
+def broker_caller(broker_id: int, listener: str) -> Caller:
+    """A broker that asks for itself, whatever a client did that it happened to need."""
+    return Caller(ANONYMOUS, f"broker-{broker_id}", listener, Plane.GRPC, "")

@@ -18,7 +18,7 @@ from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
 from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.properties import parse_properties
-from stele.addresses import address_text
+from stele.addresses import Address
 from stele.errors import ApiError, SteleError
 
 logger = logging.getLogger(__name__)
@@ -31,14 +31,6 @@ WILDCARDS = ("0.0.0.0", "::", "*")
 
 class ConfigError(SteleError):
     """The node cannot start with this configuration; ``str()`` says what to change."""
-
-
-class Address(NamedTuple):
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return address_text(self.host, self.port)
 
 
 class NamedAddress(NamedTuple):

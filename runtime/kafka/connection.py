@@ -22,6 +22,7 @@ from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader, FrameSizeError
 from stele.wire.kafka.messages import api_versions
 from stele.world import Buffer
+from world.network import ANONYMOUS
 
 logger = logging.getLogger(__name__)
 
@@ -132,6 +133,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.listener_name: Final = listener_name
         self.peer = "?"
         self.address = "?"  # the peer's, without its port
+        self.principal = ANONYMOUS
         self.software_name = ""  # the client's, as its last ApiVersions says (KIP-511)
         self.requests = 0  # taken so far
         self.bytes_in = 0

@@ -15,6 +15,7 @@ from typing import cast
 
 from runtime.metrics import health
 from runtime.metrics.registry import CONTENT_TYPE, MetricsRegistry
+from stele.addresses import Address
 from world.network import Listener, Network
 
 logger = logging.getLogger(__name__)
@@ -54,7 +55,7 @@ class MetricsServer:
 
     async def start(self, network: Network, host: str, port: int) -> int:
         """Listen; return the port (port 0 picks one). Raises OSError."""
-        self._listener = await network.listen(host, port, lambda: _HttpConnection(self))
+        self._listener = await network.listen(Address(host, port), lambda: _HttpConnection(self))
         return self._listener.port
 
     async def stop(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
-from runtime.config.node import Address
+from stele.addresses import Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class QuorumConfig:
     node_id: int
     directory_id: bytes
     voters: tuple[QuorumVoter, ...]  # the first ones; empty: not by configuration
-    bootstrap: tuple[tuple[str, int], ...] = ()  # host, port of controllers that may know more
+    bootstrap: tuple[Address, ...] = ()  # host, port of controllers that may know more
     is_controller: bool = False  # it serves the quorum, as a voter or to become one
     endpoint: str = ""  # where the others reach this controller, host:port; "": as in voters
     features: tuple[FeatureLevels, ...] = ()  # that this node supports, by name

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from raft.quorum import VoterSet
-from runtime.config.node import Address, parse_address
+from runtime.config.node import parse_address
 from runtime.quorum.config import QuorumConfig
+from stele.addresses import Address
 
 FIRST_BOOTSTRAP_ID: Final = -2
 """The configured servers to ask have no ids; they are called -2, -3, … as in Kafka."""
@@ -22,8 +23,8 @@ class Endpoints:
     def __init__(self, config: QuorumConfig) -> None:
         self._own_id, self._own = config.node_id, parse_address(config.own_endpoint)
         self._configured = {each.id: Address(each.host, each.port) for each in config.voters}
-        for number, (host, port) in enumerate(config.bootstrap):
-            self._configured[FIRST_BOOTSTRAP_ID - number] = Address(host, port)
+        for number, address in enumerate(config.bootstrap):
+            self._configured[FIRST_BOOTSTRAP_ID - number] = address
         self._recorded: dict[int, Address] = {}
         self._told: dict[int, Address] = {}
         self._failures: dict[int, int] = {}  # in a row, by id: how far down its addresses it is

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from raft.messages import FetchRequest
 from raft.quorum import VoterSet
 from raft.ready import Call
-from runtime.config.node import Address, ConfigError
+from runtime.config.node import ConfigError
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inbox import Inbox
@@ -19,6 +19,7 @@ from runtime.quorum.messages import (
     decode_response,
     encode_request,
 )
+from stele.addresses import Address
 from stele.world import Channel, RpcCode, RpcError
 from world.network import Network
 
@@ -164,7 +165,7 @@ class Peers:
             raise RpcError(RpcCode.UNAVAILABLE, f"nobody has said where node {node_id} is")
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = self._network.channel(address.host, address.port)
+            channel = self._channels[address] = self._network.channel(address)
         return channel
 
     def _timeout_s(self, call: Call) -> float:

@@ -193,7 +193,8 @@ class Quorum:
 
     def endpoint(self, node_id: int) -> tuple[str, int] | None:
         """Host and port of a controller; None if it is not known here."""
-        return self._endpoints.get(node_id)
+        address = self._endpoints.get(node_id)
+        return None if address is None else address[:2]
 
     def next_offset(self, *, epoch: int) -> int:
         """See ``raft.api.MetadataQuorum``."""

@@ -35,7 +35,7 @@ async def ask_features(
     address = parse_address(voter.endpoint)
     assert address is not None  # what has no endpoint is not asked
     request = pb.SupportedFeaturesRequest(cluster_id=config.cluster_id).SerializeToString()
-    channel = network.channel(address.host, address.port)  # no old one, that waits to reconnect
+    channel = network.channel(address)  # no old one, that waits to reconnect
     try:
         data = await channel.call(
             SUPPORTED_FEATURES, request, timeout_s=config.request_timeout_ms / 1000

@@ -18,9 +18,9 @@ from grpc_reflection.v1alpha import reflection
 
 import stele.wire.v1
 from runtime.real.status_details import status_details
-from stele.addresses import address_text
+from stele.addresses import Address
 from stele.real import RealConnector, set_no_delay
-from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError
+from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, RpcCode, RpcError
 from world.network import Listener, Peer, Service, StreamHandler, UnaryHandler
 
 logger = logging.getLogger(__name__)
@@ -74,20 +74,23 @@ class RealNetwork(RealConnector):
         self._serving: set[_GrpcListener] = set()
 
     async def listen(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> Listener:
         connections = _Connections()
         loop = asyncio.get_running_loop()
         try:
             server = await loop.create_server(
-                lambda: _Accepted(factory, connections), host, port, backlog=_BACKLOG
+                lambda: _Accepted(factory, connections),
+                address.host,
+                address.port,
+                backlog=_BACKLOG,
             )
         except OSError as error:
-            raise _bind_error(host, port, error) from None
+            raise _bind_error(address, error) from None
         return _TcpListener(server, connections)
 
     async def serve(
-        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+        self, address: Address, service: Service, *, health: Mapping[str, bool] | None = None
     ) -> Listener:
         """See ``Network.serve``; ``health`` is read anew at every question, so it may change.
 
@@ -100,9 +103,9 @@ class RealNetwork(RealConnector):
         bound = 0
         refusal: OSError | None = None
         try:
-            bound = server.add_insecure_port(address_text(host, port))
+            bound = server.add_insecure_port(str(address))
         except RuntimeError as error:
-            refusal = _bind_error(host, port, error)
+            refusal = _bind_error(address, error)
         await _start(server)
         listener = _GrpcListener(server, bound, self._serving)
         if refusal is not None:
@@ -128,15 +131,15 @@ async def _start(server: grpc.aio.Server) -> None:
         raise
 
 
-def _bind_error(host: str, port: int, error: Exception) -> OSError:
+def _bind_error(address: Address, error: Exception) -> OSError:
     number = error.errno if isinstance(error, OSError) else None
     if number in (None, errno.EADDRINUSE):
         return OSError(
             errno.EADDRINUSE,
-            f"cannot listen on {address_text(host, port)}: the port is in use by another process, "
+            f"cannot listen on {address}: the port is in use by another process, "
             "or the address is not this machine's",
         )
-    return OSError(number, f"cannot listen on {address_text(host, port)}: {error.args[-1]}")
+    return OSError(number, f"cannot listen on {address}: {error.args[-1]}")
 
 
 # ----------------------------------------------------------------------------- data plane
@@ -291,7 +294,15 @@ def _stream_behaviour(
 def _peer(context: grpc.aio.ServicerContext[bytes, bytes]) -> Peer:
     """From gRPC's ``ipv4:127.0.0.1:5000``; in ``ipv6:%5B::1%5D:5000`` brackets are escaped."""
     _, _, place = unquote(context.peer()).partition(":")
-    return Peer(place.rpartition(":")[0].strip("[]"))
+    client_id = next(
+        (
+            unquote(str(value))
+            for key, value in context.invocation_metadata() or ()
+            if key == CLIENT_ID_KEY
+        ),
+        None,
+    )
+    return Peer(place.rpartition(":")[0].strip("[]"), client_id)
 
 
 _INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log")

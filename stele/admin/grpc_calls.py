@@ -11,7 +11,7 @@ from typing import Final, Protocol, TypeVar
 
 from google.protobuf.message import DecodeError
 
-from stele.addresses import address_text
+from stele.addresses import Address, address_text
 from stele.cluster.kafka_link import KafkaLink, Question, needs, question
 from stele.cluster.kafka_plane import KafkaPlane
 from stele.cluster.plane import BrokerAddress, ClusterNews, error_code
@@ -53,7 +53,7 @@ class AdminLink(KafkaLink):
                     f"{address_text(self.address.host, self.address.port)} has no gRPC port on "
                     "this listener: see grpc.listeners",
                 )
-            self._channel = self._connector.channel(*self.address.grpc)
+            self._channel = self._connector.channel(Address(*self.address.grpc), self._client_id)
         return self._channel
 
     async def close(self) -> None:

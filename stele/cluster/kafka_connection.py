@@ -11,7 +11,7 @@ import logging
 from collections import deque
 from typing import Any, Protocol, TypeVar, cast
 
-from stele.addresses import address_text
+from stele.addresses import Address, address_text
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader
@@ -122,7 +122,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> KafkaConnection:
         """Connect. Raises OSError as the connector does."""
         connection = cls(address_text(host, port), client_id, max_response_bytes=max_response_bytes)
-        await connector.connect(host, port, lambda: connection)
+        await connector.connect(Address(host, port), lambda: connection)
         return connection
 
     @property

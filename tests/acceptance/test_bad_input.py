@@ -14,6 +14,7 @@ import pytest
 from chaos.process_cluster import ProcessCluster
 from chaos.sim.cluster.client import SimClient
 from runtime.real.world import RealWorld
+from stele.addresses import Address
 from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.aio import Admin
 from stele.errors import ApiError, ErrorCode
@@ -384,7 +385,7 @@ async def test_a_grpc_request_that_is_none(
     node: ProcessCluster, client: SimClient, method: str
 ) -> None:
     world = RealWorld()
-    channel = world.world.network.channel("127.0.0.1", grpc_port(node, NODE))
+    channel = world.world.network.channel(Address("127.0.0.1", grpc_port(node, NODE)))
     with pytest.raises(RpcError, match=f"40 bytes that are no .*{method}Request") as caught:
         await channel.call(f"/stele.v1.Admin/{method}", b"\xff" * 40, timeout_s=5)
     assert caught.value.code is RpcCode.INVALID_ARGUMENT

@@ -13,6 +13,7 @@ import pytest
 from metadata.features import supported_ranges
 from runtime.quorum.messages import SUPPORTED_FEATURES
 from runtime.real.network import RealNetwork
+from stele.addresses import Address
 from stele.aio import Producer
 from stele.ids import decode_uuid
 from stele.wire.v1.raft_pb2 import SupportedFeaturesResponse
@@ -52,7 +53,7 @@ async def idle_controller(node_id: int, directory_id: str) -> AsyncIterator[Idle
         ).SerializeToString()
 
     server = await RealNetwork().serve(
-        "127.0.0.1", 0, Service(unary={SUPPORTED_FEATURES: supported_features})
+        Address("127.0.0.1", 0), Service(unary={SUPPORTED_FEATURES: supported_features})
     )
     idle.endpoint = f"127.0.0.1:{server.port}"
     try:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from broker.api import SERVED
 from broker.api.handler import Served
 from runtime.authorization.authorizer import CLUSTER, Operation
+from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
 from stele.wire.kafka import Api, Struct
@@ -166,7 +167,7 @@ async def test_both_planes_and_the_bootstrap_of_the_second(
         describe_cluster.DescribeClusterRequest(endpoint_type=3),
     )
     assert [(b.host, b.port) for b in found.brokers] == [(HOST, 9192)]
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     answer = admin_pb2.DescribeTopicsResponse.FromString(
         await channel.call("/stele.v1.Admin/DescribeTopics", b"", timeout_s=5)
     )
@@ -194,7 +195,7 @@ def authorizer() -> FakeAuthorizer:
 
 @on_a_node
 async def test_only_nodes_may_probe_a_broker(world: World, authorizer: FakeAuthorizer) -> None:
-    channel, probe = world.network.channel(HOST, 9192), "/stele.v1.BrokerControl/Probe"
+    channel, probe = world.network.channel(Address(HOST, 9192)), "/stele.v1.BrokerControl/Probe"
     assert await channel.call(probe, b"", timeout_s=5)
     authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
     with pytest.raises(RpcError, match="may not CLUSTER_ACTION the cluster") as caught:
@@ -264,7 +265,7 @@ async def test_a_port_in_use_is_one_line_that_names_the_key(
     squatter = machine.simulation.process(HOST, "squatter")
 
     async def listen() -> None:
-        await squatter.world.network.listen(HOST, 9999, asyncio.Protocol)
+        await squatter.world.network.listen(Address(HOST, 9999), asyncio.Protocol)
 
     await squatter.run(listen())
     with pytest.raises(SteleError) as caught:
@@ -363,6 +364,6 @@ async def test_an_end_that_is_interrupted_leaves_nothing_open(
     async def refused(world: World) -> None:
         for port in (9092, 9093, 9192):
             with pytest.raises(OSError, match="refused"):
-                await world.network.connect(HOST, port, asyncio.Protocol)
+                await world.network.connect(Address(HOST, port), asyncio.Protocol)
 
     await ask(machine, refused)

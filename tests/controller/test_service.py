@@ -10,6 +10,7 @@ import pytest
 from chaos.sim.world.simulation import Simulation
 from metadata.partitions import NO_LEADER
 from raft.api import CommittedBatch
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
@@ -386,7 +387,7 @@ async def test_a_heartbeat_is_heard_while_the_one_before_waits_for_the_quorum(wo
     answers: list[pb.HeartbeatResponse] = []
 
     async def send_and_receive() -> None:
-        channel = broker.process.world.network.channel(broker.controller, 9093)
+        channel = broker.process.world.network.channel(Address(broker.controller, 9093))
         stream = channel.stream("/stele.v1.Controller/Heartbeat")
         for sequence in range(20):
             await stream.send(broker.heartbeat(sequence))
@@ -511,7 +512,7 @@ async def test_garbage_is_refused(world: World) -> None:
     channel_of = world.brokers[1].process.world.network
 
     async def send() -> None:
-        channel = channel_of.channel("c100", 9093)
+        channel = channel_of.channel(Address("c100", 9093))
         for method in (CREATE, "/stele.v1.Controller/RegisterBroker"):
             with pytest.raises(RpcError, match="invalid_argument"):
                 await channel.call(method, b"\xff\xff\xff", timeout_s=1.0)

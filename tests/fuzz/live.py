@@ -8,6 +8,7 @@ import struct
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final, Protocol
 
+from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import create_topics, fetch, find_coordinator, produce
@@ -58,7 +59,7 @@ class _Rude(asyncio.Protocol):
 
 async def _connect(world: World) -> _Rude:
     rude = _Rude()
-    await world.network.connect(HOST, 9092, lambda: rude)
+    await world.network.connect(Address(HOST, 9092), lambda: rude)
     return rude
 
 

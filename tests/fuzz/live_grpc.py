@@ -7,6 +7,7 @@ import random
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
+from stele.addresses import Address
 from stele.world import Channel, RpcError
 from tests.fuzz.brokers import METHODS, STREAMS, Payloads
 from tests.fuzz.live import check_node
@@ -47,7 +48,7 @@ class _Open:
 
 
 async def _send_all(world: World, conversations: Sequence[Conversation]) -> list[_Open]:
-    channel = world.network.channel(HOST, _GRPC_PORT)
+    channel = world.network.channel(Address(HOST, _GRPC_PORT))
     for each in conversations:
         try:
             if each.path in METHODS:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from metadata.brokers import GRPC
+from metadata.brokers import Plane
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta, replay_values
 from metadata.image import EMPTY, MetadataImage
@@ -95,7 +95,7 @@ class TestBrokers:
         endpoint = registration.endpoint("EXTERNAL")
         assert endpoint is not None
         assert (endpoint.host, endpoint.port) == ("h", 1)
-        assert registration.endpoint("EXTERNAL", GRPC) is None
+        assert registration.endpoint("EXTERNAL", Plane.GRPC) is None
         assert registration.endpoint("INTERNAL") is None
         unfenced = record(broker_state=pb.BrokerStateRecord(broker_id=1, broker_epoch=0))
         assert image_of(unfenced, on=image).is_active(1)

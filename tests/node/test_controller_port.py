@@ -15,6 +15,7 @@ from node.format import format_directory
 from node.node import Node, build
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.config.node import from_settings
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import controller_pb2, raft_pb2
 from stele.wire.v1.caller_pb2 import OnBehalfOf
@@ -51,7 +52,7 @@ def controller(
 
 async def ask(asker: Process, node_id: int, method: str, request: Any, answer: Any) -> Any:
     async def call() -> bytes:
-        channel = asker.world.network.channel(f"c{node_id}", 9093)
+        channel = asker.world.network.channel(Address(f"c{node_id}", 9093))
         try:
             return await channel.call(method, request.SerializeToString(), timeout_s=5)
         finally:
@@ -147,7 +148,7 @@ async def test_what_nodes_ask_of_one_another_is_refused_to_others(sim: Simulatio
 
     async def failure(method: MethodDescriptor) -> RpcError | None:
         name = f"/{method.containing_service.full_name}/{method.name}"
-        channel = asker.world.network.channel("c1", 9093)
+        channel = asker.world.network.channel(Address("c1", 9093))
         try:
             if method.client_streaming:
                 stream = channel.stream(name)

@@ -11,6 +11,7 @@ from node.format import directories_of, format_directory
 from node.node import Node, build
 from runtime.config.node import NodeConfig, from_settings
 from runtime.real.world import RealWorld
+from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode, SteleError
 from stele.wire.kafka.messages import metadata
@@ -66,7 +67,7 @@ async def test_a_combined_node_serves_all_its_ports_and_stops_cleanly(tmp_path: 
     await connection.wait_closed()
 
     for port in (ports.grpc["PLAINTEXT"], ports.controller):
-        channel = network.channel("127.0.0.1", port)
+        channel = network.channel(Address("127.0.0.1", port))
         described = raft_pb2.DescribeQuorumResponse.FromString(
             await channel.call("/stele.v1.Admin/DescribeQuorum", b"", timeout_s=5)
         )
@@ -191,7 +192,7 @@ async def test_a_broken_disk_ends_the_node(sim: Simulation) -> None:
         await asyncio.sleep(5)
         assert is_ready(node)
         sim.machine("c1").disk.faults.failing_sync = True
-        channel = process.world.network.channel("c1", 9093)
+        channel = process.world.network.channel(Address("c1", 9093))
         request = admin_pb2.AlterConfigsRequest(
             resources=[
                 admin_pb2.AlterConfigsRequest.Resource(

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable, Mapping
 
+from stele.addresses import Address
 from stele.world import RpcCode, RpcError
 from world.network import Peer, Service
 
@@ -135,24 +136,24 @@ class FakeNetwork:
         return port
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         raise OSError("not in this fake")
 
-    def channel(self, host: str, port: int) -> FakeChannel:
-        return FakeChannel(self, (host, port))
+    def channel(self, address: Address, client_id: str | None = None) -> FakeChannel:
+        return FakeChannel(self, address[:2])
 
     async def listen(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> FakeListener:
-        port = self._port(port)
+        host, port = address.host, self._port(address.port)
         self.factories[host, port] = factory
         return FakeListener(self, host, port)
 
     async def serve(
-        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+        self, address: Address, service: Service, *, health: Mapping[str, bool] | None = None
     ) -> FakeListener:
-        port = self._port(port)
+        host, port = address.host, self._port(address.port)
         self.services[host, port] = service
         self.health[host, port] = health or {}
         return FakeListener(self, host, port)

@@ -14,6 +14,7 @@ from raft.api import CommittedBatch, LeaderAndEpoch, NotLeaderError
 from raft.quorum import FeatureLevels
 from runtime.authorization.forwarding import ControllerPort
 from runtime.config.node import NodeConfig, from_settings
+from stele.addresses import Address
 from stele.wire.v1 import controller_pb2 as pb
 from stele.world import RpcError, Stream
 from storage.errors import StorageError
@@ -145,7 +146,7 @@ class Controller:
 
     async def _start(self, claim: int | None) -> None:
         self.quorum.attach(self.service)
-        await self.process.world.network.serve(self.name, 9093, self.service.service())
+        await self.process.world.network.serve(Address(self.name, 9093), self.service.service())
         if claim is not None:
             self.quorum.claim(claim)
 
@@ -169,7 +170,7 @@ class StubBroker:
     async def serve(self) -> None:
         probe = Service(unary={"/stele.v1.BrokerControl/Probe": self._probe})
         port = 9192 + self.broker_id
-        await self.process.run(self.process.world.network.serve(self.name, port, probe))
+        await self.process.run(self.process.world.network.serve(Address(self.name, port), probe))
 
     async def _probe(self, payload: bytes, _: Peer) -> bytes:
         return pb.ProbeResponse(
@@ -180,7 +181,7 @@ class StubBroker:
         return await self.process.run(self._call(method, request, response_type))
 
     async def _call(self, method: str, request: Any, response_type: Any) -> Any:
-        channel = self.process.world.network.channel(self.controller, 9093)
+        channel = self.process.world.network.channel(Address(self.controller, 9093))
         try:
             payload = await channel.call(method, request.SerializeToString(), timeout_s=5.0)
         finally:
@@ -224,7 +225,7 @@ class StubBroker:
         self.process.start(self._beat())
 
     async def _beat(self) -> None:
-        channel = self.process.world.network.channel(self.controller, 9093)
+        channel = self.process.world.network.channel(Address(self.controller, 9093))
         stream = self.stream = channel.stream("/stele.v1.Controller/Heartbeat")
         try:
             while True:

@@ -14,6 +14,7 @@ from raft.quorum import NO_DIRECTORY
 from raft.ready import Role
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.quorum import Quorum
+from stele.addresses import Address
 from tests.support.worlds import Scenario, gives
 from world.network import Service
 
@@ -106,7 +107,7 @@ class QuorumNode:
         await self.quorum.start()
         self.service = self.quorum.service()
         if self.config.may_vote:
-            await world.network.serve(self.machine, self.port, self.service)
+            await world.network.serve(Address(self.machine, self.port), self.service)
 
     async def stop(self) -> None:
         await self.process.run(self.quorum.stop())
@@ -125,7 +126,7 @@ class QuorumNode:
 
     async def call(self, target: QuorumNode, method: str, request: bytes) -> bytes:
         async def call() -> bytes:
-            channel = self.process.world.network.channel(target.machine, target.port)
+            channel = self.process.world.network.channel(Address(target.machine, target.port))
             try:
                 return await channel.call(method, request, timeout_s=2.0)
             finally:

@@ -36,6 +36,7 @@ from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.config.node import from_settings
 from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
 from runtime.metrics.registry import MetricsRegistry
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.ids import PartitionId, encode_uuid
 from stele.wire import kafka
@@ -140,8 +141,7 @@ class Node:
         )
         dispatch = _FetchOnly(cast(BrokerContext, context))
         await world.network.listen(
-            self.name,
-            PORT,
+            Address(self.name, PORT),
             lambda: KafkaServerProtocol(
                 dispatch, max_request_bytes=1 << 20, listener_name=LISTENER
             ),

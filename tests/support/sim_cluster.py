@@ -9,6 +9,7 @@ from typing import Any
 from chaos.sim.cluster.cluster import KAFKA_PORT, SimCluster
 from chaos.sim.cluster.node import SimNode
 from chaos.sim.laws.judged import JudgedCluster
+from stele.addresses import Address
 from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
 from stele.records import ConsumerRecord
@@ -55,12 +56,14 @@ class OnlyThrough:
         self._host = host
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
-        return await self._connector.connect(host, port, factory)
+        return await self._connector.connect(address, factory)
 
-    def channel(self, host: str, port: int) -> Channel:
-        return self._connector.channel(host if host == self._host else "nobody", port)
+    def channel(self, address: Address, client_id: str | None = None) -> Channel:
+        return self._connector.channel(
+            address if address.host == self._host else address._replace(host="nobody")
+        )
 
 
 def admin_of(cluster: SimCluster, *, through: SimNode | None = None, **options: Any) -> Admin:

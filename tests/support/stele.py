@@ -15,6 +15,7 @@ from typing import Any, TypeVar, cast
 
 from chaos.sim.world.clock import SimClock
 from chaos.sim.world.loop import Scheduler
+from stele.addresses import Address
 from stele.aio import Admin, Consumer, Producer
 from stele.cluster.plane import (
     NO_LEADER,
@@ -174,14 +175,14 @@ class FakeCluster:
     # ----------------------------------------------------------------- the client's connector
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
-        if not self.alive.get(port - 9000):
-            raise ConnectionRefusedError(111, f"connection refused by {host}:{port}")
-        return FakeTransport(self, port - 9000, cast(asyncio.BufferedProtocol, factory()))
+        if not self.alive.get(address.port - 9000):
+            raise ConnectionRefusedError(111, f"connection refused by {address}")
+        return FakeTransport(self, address.port - 9000, cast(asyncio.BufferedProtocol, factory()))
 
-    def channel(self, host: str, port: int) -> Channel:
-        return FakeChannel(self, port - 9100)
+    def channel(self, address: Address, client_id: str | None = None) -> Channel:
+        return FakeChannel(self, address.port - 9100)
 
     # ---------------------------------------------------------- what leaders and others answer
 

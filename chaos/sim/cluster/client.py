@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from metadata.configs import ConfigResource
 from runtime.administration.changes import change_of
+from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchBuilder, batches, decode
@@ -326,7 +327,7 @@ class SimClient:
         channel = self._channels.get(broker)
         if channel is None:
             host, _, port = self._brokers[broker]
-            channel = self._channels[broker] = self._world.network.channel(host, port)
+            channel = self._channels[broker] = self._world.network.channel(Address(host, port))
         return channel
 
     async def close(self) -> None:

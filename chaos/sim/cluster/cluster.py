@@ -16,7 +16,8 @@ from metadata.image import MetadataImage
 from metadata.partitions import PartitionState
 from node.format import directories_of
 from raft.quorum import VoterSet
-from runtime.config.node import Address, NodeConfig, from_settings
+from runtime.config.node import NodeConfig, from_settings
+from stele.addresses import Address
 from world.world import World
 
 logger = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ from raft.quorum import VoterSet
 from raft.ready import Role
 from runtime.administration.changes import change_of
 from runtime.quorum.messages import FETCH, REMOVE_VOTER, VOTE
+from stele.addresses import Address
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, DeleteTopicsRequest, NewTopic
 from stele.wire.v1.controller_pb2 import ReadIndexRequest, ReadIndexResponse
@@ -380,7 +381,7 @@ class QuorumAims(AimTools):
         """One call to a controller's own port; None if no answer comes."""
         listener = node.config.controller_listener
         assert listener is not None
-        channel = self._cluster.client_world.network.channel(node.host, listener.port)
+        channel = self._cluster.client_world.network.channel(Address(node.host, listener.port))
         try:
             return await channel.call(method, request.SerializeToString(), timeout_s=patience_s)
         except (RpcError, OSError):

@@ -11,6 +11,7 @@ from typing import Final
 
 from chaos.sim.cluster.cluster import CONTROLLER_PORT, SimCluster
 from chaos.sim.laws.quorum_answers import MESSAGES
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from world.network import Peer, Service
 
@@ -31,7 +32,7 @@ class Foreigner:
     async def run(self, is_done: Callable[[], bool]) -> None:
         process = self.cluster.simulation.process(HOST)
         service = Service(unary={method: partial(self._refuse, method) for method in MESSAGES})
-        await process.run(process.world.network.serve(HOST, CONTROLLER_PORT, service))
+        await process.run(process.world.network.serve(Address(HOST, CONTROLLER_PORT), service))
         while not is_done():
             await asyncio.sleep(1.0)
 

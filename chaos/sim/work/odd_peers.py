@@ -13,6 +13,7 @@ from chaos.sim.cluster.cluster import CONTROLLER_PORT, SimCluster
 from chaos.sim.cluster.node import SimNode
 from raft.core import RaftCore
 from runtime.quorum.messages import FETCH, FETCH_SNAPSHOT
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcError
@@ -57,7 +58,7 @@ class OddPeer:
             snapshot=pb.SnapshotId(end_offset=1, epoch=epoch),
             max_bytes=_MAX_BYTES,
         )
-        channel = self.cluster.client_world.network.channel(node.host, CONTROLLER_PORT)
+        channel = self.cluster.client_world.network.channel(Address(node.host, CONTROLLER_PORT))
         try:
             raw = await channel.call(FETCH, fetch.SerializeToString(), timeout_s=_TIMEOUT_S)
             self._judge(node, "a fetch", pb.QuorumFetchResponse.FromString(raw).error)

@@ -14,6 +14,7 @@ from chaos.sim.laws.metadata_history import CONFIG, UNSET, MetadataHistory, Ques
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
 from metadata.effective import DYNAMIC_TOPIC
+from stele.addresses import Address
 from stele.admin.admin import Admin
 from stele.admin.descriptions import (
     TOPIC_RESOURCE,
@@ -79,7 +80,7 @@ class Reader:
         ports += [(node, CONTROLLER_PORT) for node in self.cluster.controllers.values()]
         node, port = self.rng.choice(ports)
         network = self.cluster.client_world.network
-        channel = network.channel(node.host, port)
+        channel = network.channel(Address(node.host, port))
         question = self.history.question(f"{node.host}:{port}")
         ask = self.rng.choice([self._ask_topics, self._ask_cluster, self._ask_config])
         try:

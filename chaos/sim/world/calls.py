@@ -9,6 +9,7 @@ from collections.abc import Callable
 from chaos.sim.world.process import Machine
 from chaos.sim.world.rpc_server import INTERNAL_ERROR, ProcessNetwork, RpcServer
 from chaos.sim.world.wire import Said, Stage
+from stele.addresses import Address
 from stele.world import MAX_MESSAGE_BYTES, RpcCode, RpcError
 from world.network import Peer
 
@@ -40,15 +41,16 @@ class ClientCall:
     def __init__(
         self,
         network: ProcessNetwork,
-        host: str,
-        port: int,
+        address: Address,
+        client_id: str | None,
         method: str,
         on_end: Callable[[ClientCall], None],
     ) -> None:
         self.network = network
         self.process = network.process
         self.method = method
-        self._host, self._port = host, port
+        self.client_id = client_id
+        self._host, self._port = address[:2]
         self._on_end = on_end
         self._answer: asyncio.Future[bytes] = self.process.loop.create_future()
         self.server_calls: list[ServerCall] = []
@@ -179,7 +181,7 @@ class ServerCall:
 
     def __init__(self, server: RpcServer, client: ClientCall) -> None:
         self.server = server
-        self.peer = Peer(client.process.machine.name)
+        self.peer = Peer(client.process.machine.name, client.client_id)
         self._client = client
         self._task: asyncio.Task[None] | None = None
         self.over = False

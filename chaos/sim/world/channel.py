@@ -5,27 +5,31 @@ from __future__ import annotations
 from chaos.sim.world.calls import ClientCall
 from chaos.sim.world.rpc_server import ProcessNetwork
 from chaos.sim.world.streams import ClientStream
+from stele.addresses import Address
 from stele.world import RpcCode, RpcError, Stream
 
 
 class SimChannel:
     """``stele.world.Channel``."""
 
-    def __init__(self, network: ProcessNetwork, host: str, port: int) -> None:
+    def __init__(
+        self, network: ProcessNetwork, address: Address, client_id: str | None = None
+    ) -> None:
         self._network = network
-        self._host, self._port = host, port
+        self._address = address
+        self._client_id = client_id
         self._open: dict[ClientCall | ClientStream, None] = {}  # in the order of their start
         self._closed = False
 
     async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
         if self._closed:
             raise RpcError(RpcCode.CANCELLED, "the channel is closed")
-        call = ClientCall(self._network, self._host, self._port, method, self._ended)
+        call = ClientCall(self._network, self._address, self._client_id, method, self._ended)
         self._open[call] = None
         return await call.run(bytes(request), timeout_s)
 
     def stream(self, method: str) -> Stream:
-        stream = ClientStream(self._network, self._host, self._port, method, self._ended)
+        stream = ClientStream(self._network, self._address, self._client_id, method, self._ended)
         self._open[stream] = None
         if self._closed:
             stream.channel_closed()

@@ -15,6 +15,7 @@ from chaos.sim.world.loop import Scheduler
 from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.rpc_server import RpcServer
 from chaos.sim.world.transport import SimTransport, pair
+from stele.addresses import Address
 from stele.world import Channel
 from world.network import Listener, Service
 
@@ -46,31 +47,32 @@ class SimNetwork:
     # --------------------------------------------------------------------------------- client
 
     async def connect(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
-        target = self.resolve(host)
+        target = self.resolve(address.host)
         if target is None:
-            raise socket.gaierror(socket.EAI_NONAME, f"no host {host}")
-        attempt = _Connecting(self, target, port, factory)
-        self.note("connect", f"{target.name}:{port}")
+            raise socket.gaierror(socket.EAI_NONAME, f"no host {address.host}")
+        attempt = _Connecting(self, target, address.port, factory)
+        self.note("connect", f"{target.name}:{address.port}")
         return await attempt.run()
 
-    def channel(self, host: str, port: int) -> Channel:
-        return SimChannel(self, host, port)
+    def channel(self, address: Address, client_id: str | None = None) -> Channel:
+        return SimChannel(self, address, client_id)
 
     # --------------------------------------------------------------------------------- server
 
     async def listen(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> Listener:
-        return ByteListener(self, self._bind(host, port), factory)
+        return ByteListener(self, self._bind(address), factory)
 
     async def serve(
-        self, host: str, port: int, service: Service, *, health: Mapping[str, bool] | None = None
+        self, address: Address, service: Service, *, health: Mapping[str, bool] | None = None
     ) -> Listener:
-        return RpcServer(self, self._bind(host, port), service, health or {})
+        return RpcServer(self, self._bind(address), service, health or {})
 
-    def _bind(self, host: str, port: int) -> int:
+    def _bind(self, address: Address) -> int:
+        host, port = address.host, address.port
         machine = self.process.machine
         if self.resolve(host) is not machine:
             raise OSError(errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: not this machine")

@@ -11,6 +11,7 @@ from typing import Any
 from chaos.sim.world.fabric import Route
 from chaos.sim.world.process import Machine
 from chaos.sim.world.rpc_server import INTERNAL_ERROR, ProcessNetwork, RpcServer
+from stele.addresses import Address
 from stele.world import RpcCode, RpcError
 from world.network import Peer
 
@@ -143,21 +144,22 @@ class ClientStream(StreamEnd):
     def __init__(
         self,
         network: ProcessNetwork,
-        host: str,
-        port: int,
+        address: Address,
+        client_id: str | None,
         method: str,
         on_end: Callable[[ClientStream], None],
     ) -> None:
-        target = network.resolve(host)
+        target = network.resolve(address.host)
         super().__init__(network, target or network.process.machine, _CLIENT_KEEPALIVE_S)
         self.method = method
-        self._port = port
+        self.client_id = client_id
+        self._port = address.port
         self._on_end = on_end
         self._resource = self.process.own(self)
         if target is None:
-            self.break_off(RpcError(RpcCode.UNAVAILABLE, f"no host {host}"))
+            self.break_off(RpcError(RpcCode.UNAVAILABLE, f"no host {address.host}"))
             return
-        network.note("stream", f"{target.name}:{port}{method}")
+        network.note("stream", f"{target.name}:{address.port}{method}")
         self.route.send(lambda: self._arrive(target))
         self.start_keepalive()
 
@@ -217,7 +219,7 @@ class ServerStream(StreamEnd):
         super().__init__(server.network, client.process.machine, _SERVER_KEEPALIVE_S)
         self.other = client
         self._method = client.method
-        self.peer = Peer(client.process.machine.name)
+        self.peer = Peer(client.process.machine.name, client.client_id)
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._began = False

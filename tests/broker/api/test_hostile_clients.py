@@ -13,6 +13,7 @@ import pytest
 from broker.api import SERVED
 from chaos.sim.world.loop import SimLoop
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
+from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.wire import kafka
 from stele.wire.kafka import definitions
@@ -46,7 +47,7 @@ class Hostile(asyncio.Protocol):
 
 async def hostile(world: World, data: bytes) -> Hostile:
     client = Hostile()
-    await world.network.connect(HOST, 9092, lambda: client)
+    await world.network.connect(Address(HOST, 9092), lambda: client)
     client.transport.write(data)
     return client
 

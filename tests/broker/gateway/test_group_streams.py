@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
@@ -48,7 +49,7 @@ async def until(condition: object, *members: Member) -> None:
 @on_a_node
 async def test_a_group_goes_on_where_it_has_committed(world: World) -> None:
     await create(world, partitions=PARTITIONS)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await fill(channel, 0, 40)
     first = await joined(channel)
     await until(lambda: len(first.values) == 40, first)
@@ -67,7 +68,7 @@ async def test_offsets_of_a_topic_that_was_made_anew_are_not_committed_for_the_n
     world: World,
 ) -> None:
     await create(world, partitions=PARTITIONS)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await fill(channel, 0, 40)
     member = await joined(channel)
     await until(lambda: len(member.values) == 40, member)
@@ -93,7 +94,7 @@ async def test_members_of_the_consumer_protocol(world: World, mixed: bool) -> No
     """They share with one another, and with a member of the classic protocol."""
 
     await create(world, partitions=PARTITIONS)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     consumer = {"group_protocol": pb.SubscribeStart.GROUP_PROTOCOL_CONSUMER}
     first = await joined(channel, **({} if mixed else consumer))
     await until(lambda: first.owned == {0, 1, 2, 3}, first)
@@ -112,7 +113,7 @@ async def test_members_of_the_consumer_protocol(world: World, mixed: bool) -> No
 @on_a_node
 async def test_members_share_partitions_also_without_credit(world: World) -> None:
     await create(world, partitions=PARTITIONS)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     first = await joined(channel, 0)
     await until(lambda: first.owned == {0, 1, 2, 3}, first)
     second = await joined(channel, 0)
@@ -133,7 +134,7 @@ async def test_members_share_partitions_also_without_credit(world: World) -> Non
 @on_a_node
 async def test_a_static_member_is_replaced_by_the_next_of_its_name(world: World) -> None:
     await create(world, partitions=PARTITIONS)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     first = await joined(channel, group_instance_id="one")
     await until(lambda: first.owned == {0, 1, 2, 3}, first)
     second = await joined(channel, group_instance_id="one")
@@ -148,7 +149,7 @@ async def test_a_static_member_is_replaced_by_the_next_of_its_name(world: World)
 @on_a_node
 async def test_a_commit_that_is_refused_says_why_and_the_stream_goes_on(world: World) -> None:
     await create(world, partitions=PARTITIONS)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     member = await joined(channel)
     await member.commit({0: 1})  # it has not joined yet
     await until(lambda: bool(member.owned), member)
@@ -176,7 +177,7 @@ async def test_a_commit_that_is_refused_says_why_and_the_stream_goes_on(world: W
 @on_a_node
 async def test_a_start_that_makes_no_sense(world: World, start: pb.SubscribeStart) -> None:
     await create(world)
-    subscribing = Subscribing(world.network.channel(HOST, 9192))
+    subscribing = Subscribing(world.network.channel(Address(HOST, 9192)))
     await subscribing.send(pb.SubscribeRequest(start=start))
     with pytest.raises(RpcError) as caught:
         await subscribing.receive()
@@ -194,7 +195,7 @@ async def test_a_start_that_makes_no_sense(world: World, start: pb.SubscribeStar
 @on_a_node
 async def test_a_commit_that_makes_no_sense(world: World, commit: pb.Commit) -> None:
     await create(world)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     member = await joined(channel)
     await member.send(pb.SubscribeRequest(commit=commit))
     without_group = Subscribing(channel)

@@ -13,6 +13,7 @@ from broker.service.context import BrokerContext
 from metadata.brokers import BrokerRegistration, Endpoint
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.in_process import InProcessTransport
+from stele.addresses import Address
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, Connector
 from tests.support.one_node import HOST, on_a_node
@@ -30,11 +31,11 @@ class Network:
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
 
-    async def connect(self, host: str, port: int, factory: Any) -> asyncio.Transport:
-        self.asked.append((host, port))
+    async def connect(self, address: Address, factory: Any) -> asyncio.Transport:
+        self.asked.append(address[:2])
         raise OSError("nobody is there")
 
-    def channel(self, host: str, port: int) -> Channel:
+    def channel(self, address: Address, client_id: str | None = None) -> Channel:
         raise NotImplementedError
 
 
@@ -72,12 +73,12 @@ async def test_only_the_own_address_needs_no_network() -> None:
 
     context = context_of(registered(1, "b1"), registered(2, "b2"))
     own = OwnBroker(context, cast(Connector, network), accept)
-    transport = await own.connect(*OWN, Quiet)
+    transport = await own.connect(Address(*OWN), Quiet)
     assert isinstance(transport, InProcessTransport)
     assert accepted == ["INTERNAL"]
     for place in (OTHER, ("outside", 9092), ("b1", 9093)):
         with pytest.raises(OSError, match="nobody is there"):
-            await own.connect(*place, Quiet)
+            await own.connect(Address(*place), Quiet)
     assert network.asked == [OTHER, ("outside", 9092), ("b1", 9093)]
 
 
@@ -88,7 +89,7 @@ async def test_a_broker_that_is_not_registered_yet_uses_the_network() -> None:
         context_of(), cast(Connector, network), lambda _: pytest.fail("it has no address")
     )
     with pytest.raises(OSError, match="nobody is there"):
-        await own.connect(*OWN, Quiet)
+        await own.connect(Address(*OWN), Quiet)
 
 
 @on_a_node
@@ -97,14 +98,14 @@ async def test_a_node_alone_opens_no_connection_to_itself(
 ) -> None:
     """Its thin clients are served all the same."""
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     opened: list[tuple[str, int]] = []
     network = type(world.network)
     connect = network.connect
 
-    async def noted(self: Any, host: str, port: int, factory: Any) -> asyncio.Transport:
-        opened.append((host, port))
-        return await connect(self, host, port, factory)
+    async def noted(self: Any, address: Address, factory: Any) -> asyncio.Transport:
+        opened.append(address[:2])
+        return await connect(self, address, factory)
 
     monkeypatch.setattr(network, "connect", noted)
     results = await publish(channel, [record(b"%d" % i) for i in range(3)])

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from runtime.authorization.authorizer import Operation, topic_resource
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
@@ -74,7 +75,7 @@ async def test_topics_that_match_are_read_also_those_that_come_later(
     await create(world, "orders-a", 2)
     await create(world, "other", 1)
     await create(world, "orders", 1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     member = PatternMember(channel)
     await member.join("orders-.*|__.*", protocol)
     await member.until(lambda: member.owned == {("orders-a", 0), ("orders-a", 1)})
@@ -87,7 +88,7 @@ async def test_topics_that_match_are_read_also_those_that_come_later(
 
 @on_a_node
 async def test_a_stream_waits_for_the_first_topic_that_matches(world: World) -> None:
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await create(world, "t", 1)
     member = PatternMember(channel)
     await member.join("later")
@@ -113,7 +114,7 @@ async def test_topics_that_may_not_be_read_do_not_match(
 
     for name in ("orders-a", "orders-b"):
         await create(world, name, 1)
-    member = PatternMember(world.network.channel(HOST, 9192))
+    member = PatternMember(world.network.channel(Address(HOST, 9192)))
     await member.join("orders-.*")
     await member.until(lambda: bool(member.owned))
     assert member.owned == {("orders-a", 0)}
@@ -134,7 +135,7 @@ async def test_a_bad_expression_ends_the_stream_and_says_why(
     world: World, pattern: str, why: str
 ) -> None:
     await create(world)
-    error = await refused(world.network.channel(HOST, 9192), pattern)
+    error = await refused(world.network.channel(Address(HOST, 9192)), pattern)
     assert error.code is RpcCode.INVALID_ARGUMENT
     assert why in error.detail
     assert error.info is not None

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stele.addresses import Address
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel
 from tests.support.one_node import HOST, on_a_node
@@ -67,7 +68,7 @@ async def positions(subscribing: Subscribing) -> list[tuple[int, int, int]]:
 @on_a_node
 async def test_the_position_behind_a_marker_is_told(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await transaction(channel, COMMIT, record(b"a"), record(b"b"))
     subscribing = await begin(channel)
     assert [each.offset for each in await subscribing.records(2)] == [0, 1]
@@ -81,7 +82,7 @@ async def test_the_position_behind_an_aborted_transaction_is_told_without_a_reco
     world: World,
 ) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await transaction(channel, ABORT, record(b"a"), record(b"b"))
     subscribing = await begin(channel, isolation=COMMITTED)
     assert await positions(subscribing) == [(0, 3, 3)]
@@ -90,7 +91,7 @@ async def test_the_position_behind_an_aborted_transaction_is_told_without_a_reco
 @on_a_node
 async def test_a_marker_behind_the_last_granted_record_is_told(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await transaction(channel, COMMIT, record(b"a"), record(b"b"))
     subscribing = await begin(channel, pb.Credit(records=2))
     await subscribing.records(2)
@@ -100,7 +101,7 @@ async def test_a_marker_behind_the_last_granted_record_is_told(world: World) -> 
 @on_a_node
 async def test_records_come_with_the_end_and_without_another_message(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await publish(channel, [record(b"a"), record(b"b")])
     subscribing = await begin(channel)
     response = await subscribing.receive()
@@ -115,7 +116,7 @@ async def test_records_come_with_the_end_and_without_another_message(world: Worl
 @on_a_node
 async def test_a_position_waits_until_the_records_before_it_are_sent(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await transaction(channel, COMMIT, record(b"1234"), record(b"5678"))
     subscribing = await begin(channel, pb.Credit(records=10, bytes=1))
     response = await subscribing.receive()
@@ -135,7 +136,7 @@ async def test_a_member_of_a_group_can_tell_that_it_has_read_everything(
     """One partition is empty, one has committed offsets only, and one ends with a marker."""
 
     await create(world, partitions=3)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await publish(channel, [record(b"1", partition=1)])
     await transaction(channel, COMMIT, record(b"2", partition=2))
     for values in ([1, 2], []):
@@ -159,7 +160,7 @@ async def test_a_topic_that_is_made_anew_begins_with_its_own_end(world: World) -
     """The end of the deleted topic is not told with the id of the new one."""
 
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await publish(channel, [record(b"1"), record(b"2")])
     member = Member(channel)
     await member.join("g", "t", 100)

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.producer.partitioner import partition_of
 from stele.wire.v1 import log_pb2 as pb
@@ -47,7 +48,7 @@ def offsets(results: list[pb.PublishResult]) -> list[int | None]:
 @on_a_node
 async def test_what_is_sent_again_is_written_once_and_keeps_its_offset(world: World) -> None:
     await create(world, partitions=2)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     created = await create_publisher(channel)
     assert created.expiration_ms == 86_400_000
     mine, other = created.publisher_id, (await create_publisher(channel)).publisher_id
@@ -67,7 +68,7 @@ async def test_what_is_sent_again_is_written_once_and_keeps_its_offset(world: Wo
 @on_a_node
 async def test_the_offsets_of_older_batches_are_not_known_any_more(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     publisher_id = (await create_publisher(channel)).publisher_id
     for number in range(7):
         await send(channel, publisher_id, *numbered(number, 1))
@@ -83,12 +84,12 @@ async def test_publishers_survive_a_restart(machine: OneNode) -> None:
 
     async def before(world: World) -> None:
         await create(world, partitions=1)
-        channel = world.network.channel(HOST, 9192)
+        channel = world.network.channel(Address(HOST, 9192))
         publisher.append((await create_publisher(channel)).publisher_id)
         assert offsets(await send(channel, publisher[0], *numbered(0, 3))) == [0, 1, 2]
 
     async def after(world: World) -> None:
-        channel = world.network.channel(HOST, 9192)
+        channel = world.network.channel(Address(HOST, 9192))
         again = await send(channel, publisher[0], *numbered(1, 4))
         assert offsets(again) == [1, 2, 3, 4]
         assert [each.is_duplicate for each in again] == [True, True, False, False]
@@ -102,7 +103,7 @@ async def test_publishers_survive_a_restart(machine: OneNode) -> None:
 @on_a_node
 async def test_two_streams_of_one_publisher_write_every_record_once(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     publisher_id = (await create_publisher(channel)).publisher_id
     streams = [Publishing(channel) for _ in range(3)]
     for stream in streams:
@@ -123,7 +124,7 @@ async def test_two_streams_of_one_publisher_write_every_record_once(world: World
 @on_a_node
 async def test_a_record_that_is_refused_is_sent_again_under_its_number(world: World) -> None:
     await create(world, partitions=1, max_message_bytes="1000")
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     publisher_id = (await create_publisher(channel)).publisher_id
     stream = Publishing(channel)
     options = pb.PublishOptions(publisher_id=publisher_id)
@@ -146,7 +147,7 @@ async def test_a_record_that_is_refused_is_sent_again_under_its_number(world: Wo
 @on_a_node
 async def test_numbers_that_make_no_sense(world: World) -> None:
     await create(world)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     publisher_id = (await create_publisher(channel)).publisher_id
     no_partition, no_sequence, negative, no_beginning = await send(
         channel,
@@ -177,7 +178,7 @@ async def test_numbers_that_make_no_sense(world: World) -> None:
 @on_a_node
 async def test_a_topic_that_is_made_anew_does_not_know_the_publisher(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     publisher_id = (await create_publisher(channel)).publisher_id
     stream = Publishing(channel)
     await stream.send(*numbered(0, 2), options=pb.PublishOptions(publisher_id=publisher_id))
@@ -193,7 +194,7 @@ async def test_a_topic_that_is_made_anew_does_not_know_the_publisher(world: Worl
 @on_a_node
 async def test_partitions_of_keys_and_their_number(world: World) -> None:
     await create(world, partitions=7)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     keys = [b"", b"a", b"order-1", b"\x00\xff"]
 
     async def find(topic: str, keys: list[bytes]) -> pb.FindPartitionsResponse:

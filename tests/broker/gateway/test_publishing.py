@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.producer.partitioner import partition_of
 from stele.wire.v1 import log_pb2 as pb
@@ -26,7 +27,7 @@ async def test_records_are_written_as_they_were_given(world: World) -> None:
         record(b"", b"", timestamp_ms=1_700_000_000_123),
         record(b"explicit", partition=2),
     ]
-    results = await publish(world.network.channel(HOST, 9192), given)
+    results = await publish(world.network.channel(Address(HOST, 9192)), given)
     assert [result.HasField("error") for result in results] == [False] * 4
     written = {(each.partition, each.offset): each for each in await read(world)}
     found = [written[result.partition, result.offset] for result in results]
@@ -63,7 +64,7 @@ async def test_a_record_that_is_refused_says_why_and_the_others_are_written(worl
         "good": record(b"good", b"key"),
         "good, too": record(None, b"key", topic="compacted"),
     }
-    results = await publish(world.network.channel(HOST, 9192), given.values())
+    results = await publish(world.network.channel(Address(HOST, 9192)), given.values())
     codes = {
         name: result.error.code if result.HasField("error") else 0
         for name, result in zip(given, results, strict=True)
@@ -93,7 +94,7 @@ async def test_batches_are_compressed_and_acknowledged_as_asked_for(
     world: World, compression: str
 ) -> None:
     await create(world, partitions=1)
-    publishing = Publishing(world.network.channel(HOST, 9192))
+    publishing = Publishing(world.network.channel(Address(HOST, 9192)))
     options = pb.PublishOptions(
         acks=pb.PublishOptions.ACKS_LEADER,
         compression=f"COMPRESSION_{compression}",
@@ -108,7 +109,7 @@ async def test_batches_are_compressed_and_acknowledged_as_asked_for(
 @on_a_node
 async def test_a_stream_goes_on_beyond_what_it_may_hold(world: World) -> None:
     await create(world, partitions=2)
-    publishing = Publishing(world.network.channel(HOST, 9192))
+    publishing = Publishing(world.network.channel(Address(HOST, 9192)))
     for number in range(25):
         records = [record(b"%d" % (number * 1000 + i), b"k") for i in range(1000)]
         await publishing.send(*records)
@@ -121,7 +122,7 @@ async def test_a_stream_goes_on_beyond_what_it_may_hold(world: World) -> None:
 @on_a_node
 async def test_a_large_message_is_made_in_pieces(world: World) -> None:
     await create(world, partitions=1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     sizes = [10] * 600 + [100_000] + [1_000] * 100 + [0, 200_000]
     header = pb.RecordHeader(name="h", value=b"1")
     given = [record(bytes(size), b"k%d" % i, headers=[header]) for i, size in enumerate(sizes)]
@@ -144,7 +145,7 @@ async def test_records_of_one_message_for_many_places(world: World) -> None:
         for i in range(700)
     ]
     given[350] = record(b"nowhere", topic="a", partition=7)
-    results = await publish(world.network.channel(HOST, 9192), given)
+    results = await publish(world.network.channel(Address(HOST, 9192)), given)
     assert [i for i, each in enumerate(results) if each.HasField("error")] == [350]
     for topic, partitions in (("a", 3), ("b", 1)):
         where = {
@@ -169,7 +170,7 @@ async def failure(publishing: Publishing) -> RpcError:
 
 @on_a_node
 async def test_what_a_stream_may_not_send(world: World) -> None:
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     late_options = Publishing(channel)
     await late_options.send()
     await late_options.send(options=pb.PublishOptions())
@@ -198,7 +199,7 @@ async def test_a_broker_that_stops_gives_outstanding_results_and_says_where_to_g
 
     async def begin(world: World) -> None:
         await create(world)
-        stream = Publishing(world.network.channel(HOST, 9192))
+        stream = Publishing(world.network.channel(Address(HOST, 9192)))
         await stream.send(record(b"first"))
         await stream.receive(1)
         await stream.send(*[record(b"v")] * 9)

@@ -10,6 +10,7 @@ import pytest
 from broker.gateway import transactional_producers
 from runtime.authorization.authorizer import Operation, Resource, transactional_id_resource
 from runtime.authorization.caller import Caller
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcCode, RpcError
@@ -26,7 +27,7 @@ class Transacting:
     """One stream of Publish with a transactional id."""
 
     def __init__(self, world: World, transactional_id: str = "thin", **options: Any) -> None:
-        self._stream = world.network.channel(HOST, 9192).stream("/stele.v1.Log/Publish")
+        self._stream = world.network.channel(Address(HOST, 9192)).stream("/stele.v1.Log/Publish")
         self._options: pb.PublishOptions | None = pb.PublishOptions(
             transactional_id=transactional_id, **options
         )
@@ -74,7 +75,7 @@ def values(*given: bytes) -> list[pb.PublishRecord]:
 
 async def committed(world: World, count: int, partitions: int = 3) -> list[bytes]:
     """What a thin reader of committed records gets, sorted."""
-    reading = Subscribing(world.network.channel(HOST, 9192))
+    reading = Subscribing(world.network.channel(Address(HOST, 9192)))
     places = await reading.start(
         pb.PartitionStart(topic="t", edge=pb.PartitionStart.EDGE_EARLIEST),
         credit=pb.Credit(records=1000),

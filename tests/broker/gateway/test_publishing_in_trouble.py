@@ -13,6 +13,7 @@ import pytest
 
 from chaos.sim.cluster.cluster import GRPC_PORT, SimCluster
 from chaos.sim.laws.judged import JudgedCluster
+from stele.addresses import Address
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError
 from tests.support.thin_client import Publishing, Subscribing, record
@@ -35,7 +36,7 @@ class ThinPublisher:
         self.duplicates = 0
 
     async def create(self) -> None:
-        channel = self._network.channel(self._hosts[0], GRPC_PORT)
+        channel = self._network.channel(Address(self._hosts[0], GRPC_PORT))
         answer = await channel.call("/stele.v1.Log/CreatePublisher", b"", timeout_s=30)
         self._id = pb.CreatePublisherResponse.FromString(answer).publisher_id
         await channel.close()
@@ -48,7 +49,7 @@ class ThinPublisher:
     async def run_until_answered(self) -> None:
         while self.unanswered:
             self.streams += 1
-            channel = self._network.channel(self._rng.choice(self._hosts), GRPC_PORT)
+            channel = self._network.channel(Address(self._rng.choice(self._hosts), GRPC_PORT))
             try:
                 await self._stream(Publishing(channel), list(self.unanswered))
             except (RpcError, TimeoutError):
@@ -112,7 +113,7 @@ async def subscribe_through_trouble(cluster: SimCluster) -> None:
     hosts = [broker.host for broker in cluster.brokers.values()]
     seen: list[bytes] = []
     while not publishing.done() or len(seen) < RECORDS:
-        channel = cluster.client_world.network.channel(rng.choice(hosts), GRPC_PORT)
+        channel = cluster.client_world.network.channel(Address(rng.choice(hosts), GRPC_PORT))
         subscribing = Subscribing(channel)
         place = pb.PartitionStart(topic=TOPIC, partition=0, offset=len(seen))
         try:
@@ -145,7 +146,9 @@ class GroupReader:
         hosts = [broker.host for broker in self._cluster.brokers.values()]
         while True:
             self.streams += 1
-            channel = self._cluster.client_world.network.channel(self._rng.choice(hosts), GRPC_PORT)
+            channel = self._cluster.client_world.network.channel(
+                Address(self._rng.choice(hosts), GRPC_PORT)
+            )
             try:
                 await self._read(Subscribing(channel))
             except (RpcError, TimeoutError):

@@ -10,6 +10,7 @@ import pytest
 
 from chaos.sim.cluster.cluster import GRPC_PORT, SimCluster
 from chaos.sim.laws.judged import JudgedCluster
+from stele.addresses import Address
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcError
 from tests.support.thin_client import Publishing, record
@@ -35,7 +36,7 @@ class Writer:
         hosts = [broker.host for broker in self._cluster.brokers.values()]
         while True:
             host = self._rng.choice(hosts)
-            channel = self._cluster.client_world.network.channel(host, GRPC_PORT)
+            channel = self._cluster.client_world.network.channel(Address(host, GRPC_PORT))
             try:
                 async with asyncio.timeout(self._rng.uniform(1, 40)):
                     await self._stream(Publishing(channel))
@@ -114,7 +115,7 @@ async def publish_while_the_leader_hangs(cluster: SimCluster) -> None:
     await create_topic(cluster)
     leader = cluster.leader(TOPIC, 0)
     other = next(each for each in cluster.brokers.values() if each is not leader)
-    channel = cluster.client_world.network.channel(other.host, GRPC_PORT)
+    channel = cluster.client_world.network.channel(Address(other.host, GRPC_PORT))
     publishing = Publishing(channel)
     await publishing.send(record(b"before", partition=0), topic=TOPIC)
     await publishing.receive(1)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from stele.addresses import Address
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
 from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
@@ -26,7 +27,7 @@ def begin(topic: str = "t", **more: Any) -> pb.PartitionStart:
 async def channel_with(world: World, values: list[bytes], **more: Any) -> Channel:
     """A topic of one partition with these values."""
     await create(world, partitions=1, **more)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     if values:
         await publish(channel, [record(value) for value in values])
     return channel
@@ -122,7 +123,7 @@ async def test_new_records_come_at_once_and_in_order(world: World) -> None:
 async def test_all_partitions_of_several_topics(world: World) -> None:
     await create(world, "a", 3)
     await create(world, "b", 2)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     for topic, number in (("a", 0), ("a", 1), ("a", 2), ("b", 0), ("b", 1)):
         await publish(channel, [record(topic.encode(), partition=number)] * 700, topic)
     subscribing = Subscribing(channel)

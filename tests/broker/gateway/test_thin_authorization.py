@@ -6,6 +6,7 @@ import pytest
 
 from runtime.authorization.authorizer import CLUSTER, Operation, Resource, ResourceType
 from runtime.authorization.caller import Caller, Plane
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcCode, RpcError
@@ -48,7 +49,7 @@ async def test_topics_that_may_not_be_written(world: World, authorizer: Forbiddi
     for name in ("open", "closed"):
         await create(world, name, 1)
     authorizer.forbidden = {(Operation.WRITE, CLOSED)}
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     given = [record(topic="open"), record(topic="closed"), record(topic="open")]
     results = await publish(channel, given)
     assert [result.error.code for result in results] == [
@@ -70,7 +71,7 @@ async def test_publishers_need_the_permission_to_be_idempotent(
     world: World, authorizer: Forbidding
 ) -> None:
     authorizer.forbidden = {(Operation.IDEMPOTENT_WRITE, CLUSTER)}
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     with pytest.raises(RpcError) as caught:
         await channel.call("/stele.v1.Log/CreatePublisher", b"", timeout_s=5)
     assert caught.value.code is RpcCode.PERMISSION_DENIED
@@ -79,7 +80,7 @@ async def test_publishers_need_the_permission_to_be_idempotent(
 @on_a_node
 async def test_topics_that_may_not_be_read(world: World, authorizer: Forbidding) -> None:
     await create(world, "open", 1)
-    channel = world.network.channel(HOST, 9192)
+    channel = world.network.channel(Address(HOST, 9192))
     await publish(channel, [record()] * 10, "open")
     subscribing = Subscribing(channel)
     await subscribing.start(
@@ -112,7 +113,7 @@ async def test_groups_that_may_not_be_joined(
 ) -> None:
     await create(world, "open", 1)
     authorizer.forbidden = {(Operation.READ, resource)}
-    subscribing = Subscribing(world.network.channel(HOST, 9192))
+    subscribing = Subscribing(world.network.channel(Address(HOST, 9192)))
     start = pb.SubscribeStart(group="g", topics=["open"])
     await subscribing.send(pb.SubscribeRequest(start=start))
     refused = await refusal(subscribing)

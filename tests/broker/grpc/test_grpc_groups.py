@@ -12,6 +12,7 @@ from broker.coordinator.group.consumer.types import ConsumerHeartbeatRequest
 from broker.grpc.groups import GroupsService
 from broker.service import groups
 from broker.service.changes import NAMED_MAX
+from metadata.brokers import Plane
 from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC
 from runtime.authorization.authorizer import Operation, group_resource, topic_resource
@@ -109,7 +110,7 @@ def test_the_coordinator_is_told_with_its_grpc_address() -> None:
         mine, theirs = answer.coordinators
         registration = edges.publisher.image.broker(1)
         assert registration is not None
-        endpoint = registration.endpoint("EXTERNAL", "GRPC")
+        endpoint = registration.endpoint("EXTERNAL", Plane.GRPC)
         assert endpoint is not None
         assert (mine.group, mine.error, mine.broker_id) == (GROUP, ErrorCode.NONE, 1)
         assert (mine.grpc_host, mine.grpc_port) == (endpoint.host, endpoint.port)

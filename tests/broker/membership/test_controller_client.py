@@ -8,6 +8,7 @@ import pytest
 
 from broker.membership.controller_client import ControllerClient
 from raft.api import LeaderAndEpoch
+from stele.addresses import Address
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest
 from stele.wire.v1.controller_pb2 import (
@@ -33,9 +34,9 @@ class _Network(FakeNetwork):
         super().__init__()
         self.channels: list[tuple[tuple[str, int], FakeChannel]] = []
 
-    def channel(self, host: str, port: int) -> FakeChannel:
-        channel = super().channel(host, port)
-        self.channels.append(((host, port), channel))
+    def channel(self, address: Address, client_id: str | None = None) -> FakeChannel:
+        channel = super().channel(address, client_id)
+        self.channels.append((address[:2], channel))
         return channel
 
 

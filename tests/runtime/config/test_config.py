@@ -11,7 +11,6 @@ from metadata.config_keys import NODE_KEYS
 from metadata.node_settings import SETTINGS, NodeSettings
 from runtime.config import page as config_page
 from runtime.config.node import (
-    Address,
     ConfigError,
     NamedAddress,
     NodeConfig,
@@ -21,6 +20,7 @@ from runtime.config.node import (
     parse_address,
 )
 from runtime.config.properties import parse_properties
+from stele.addresses import Address
 
 MINIMAL = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:9093"}
 

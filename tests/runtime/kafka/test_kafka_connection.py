@@ -14,6 +14,7 @@ import pytest
 
 from runtime.kafka.connection import KafkaServerProtocol, Queue
 from runtime.real.network import RealNetwork
+from stele.addresses import Address
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
@@ -374,8 +375,7 @@ async def test_answers_after_the_connection_is_lost_are_dropped() -> None:
 async def connected(handlers: Handlers, **options: Any) -> AsyncIterator[KafkaConnection]:
     network = RealNetwork()
     listener = await network.listen(
-        "127.0.0.1",
-        0,
+        Address("127.0.0.1", 0),
         lambda: KafkaServerProtocol(
             handlers, max_request_bytes=MAX_REQUEST_BYTES, listener_name="EXTERNAL"
         ),
@@ -555,7 +555,7 @@ async def test_negotiation_falls_back_to_what_an_older_broker_speaks() -> None:
         answers.append(kafka.encode_response(18, version, 1, ranges))
         raw = Raw(*(b"".join(each) for each in answers))
         network = RealNetwork()
-        listener = await network.listen("127.0.0.1", 0, lambda raw=raw: raw)  # type: ignore[misc]
+        listener = await network.listen(Address("127.0.0.1", 0), lambda raw=raw: raw)  # type: ignore[misc]
         connection = await KafkaConnection.open(network, "127.0.0.1", listener.port)
         await connection.negotiate(timeout_s=5)
         asked = [struct.unpack_from(">hh", each, 4) for each in raw.received]
@@ -578,7 +578,7 @@ async def test_negotiation_falls_back_to_what_an_older_broker_speaks() -> None:
 )
 async def test_an_answer_that_is_none_closes_the_connection(answer: bytes) -> None:
     network = RealNetwork()
-    listener = await network.listen("127.0.0.1", 0, lambda: Raw(answer))
+    listener = await network.listen(Address("127.0.0.1", 0), lambda: Raw(answer))
     connection = await KafkaConnection.open(network, "127.0.0.1", listener.port, "test")
     with pytest.raises((ConnectionLostError, kafka.MalformedMessageError)):
         await connection.request(metadata.API, 9, metadata.MetadataRequest(), timeout_s=5)
@@ -589,7 +589,7 @@ async def test_an_answer_that_is_none_closes_the_connection(answer: bytes) -> No
 
 async def test_nobody_listening_is_an_os_error() -> None:
     network = RealNetwork()
-    listener = await network.listen("127.0.0.1", 0, lambda: Raw(b""))
+    listener = await network.listen(Address("127.0.0.1", 0), lambda: Raw(b""))
     await listener.close()
     with pytest.raises(ConnectionRefusedError):
         await KafkaConnection.open(network, "127.0.0.1", listener.port)

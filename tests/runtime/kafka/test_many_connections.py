@@ -15,6 +15,7 @@ import pytest
 
 from runtime.real.limits import raise_open_file_limit
 from runtime.real.network import RealNetwork
+from stele.addresses import Address
 from world.network import Listener, Service
 
 HOST = "127.0.0.1"
@@ -23,11 +24,11 @@ CONNECT_S = 0.9  # a connection that found no place in the queue is tried again 
 
 
 async def kafka(network: RealNetwork) -> Listener:
-    return await network.listen(HOST, 0, asyncio.Protocol)
+    return await network.listen(Address(HOST, 0), asyncio.Protocol)
 
 
 async def control(network: RealNetwork) -> Listener:
-    return await network.serve(HOST, 0, Service())
+    return await network.serve(Address(HOST, 0), Service())
 
 
 def connect_all(port: int) -> tuple[list[socket.socket], int]:

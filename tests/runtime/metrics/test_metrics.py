@@ -10,6 +10,7 @@ import pytest
 from runtime.metrics.health import Check
 from runtime.metrics.http import MetricsServer
 from runtime.metrics.registry import Histogram, LoopLagProbe, MetricsRegistry
+from stele.addresses import Address
 from tests.support.timing import HandClock
 
 
@@ -26,9 +27,11 @@ class _Network:
     """Only ``listen`` of the world's network, with the machine's own sockets."""
 
     async def listen(
-        self, host: str, port: int, factory: Callable[[], asyncio.BaseProtocol]
+        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> _Listener:
-        return _Listener(await asyncio.get_running_loop().create_server(factory, host, port))
+        return _Listener(
+            await asyncio.get_running_loop().create_server(factory, address.host, address.port)
+        )
 
 
 async def _exchange(port: int, request: bytes) -> bytes:

@@ -19,6 +19,7 @@ from runtime.quorum.messages import (
     ForeignClusterError,
     decode_response,
 )
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from tests.support.raft_quorum import PORT, QuorumCluster, QuorumNode, with_quorum
@@ -52,7 +53,7 @@ async def serve_foreigner(cluster: QuorumCluster, machine: str, asked: list[str]
 
     process = cluster.simulation.process(machine)
     service = Service(unary={method: partial(refuse, method) for method in RESPONSES})
-    await process.run(process.world.network.serve(machine, PORT, service))
+    await process.run(process.world.network.serve(Address(machine, PORT), service))
 
 
 @pytest.mark.parametrize("method", RESPONSES)
@@ -97,7 +98,7 @@ async def test_an_observer_with_a_foreign_bootstrap_server_finds_its_own_quorum(
 ) -> None:
     observer = cluster.replicas[4]
     observer.config = replace(
-        observer.config, voters=(), bootstrap=(("node1", PORT), ("foreign", PORT))
+        observer.config, voters=(), bootstrap=(Address("node1", PORT), Address("foreign", PORT))
     )
     asked: list[str] = []
     await serve_foreigner(cluster, "foreign", asked)

@@ -11,6 +11,7 @@ import pytest
 from raft.membership import Refusal
 from raft.quorum import Voter
 from runtime.quorum.messages import ADD_VOTER, SUPPORTED_FEATURES, UPDATE_VOTER
+from stele.addresses import Address
 from stele.errors import ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.wire.v1.metadata_pb2 import FeatureRange
@@ -39,7 +40,7 @@ def fourth(cluster: QuorumCluster) -> dict[str, Any]:
 
 async def start_fourth(cluster: QuorumCluster, **settings: Any) -> QuorumNode:
     replica = cluster.replicas[4]
-    bootstrap = tuple((f"node{node}", PORT) for node in (1, 2, 3))
+    bootstrap = tuple(Address(f"node{node}", PORT) for node in (1, 2, 3))
     await replica.start(
         voters=(), bootstrap=bootstrap, is_controller=True, endpoint=f"node4:{PORT}", **settings
     )
@@ -172,7 +173,7 @@ async def test_a_version_that_cannot_tell_counts_as_one_that_told_nothing(
     service = fourth_one.quorum.service()
     unary = {name: each for name, each in service.unary.items() if name != SUPPORTED_FEATURES}
     network = fourth_one.process.world.network
-    await fourth_one.process.run(network.serve("node4", PORT + 1, Service(unary=unary)))
+    await fourth_one.process.run(network.serve(Address("node4", PORT + 1), Service(unary=unary)))
     elsewhere = fourth(cluster) | {"endpoint": f"node4:{PORT + 1}"}
     answer = await add(cluster.others(leader)[0], leader, **elsewhere)
     assert answer.error == 0, answer.message

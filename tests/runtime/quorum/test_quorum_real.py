@@ -12,6 +12,7 @@ from runtime.quorum.quorum import Quorum
 from runtime.real.compute import RealCompute
 from runtime.real.disk import RealDisk
 from runtime.real.network import RealNetwork
+from stele.addresses import Address
 from stele.real import RealClock
 from tests.support.raft_quorum import Witness
 from tests.support.sim import free_ports
@@ -39,7 +40,7 @@ class Node:
         ports = {voter.id: voter.port for voter in self.voters}
         if self.id in ports:
             service = self.quorum.service()
-            self.listener = await world.network.serve("127.0.0.1", ports[self.id], service)
+            self.listener = await world.network.serve(Address("127.0.0.1", ports[self.id]), service)
         await self.quorum.start()
 
     async def stop(self) -> None:

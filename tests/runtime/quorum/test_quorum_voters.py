@@ -16,6 +16,7 @@ from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inspection import voters_on_disk
 from runtime.quorum.messages import ADD_VOTER, REMOVE_VOTER
 from runtime.quorum.peers import Peers
+from stele.addresses import Address
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcError
@@ -42,7 +43,7 @@ async def grow(cluster: QuorumCluster, node_id: int, **settings: Any) -> QuorumN
     replica = cluster.replicas[node_id]
     await replica.start(
         voters=(),
-        bootstrap=(("node1", PORT),),
+        bootstrap=(Address("node1", PORT),),
         is_controller=True,
         endpoint=f"node{node_id}:{PORT}",
         **settings,
@@ -91,7 +92,7 @@ async def test_a_snapshot_carries_the_voters(cluster: QuorumCluster) -> None:
     # The record of the voters is no longer in the log. A new replica gets the voters with the
     # snapshot,
     new = cluster.replicas[3]
-    await new.start(voters=(), bootstrap=(("node2", PORT),), **often)
+    await new.start(voters=(), bootstrap=(Address("node2", PORT),), **often)
     await cluster.until(lambda: new.witness.state == leader.witness.state)
     assert new.witness.snapshot
     assert new.quorum.voters == voters
@@ -273,7 +274,7 @@ def endpoints(**settings: Any) -> Endpoints:
 
 
 def test_addresses_of_the_record_come_before_those_of_the_configuration() -> None:
-    known = endpoints(bootstrap=(("b", 1), ("b", 2)))
+    known = endpoints(bootstrap=(Address("b", 1), Address("b", 2)))
     assert known.bootstrap_ids == (-2, -3, 1, 2)
     assert [str(known.get(each)) for each in (1, 2, 3, -2, -3)] == [
         "old1:1",
@@ -325,7 +326,7 @@ class _Channel:
 
 async def test_no_channel_is_kept_to_a_voter_that_left_or_moved() -> None:
     closed: list[str] = []
-    network = SimpleNamespace(channel=lambda host, port: _Channel(closed, host))
+    network = SimpleNamespace(channel=lambda address: _Channel(closed, address.host))
     config = QuorumConfig("cluster", 9, bytes(16), ())
     no_inbox = cast(Any, None)  # none of these calls is the core's
     peers = Peers(config, cast(Any, network), Endpoints(config), no_inbox, no_inbox)

@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from runtime.real.network import SERVER_OPTIONS, RealNetwork
+from stele.addresses import Address
 from stele.grpc_channel import CHANNEL_OPTIONS
 from stele.real import RealClock, RealConnector
 from stele.world import RpcCode, RpcError, Stream
@@ -73,7 +74,7 @@ async def talk(stream: Stream, _: Peer) -> None:
 @pytest.fixture
 async def served() -> AsyncIterator[int]:
     listener = await RealNetwork().serve(
-        "127.0.0.1", 0, Service(unary={ECHO: echo}, streams={TALK: talk})
+        Address("127.0.0.1", 0), Service(unary={ECHO: echo}, streams={TALK: talk})
     )
     yield listener.port
     await listener.close()
@@ -92,12 +93,14 @@ async def test_handlers_are_told_the_address_that_calls(host: str) -> None:
 
     network = RealNetwork()
     service = Service(unary={ECHO: call}, streams={TALK: converse})
-    listener = await network.serve(host, 0, service)
-    channel = network.channel(host, listener.port)
-    await channel.call(ECHO, b"", timeout_s=5.0)
-    assert await channel.stream(TALK).receive() is None
-    assert peers == [Peer(host), Peer(host)]
-    await channel.close()
+    listener = await network.serve(Address(host, 0), service)
+    for client_id in (None, "Zähler 7"):
+        channel = network.channel(Address(host, listener.port), client_id)
+        await channel.call(ECHO, b"", timeout_s=5.0)
+        assert await channel.stream(TALK).receive() is None
+        assert peers == [Peer(host, client_id)] * 2
+        peers.clear()
+        await channel.close()
     await listener.close()
 
 
@@ -109,9 +112,9 @@ async def test_bytes_go_both_ways_and_the_listener_closes_its_connections() -> N
         accepted.append(Echo())
         return accepted[-1]
 
-    listener = await network.listen("127.0.0.1", 0, factory)
+    listener = await network.listen(Address("127.0.0.1", 0), factory)
     client = Collect()
-    transport = await network.connect("127.0.0.1", listener.port, lambda: client)
+    transport = await network.connect(Address("127.0.0.1", listener.port), lambda: client)
     transport.writelines([b"x" * 100, b"y" * 100])
     while len(client.received) < 200:
         client.news.clear()
@@ -121,19 +124,19 @@ async def test_bytes_go_both_ways_and_the_listener_closes_its_connections() -> N
     await accepted[0].lost
     await client.lost
     with pytest.raises(ConnectionRefusedError):
-        await network.connect("127.0.0.1", listener.port, Collect)
+        await network.connect(Address("127.0.0.1", listener.port), Collect)
 
 
 async def test_listening_on_a_port_in_use_says_so() -> None:
     network = RealNetwork()
-    tcp = await network.listen("127.0.0.1", 0, Echo)
-    rpc = await network.serve("127.0.0.1", 0, Service())
+    tcp = await network.listen(Address("127.0.0.1", 0), Echo)
+    rpc = await network.serve(Address("127.0.0.1", 0), Service())
     for port in (tcp.port, rpc.port):
         with pytest.raises(OSError, match=f"127.0.0.1:{port}.*in use") as caught:
-            await network.listen("127.0.0.1", port, Echo)
+            await network.listen(Address("127.0.0.1", port), Echo)
         assert caught.value.errno == errno.EADDRINUSE
         with pytest.raises(OSError, match=f"127.0.0.1:{port}.*in use") as caught:
-            await network.serve("127.0.0.1", port, Service())
+            await network.serve(Address("127.0.0.1", port), Service())
         assert caught.value.errno == errno.EADDRINUSE
     await tcp.close()
     await rpc.close()
@@ -162,8 +165,8 @@ async def test_a_connection_has_so_many_calls_under_way(monkeypatch: pytest.Monk
         under_way -= 1
         return b""
 
-    listener = await RealNetwork().serve("127.0.0.1", 0, Service(unary={ECHO: linger}))
-    channel = RealConnector().channel("127.0.0.1", listener.port)
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(unary={ECHO: linger}))
+    channel = RealConnector().channel(Address("127.0.0.1", listener.port))
     await channel.call(ECHO, b"first", timeout_s=10)  # it learns the limit
     calls = [channel.call(ECHO, b"", timeout_s=10) for _ in range(12)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -193,8 +196,8 @@ async def test_unary_calls_and_their_errors(caplog: pytest.LogCaptureFixture) ->
         "/stele.v1.Test/Fail": fail,
         "/stele.v1.Test/Hang": hang,
     }
-    listener = await RealNetwork().serve("127.0.0.1", 0, Service(unary=dict(unary)))
-    channel = RealConnector().channel("127.0.0.1", listener.port)
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(unary=dict(unary)))
+    channel = RealConnector().channel(Address("127.0.0.1", listener.port))
     assert await channel.call(ECHO, b"a", timeout_s=5) == b"echo a"
 
     async def failure(method: str, timeout_s: float = 5.0) -> RpcError:
@@ -220,14 +223,14 @@ async def test_unary_calls_and_their_errors(caplog: pytest.LogCaptureFixture) ->
 
 
 async def test_a_large_message_passes(served: int) -> None:
-    channel = RealConnector().channel("127.0.0.1", served)
+    channel = RealConnector().channel(Address("127.0.0.1", served))
     message = bytes(20 * 1024 * 1024)
     assert len(await channel.call(ECHO, message, timeout_s=20)) == len(message) + 5
     await channel.close()
 
 
 async def test_cancelling_a_call_is_a_cancellation(served: int) -> None:
-    channel = RealConnector().channel("127.0.0.1", served)
+    channel = RealConnector().channel(Address("127.0.0.1", served))
     stream = channel.stream(TALK)
     receiving = asyncio.create_task(stream.receive())
     await asyncio.sleep(0.05)
@@ -242,9 +245,11 @@ async def test_cancelling_a_call_is_a_cancellation(served: int) -> None:
 @pytest.mark.parametrize("served_there", [False, True])
 async def test_a_cancelled_task_never_goes_on(served: int, served_there: bool) -> None:
     """However far the call is: gRPC itself swallows a cancellation while the call breaks."""
-    refusing = await RealNetwork().listen("127.0.0.1", 0, Echo)
+    refusing = await RealNetwork().listen(Address("127.0.0.1", 0), Echo)
     await refusing.close()
-    channel = RealConnector().channel("127.0.0.1", served if served_there else refusing.port)
+    channel = RealConnector().channel(
+        Address("127.0.0.1", served if served_there else refusing.port)
+    )
 
     async def converse() -> None:
         stream = channel.stream(TALK)
@@ -276,7 +281,7 @@ async def test_a_cancelled_task_never_goes_on(served: int, served_there: bool) -
 
 
 async def test_a_stream_carries_messages_in_order_and_ends(served: int) -> None:
-    channel = RealConnector().channel("127.0.0.1", served)
+    channel = RealConnector().channel(Address("127.0.0.1", served))
     stream = channel.stream(TALK)
     await asyncio.gather(*(stream.send(b"%d a" % i) for i in range(20)))
     assert [await stream.receive() for _ in range(20)] == [b"%d A" % i for i in range(20)]
@@ -299,8 +304,8 @@ async def test_the_servers_return_ends_the_stream_and_its_close_wakes_the_handle
         assert await stream.receive() is None
         returned.set()
 
-    listener = await RealNetwork().serve("127.0.0.1", 0, Service(streams={TALK: handler}))
-    channel = RealConnector().channel("127.0.0.1", listener.port)
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(streams={TALK: handler}))
+    channel = RealConnector().channel(Address("127.0.0.1", listener.port))
     stream = channel.stream(TALK)
     await stream.send(b"hello")
     assert await stream.receive() == b"hi"
@@ -331,9 +336,9 @@ async def test_a_handler_sees_its_client_go() -> None:
         finally:
             gone.set()
 
-    listener = await RealNetwork().serve("127.0.0.1", 0, Service(streams={TALK: handler}))
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(streams={TALK: handler}))
     try:
-        channel = RealConnector().channel("127.0.0.1", listener.port)
+        channel = RealConnector().channel(Address("127.0.0.1", listener.port))
         stream = channel.stream(TALK)
         await stream.send(b"x")
         assert await stream.receive() == b"x"
@@ -347,9 +352,9 @@ async def test_a_handler_sees_its_client_go() -> None:
 
 async def test_a_refused_connection_is_unavailable() -> None:
     network = RealNetwork()
-    listener = await network.listen("127.0.0.1", 0, Echo)
+    listener = await network.listen(Address("127.0.0.1", 0), Echo)
     await listener.close()
-    channel = network.channel("127.0.0.1", listener.port)
+    channel = network.channel(Address("127.0.0.1", listener.port))
     with pytest.raises(RpcError) as caught:
         await channel.call(ECHO, b"", timeout_s=5)
     assert caught.value.code is RpcCode.UNAVAILABLE
@@ -362,6 +367,7 @@ async def test_a_refused_connection_is_unavailable() -> None:
 
 _SERVER = """
 import asyncio, sys
+from stele.addresses import Address
 from runtime.real.network import SERVER_OPTIONS, RealNetwork
 from world.network import Service
 
@@ -374,7 +380,7 @@ async def talk(stream, peer):
 
 async def main():
     service = Service(unary={"/stele.v1.Test/Echo": echo}, streams={"/stele.v1.Test/Talk": talk})
-    listener = await RealNetwork().serve("127.0.0.1", int(sys.argv[1]), service)
+    listener = await RealNetwork().serve(Address("127.0.0.1", int(sys.argv[1])), service)
     print(listener.port, flush=True)
     await asyncio.sleep(60)
 
@@ -400,7 +406,7 @@ def _stop(process: "subprocess.Popen[str]") -> None:
 @pytest.mark.processes
 async def test_a_killed_server_breaks_the_stream_and_is_found_again_soon() -> None:
     process, port = _start_server(0)
-    channel = RealConnector().channel("127.0.0.1", port)
+    channel = RealConnector().channel(Address("127.0.0.1", port))
     stream = channel.stream(TALK)
     await stream.send(b"x")
     assert await stream.receive() == b"x"
@@ -430,7 +436,7 @@ async def test_a_killed_server_breaks_the_stream_and_is_found_again_soon() -> No
 
 async def test_health_answers_by_service_and_follows_the_node() -> None:
     health = {"stele.v1.Test": True}
-    listener = await RealNetwork().serve("127.0.0.1", 0, Service(), health=health)
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(), health=health)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{listener.port}", CHANNEL_OPTIONS) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         serving = health_pb2.HealthCheckResponse.SERVING
@@ -455,7 +461,7 @@ async def test_reflection_lists_services_and_describes_them() -> None:
         return request
 
     service = Service(unary={"/stele.v1.Raft/Vote": vote})
-    listener = await RealNetwork().serve("127.0.0.1", 0, service)
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), service)
     async with grpc.aio.insecure_channel(f"127.0.0.1:{listener.port}", CHANNEL_OPTIONS) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         call = stub.ServerReflectionInfo()
@@ -479,7 +485,7 @@ async def test_reflection_lists_services_and_describes_them() -> None:
 async def test_nothing_is_left_behind(served: int) -> None:
     """Warnings are errors here: unawaited coroutines or unclosed sockets would fail the test."""
     for _ in range(5):
-        channel = RealConnector().channel("127.0.0.1", served)
+        channel = RealConnector().channel(Address("127.0.0.1", served))
         stream = channel.stream(TALK)
         await channel.close()
         await stream.close()

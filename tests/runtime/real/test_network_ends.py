@@ -10,6 +10,7 @@ import grpc.aio
 import pytest
 
 from runtime.real.network import RealNetwork
+from stele.addresses import Address
 from stele.real import RealConnector
 from stele.world import RpcCode, RpcError, Stream
 from world.network import Peer, Service
@@ -51,9 +52,9 @@ async def refused(port: int) -> bool:
 
 async def test_a_server_without_its_port_is_stopped(made: list[Any]) -> None:
     network = RealNetwork()
-    taken = await network.listen("127.0.0.1", 0, asyncio.Protocol)
+    taken = await network.listen(Address("127.0.0.1", 0), asyncio.Protocol)
     with pytest.raises(OSError, match="in use"):
-        await network.serve("127.0.0.1", taken.port, Service())
+        await network.serve(Address("127.0.0.1", taken.port), Service())
     await assert_stopped(made)
     await taken.close()
 
@@ -61,7 +62,7 @@ async def test_a_server_without_its_port_is_stopped(made: list[Any]) -> None:
 @pytest.mark.parametrize("steps", range(5))
 async def test_a_cancelled_start_leaves_no_server(made: list[Any], steps: int) -> None:
     network = RealNetwork()
-    serving = asyncio.ensure_future(network.serve("127.0.0.1", 0, Service()))
+    serving = asyncio.ensure_future(network.serve(Address("127.0.0.1", 0), Service()))
     for _ in range(steps):
         await asyncio.sleep(0)
     serving.cancel()
@@ -81,8 +82,8 @@ async def test_a_cancelled_close_stops_at_once(made: list[Any], grace_s: float) 
         await asyncio.sleep(60)
         return b""
 
-    listener = await RealNetwork().serve("127.0.0.1", 0, Service(unary={HANG: hang}))
-    channel = RealConnector().channel("127.0.0.1", listener.port)
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(unary={HANG: hang}))
+    channel = RealConnector().channel(Address("127.0.0.1", listener.port))
     call = asyncio.ensure_future(channel.call(HANG, b"", timeout_s=60))
     await called.wait()
     closing = asyncio.ensure_future(listener.close(grace_s=grace_s))
@@ -99,7 +100,7 @@ async def test_a_cancelled_close_stops_at_once(made: list[Any], grace_s: float) 
 
 async def test_what_nobody_closed_is_stopped_in_the_end(made: list[Any]) -> None:
     network = RealNetwork()
-    ports = [(await network.serve("127.0.0.1", 0, Service())).port for _ in range(2)]
+    ports = [(await network.serve(Address("127.0.0.1", 0), Service())).port for _ in range(2)]
     assert not await refused(ports[0])
     await network.stop_serving()
     await assert_stopped(made)
@@ -109,12 +110,13 @@ async def test_what_nobody_closed_is_stopped_in_the_end(made: list[Any]) -> None
 
 _FORGETFUL = """
 import asyncio, gc
+from stele.addresses import Address
 from runtime.real.network import RealNetwork
 from world.network import Service
 
 async def main():
     network = RealNetwork()
-    kept.append(await network.serve("127.0.0.1", 0, Service()))
+    kept.append(await network.serve(Address("127.0.0.1", 0), Service()))
     await network.stop_serving()
 
 kept = []
@@ -139,9 +141,9 @@ async def test_the_first_message_is_not_waited_for_when_all_is_closed(of: str) -
     async def talk(stream: Stream, _: Peer) -> None:
         await stream.receive()
 
-    listener = await RealNetwork().serve("127.0.0.1", 0, Service(streams={TALK: talk}))
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(streams={TALK: talk}))
     for steps in range(6):
-        channel = RealConnector().channel("127.0.0.1", listener.port)
+        channel = RealConnector().channel(Address("127.0.0.1", listener.port))
         stream = channel.stream(TALK)
         sending = asyncio.ensure_future(stream.send(b"x"))
         for _ in range(steps):
@@ -157,7 +159,7 @@ async def test_the_first_message_is_not_waited_for_when_all_is_closed(of: str) -
 
 async def test_a_cancelled_close_ends_byte_connections() -> None:
     network = RealNetwork()
-    listener = await network.listen("127.0.0.1", 0, asyncio.Protocol)
+    listener = await network.listen(Address("127.0.0.1", 0), asyncio.Protocol)
     reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
     closing = asyncio.ensure_future(listener.close(grace_s=60))
     await asyncio.sleep(0.05)
@@ -175,7 +177,7 @@ async def test_a_connection_without_a_protocol_is_closed(caplog: pytest.LogCaptu
     def fail() -> asyncio.Protocol:
         raise ValueError("no protocol")
 
-    listener = await RealNetwork().listen("127.0.0.1", 0, fail)
+    listener = await RealNetwork().listen(Address("127.0.0.1", 0), fail)
     with caplog.at_level(logging.CRITICAL, logger="asyncio"):
         reader, writer = await asyncio.open_connection("127.0.0.1", listener.port)
         async with asyncio.timeout(10):

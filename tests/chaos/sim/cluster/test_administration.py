@@ -14,6 +14,7 @@ from chaos.sim.laws.judged import JudgedCluster
 from chaos.sim.world.rpc_server import RpcServer
 from metadata.records import METADATA_VERSION_LEVEL
 from node.node import SUPPORTED_FEATURES
+from stele.addresses import Address
 from stele.admin.descriptions import ConfigResource, NewTopic
 from stele.admin.features import (
     SAFE_DOWNGRADE,
@@ -39,7 +40,7 @@ def active(cluster: SimCluster) -> SimNode:
 
 async def ask(cluster: SimCluster, node: SimNode, method: str, request: Any, answer: Any) -> Any:
     """Send one call to a controller's own port."""
-    channel = cluster.client_world.network.channel(node.host, CONTROLLER_PORT)
+    channel = cluster.client_world.network.channel(Address(node.host, CONTROLLER_PORT))
     try:
         return answer.FromString(
             await channel.call(method, request.SerializeToString(), timeout_s=30.0)

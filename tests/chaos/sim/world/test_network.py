@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.world.simulation import Simulation
+from stele.addresses import Address
 from tests.support.worlds import simulated
 from world.network import Service
 
@@ -68,9 +69,9 @@ class Pair:
         return self.accepted[-1]
 
     async def connect(self) -> Recorder:
-        await self.server.run(self.server.world.network.listen("s", 9, self.accept))
+        await self.server.run(self.server.world.network.listen(Address("s", 9), self.accept))
         recorder = Recorder()
-        await self.client.run(self.client.world.network.connect("s", 9, lambda: recorder))
+        await self.client.run(self.client.world.network.connect(Address("s", 9), lambda: recorder))
         return recorder
 
 
@@ -110,8 +111,8 @@ async def test_what_is_written_together_arrives_together_unless_the_link_is_slow
     sim: Simulation, slow: float
 ) -> None:
     server, client, far, near = sim.process("s"), sim.process("c"), Pieces(), Recorder()
-    await server.run(server.world.network.listen("s", 9, lambda: far))
-    await client.run(client.world.network.connect("s", 9, lambda: near))
+    await server.run(server.world.network.listen(Address("s", 9), lambda: far))
+    await client.run(client.world.network.connect(Address("s", 9), lambda: near))
     sim.fabric.faults.slow = slow
     near.transport.writelines([b"a", bytearray(b"bc"), memoryview(b"def")])
     near.transport.writelines([])
@@ -123,9 +124,9 @@ async def test_what_is_written_together_arrives_together_unless_the_link_is_slow
 async def test_a_buffered_protocol_is_filled_through_its_buffer(sim: Simulation) -> None:
     server, client = sim.process("s"), sim.process("c")
     protocol = Buffered(7)
-    await server.run(server.world.network.listen("s", 9, lambda: protocol))
+    await server.run(server.world.network.listen(Address("s", 9), lambda: protocol))
     near = Recorder()
-    await client.run(client.world.network.connect("s", 9, lambda: near))
+    await client.run(client.world.network.connect(Address("s", 9), lambda: near))
     near.transport.write(bytes(range(100)))
     await asyncio.sleep(0.1)
     assert protocol.received == bytes(range(100))
@@ -167,13 +168,13 @@ async def test_connecting_to_nothing(sim: Simulation) -> None:
     client = sim.process("c")
     network = client.world.network
     with pytest.raises(ConnectionRefusedError):
-        await client.run(network.connect("s", 9, Recorder))
+        await client.run(network.connect(Address("s", 9), Recorder))
     with pytest.raises(OSError, match="no host"):
-        await client.run(network.connect("nowhere", 9, Recorder))
+        await client.run(network.connect(Address("nowhere", 9), Recorder))
     sim.power_off("s")
     start = sim.now
     with pytest.raises(TimeoutError):
-        await client.run(network.connect("s", 9, Recorder))
+        await client.run(network.connect(Address("s", 9), Recorder))
     assert sim.now - start >= 10
 
 
@@ -181,18 +182,18 @@ async def test_connecting_to_nothing(sim: Simulation) -> None:
 async def test_a_port_in_use_and_a_foreign_address(sim: Simulation) -> None:
     one, two = sim.process("s", "one"), sim.process("s", "two")
     sim.machine("c")
-    await one.run(one.world.network.listen("0.0.0.0", 9, Recorder))
+    await one.run(one.world.network.listen(Address("0.0.0.0", 9), Recorder))
     for attempt in (
-        two.world.network.listen("127.0.0.1", 9, Recorder),
-        two.world.network.serve("s", 9, Service()),
+        two.world.network.listen(Address("127.0.0.1", 9), Recorder),
+        two.world.network.serve(Address("s", 9), Service()),
     ):
         with pytest.raises(OSError, match="in use") as caught:
             await two.run(cast(Coroutine[Any, Any, Any], attempt))
         assert caught.value.errno == errno.EADDRINUSE
     with pytest.raises(OSError, match="not this machine"):
-        await two.run(two.world.network.listen("c", 9, Recorder))
+        await two.run(two.world.network.listen(Address("c", 9), Recorder))
     one.kill()
-    await two.run(two.world.network.listen("s", 9, Recorder))
+    await two.run(two.world.network.listen(Address("s", 9), Recorder))
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -209,7 +210,7 @@ async def test_a_killed_process_closes_its_connections_and_ports(
     assert near.events[-1] in (("lost", None), ("lost", ConnectionResetError))
     assert pair.accepted[0].events == ["made"], "the dead hear nothing"
     with pytest.raises(ConnectionRefusedError):
-        await pair.client.run(pair.client.world.network.connect("s", 9, Recorder))
+        await pair.client.run(pair.client.world.network.connect(Address("s", 9), Recorder))
 
 
 @simulated(1)
@@ -279,7 +280,7 @@ async def test_a_paused_process_accepts_and_answers_later(sim: Simulation) -> No
     near = await pair.connect()
     pair.server.pause()
     second = Recorder()
-    await pair.client.run(pair.client.world.network.connect("s", 9, lambda: second))
+    await pair.client.run(pair.client.world.network.connect(Address("s", 9), lambda: second))
     near.transport.write(b"x")
     second.transport.write(b"y")
     await asyncio.sleep(5)
@@ -294,9 +295,9 @@ async def test_a_paused_process_accepts_and_answers_later(sim: Simulation) -> No
 @simulated(1)
 async def test_closing_a_listener_ends_what_it_accepted(sim: Simulation) -> None:
     server, client = sim.process("s"), sim.process("c")
-    listener = await server.run(server.world.network.listen("s", 9, Recorder))
+    listener = await server.run(server.world.network.listen(Address("s", 9), Recorder))
     near = Recorder()
-    await client.run(client.world.network.connect("s", 9, lambda: near))
+    await client.run(client.world.network.connect(Address("s", 9), lambda: near))
     start = sim.now
     await server.run(listener.close(grace_s=0.5))
     assert sim.now - start >= 0.5

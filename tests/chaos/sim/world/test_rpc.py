@@ -8,6 +8,7 @@ import pytest
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from chaos.sim.world.streams import ClientStream
+from stele.addresses import Address
 from stele.world import MAX_MESSAGE_BYTES, Channel, RpcCode, RpcError, Stream
 from tests.support.worlds import simulated
 from world.network import Peer, Service
@@ -48,8 +49,8 @@ class Rpc:
     async def serve(self, process: Process | None = None) -> Channel:
         process = process or self.server
         service = Service(unary={ECHO: self.echo}, streams={TALK: self.talk})
-        await process.run(process.world.network.serve("s", 9, service))
-        return self.client.world.network.channel("s", 9)
+        await process.run(process.world.network.serve(Address("s", 9), service))
+        return self.client.world.network.channel(Address("s", 9))
 
     async def call(self, channel: Channel, request: bytes, timeout_s: float = 2.0) -> bytes:
         return await self.client.run(channel.call(ECHO, request, timeout_s=timeout_s))
@@ -73,8 +74,8 @@ async def test_handlers_are_told_the_machine_that_calls(sim: Simulation) -> None
 
     server, client = sim.process("s"), sim.process("c")
     service = Service(unary={ECHO: call}, streams={TALK: talk})
-    await server.run(server.world.network.serve("s", 9, service))
-    channel = client.world.network.channel("s", 9)
+    await server.run(server.world.network.serve(Address("s", 9), service))
+    channel = client.world.network.channel(Address("s", 9))
     await client.run(channel.call(ECHO, b"", timeout_s=1.0))
     assert await client.run(channel.stream(TALK).receive()) is None
     assert peers == [Peer("c"), Peer("c")]
@@ -99,7 +100,7 @@ async def test_calls_and_their_failures(sim: Simulation) -> None:
     start = sim.now
     assert await rpc.code(channel, b"b") is RpcCode.UNAVAILABLE
     assert sim.now - start < 0.1
-    nowhere = rpc.client.world.network.channel("nowhere", 9)
+    nowhere = rpc.client.world.network.channel(Address("nowhere", 9))
     assert await rpc.code(nowhere, b"b") is RpcCode.UNAVAILABLE
     assert await rpc.call(await rpc.serve(sim.process("s")), b"c") == b"echo c"
 
@@ -218,8 +219,10 @@ async def test_a_stream_that_is_over_before_its_handler_runs_keeps_no_server_ope
 ) -> None:
     process = sim.process("s")
     service = Service(streams={TALK: Rpc(sim).talk})
-    server = await process.run(process.world.network.serve("s", 9, service))
-    stream = cast(ClientStream, sim.process("c").world.network.channel("s", 9).stream(TALK))
+    server = await process.run(process.world.network.serve(Address("s", 9), service))
+    stream = cast(
+        ClientStream, sim.process("c").world.network.channel(Address("s", 9)).stream(TALK)
+    )
     while stream.other is None:
         process.pause()
         await asyncio.sleep(0.001)
@@ -281,7 +284,7 @@ async def test_a_server_notices_that_its_client_died_and_keepalive_that_it_is_si
     assert rpc.ends == [RpcCode.CANCELLED]
 
     rpc.client = sim.process("c", "again")
-    quiet = rpc.client.world.network.channel("s", 9)
+    quiet = rpc.client.world.network.channel(Address("s", 9))
 
     async def listen() -> float:
         with pytest.raises(RpcError) as caught:
