@@ -46,7 +46,7 @@ class TopicDeletedError(SteleError):
     """The topic of this id does not exist any more."""
 
 
-class Written(NamedTuple):
+class AcknowledgedBatch(NamedTuple):
     """A batch is in the log. ``base_offset`` is -1 if the leader no longer knows where."""
 
     base_offset: int
@@ -74,7 +74,9 @@ class PartitionLeaders:
         self._unanswered: dict[asyncio.Future[Any], tuple[PartitionId, int]] = {}
         self._watching: asyncio.Task[None] | None = None
 
-    async def produce(self, partition: PartitionId, batch: bytearray, acks: int = -1) -> Written:
+    async def produce(
+        self, partition: PartitionId, batch: bytearray, acks: int = -1
+    ) -> AcknowledgedBatch:
         """Write a batch, whose buffer is given away."""
         leader = self._leader(partition)
         if leader.broker_id == self._context.broker_id:
@@ -104,7 +106,7 @@ class PartitionLeaders:
                 partition, Leader(part.current_leader.leader_id, part.current_leader.leader_epoch)
             )
         _raise_error(error_code(part.error_code), part.error_message or "")
-        return Written(part.base_offset, part.log_append_time_ms)
+        return AcknowledgedBatch(part.base_offset, part.log_append_time_ms)
 
     async def describe(self, partition: PartitionId, producer_id: int) -> KnownProducer:
         """What the leader knows of a producer."""
@@ -211,7 +213,9 @@ class PartitionLeaders:
 
     # ---------------------------------------------------------------------- this broker
 
-    async def _append(self, partition: PartitionId, batch: bytearray, acks: int) -> Written:
+    async def _append(
+        self, partition: PartitionId, batch: bytearray, acks: int
+    ) -> AcknowledgedBatch:
         answer: asyncio.Future[ProduceResult] = asyncio.get_running_loop().create_future()
 
         def done(results: list[ProduceResult]) -> None:
@@ -224,7 +228,7 @@ class PartitionLeaders:
         result = await answer
         self._note(partition, Leader(*result.leader))
         _raise_error(result.error, result.message)
-        return Written(result.base_offset, result.log_append_time_ms)
+        return AcknowledgedBatch(result.base_offset, result.log_append_time_ms)
 
     def _caller(self) -> Caller:
         """This broker. Its thin clients were asked for their permissions before."""

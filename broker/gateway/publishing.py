@@ -64,7 +64,7 @@ class ToPublish(NamedTuple):
     sequence: int | None = None  # of a publisher
 
 
-class Stored(NamedTuple):
+class StoredRecords(NamedTuple):
     """Records of the stream that are in the log of one partition, one after the other."""
 
     numbers: Sequence[int]
@@ -74,14 +74,14 @@ class Stored(NamedTuple):
     is_duplicate: bool
 
 
-class Refused(NamedTuple):
+class RefusedRecords(NamedTuple):
     """Records of the stream that are not in a log."""
 
     numbers: Sequence[int]
     refusal: Refusal
 
 
-Outcome = Stored | Refused | TransactionEnded
+Outcome = StoredRecords | RefusedRecords | TransactionEnded
 
 
 class Outlet(Protocol):
@@ -317,11 +317,13 @@ class Publication:
     def settled(self, number: int, size: int, outcome: RecordMetadata | Refusal) -> None:
         """What became of a record of a transaction."""
         if isinstance(outcome, Refusal):
-            self._resolved(Refused((number,), outcome), 1, size)
+            self._resolved(RefusedRecords((number,), outcome), 1, size)
             return
         _, partition, offset, timestamp_ms = outcome
         base_offset = offset if offset >= 0 else None
-        stored = Stored((number,), partition, base_offset, (timestamp_ms,), is_duplicate=False)
+        stored = StoredRecords(
+            (number,), partition, base_offset, (timestamp_ms,), is_duplicate=False
+        )
         self._resolved(stored, 1, size)
 
     # ----------------------------------------------------------------------- outcomes
@@ -335,16 +337,20 @@ class Publication:
             timestamps_ms = [append_time_ms] * record_count
         else:
             timestamps_ms = [time_ms for _, _, _, time_ms in run.records[first:end]]
-        stored = Stored(run.numbers[first:end], partition, base_offset, timestamps_ms, is_duplicate)
+        stored = StoredRecords(
+            run.numbers[first:end], partition, base_offset, timestamps_ms, is_duplicate
+        )
         self._resolved(stored, record_count, 0 if run.unresolved else run.size)
 
     def refused(self, run: Run, first: int, record_count: int, refusal: Refusal) -> None:
         numbers = run.numbers[first : first + record_count]
-        self._resolved(Refused(numbers, refusal), record_count, 0 if run.unresolved else run.size)
+        self._resolved(
+            RefusedRecords(numbers, refusal), record_count, 0 if run.unresolved else run.size
+        )
 
     def _refuse(self, numbers: Sequence[int], refusal: Refusal) -> None:
         """Records that no run has."""
-        self._resolved(Refused(numbers, refusal), len(numbers), 0)
+        self._resolved(RefusedRecords(numbers, refusal), len(numbers), 0)
 
     def _resolved(self, outcome: Outcome, records: int, size: int) -> None:
         self._outcomes.append((outcome, records, size))

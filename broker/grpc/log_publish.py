@@ -7,7 +7,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from broker.gateway.publishing import Outcome, Publication, Refused, ToPublish
+from broker.gateway.publishing import Outcome, Publication, RefusedRecords, ToPublish
 from broker.gateway.refusals import Refusal, stream_error
 from broker.gateway.shared_writers import ALL, LEADER, Way
 from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
@@ -91,7 +91,7 @@ class PublishOutlet:
                 await self._send_ended(response, outcome)
                 response = pb.PublishResponse()
                 add = response.results.add
-            elif isinstance(outcome, Refused):
+            elif isinstance(outcome, RefusedRecords):
                 for number in outcome.numbers:
                     describe(add(number=number, partition=-1).error, outcome.refusal)
             else:
