@@ -1,1 +1,1 @@
-"""The broker's services on the control plane: Data for clients, Admin for everybody."""
+"""The broker's gRPC services: Admin, Groups, Transactions, and Log for thin clients."""
