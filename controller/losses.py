@@ -59,9 +59,15 @@ class Losses:
         lost = key in self._reported or (
             self._some_directory_is_gone
             and not self._is_kept(key, state)
-            and state.directory_of(self._broker_id) not in (LOST, *self.offline_directories)
+            and not self._may_come_back(state)
         )
         return frozenset({self._broker_id}) if lost else NOBODY
+
+    def _may_come_back(self, state: PartitionState) -> bool:
+        """Whether the replica is in a directory that is offline. While there is none, nobody waits
+        for a replica whose directory is not known."""
+        offline = self.offline_directories
+        return bool(offline) and state.directory_of(self._broker_id) in (LOST, *offline)
 
     def directories(self, key: PartitionId, state: PartitionState) -> tuple[bytes, ...]:
         """The directories of the partition's replicas after the registration. A replica that others

@@ -258,6 +258,14 @@ class TestStart:
         assert (state.leader, state.isr, state.last_known_elr) == (NO_LEADER, (), (1,))
         assert offline(machine) == ()
 
+    def test_so_is_a_replica_whose_directory_nobody_told(self, machine: Machine) -> None:
+        machine.create("untold", {0: [1]})
+        self.restart(machine)
+        assert machine.partition("untold").directory_of(1) == LOST
+        self.restart(machine, number=2, unopened=0)
+        state = machine.partition("untold")
+        assert (state.isr, state.last_known_elr) == ((), (1,))
+
     def test_an_old_log_in_another_directory_is_not_taken_for_the_replica(
         self, machine: Machine
     ) -> None:

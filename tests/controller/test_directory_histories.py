@@ -9,6 +9,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metadata.directories import UNASSIGNED
 from metadata.partitions import NO_LEADER
 from stele.wire.v1 import controller_pb2 as pb
 from tests.controller.test_machine import BROKERS, TOPIC, History
@@ -70,9 +71,13 @@ class DirectoryHistory(History):
     # ---------------------------------------------------------------- what disks and brokers do
 
     def make(self, broker: int) -> None:
-        """Begin with an empty log, if the broker may: the log may be in what is not opened."""
+        """Begin with an empty log, if the broker may: the log may be in what is not opened. If the
+        controller does not say so, nobody relies on that log, and a new one takes its place."""
         disks = self.disks[broker]
-        if disks.place is None and not disks.unopened and disks.working:
+        is_free = self.machine.partition(TOPIC).directory_of(broker) == UNASSIGNED
+        if is_free and disks.place in disks.unopened:
+            disks.place = None
+        if disks.place is None and (is_free or not disks.unopened) and disks.working:
             disks.place = self.random.choice(disks.working)
             self.data.has[broker] = 0
 
