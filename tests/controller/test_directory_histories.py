@@ -67,6 +67,7 @@ class DirectoryHistory(History):
             disks = self.disks[state.leader]
             assert disks.place not in disks.unopened, "the leader has no log"
         self.random.choice([self.tell, self.tell, self.fail, self.move, self.write, self.grow])()
+        self.count_losses(self.machine.partition(TOPIC))
 
     # ---------------------------------------------------------------- what disks and brokers do
 

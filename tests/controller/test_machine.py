@@ -73,13 +73,16 @@ class History:
         if before.is_reassigning and arrived:
             self.completed += 1
             assert state.isr == tuple(sorted(state.replicas))
-        if state.unclean_elections != self.unclean_elections:
-            # The loss is recorded. From here on the new leader's records count.
-            self.unclean_elections = state.unclean_elections
-            self.data.lose_all_but(state.isr[0])
+        self.count_losses(state)
         for replica in (*state.isr, *state.elr):
             assert self.data.has[replica] >= self.data.committed, state
         assert state.isr or state.elr or state.last_known_elr
+
+    def count_losses(self, state: PartitionState) -> None:
+        """A loss is recorded. From here on the new leader's records count."""
+        if state.unclean_elections != self.unclean_elections:
+            self.unclean_elections = state.unclean_elections
+            self.data.lose_all_but(state.isr[0])
 
     def broker(self) -> int:
         return self.random.choice(BROKERS)
