@@ -280,6 +280,25 @@ LOGS = [
         "kill",
     ),
     _bug(
+        "txnindex: take a marker for durable before its entry is on disk",
+        _LOG,
+        "LogTransactions._index",
+        """
+if is_new:
+    self._has_index(segment.base_offset)
+    log.require_synced(log.directory, segment.txn_index.path)
+else:
+    log.require_synced(segment.txn_index.path)
+""",
+        """
+if is_new:
+    self._has_index(segment.base_offset)
+""",
+        "cut_power",
+        "cut_all_power",
+        "kill",
+    ),
+    _bug(
         "txnindex: note every transaction",
         _LOG,
         "LogTransactions.announce",
