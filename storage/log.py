@@ -9,9 +9,7 @@ full segment.
 from __future__ import annotations
 
 import errno
-import logging
 from collections.abc import Callable, Iterator
-from typing import Final
 
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
@@ -44,11 +42,6 @@ from storage.snapshots import drop_snapshots_below
 from storage.transactions import LogTransactions
 from storage.unowned import Unowned
 from world.disk import Disk
-
-logger = logging.getLogger(__name__)
-
-_UNDOABLE: Final = 16
-"""From so many changes of producers on, those below the high watermark are forgotten."""
 
 
 class PartitionLog:

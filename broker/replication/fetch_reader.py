@@ -29,7 +29,7 @@ _CONSUMER = BrokerStatus()
 
 _PRODUCERS_PER_ANSWER: Final = 512
 """Encoding so many takes a few milliseconds, as does decoding them."""
-_PRODUCERS_MIN: Final = 8
+_PRODUCERS_MIN: Final = 1
 """For each partition of an answer that hands over more than that to others."""
 
 

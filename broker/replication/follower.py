@@ -51,6 +51,7 @@ class Following:
         "_handed",
         "_inherited_dropped_end",
         "_on_corrupt",
+        "_told_after",
         "_told_offset",
         "_told_start",
         "leader_epoch",
@@ -75,6 +76,7 @@ class Following:
         self._told_start = -1  # the log's start, likewise
         # While the log is about to begin anew: the producers that the leader has handed over.
         self._handed: HandedProducers | None = None
+        self._told_after = FIRST  # the producers that the last request asked for, likewise
         self._failures = 0
         self._inherited_dropped_end = 0  # from the leader
         # The leader's log begins later than this one does on disk, or than the leader knows. The
@@ -114,6 +116,7 @@ class Following:
         log = self.replica.log
         self._told_offset = log.end_offset
         self._told_start = self.replica.directory.durable_start_offset(log)
+        self._told_after = self._expected_after
         return wire.FetchPartition(
             partition=self.replica.id.partition,
             current_leader_epoch=self.leader_epoch,
@@ -121,8 +124,13 @@ class Following:
             last_fetched_epoch=log.epochs.epoch_for(log.end_offset - 1),
             log_start_offset=self._told_start,
             partition_max_bytes=max_bytes,
-            producers_after=FIRST if self._handed is None else self._handed.after,
+            producers_after=self._told_after,
         )
+
+    @property
+    def _expected_after(self) -> int:
+        """The producer id that the next part has to follow."""
+        return FIRST if self._handed is None else self._handed.after
 
     def take(self, data: wire.PartitionData) -> Verdict:
         """Do what the leader's answer for this partition asks for."""
@@ -244,6 +252,10 @@ class Following:
         if data.log_start_offset < 0:
             return Verdict(rest_s=self._backoff_s)
         handed = None
+        if data.producers is not None and self._told_after != self._expected_after:
+            # An answer that was under way with the one before it. A part does not say which
+            # producers it follows, so only the answer to what was asked for last is one.
+            return Verdict()
         if data.producers is not None:  # else the leader is of a version that hands none over
             handed = self._gather(data.log_start_offset, data.producers)
             if handed is None:

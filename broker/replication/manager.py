@@ -350,6 +350,7 @@ class ReplicaManager(ReplicaEvents):
         self._fetchers.leave(replica.id)
         replica.take_down(state)
         self.moves.taken_down(replica)
+        self._assignments.look(replica)
         effects = replica.machine.fail_waiters(replica.refusal)
         self.hosted.carry_out(replica, effects)
         replica.wake_all()

@@ -11,7 +11,7 @@ from broker.replication import assignments
 from metadata.directories import UNASSIGNED
 from metadata.partitions import NO_LEADER
 from stele.errors import ErrorCode
-from stele.ids import PartitionId, decode_uuid
+from stele.ids import PartitionId, TopicPartition, decode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.controller_pb2 import (
     AssignReplicasToDirectoriesRequest,
@@ -22,6 +22,7 @@ from tests.support.replica_cluster import (
     DIRECTORY,
     OTHER_DIRECTORY,
     P0,
+    TOPIC,
     TOPIC_ID,
     Node,
     ReplicaCluster,
@@ -210,3 +211,31 @@ async def test_an_end_while_the_new_place_is_not_known_leaves_the_old_log(
     await writer.write(1)
     assert len(writer.acknowledged) == 11
     assert cluster.state().leader != NO_LEADER
+
+
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_move_ends_with_its_replica_while_the_controller_is_silent(
+    cluster: ReplicaCluster,
+) -> None:
+    """Otherwise no other replica of the broker would move any more."""
+    raise_level(cluster)
+    cluster.create_topic([1], [1], min_insync=1)
+    await all_told(cluster)
+    node = cluster[1]
+    asked = cluster.assign_replicas
+    cluster.assign_replicas = lambda request: Response(error=ErrorCode.NOT_CONTROLLER)  # type: ignore[method-assign]
+    source = place(node)
+    (target,) = (each for each in DIRECTORIES if each != source)
+    assert await move(node, target) is ErrorCode.NONE
+    await until(lambda: place(node) == target)
+    await asyncio.sleep(0.5)
+    assert node.manager.moves.is_settling(P0)
+    cluster.change(replicas=(7,), isr=(7,), leader=7)
+    await until(lambda: not node.holds())
+    await until(lambda: not node.manager.moves.is_settling(P0))
+    cluster.assign_replicas = asked  # type: ignore[method-assign]
+    other = PartitionId(TOPIC_ID, 1)
+    source = node.replica(other).directory.path
+    (target,) = (each for each in DIRECTORIES if each != source)
+    assert await move(node, target, TopicPartition(TOPIC, 1)) is ErrorCode.NONE
+    await until(lambda: node.replica(other).directory.path == target)

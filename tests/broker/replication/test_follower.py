@@ -183,6 +183,37 @@ async def test_producers_of_another_start_are_asked_for_from_the_first(each: Fol
 
 
 @following
+async def test_a_part_that_was_not_asked_for_last_is_passed_over(each: Following) -> None:
+    """A leader repeats it in the answer to each request that was under way."""
+    fill(each, (0, 2))
+    each.position(100)
+    each.take(handed(40, 3, 5, after=5))
+    each.position(100)
+    each.take(handed(50, 8))
+    assert each.take(handed(50, 8)) == Verdict()
+    assert (each.replica.log.end_offset, each.position(100).producers_after) == (2, FIRST)
+    each.take(handed(50, 3, 5, after=5))
+    each.position(100)
+    each.take(answer(hw=2))
+    assert each.take(handed(50, 8)) == Verdict()
+    assert each.replica.log.end_offset == 2
+
+
+@following
+async def test_a_log_does_not_begin_anew_again_by_a_repeated_part(each: Following) -> None:
+    """It ended at the start of its leader, so its end is the same afterwards."""
+    fill(each, (0, 40))
+    await each.replica.directory.flush()
+    each.position(100)
+    each.take(handed(40, 3, 5, after=5))
+    each.position(100)
+    each.take(handed(40, 8))
+    assert ids_known(each) == {3, 5, 8}
+    each.take(handed(40, 8))
+    assert (each.replica.log.start_offset, ids_known(each)) == (40, {3, 5, 8})
+
+
+@following
 async def test_any_other_answer_ends_the_handing_over(each: Following) -> None:
     fill(each, (0, 2))
     each.position(100)
