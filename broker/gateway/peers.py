@@ -68,18 +68,16 @@ class Peers:
 
     async def _opened(self, where: tuple[int, int]) -> KafkaConnection:
         broker_id, _ = where
-        async with self._opening.setdefault(where, asyncio.Lock()):
-            connection = self._connections.get(where)
-            if connection is not None and not connection.is_closed:
+        opening = self._opening.setdefault(where, asyncio.Lock())
+        try:
+            async with asyncio.timeout(_OPEN_S), opening:
+                connection = self._connections.get(where)
+                if connection is None or connection.is_closed:
+                    connection = self._connections[where] = await self._open(broker_id)
                 return connection
-            try:
-                async with asyncio.timeout(_OPEN_S):
-                    connection = await self._open(broker_id)
-            except (OSError, SteleError) as error:  # TimeoutError is an OSError
-                reason = str(error) or f"no answer within {_OPEN_S:g} s"
-                raise UnansweredError(f"broker {broker_id}: {reason}", maybe_taken=False) from error
-            self._connections[where] = connection
-            return connection
+        except (OSError, SteleError) as error:  # TimeoutError is an OSError
+            reason = str(error) or f"no answer within {_OPEN_S:g} s"
+            raise UnansweredError(f"broker {broker_id}: {reason}", maybe_taken=False) from error
 
     async def _open(self, broker_id: int) -> KafkaConnection:
         registration = self._context.image().broker(broker_id)

@@ -54,7 +54,7 @@ class PublisherLane(Generic[R]):
 
     def __init__(self, publisher_id: int, batch_bytes: int) -> None:
         self.producer_id = publisher_id
-        self._batch_bytes = batch_bytes
+        self.batch_bytes = batch_bytes
         self._waiting: deque[Waiting[R]] = deque()
         self._under_way = 0  # so many of the first parts are in the batch that is sent
         # The number of the last committed record; -1: there is none. None: ask the leader.
@@ -133,7 +133,7 @@ class PublisherLane(Generic[R]):
         size, following = 0, head.sequence
         for each in self._waiting:
             size += each.size
-            if each.sequence != following or (chosen and size > self._batch_bytes):
+            if each.sequence != following or (chosen and size > self.batch_bytes):
                 break
             chosen.append(each.part)
             following = each.last + 1

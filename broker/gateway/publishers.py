@@ -54,6 +54,7 @@ class Publisher:
                 run.receipt.refused(run, 0, len(run.records), refusal)
                 return
             own = self._lanes[partition] = self._made(partition, batch_bytes)
+        own.lane.batch_bytes = batch_bytes  # the topic's limit may have changed
         deadline_s = self._world.clock.monotonic() + TIMEOUT_S
         own.lane.add(run.base_sequence, run, len(run.records), run.size, deadline_s)
         own.driver.taken(run)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from broker.gateway.lanes import BATCH_BYTES
@@ -30,7 +29,7 @@ from runtime.authorization.caller import Caller
 from stele.aio import Producer
 from stele.config import CompressionName
 from stele.errors import ErrorCode
-from stele.producer.partitioner import partition_of
+from stele.producer.partitioner import remembered_partition_of
 from stele.records import RecordMetadata
 from stele.wire.batch import Header
 from stele.wire.record import RECORD_OVERHEAD, record_size_bound
@@ -48,8 +47,6 @@ _NO_ROOM: Final = Refusal(
     ErrorCode.REQUEST_TIMED_OUT,
     f"the records that wait for leaders took all memory for {_ROOM_WAIT_S:g} s",
 )
-
-_partition_of = lru_cache(maxsize=8192)(partition_of)
 
 
 class ToPublish(NamedTuple):
@@ -209,9 +206,10 @@ class Publication:
         self._count += len(records)
         self._held_records += len(records)
         room = self._writers.room
-        if self._is_stopping or (room.is_full and not await room.wait(_ROOM_WAIT_S)):
+        has_room = self._stops() or not room.is_full or await room.wait(_ROOM_WAIT_S)
+        if self._stops() or not has_room:
             numbers = range(number, self._count)
-            self._refuse(numbers, _STOPPING if self._is_stopping else _NO_ROOM)
+            self._refuse(numbers, _STOPPING if self._stops() else _NO_ROOM)
             return
         runs = _Runs(self, self._writers.shared, self._way, self._publisher)
         checks, now_ms = self._checks, self._clock.time_ms()
@@ -221,6 +219,9 @@ class Publication:
             if found is None:
                 runs.write()  # the records before do not wait for this topic
                 found = await checks.topic(topic)
+                if self._stops():
+                    self._refuse(range(number, self._count), _STOPPING)
+                    return
             if isinstance(found, Refusal):
                 refusal: Refusal | None = found
             else:
@@ -245,6 +246,10 @@ class Publication:
                 self._refuse((number,), refusal)
             number += 1
         runs.write()
+
+    def _stops(self) -> bool:
+        """Whether nothing more is to be written, which may come with any pause."""
+        return self._is_stopping
 
     def _number_fault(self, partition: int | None, sequence: int | None) -> Refusal | None:
         if self._publisher is None:
@@ -414,7 +419,7 @@ class _Runs:
     def choose(self, topic: Writable, key: bytes | None, size: int) -> int:
         """The partition of a record that names none."""
         if key is not None:
-            return _partition_of(key, topic.partition_count)
+            return remembered_partition_of(key, topic.partition_count)
         chosen = self._shared.keyless.choose(topic.topic.topic_id, topic.available, size)
         self._keyless[topic] = chosen
         return chosen

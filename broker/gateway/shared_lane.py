@@ -33,7 +33,7 @@ class SharedLane(Generic[R]):
 
     def __init__(self, batch_bytes: int, *, is_numbered: bool) -> None:
         self.producer_id = NO_ID
-        self._batch_bytes = batch_bytes
+        self.batch_bytes = batch_bytes
         self._is_numbered = is_numbered
         self._next_sequence = 0
         self._waiting: deque[Waiting[R]] = deque()
@@ -76,7 +76,7 @@ class SharedLane(Generic[R]):
             self._batch = [head]
             return
         size = 0
-        while self._waiting and (not size or size + self._waiting[0].size <= self._batch_bytes):
+        while self._waiting and (not size or size + self._waiting[0].size <= self.batch_bytes):
             size += self._waiting[0].size
             self._batch.append(self._waiting.popleft())
 

@@ -61,6 +61,7 @@ class SharedWriters:
             if len(self._lanes) >= LANES_MAX:
                 self._give_up_one()
             shared = self._lanes[way, partition] = self._made(way, partition, batch_bytes)
+        shared.lane.batch_bytes = batch_bytes  # the topic's limit may have changed
         was_idle = shared.driver.is_idle
         shared.add(run, self._world.clock.monotonic())
         return was_idle

@@ -67,9 +67,9 @@ async def change(
     has it: a client's next question often comes to this broker. The answer is held back for a
     second at most, and never past the time given.
 
-    Many items are several decisions, one after the other. If a later one fails, a request with an
-    id fails, since its sender repeats it, and finished parts are then known. Without an id, the
-    items that are left get the error.
+    Many items are several decisions, one after the other. If a later one fails for a passing
+    reason, the outcome of a request with an id is unknown: its sender repeats it, and what was done
+    is then known. Otherwise the items that are left get the error.
 
     The answer's ``error`` is a refusal: neither NOT_CONTROLLER nor unknown. Raises
     OutcomeUnknownError when the change may have been made, and ApiError NOT_CONTROLLER when it was
@@ -106,13 +106,18 @@ async def _in_parts(
                 raise
             return answers.whole(_told_as(error))
         except ApiError as error:
-            if answers.is_empty or request.request_id:
+            if answers.is_empty:
                 raise
+            if request.request_id:
+                raise OutcomeUnknownError.because(error.message, request.request_id) from error
             return answers.whole(_told_as(error))
         if answer.error != ErrorCode.NONE:
-            if answers.is_empty or request.request_id:
+            if answers.is_empty:
                 return answer
-            return answers.whole(ApiError(error_code(answer.error), answer.message))
+            refusal = ApiError(error_code(answer.error), answer.message)
+            if request.request_id and refusal.code.retriable:
+                raise OutcomeUnknownError.because(str(refusal), request.request_id)
+            return answers.whole(refusal)
         answers.add(part, answer)
     return answers.whole()
 

@@ -105,7 +105,8 @@ class Answers:
 
     def add(self, part: Part, answer: Any) -> None:
         """The answer to a part. It is no refusal of the whole part."""
-        self._last = answer
+        if self._last is None or answer.metadata_offset >= self._last.metadata_offset:
+            self._last = answer  # of a part that was refused as a whole, nothing is in the metadata
         self._all_done_before = self._all_done_before and answer.already_done
         if self._change.items is not None:
             told = getattr(answer, self._change.items.results)

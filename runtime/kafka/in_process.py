@@ -8,11 +8,14 @@ side is called from within its own call, and no turn copies more than ``TURN_BYT
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from stele.world import Buffer
+
+logger = logging.getLogger(__name__)
 
 TURN_BYTES: Final = 256 * 1024
 _HIGH_WATER_BYTES: Final = 64 * 1024
@@ -105,12 +108,20 @@ class InProcessTransport(asyncio.Transport):
 
     def _hand_over(self) -> None:
         self._is_scheduled = False
+        try:
+            self._hand_over_some()
+        except Exception:  # as with a socket: a protocol that fails loses its connection
+            logger.exception("a connection within the process ends")
+            self.abort()
+
+    def _hand_over_some(self) -> None:
         left = TURN_BYTES
         while self._unread and left > 0 and not self._is_paused and not self._is_closing:
             data = self._unread[0]
             room = self._protocol.get_buffer(len(data))
             size = min(len(room), len(data))
             room[:size] = data[:size]
+            del room  # the protocol may resize what it is a view of
             self._unread_bytes -= size
             left -= size
             if size == len(data):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from stele.cluster.leader_requests import PartitionRetry
 from stele.cluster.view import ClusterView, KnownTopic
 from stele.config import ProducerConfig
@@ -11,9 +9,7 @@ from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.producer.accumulator import PartitionQueue, PendingBatch
 from stele.producer.idempotence import Lane
-from stele.producer.partitioner import StickyPartitioner, partition_of
-
-_partition_of = lru_cache(maxsize=8192)(partition_of)
+from stele.producer.partitioner import StickyPartitioner, remembered_partition_of
 
 
 class TopicUnknownError(SteleError):
@@ -49,7 +45,7 @@ class Destinations:
 
     def _choose(self, view: KnownTopic, key: bytes | None, size: int) -> int:
         if key is not None:
-            return _partition_of(key, len(view.partitions))
+            return remembered_partition_of(key, len(view.partitions))
         sticky = self._sticky.get(view.name)
         if sticky is None:
             sticky = StickyPartitioner(self._view.world.rng, self._config.batch_size)

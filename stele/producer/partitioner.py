@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from stele.world import Rng
@@ -36,6 +37,18 @@ def murmur2(data: bytes) -> int:
 def partition_of(key: bytes, partition_count: int) -> int:
     """The partition of a key. It changes when the topic gets more partitions."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
+
+
+_SHORT_KEY_BYTES: Final = 256
+
+_remembered = lru_cache(maxsize=8192)(partition_of)
+
+
+def remembered_partition_of(key: bytes, partition_count: int) -> int:
+    """``partition_of``, which costs some microseconds, remembered for many short keys. Longer ones
+    would take all memory."""
+    chosen = _remembered if len(key) <= _SHORT_KEY_BYTES else partition_of
+    return chosen(key, partition_count)
 
 
 class StickyPartitioner:

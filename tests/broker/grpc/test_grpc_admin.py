@@ -68,22 +68,52 @@ async def test_a_large_change_is_several_decisions_and_one_answer() -> None:
     assert len({each.request_id for each in created}) == 3
 
 
+def moves(count: int) -> pb.AlterPartitionReassignmentsRequest:
+    request = pb.AlterPartitionReassignmentsRequest(request_id=b"i" * 16)
+    for number in range(count):
+        request.partitions.add(topic="a", partition=number).target.ids.append(2)
+    return request
+
+
 @virtual
-async def test_a_large_change_with_an_id_fails_as_a_whole_and_is_repeated() -> None:
+async def test_the_items_of_a_refused_part_get_its_error() -> None:
     edges = Edges()
     edges.controller.refuses_moves_after = 1
-    request = pb.AlterPartitionReassignmentsRequest(request_id=b"i" * 16)
-    for number in range(700):
-        request.partitions.add(topic="a", partition=number).target.ids.append(2)
     method, kind = "AlterPartitionReassignments", pb.AlterPartitionReassignmentsResponse
-    answer = await _call(edges, method, request, kind)
-    assert answer.error == ErrorCode.POLICY_VIOLATION
-    assert not answer.partitions
-    edges.controller.refuse_with = ErrorCode.NONE
-    answer = await _call(edges, method, request, kind)
+    answer = await _call(edges, method, moves(700), kind)
+    errors = [each.error for each in answer.partitions]
+    assert (answer.error, errors) == (0, [0] * 500 + [ErrorCode.POLICY_VIOLATION] * 200)
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+@virtual
+async def test_a_large_change_that_is_cut_short_has_an_unknown_outcome(
+    *, is_answered: bool
+) -> None:
+    """Its sender repeats it, and the parts that were done are done once."""
+    edges = Edges()
+    method, kind = "AlterPartitionReassignments", pb.AlterPartitionReassignmentsResponse
+    path = f"/stele.v1.Admin/{method}"
+    move = edges.network.services[CONTROLLER].unary[path]
+
+    async def first_only(payload: bytes, peer: Peer) -> bytes:
+        if edges.controller.moved:
+            if not is_answered:
+                raise RpcError(RpcCode.UNAVAILABLE, "it is gone")
+            refusal = kind(error=ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+            return bytes(refusal.SerializeToString())
+        return await move(payload, peer)
+
+    edges.network.services[CONTROLLER].unary[path] = first_only
+    answer = await _call(edges, method, moves(700), kind)
+    assert answer.error == ErrorCode.REQUEST_TIMED_OUT
+    assert (b"i" * 16).hex() in answer.message
+    assert "nothing was done" not in answer.message.split(":")[0]
+    edges.network.services[CONTROLLER].unary[path] = move
+    answer = await _call(edges, method, moves(700), kind)
     assert [each.error for each in answer.partitions] == [0] * 700
-    sent = [(each.request_id, len(each.partitions)) for each in edges.controller.moved]
-    assert sent[:2] == sent[2:]
+    ids = [each.request_id for each in edges.controller.moved]
+    assert ids[0] == ids[1] != ids[2]
 
 
 @virtual

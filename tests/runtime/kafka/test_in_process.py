@@ -76,6 +76,39 @@ async def test_bytes_arrive_in_order_whatever_the_sizes(
     assert [bytes(each.received) for each in (server, client)] == [sent, sent]
 
 
+class Growing(End):
+    """Makes room by resizing the buffer that it has given out."""
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        self._room.extend(b"?")
+        return memoryview(self._room)
+
+
+@virtual
+async def test_a_protocol_may_resize_its_buffer_between_the_parts_of_a_turn() -> None:
+    """As the reader of a large frame does."""
+    client, server = End(), Growing(10)
+    pair(client, server)
+    client.transport.writelines([b"x" * 25] * 4)
+    await turns()
+    assert bytes(server.received) == b"x" * 100
+
+
+class Failing(End):
+    def buffer_updated(self, nbytes: int) -> None:
+        raise RuntimeError("a bug")
+
+
+@virtual
+async def test_a_protocol_that_fails_loses_its_connection(caplog: pytest.LogCaptureFixture) -> None:
+    client, server = End(), Failing()
+    pair(client, server)
+    client.transport.write(b"x")
+    await turns()
+    assert (client.events, server.events) == (["made", "lost"],) * 2
+    assert "a connection within the process ends" in caplog.text
+
+
 @virtual
 async def test_nothing_arrives_within_the_call_that_writes_it() -> None:
     client, server = End(), End()
