@@ -4,6 +4,9 @@ The metadata are compared with the directories in use whenever either changes. D
 reported, one request at a time, until the metadata agree. A late copy of an earlier request may
 change the metadata again, which is another difference.
 
+The directory of a replica is the one in which a restart would find its log. While a replica moves,
+that is the old directory until its copy is marked on disk as the log.
+
 A broker with one directory reports nothing, unless the metadata name another directory: see
 ``metadata.directories``.
 """
@@ -99,7 +102,7 @@ class DirectoryAssignments:
         known = self.of(replica.id)
         if known == UNASSIGNED and not self._tells_new:
             return True
-        return known == id_of(replica.directory)
+        return known == id_of(replica.settled_directory)
 
     async def told(self, replica: Replica) -> bool:
         """Return when the metadata say in which directory the replica is. False: it was not told
@@ -173,7 +176,7 @@ class DirectoryAssignments:
     def _request(self, batch: list[Replica]) -> AssignReplicasToDirectoriesRequest:
         by_directory: dict[bytes, list[PartitionReference]] = {}
         for replica in batch:
-            by_directory.setdefault(id_of(replica.directory), []).append(
+            by_directory.setdefault(id_of(replica.settled_directory), []).append(
                 PartitionReference(topic_id=replica.id.topic_id, partition=replica.id.partition)
             )
         return AssignReplicasToDirectoriesRequest(

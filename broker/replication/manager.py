@@ -361,14 +361,20 @@ class ReplicaManager(ReplicaEvents):
     # -------------------------------------------------------------------------- failures
 
     def _directory_offline(self, directory: LogDirectory) -> None:
-        """The directory is offline: nothing in it is served or acknowledged any more."""
-        for replica in list(self.hosted):
-            if replica.directory is directory and replica.state is ReplicaState.ONLINE:
+        """The directory is offline: nothing in it is served or acknowledged any more.
+
+        The controller gives up the replicas that it knows in this directory. It knows a replica
+        that is not settled in another one, so that replica is reported by itself.
+        """
+        concerned = [replica for replica in self.hosted if replica.directory is directory]
+        for replica in concerned:
+            if replica.state is ReplicaState.ONLINE:
                 self.take_down(replica, ReplicaState.OFFLINE)
-                self._assignments.look(replica)
         if directory.path != self._config.metadata_log_dir:
             self._rooms.leave_out(directory.path)
         self._directory_failed(directory.path)
+        if not all(replica.is_settled for replica in concerned):
+            self._corruption_found()
 
     def _others_have(self, replica: Replica) -> bool:
         """Whether another broker may lead in the place of this one, with all that is committed."""

@@ -409,6 +409,7 @@ class DirectoryMoves:
                 await asyncio.sleep(_RETRY_S)
                 if self._is_stopped or move.target.offline is not None:
                     return  # the old log is still there for the next process
+            move.replica.settle()
             if not await self._assignments.told(move.replica) or move.target.offline is not None:
                 return
         finally:

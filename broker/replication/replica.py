@@ -95,6 +95,7 @@ class Replica:
         "log",
         "machine",
         "on_marker",
+        "settled_directory",
         "state",
         "tenure",
         "throttled_as_follower",
@@ -124,6 +125,10 @@ class Replica:
         self.throttled_as_follower = False
         self.machine = machine
         self.directory = directory
+        # The directory in which a restart would find the log. It differs from ``directory`` while a
+        # move has put a copy to use that is not yet marked on disk as the log. The controller must
+        # be told this one: it counts a replica as lost together with the directory it knows.
+        self.settled_directory = directory
         self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
         # Another object whenever the replica begins anew with an empty log. A move to another
         # directory changes the log and keeps this object: the records are the same.
@@ -179,8 +184,18 @@ class Replica:
         self.machine.truncated(self.position)
 
     def move_to(self, directory: LogDirectory, log: PartitionLog) -> None:
-        """Go on with a whole copy of the log in another directory."""
+        """Go on with a whole copy of the log in another directory. A restart would still find the
+        old log, until ``settle``."""
         self.directory, self.log = directory, log
+
+    def settle(self) -> None:
+        """A restart would find the log in ``directory``."""
+        self.settled_directory = self.directory
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a restart would find the log that is used now."""
+        return self.settled_directory is self.directory
 
     def take_down(self, state: ReplicaState) -> None:
         """The log cannot be worked with any more."""

@@ -39,8 +39,9 @@ class ReplicaReports:
         return [id_of(each) for each in self._directories if each.offline is not None]
 
     def corrupt(self) -> list[PartitionId]:
-        """Replicas found corrupt and not yet rebuilt. Below the metadata.version at which the
-        controller knows the directory of each replica, also the replicas of a failed directory."""
+        """Replicas found corrupt and not yet rebuilt. Also the replicas of a failed directory in
+        which the controller does not know them: all of them below the metadata.version at which it
+        knows directories, and those whose move into the directory was not settled."""
         corrupt = [
             PartitionId(topic_id, key.partition)
             for directory in self._directories
@@ -48,10 +49,9 @@ class ReplicaReports:
             if topic_id is not None
         ]
         image, static = self._replicas.metadata.image, self._config.raw
-        if metadata_version(image) >= REPLICA_DIRECTORIES:
-            return corrupt
+        knows_directories = metadata_version(image) >= REPLICA_DIRECTORIES
         return corrupt + given_up(
-            self._replicas,
+            [each for each in self._replicas if not (knows_directories and each.is_settled)],
             self._replicas.broker_id,
             lambda topic: unclean_election_enabled(image, topic, static),
         )

@@ -17,7 +17,16 @@ from stele.wire.v1.controller_pb2 import (
     AssignReplicasToDirectoriesRequest,
     AssignReplicasToDirectoriesResponse,
 )
-from tests.support.directory_moves import DIRECTORIES, KEY, Writer, move, on_disk, place
+from tests.support.directory_moves import (
+    DIRECTORIES,
+    KEY,
+    Writer,
+    crash,
+    move,
+    on_disk,
+    place,
+    values,
+)
 from tests.support.replica_cluster import (
     DIRECTORY,
     OTHER_DIRECTORY,
@@ -239,3 +248,101 @@ async def test_a_move_ends_with_its_replica_while_the_controller_is_silent(
     (target,) = (each for each in DIRECTORIES if each != source)
     assert await move(node, target, TopicPartition(TOPIC, 1)) is ErrorCode.NONE
     await until(lambda: node.replica(other).directory.path == target)
+
+
+async def begin_to_settle(
+    cluster: ReplicaCluster, replicas: tuple[int, ...] = (1,), *, level: int = 5
+) -> Writer:
+    """Write to a replica of broker 1, and move it. It uses its copy, which does not count yet: the
+    disk is slow."""
+    raise_level(cluster, level)
+    cluster.create_topic(replicas, min_insync=1)
+    node = cluster[1]
+    await until(lambda: node.holds() and node.replica().machine.is_leader)
+    if level >= 5:
+        await all_told(cluster)
+    assert place(node) == DIRECTORY
+    writer = Writer(node)
+    await writer.write(10)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    node.disk.faults.extra_sync_s = 0.5
+    await until(lambda: node.manager.moves.is_settling(P0))
+    assert place(node) == OTHER_DIRECTORY
+    return writer
+
+
+async def fail_target(node: Node) -> None:
+    target, copy = node.directories[1], node.replica().log
+    node.process.loop.call_soon(target.failed, copy, OSError(errno.EIO, "the device is gone"))
+    await until(lambda: target.offline is not None)
+
+
+async def check_old_log_leads(cluster: ReplicaCluster, writer: Writer) -> None:
+    """Kill broker 1. It leads again from the old log, where the controller knows it."""
+    node = cluster[1]
+    node.disk.faults.extra_sync_s = 0
+    await crash(cluster, node, power=False)
+    assert place(node) == DIRECTORY
+    assert P0 in node.manager.reports.held()[known(cluster)]
+    await writer.write()
+    assert len(writer.acknowledged) == 11
+    writer.check(await values(node))
+
+
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_change_of_the_partition_does_not_tell_a_copy_that_does_not_count(
+    cluster: ReplicaCluster,
+) -> None:
+    writer = await begin_to_settle(cluster)
+    node = cluster[1]
+    cluster.commit(pb.MetadataRecord(partition_change=pb.PartitionChangeRecord(topic_id=TOPIC_ID)))
+    await asyncio.sleep(0.1)
+    assert node.manager.moves.is_settling(P0)
+    assert known(cluster) == id_of(node, DIRECTORY)
+    await check_old_log_leads(cluster, writer)
+
+
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_level_that_is_raised_meanwhile_tells_the_old_log_before_the_copy_counts(
+    cluster: ReplicaCluster,
+) -> None:
+    writer = await begin_to_settle(cluster, level=4)
+    node = cluster[1]
+    raise_level(cluster)
+    await all_told(cluster)
+    assert cluster.assignments == [
+        (1, id_of(node, DIRECTORY), P0),
+        (1, id_of(node, OTHER_DIRECTORY), P0),
+    ]
+    await writer.write()
+    assert len(writer.acknowledged) == 11
+
+
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_sole_replica_stays_with_its_old_log_if_the_target_fails_before_the_copy_counts(
+    cluster: ReplicaCluster,
+) -> None:
+    writer = await begin_to_settle(cluster)
+    node = cluster[1]
+    await fail_target(node)
+    await asyncio.sleep(0.1)
+    assert known(cluster) == id_of(node, DIRECTORY)
+    assert node.manager.reports.corrupt() == [], "nobody else has its records"
+    assert (await node.produce()).error is ErrorCode.KAFKA_STORAGE_ERROR
+    await check_old_log_leads(cluster, writer)
+
+
+@with_brokers(brokers=2, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_others_take_over_if_the_target_fails_before_the_copy_counts(
+    cluster: ReplicaCluster,
+) -> None:
+    """The controller knows the replica in a directory that works, so it must be told of it."""
+    await begin_to_settle(cluster, (1, 2))
+    node = cluster[1]
+    await fail_target(node)
+    await asyncio.sleep(0.1)
+    assert known(cluster) == id_of(node, DIRECTORY)
+    assert node.corrupt == [P0], "as soon as the directory has failed"
+    cluster.change(isr=(2,), leader=2)
+    await until(lambda: node.manager.reports.corrupt() == [])
+    assert known(cluster) == id_of(node, DIRECTORY)
