@@ -11,7 +11,7 @@ from controller.losses import Losses, warn_of_older
 from controller.machine import Context, ControllerResult, Decision
 from controller.partitions import NOBODY, changes, is_leaderless, nobody_lost
 from controller.registration_bounds import check_bounds
-from metadata.brokers import BrokerRegistration, Endpoint
+from metadata.brokers import BrokerRegistration, Endpoint, state_record
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
 from metadata.features import metadata_version, require, unsupported
@@ -98,7 +98,15 @@ def register(
     )
     registered = decision.image.brokers[request.broker_id]
     if lost.offline_directories:
-        decision.add(_state(replace(registered, offline_directories=lost.offline_directories)))
+        decision.add(
+            state_record(
+                replace(
+                    registered,
+                    offline_directories=lost.offline_directories,
+                    last_uses=lost.last_uses,
+                )
+            )
+        )
     _leave(decision, request.broker_id, leaving=frozenset({request.broker_id}), lost=lost)
     return decision.result(broker_epoch)
 
@@ -302,17 +310,7 @@ def _check_not_the_last(context: Context, broker_id: int) -> None:
 
 def _state(registration: BrokerRegistration, **changes: bool) -> pb.MetadataRecord:
     """The record that gives a broker this state, but for the fields in ``changes``."""
-    changed = replace(registration, **changes)  # type: ignore[arg-type]
-    return pb.MetadataRecord(
-        broker_state=pb.BrokerStateRecord(
-            broker_id=changed.broker_id,
-            broker_epoch=changed.broker_epoch,
-            fenced=changed.fenced,
-            in_controlled_shutdown=changed.in_controlled_shutdown,
-            out_of_room=changed.out_of_room,
-            offline_directories=changed.offline_directories,
-        )
-    )
+    return state_record(replace(registration, **changes))  # type: ignore[arg-type]
 
 
 def _fence(decision: Decision, registration: BrokerRegistration) -> None:
@@ -344,7 +342,7 @@ def _note_offline(
         return registration
     offline = tuple(sorted({*registration.offline_directories, *failed}))
     changed = replace(registration, offline_directories=offline)
-    decision.add(_state(changed))
+    decision.add(state_record(changed))
     broker_id = registration.broker_id
     decision.extend(
         changes(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 
 from controller.partitions import NOBODY
-from metadata.brokers import BrokerRegistration
+from metadata.brokers import BrokerRegistration, DirectoryUse
 from metadata.directories import LOST, is_reserved
 from metadata.partitions import PartitionState
 from stele.ids import PartitionId, encode_uuid
@@ -28,6 +28,8 @@ class Losses:
         self._reported = _keys(*request.corrupt, *request.unsynced)
         self.offline_directories: tuple[bytes, ...] = ()
         """Directories of earlier registrations that may be among those that were not opened."""
+        self.last_uses: tuple[DirectoryUse, ...] = ()
+        """Of the offline directories."""
         # The directories of earlier registrations that are open, and the replicas with a sound log
         # in them. None: no directory is missing.
         self._kept: frozenset[bytes] | None = None
@@ -45,6 +47,8 @@ class Losses:
         missing = known - {*request.log_directories}
         if request.unopened_directories:
             self.offline_directories = tuple(sorted(missing))
+            uses = (existing.last_use(each) for each in self.offline_directories)
+            self.last_uses = tuple(use for use in uses if use is not None)
         self._some_directory_is_gone = bool(older) or (
             bool(missing) and not request.unopened_directories
         )
@@ -100,16 +104,15 @@ def _keys(*references: PartitionReference) -> set[PartitionId]:
 def _older_directories(
     existing: BrokerRegistration, request: RegisterBrokerRequest
 ) -> frozenset[bytes]:
-    """The log directories in a state from before the broker's last registration. They may lack any
-    record that was acknowledged since."""
-    marked = existing.directories_marked
+    """The log directories in a state from before the last registration that had them open. They may
+    lack any record that was acknowledged since."""
     return frozenset(
         each.directory_id
         for each in request.directory_histories
-        if each.directory_id in existing.log_directories
+        if (use := existing.last_use(each.directory_id)) is not None
         and (
-            _is_other_epoch(existing, each.previous_broker_epoch)
-            or (marked and existing.incarnation_id not in each.incarnation_ids)
+            _is_other_epoch(use.broker_epoch, each.previous_broker_epoch)
+            or (bool(use.incarnation_id) and use.incarnation_id not in each.incarnation_ids)
         )
     )
 
@@ -117,17 +120,17 @@ def _older_directories(
 def _is_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> bool:
     """The same of a broker of a version that says nothing of single directories."""
     return not request.directory_histories and _is_other_epoch(
-        existing, request.previous_broker_epoch
+        existing.broker_epoch, request.previous_broker_epoch
     )
 
 
-def _is_other_epoch(existing: BrokerRegistration, told: int) -> bool:
+def _is_other_epoch(last: int, told: int) -> bool:
     """Whether the last clean shutdown on a disk was not that of the last process (KIP-966).
 
     A killed process leaves no epoch. It loses nothing that counts, because acknowledged records are
     on disk. So a missing epoch is no loss here. KIP-966 counts it as one.
     """
-    return told > 0 and told != existing.broker_epoch
+    return told > 0 and told != last
 
 
 def warn_of_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> None:

@@ -45,6 +45,15 @@ class Endpoint:
         return Plane.GRPC if self.protocol == GRPC else Plane.KAFKA
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class DirectoryUse:
+    """The last registration that had a log directory open."""
+
+    directory_id: bytes
+    incarnation_id: bytes  # empty: it was not on disk in the directory
+    broker_epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
     """One registered broker."""
@@ -68,6 +77,10 @@ class BrokerRegistration:
     # Ids of log directories, ascending: those that failed since the registration, and those of
     # earlier registrations that could not be opened at this one.
     offline_directories: tuple[bytes, ...] = ()
+    # Of those offline directories that are not in `log_directories`; by id. Without them, a disk
+    # that is restored from a snapshot could not be recognized once the broker had started without
+    # it: the disk does not know the present registration in any case.
+    last_uses: tuple[DirectoryUse, ...] = ()
 
     @property
     def active(self) -> bool:
@@ -87,6 +100,13 @@ class BrokerRegistration:
         return directory_id in self.log_directories and (
             directory_id not in self.offline_directories
         )
+
+    def last_use(self, directory_id: bytes) -> DirectoryUse | None:
+        """The last registration that had this directory open, if any is known."""
+        if directory_id in self.log_directories:
+            incarnation_id = self.incarnation_id if self.directories_marked else b""
+            return DirectoryUse(directory_id, incarnation_id, self.broker_epoch)
+        return next((each for each in self.last_uses if each.directory_id == directory_id), None)
 
     def endpoint(self, listener: str, plane: Plane = Plane.KAFKA) -> Endpoint | None:
         """The endpoint of that listener name and plane, if it has one."""
@@ -154,6 +174,12 @@ class BrokersDelta(MapDelta[int, BrokerRegistration, Brokers]):
             in_controlled_shutdown=record.in_controlled_shutdown,
             out_of_room=record.out_of_room,
             offline_directories=tuple(sorted(record.offline_directories)),
+            last_uses=tuple(
+                sorted(
+                    DirectoryUse(each.directory_id, each.incarnation_id, each.broker_epoch)
+                    for each in record.last_uses
+                )
+            ),
         )
         self.set(record.broker_id, changed)
 
@@ -196,12 +222,26 @@ def _records_of(registration: BrokerRegistration) -> Iterator[pb.MetadataRecord]
         directories_marked=registration.directories_marked,
     )
     yield pb.MetadataRecord(register_broker=register)
-    state = pb.BrokerStateRecord(
-        broker_id=registration.broker_id,
-        broker_epoch=registration.broker_epoch,
-        fenced=registration.fenced,
-        in_controlled_shutdown=registration.in_controlled_shutdown,
-        out_of_room=registration.out_of_room,
-        offline_directories=registration.offline_directories,
+    yield state_record(registration)
+
+
+def state_record(registration: BrokerRegistration) -> pb.MetadataRecord:
+    """The record that gives the broker the state of this registration."""
+    return pb.MetadataRecord(
+        broker_state=pb.BrokerStateRecord(
+            broker_id=registration.broker_id,
+            broker_epoch=registration.broker_epoch,
+            fenced=registration.fenced,
+            in_controlled_shutdown=registration.in_controlled_shutdown,
+            out_of_room=registration.out_of_room,
+            offline_directories=registration.offline_directories,
+            last_uses=[
+                pb.DirectoryUse(
+                    directory_id=each.directory_id,
+                    incarnation_id=each.incarnation_id,
+                    broker_epoch=each.broker_epoch,
+                )
+                for each in registration.last_uses
+            ],
+        )
     )
-    yield pb.MetadataRecord(broker_state=state)

@@ -258,6 +258,51 @@ class TestStart:
         assert (state.leader, state.isr, state.last_known_elr) == (NO_LEADER, (), (1,))
         assert offline(machine) == ()
 
+    @pytest.mark.parametrize("starts_without", [0, 1, 3])
+    @pytest.mark.parametrize(("restored", "leader"), [(0, NO_LEADER), (1, 1)])
+    def test_a_disk_that_is_restored_from_a_snapshot_after_that_is_lost(
+        self, machine: Machine, starts_without: int, restored: int, leader: int
+    ) -> None:
+        """Process 1 is the last one that had B open. The disk may know it, or process 0 alone."""
+        two_topics(machine, 1)
+        both = [history(machine, A, 0, "in-a"), history(machine, B, 0, "in-b")]
+        machine.register(
+            1, 1, log_directories=[A, B], directory_histories=both, directories_marked=True
+        )
+        machine.heartbeat(1)
+        number = 2 + starts_without
+        for each in range(2, number):
+            self.restart(machine, "in-a", number=each)
+            machine.fence(1)  # its state is written anew
+        both = [history(machine, A, number - 1, "in-a"), history(machine, B, restored, "in-b")]
+        machine.register(
+            1, number, log_directories=[A, B], directory_histories=both, directories_marked=True
+        )
+        machine.heartbeat(1)
+        assert machine.partition("in-b").leader == leader
+        assert machine.partition("in-a").leader == 1
+        assert machine.image.brokers[1].last_uses == ()
+
+    def test_so_is_one_of_an_earlier_clean_shutdown(self, machine: Machine) -> None:
+        """No process could write its id into the directories: the disks were full."""
+        for shutdown, leader in (("last", 1), ("earlier", NO_LEADER)):
+            number = machine.image.brokers[1].broker_epoch
+            machine.create(shutdown, {0: [1]})
+            machine.register(1, number, log_directories=[A, B])
+            machine.heartbeat(1)
+            machine.assign(1, B, machine.reference(shutdown))
+            epoch = machine.image.brokers[1].broker_epoch
+            machine.register(1, number + 1, log_directories=[A], unopened_directories=1)
+            machine.heartbeat(1)
+            there = pb.DirectoryHistory(
+                directory_id=B,
+                previous_broker_epoch=epoch if shutdown == "last" else epoch - 1,
+                replicas=[machine.reference(shutdown)],
+            )
+            machine.register(1, number + 2, log_directories=[A, B], directory_histories=[there])
+            machine.heartbeat(1)
+            assert machine.partition(shutdown).leader == leader
+
     def test_so_is_a_replica_whose_directory_nobody_told(self, machine: Machine) -> None:
         machine.create("untold", {0: [1]})
         self.restart(machine)

@@ -25,6 +25,7 @@ class Disks:
         self.unopened: set[bytes] = set()  # of the failed ones: the process has not opened them
         self.place: bytes | None = None  # of the replica; None: its log is not made
         self.knows: dict[bytes, int] = {first: 0, second: 0}  # the last process that opened it
+        self.knew: dict[bytes, int] = {}  # in the snapshot of it: the process before that one
 
     @property
     def opened(self) -> list[bytes]:
@@ -46,7 +47,7 @@ class DirectoryHistory(History):
     def __init__(self, seed: int, *, unclean: bool) -> None:
         super().__init__(seed, unclean=unclean)
         self.made = 0
-        self.failures = self.waited = 0
+        self.failures = self.waited = self.restored = 0
         self.disks = {broker: Disks(self.new_id(), self.new_id()) for broker in BROKERS}
         for broker in BROKERS:
             self.incarnations[broker] += 1
@@ -103,7 +104,9 @@ class DirectoryHistory(History):
             unopened_directories=len(disks.unopened),
         )
         for each in disks.opened:
-            disks.knows[each] = number
+            if disks.knows[each] != number:
+                disks.knew[each] = disks.knows[each]
+                disks.knows[each] = number
 
     def beat(self) -> None:
         broker = self.broker()
@@ -136,17 +139,23 @@ class DirectoryHistory(History):
                 disks.place = other
 
     def restart(self) -> None:
-        """What failed is opened again, or is not, or is replaced by an empty disk."""
+        """What failed is opened again, or is not, or is replaced by an empty disk, or is restored
+        from an old snapshot, in which the log has nothing yet."""
         broker = self.broker()
         disks = self.disks[broker]
         self.incarnations[broker] += 1
         for each in list(disks.failed):
-            fate = self.random.choice(["opened", "unopened", "replaced"])
+            fate = self.random.choice(["opened", "unopened", "replaced", "restored"])
             if fate == "unopened":
                 disks.unopened.add(each)
                 continue
             disks.failed.discard(each)
             disks.unopened.discard(each)
+            if fate == "restored" and each in disks.knew:
+                self.restored += 1
+                disks.knows[each] = disks.knew[each]
+                if disks.place == each:
+                    self.data.has[broker] = 0
             if fate == "replaced":
                 disks.all.remove(each)
                 new = self.new_id()
@@ -183,7 +192,7 @@ def test_committed_records_are_on_every_replica_that_may_lead(seed: int, unclean
 
 
 def test_the_histories_are_not_empty() -> None:
-    commits = failures = waited = 0
+    commits = failures = waited = restored = 0
     for seed in range(20):
         history = DirectoryHistory(seed, unclean=seed % 2 == 0)
         for _ in range(100):
@@ -191,6 +200,8 @@ def test_the_histories_are_not_empty() -> None:
         commits += history.data.committed
         failures += history.failures
         waited += history.waited
+        restored += history.restored
     assert commits > 50
     assert failures > 100
     assert waited > 20
+    assert restored > 10

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from metadata.brokers import BrokerRegistration, Brokers, Endpoint
+from metadata.brokers import BrokerRegistration, Brokers, DirectoryUse, Endpoint
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
 from metadata.delta import MetadataDelta
@@ -84,6 +84,9 @@ BROKERS = st.builds(
     fenced=st.booleans(),
     in_controlled_shutdown=st.booleans(),
     offline_directories=st.lists(IDS, unique=True, max_size=2).map(lambda ids: tuple(sorted(ids))),
+    last_uses=st.lists(st.builds(DirectoryUse, IDS, IDS, st.integers(0, 9)), max_size=2).map(
+        lambda uses: tuple(sorted(uses))
+    ),
 )
 
 

@@ -126,20 +126,32 @@ class UnregisterBrokerRecord(_message.Message):
     def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class BrokerStateRecord(_message.Message):
-    __slots__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "out_of_room", "offline_directories")
+    __slots__ = ("broker_id", "broker_epoch", "fenced", "in_controlled_shutdown", "out_of_room", "offline_directories", "last_uses")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
     FENCED_FIELD_NUMBER: _ClassVar[int]
     IN_CONTROLLED_SHUTDOWN_FIELD_NUMBER: _ClassVar[int]
     OUT_OF_ROOM_FIELD_NUMBER: _ClassVar[int]
     OFFLINE_DIRECTORIES_FIELD_NUMBER: _ClassVar[int]
+    LAST_USES_FIELD_NUMBER: _ClassVar[int]
     broker_id: int
     broker_epoch: int
     fenced: bool
     in_controlled_shutdown: bool
     out_of_room: bool
     offline_directories: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: _Optional[bool] = ..., in_controlled_shutdown: _Optional[bool] = ..., out_of_room: _Optional[bool] = ..., offline_directories: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    last_uses: _containers.RepeatedCompositeFieldContainer[DirectoryUse]
+    def __init__(self, broker_id: _Optional[int] = ..., broker_epoch: _Optional[int] = ..., fenced: _Optional[bool] = ..., in_controlled_shutdown: _Optional[bool] = ..., out_of_room: _Optional[bool] = ..., offline_directories: _Optional[_Iterable[bytes]] = ..., last_uses: _Optional[_Iterable[_Union[DirectoryUse, _Mapping]]] = ...) -> None: ...
+
+class DirectoryUse(_message.Message):
+    __slots__ = ("directory_id", "incarnation_id", "broker_epoch")
+    DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_ID_FIELD_NUMBER: _ClassVar[int]
+    BROKER_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    directory_id: bytes
+    incarnation_id: bytes
+    broker_epoch: int
+    def __init__(self, directory_id: _Optional[bytes] = ..., incarnation_id: _Optional[bytes] = ..., broker_epoch: _Optional[int] = ...) -> None: ...
 
 class TopicRecord(_message.Message):
     __slots__ = ("name", "topic_id")

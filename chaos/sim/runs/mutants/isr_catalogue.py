@@ -9,7 +9,7 @@ ISR = [
         "controller: take a disk from before the last registration for complete",
         "controller/losses.py",
         "_older_directories",
-        "marked and existing.incarnation_id not in each.incarnation_ids",
+        "bool(use.incarnation_id) and use.incarnation_id not in each.incarnation_ids",
         "False",
         "restored_and_alone",
     ),
