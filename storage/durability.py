@@ -124,6 +124,11 @@ class Durability:
         self.synced_offset = max(self.synced_offset, ticket.end_offset)
         return self._catch_up()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a restart may go on with the log whose place this one has taken."""
+        return self._is_held
+
     def _catch_up(self) -> bool:
         if self._is_held or self.synced_offset <= self.durable_offset:
             return False

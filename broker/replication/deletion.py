@@ -88,6 +88,12 @@ class DeleteRequests:
             raise ApiError(self._replicas.refusal(deletion.id))
         if replica.refusal is not ErrorCode.NONE:
             raise ApiError(replica.refusal)
+        if replica.log.durability.is_held:
+            raise ApiError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"{replica!r} is about to change its log directory, and a restart would bring the "
+                "records back: nothing is deleted, try again",
+            )
         start_offset = replica.machine.deletable(deletion.offset)
         if "delete" not in replica.config.cleanup_policy:
             raise ApiError(
@@ -110,7 +116,7 @@ class DeleteRequests:
             return DeletionResult(replica.refusal)  # the disk took its time
         if not machine.is_leader or machine.leader_epoch != begun.leader_epoch:
             return DeletionResult(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if replica.directory.durable_start_offset(replica.log) < begun.start_offset:
+        if replica.durable_start_offset < begun.start_offset:
             return DeletionResult(ErrorCode.KAFKA_STORAGE_ERROR)
         token = _Token()
         number, effects = machine.await_deleted(begun.start_offset, token)

@@ -481,8 +481,7 @@ class PeerFetcher:
             partition = following.replica.id
             if self._following.get(partition) is not following or not following.is_durable:
                 continue
-            log = following.replica.log
-            if following.replica.directory.durable_start_offset(log) < log.start_offset:
+            if following.replica.durable_start_offset < following.replica.log.start_offset:
                 self._rest(partition, REST_MAX_S)  # the leader tells it again afterwards
 
     def _made_durable(

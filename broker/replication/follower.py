@@ -99,7 +99,7 @@ class Following:
         """
         log = self.replica.log
         wanted = min(self._inherited_dropped_end, log.dropped_end)
-        return not wanted or self.replica.directory.durable_dropped_end(log) >= wanted
+        return not wanted or self.replica.durable_dropped_end >= wanted
 
     @property
     def is_durable(self) -> bool:
@@ -115,7 +115,7 @@ class Following:
         is the start."""
         log = self.replica.log
         self._told_offset = log.end_offset
-        self._told_start = self.replica.directory.durable_start_offset(log)
+        self._told_start = self.replica.durable_start_offset
         self._told_after = self._expected_after
         return wire.FetchPartition(
             partition=self.replica.id.partition,
@@ -210,9 +210,9 @@ class Following:
 
         The file of the starts may have been written for another partition of the directory.
         """
-        log, directory = self.replica.log, self.replica.directory
-        wanted = min(data.log_start_offset, log.end_offset)
-        self.start_moved = min(directory.durable_start_offset(log), self._told_start) < wanted
+        replica = self.replica
+        wanted = min(data.log_start_offset, replica.log.end_offset)
+        self.start_moved = min(replica.durable_start_offset, self._told_start) < wanted
 
     def _truncate(self, diverging: wire.EpochEndOffset) -> Verdict:
         """Cut where this log's history leaves the leader's (KIP-595), never at the high watermark.

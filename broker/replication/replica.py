@@ -86,6 +86,7 @@ class Replica:
     log: PartitionLog
 
     __slots__ = (
+        "_bounds_before_move",
         "config",
         "consumers",
         "corrupt_in_epoch",
@@ -125,10 +126,12 @@ class Replica:
         self.throttled_as_follower = False
         self.machine = machine
         self.directory = directory
-        # The directory in which a restart would find the log. It differs from ``directory`` while a
-        # move has put a copy to use that is not yet marked on disk as the log. The controller must
-        # be told this one: it counts a replica as lost together with the directory it knows.
+        # The directory whose log is marked on disk as the replica's. It differs from ``directory``
+        # while a move has put a copy to use that does not count yet. The controller must be told
+        # this one: it counts a replica as lost together with the directory it knows.
         self.settled_directory = directory
+        # The start and the dropped end that a restart finds until the copy of a move counts.
+        self._bounds_before_move = (0, 0)
         self.state = ReplicaState.CORRUPT if log is None else ReplicaState.ONLINE
         # Another object whenever the replica begins anew with an empty log. A move to another
         # directory changes the log and keeps this object: the records are the same.
@@ -176,6 +179,18 @@ class Replica:
             case ReplicaState.CORRUPT | ReplicaState.OFFLINE:
                 return ErrorCode.KAFKA_STORAGE_ERROR
 
+    @property
+    def durable_start_offset(self) -> int:
+        """The least start offset that the log may have after a restart."""
+        start = self.directory.durable_start_offset(self.log)
+        return min(start, self._bounds_before_move[0]) if self.log.durability.is_held else start
+
+    @property
+    def durable_dropped_end(self) -> int:
+        """The least ``dropped_end`` that the log may know after a restart."""
+        end = self.directory.durable_dropped_end(self.log)
+        return min(end, self._bounds_before_move[1]) if self.log.durability.is_held else end
+
     def bring_online(self, log: PartitionLog) -> None:
         """Begin with another, empty log."""
         self.log = log
@@ -186,15 +201,16 @@ class Replica:
     def move_to(self, directory: LogDirectory, log: PartitionLog) -> None:
         """Go on with a whole copy of the log in another directory. A restart would still find the
         old log, until ``settle``."""
+        self._bounds_before_move = self.durable_start_offset, self.durable_dropped_end
         self.directory, self.log = directory, log
 
     def settle(self) -> None:
-        """A restart would find the log in ``directory``."""
+        """The log in ``directory`` is marked on disk as the replica's."""
         self.settled_directory = self.directory
 
     @property
     def is_settled(self) -> bool:
-        """Whether a restart would find the log that is used now."""
+        """Whether the log that is used now is marked on disk as the replica's."""
         return self.settled_directory is self.directory
 
     def take_down(self, state: ReplicaState) -> None:

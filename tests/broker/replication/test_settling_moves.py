@@ -68,6 +68,48 @@ async def test_nothing_is_acknowledged_before_the_copy_counts(cluster: ReplicaCl
 
 
 @with_topic
+async def test_deleted_records_are_not_acknowledged_before_the_copy_counts(
+    cluster: ReplicaCluster,
+) -> None:
+    node = cluster[1]
+    await Writer(node).write(5)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await switched(node)
+    refused = await node.delete(3)
+    assert refused.error is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "is about to change its log directory" in refused.message
+    await crash(cluster, node, power=False)
+    node.disk.faults.extra_sync_s = 0
+    assert (place(node), node.replica().log.start_offset) == (DIRECTORY, 0)
+    await moved(node, OTHER_DIRECTORY)
+    assert (await node.delete(3)).error is ErrorCode.NONE
+    await crash(cluster, node, power=False)
+    assert node.replica().log.start_offset == 3
+
+
+@with_topic(brokers=2)
+async def test_a_follower_tells_the_start_of_its_old_log_before_the_copy_counts(
+    cluster: ReplicaCluster,
+) -> None:
+    """Else records count as deleted that come back when the follower is killed and elected."""
+    leader, follower = cluster[1], cluster[2]
+    await Writer(leader).write(5)
+    await until(lambda: follower.holds() and follower.replica().log.end_offset == 5)
+    assert await move(follower, OTHER_DIRECTORY) is ErrorCode.NONE
+    await switched(follower)
+    deleting = asyncio.ensure_future(leader.delete(3))
+    await until(lambda: follower.replica().log.start_offset == 3)
+    target, copy = follower.directories[1], follower.replica().log
+    await until(lambda: target.durable_start_offset(copy) == 3)
+    assert follower.manager.moves.is_settling(P0)
+    assert follower.replica().durable_start_offset == 0
+    assert not deleting.done()
+    follower.disk.faults.extra_sync_s = 0
+    assert (await deleting).error is ErrorCode.NONE
+    assert not follower.manager.moves.is_settling(P0)
+
+
+@with_topic
 async def test_a_topic_is_deleted_and_made_again_before_the_copy_counts(
     cluster: ReplicaCluster,
 ) -> None:
