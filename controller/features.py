@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from controller.machine import Context, ControllerResult, Decision, check_size
+from controller.partitions import changes, is_leaderless
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
-from metadata.features import SUPPORTED, losses, supported_by
+from metadata.features import SUPPORTED, losses, metadata_version, supported_by
 from metadata.image import MetadataImage
 from metadata.records import METADATA_VERSION
 from stele.errors import ApiError, ErrorCode
@@ -43,6 +45,10 @@ def update_features(
                 record = pb.FeatureLevelRecord(name=update.name, level=update.level)
                 decision.add(pb.MetadataRecord(feature_level=record))
         answers.append(answer)
+    if metadata_version(decision.image) < REPLICA_DIRECTORIES <= metadata_version(context.image):
+        # A replica waited for the report that it is in a directory that is open again. That report
+        # is no longer made, and the directory no longer known.
+        decision.extend(changes(decision.image, context.static, is_leaderless))
     response = UpdateFeaturesResponse(features=answers)
     if any(answer.error for answer in answers):
         _attempt_none(response)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from metadata.brokers import BrokerDelta, BrokersDelta
 from metadata.configs import ConfigResource, ConfigsDelta
 from metadata.controllers import ControllersDelta
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureLevelsDelta, FeatureRange
 from metadata.features import OUTCOME_TIMES, REQUEST_OUTCOMES, SUPPORTED
 from metadata.image import PARTS, MetadataImage
@@ -141,6 +142,8 @@ def _feature_level(parts: _Parts, record: pb.FeatureLevelRecord) -> None:
     if record.name == METADATA_VERSION:
         if record.level < REQUEST_OUTCOMES:
             parts.outcomes.clear()
+        if record.level < REPLICA_DIRECTORIES:
+            parts.topics.forget_directories()
         parts.outcomes.keep_within(_outcome_limits(parts))
 
 

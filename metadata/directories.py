@@ -15,7 +15,9 @@ from typing import Final
 
 REPLICA_DIRECTORIES: Final = 5
 """The level of metadata.version from which on brokers report the directories of their replicas.
-Below it the directories in an image are ignored: brokers do not keep them true then."""
+Below it an image has no directories of replicas, because brokers do not report moves then: a
+downgrade clears them. No log directory is offline then either, because the controller refuses a
+downgrade until all are online."""
 
 UNASSIGNED: Final = bytes(16)
 """The replica is new, or its broker has not reported its directory."""

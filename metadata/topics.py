@@ -176,6 +176,14 @@ class TopicsDelta:
             raise MetadataError(f"change of unknown partition {encode_uuid(topic_id)}-{number}")
         self.set_partition(topic_id, number, changed_state(state, record))
 
+    def forget_directories(self) -> None:
+        """No directory of any replica is known any more."""
+        unknown = pb.PartitionChangeRecord(directories=pb.PartitionChangeRecord.Directories())
+        for topic in self.apply().sorted():
+            for number, state in enumerate(topic.partitions):
+                if state.directories:
+                    self.set_partition(topic.topic_id, number, changed_state(state, unknown))
+
     def set_partition(self, topic_id: bytes, number: int, state: PartitionState) -> None:
         """A partition is made or changed."""
         if not self._exists(topic_id):

@@ -191,6 +191,18 @@ class TestFailure:
         update(machine, 4, admin.UpgradeType.SAFE_DOWNGRADE)
         assert machine.image.features[METADATA_VERSION] == 4
 
+    def test_a_downgrade_forgets_where_replicas_are(self, machine: Machine) -> None:
+        """They may move at level 4, and nobody reports it. Then the directory that the metadata
+        knew is taken out: the replicas are whole in the other one."""
+        two_topics(machine, 1)
+        update(machine, 4, admin.UpgradeType.SAFE_DOWNGRADE)
+        both = [history(machine, B, 0, "in-a", "in-b")]
+        machine.register(1, 1, log_directories=[B], directory_histories=both)
+        machine.heartbeat(1)
+        for topic in ("in-a", "in-b"):
+            state = machine.partition(topic)
+            assert (state.leader, state.isr, state.directories) == (1, (1,), ())
+
 
 class TestStart:
     """A broker that starts while one of its directories cannot be opened."""
@@ -243,6 +255,19 @@ class TestStart:
         assert machine.partition("untold").leader == NO_LEADER
         machine.assign(1, B, machine.reference("untold"))
         assert machine.partition("untold").leader == 1
+
+    def test_a_downgrade_ends_the_wait_for_the_report_where_a_replica_is(
+        self, machine: Machine
+    ) -> None:
+        machine.create("untold", {0: [1]})
+        self.restart(machine)
+        both = [history(machine, A, 1), history(machine, B, 0, "untold")]
+        machine.register(1, 2, log_directories=[A, B], directory_histories=both)
+        machine.heartbeat(1)
+        assert machine.partition("untold").leader == NO_LEADER
+        update(machine, 4, admin.UpgradeType.SAFE_DOWNGRADE)
+        state = machine.partition("untold")
+        assert (state.leader, state.isr, state.directories) == (1, (1,), ())
 
     def test_a_replica_that_nobody_relies_on_is_not_lost(self, machine: Machine) -> None:
         machine.fence(1)

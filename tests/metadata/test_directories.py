@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 
 from metadata.brokers import BrokerRegistration
+from metadata.delta import MetadataDelta
 from metadata.directories import LOST, MIGRATING, UNASSIGNED, is_reserved
+from metadata.image import EMPTY
 from metadata.partitions import PartitionState, changed_state
+from metadata.records import METADATA_VERSION
+from metadata.snapshot import records_of
 from stele.wire.v1 import metadata_pb2 as pb
 
 A, B = b"a" * 16, b"b" * 16
@@ -57,3 +61,51 @@ def test_which_replicas_of_a_registered_broker_can_be_used(directory: bytes, onl
         1, 10, b"i" * 16, log_directories=(A, B), offline_directories=(B,)
     )
     assert registration.has_online(directory) is online
+
+
+def level(number: int) -> pb.MetadataRecord:
+    return pb.MetadataRecord(
+        feature_level=pb.FeatureLevelRecord(name=METADATA_VERSION, level=number)
+    )
+
+
+def made(topic: bytes, number: int, *directories: bytes) -> pb.MetadataRecord:
+    record = pb.PartitionRecord(
+        topic_id=topic, partition=number, replicas=[1, 2], isr=[1, 2], directories=directories
+    )
+    return pb.MetadataRecord(partition=record)
+
+
+@pytest.mark.parametrize("in_one_delta", [False, True])
+def test_an_image_has_no_directories_after_a_downgrade(in_one_delta: bool) -> None:
+    """Brokers report no moves below level 5, so what the image has would become wrong."""
+    topic, made_later = b"t" * 16, b"u" * 16
+    before = [
+        level(5),
+        pb.MetadataRecord(topic=pb.TopicRecord(name="t", topic_id=topic)),
+        made(topic, 0, A, B),
+        made(topic, 1),
+        pb.MetadataRecord(topic=pb.TopicRecord(name="u", topic_id=made_later)),
+        made(made_later, 0, B, LOST),
+    ]
+    delta = MetadataDelta(EMPTY)
+    delta.replay_all(before, offset=10)
+    known = delta.apply()
+    if not in_one_delta:
+        delta = MetadataDelta(known)
+    delta.replay(11, level(4))
+    after = delta.apply()
+    records = [pb.MetadataRecord.FromString(each) for each in records_of(after)]
+    assert len(records) == len(before)
+    assert not any(each.partition.directories for each in records)
+    states = after.topics[topic].partitions
+    assert [each.partition_epoch for each in states] == [1, 0], "an epoch names one state"
+    assert states[0].isr == (1, 2)
+
+    again = MetadataDelta(EMPTY)
+    again.replay_all(records, offset=11)
+    assert again.apply() == after, "those who read the snapshot have the same image"
+
+    up = MetadataDelta(after)
+    up.replay(12, level(5))
+    assert up.apply().topics == after.topics
