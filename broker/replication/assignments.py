@@ -4,8 +4,7 @@ The metadata are compared with the directories in use whenever either changes. D
 reported, one request at a time, until the metadata agree. A late copy of an earlier request may
 change the metadata again, which is another difference.
 
-The directory of a replica is the one in which a restart would find its log. While a replica moves,
-that is the old directory until its copy is marked on disk as the log.
+While a replica moves, it is in the old directory until its copy is marked on disk as the log.
 
 A broker with one directory reports nothing, unless the metadata name another directory: see
 ``metadata.directories``.

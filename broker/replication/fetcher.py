@@ -11,53 +11,28 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final
 
 from broker.replication.fetch_session import INITIAL_EPOCH, INVALID_SESSION_ID, next_epoch
 from broker.replication.follower import REST_MAX_S, Following, Verdict
 from broker.replication.follower_throttle import FollowerThrottle
+from broker.replication.leader_connection import LeaderConnection
 from broker.replication.replica import Replica, ReportCorrupt
 from runtime.backoff import node_backoff
 from runtime.config.node import NodeConfig
-from stele.cluster.kafka_connection import KafkaConnection, Outcome
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import fetch as wire
-from stele.world import Connector
 from storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
-FETCH_VERSION = 17
-"""Topic ids (13), the broker epoch (15): every broker of the cluster speaks it."""
-
 _MAX_IN_FLIGHT = 2
 
-
-class LeaderConnection:
-    """An open connection to one leader, which carries nothing but fetches."""
-
-    def __init__(self, connection: KafkaConnection, timeout_s: float) -> None:
-        self._connection = connection
-        self._timeout_s = timeout_s
-
-    @classmethod
-    async def open(
-        cls, connector: Connector, host: str, port: int, *, client_id: str, timeout_s: float
-    ) -> LeaderConnection:
-        async with asyncio.timeout(timeout_s):
-            connection = await KafkaConnection.open(connector, host, port, client_id)
-        return cls(connection, timeout_s)
-
-    def fetch(self, request: wire.FetchRequest, answer: Outcome[wire.FetchResponse]) -> None:
-        """Send a request behind those sent before. ``answer`` may get an ApiError: then the
-        connection is of no more use. Raises ApiError for the same reason."""
-        self._connection.submit_for(
-            answer, wire.API, FETCH_VERSION, request, timeout_s=self._timeout_s
-        )
-
-    def close(self) -> None:
-        self._connection.close()
+CUTS_AT_ONCE: Final = 16
+"""Logs that are cut in one turn of the event loop. Each cut waits for the device up to 8 times, and
+one answer may ask for thousands."""
 
 
 Connect = Callable[[int], Awaitable[LeaderConnection]]
@@ -384,7 +359,7 @@ class PeerFetcher:
     # -------------------------------------------------------------------------- an answer
 
     def _take(self, session: _Session, answered: _Request) -> None:
-        """Write the records of an answer, and have them made durable. Raises its error."""
+        """Do what an answer asks for, and have the records made durable. Raises its error."""
         response, number = answered.response, answered.number
         if response is None:
             assert answered.error is not None
@@ -396,21 +371,61 @@ class PeerFetcher:
                 ErrorCode.STALE_BROKER_EPOCH, "the leader does not know this broker's epoch yet"
             )
         session.id = response.session_id
-        written: list[Following] = []
-        for topic in response.responses:
-            for data in topic.partitions:
-                partition = PartitionId(topic.topic_id, data.partition_index)
-                following = self._following.get(partition)
-                # An answer to a request that named another epoch says nothing about this one.
-                if following is None or not 0 < following.told_in <= number:
-                    continue
-                verdict = following.take(data)
-                if partition in self._following:  # else its own log was found corrupt
-                    self._heed(following, verdict, written)
+        entries = (
+            (PartitionId(topic.topic_id, data.partition_index), data)
+            for topic in response.responses
+            for data in topic.partitions
+        )
+        self._take_entries(session, number, entries, [])
+
+    def _take_entries(
+        self,
+        session: _Session,
+        number: int,
+        entries: Iterator[tuple[PartitionId, wire.PartitionData]],
+        written: list[Following],
+    ) -> None:
+        """Take the entries of an answer to the request of that number, in as many turns of the
+        event loop as the cuts of logs need. The session is busy meanwhile."""
+        cuts_left = CUTS_AT_ONCE
+        for partition, data in entries:
+            following = self._following.get(partition)
+            # An answer to a request that named another epoch says nothing about this one.
+            if following is None or not 0 < following.told_in <= number:
+                continue
+            cuts_before = following.cuts
+            verdict = following.take(data)
+            if partition in self._following:  # else its own log was found corrupt
+                self._heed(following, verdict, written)
+            cuts_left -= following.cuts - cuts_before
+            if cuts_left <= 0:
+                session.is_busy = True
+                asyncio.get_running_loop().call_soon(
+                    self._take_on, session, number, entries, written
+                )
+                return
+        session.is_busy = False
         if written:
             self._make_durable(session, written)
         elif self._held:
             self._release()
+
+    def _take_on(
+        self,
+        session: _Session,
+        number: int,
+        entries: Iterator[tuple[PartitionId, wire.PartitionData]],
+        written: list[Following],
+    ) -> None:
+        """Take the rest of an answer, in the next turn of the event loop."""
+        if session.is_over:
+            return
+        try:
+            self._take_entries(session, number, entries, written)
+        except Exception as error:
+            session.fail(error)
+        else:
+            self._go_on(session)
 
     def _heed(self, following: Following, verdict: Verdict, written: list[Following]) -> None:
         partition = following.replica.id

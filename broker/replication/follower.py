@@ -54,6 +54,7 @@ class Following:
         "_told_after",
         "_told_offset",
         "_told_start",
+        "cuts",
         "leader_epoch",
         "replica",
         "start_moved",
@@ -77,6 +78,8 @@ class Following:
         # While the log is about to begin anew: the producers that the leader has handed over.
         self._handed: HandedProducers | None = None
         self._told_after = FIRST  # the producers that the last request asked for, likewise
+        # How often the log was truncated or begun anew.
+        self.cuts = 0
         self._failures = 0
         self._inherited_dropped_end = 0  # from the leader
         # The leader's log begins later than this one does on disk, or than the leader knows. The
@@ -202,6 +205,7 @@ class Following:
         ):
             handed = log.handed_producers(first.base_offset)
             handed.take_over(log.producers)
+            self.cuts += 1
             replica.reset_to(first.base_offset, handed)
 
     def _check_start(self, data: wire.PartitionData) -> None:
@@ -238,6 +242,7 @@ class Following:
             )
         is_unclean = target < replica.machine.high_watermark
         open_before = dict(log.producers.open_transactions())
+        self.cuts += 1
         replica.truncate_to(target)
         logger.info("%r: cut from %d to %d: epochs diverge", replica, before, log.end_offset)
         return Verdict(
@@ -269,6 +274,7 @@ class Following:
             else "",
             data.log_start_offset,
         )
+        self.cuts += 1
         replica.reset_to(data.log_start_offset, handed)
         self._check_start(data)
         return Verdict(moved=True)

@@ -23,12 +23,13 @@ from broker.replication.deletion import DeleteRequests
 from broker.replication.descriptions import ReplicaDescriptions
 from broker.replication.events import ReplicaEvents
 from broker.replication.fetch import FetchRequests
-from broker.replication.fetcher import Fetchers, LeaderConnection
+from broker.replication.fetcher import Fetchers
 from broker.replication.follower import Verdict
 from broker.replication.follower_throttle import FollowerThrottle
 from broker.replication.hosted import Hosting
 from broker.replication.housekeeping import Housekeeping
 from broker.replication.isr_proposer import AlterPartition, IsrProposer
+from broker.replication.leader_connection import LeaderConnection
 from broker.replication.leader_throttle import LeaderThrottle
 from broker.replication.log_deletion import LogDeletion
 from broker.replication.markers import MarkerRequests

@@ -143,6 +143,22 @@ async def test_out_of_range_begins_anew_at_the_leaders_start(each: Following) ->
     assert (log.start_offset, log.end_offset, each.replica.machine.high_watermark) == ((40, 40, 40))
 
 
+@following
+async def test_each_cut_of_the_log_is_counted(each: Following) -> None:
+    fill(each, (0, 5))
+    each.position(100)
+    each.take(diverging(0, 3))
+    each.position(100)
+    each.take(refusal(ErrorCode.OFFSET_OUT_OF_RANGE, start=40))
+    assert each.cuts == 2
+    each.position(100)
+    each.take(answer(records(38, 4), start=40))
+    assert (each.replica.log.start_offset, each.cuts) == (40, 3), "the first batch begins before it"
+    each.position(100)
+    each.take(answer(records(42, 1), start=40))
+    assert each.cuts == 3
+
+
 def handed(start: int, *producer_ids: int, after: int = FIRST) -> PartitionData:
     """The leader's log begins at ``start``, and it hands these producers over, and more ``after``
     them."""
