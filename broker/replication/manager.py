@@ -374,7 +374,8 @@ class ReplicaManager(ReplicaEvents):
         if directory.path != self._config.metadata_log_dir:
             self._rooms.leave_out(directory.path)
         self._directory_failed(directory.path)
-        if not all(replica.is_settled for replica in concerned):
+        is_unsettled = any(not replica.is_settled for replica in concerned)
+        if is_unsettled and self.reports.has_online_directory:  # else the broker is fenced
             self._corruption_found()
 
     def _others_have(self, replica: Replica) -> bool:

@@ -346,3 +346,16 @@ async def test_others_take_over_if_the_target_fails_before_the_copy_counts(
     cluster.change(isr=(2,), leader=2)
     await until(lambda: node.manager.reports.corrupt() == [])
     assert known(cluster) == id_of(node, DIRECTORY)
+
+
+@with_brokers(brokers=2, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_broker_without_directories_gives_up_no_old_log(cluster: ReplicaCluster) -> None:
+    """It is fenced, so others take over. The old log counts again after a restart."""
+    await begin_to_settle(cluster, (1, 2))
+    node = cluster[1]
+    node.process.loop.call_soon(node.directory.failed, node.replica().log, OSError(errno.EIO, ""))
+    await until(lambda: node.directory.offline is not None)
+    await fail_target(node)
+    await asyncio.sleep(0.1)
+    assert not node.manager.reports.has_online_directory
+    assert node.corrupt == []
