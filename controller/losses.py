@@ -74,10 +74,19 @@ class Losses:
         return bool(offline) and state.directory_of(self._broker_id) in (LOST, *offline)
 
     def directories(self, key: PartitionId, state: PartitionState) -> tuple[bytes, ...]:
-        """The directories of the partition's replicas after the registration. A replica that others
-        rely on, and that is in no directory that is open, is in one that is offline."""
+        """The directories of the partition's replicas after the registration.
+
+        A replica that others rely on, and that is in no directory that is open, is in one that is
+        offline. A replica that is reported as broken was found in a directory that is open.
+
+        A replica without a log in the open directory that the metadata name may be in an offline
+        one, too. Example: a replica has moved from A to B, and a late copy of an earlier request
+        names A again. The broker crashes, and then B cannot be opened. If this replica counted as
+        usable, it would lead with an empty log.
+        """
         if (
             self.offline_directories
+            and key not in self._reported
             and self._broker_id in (*state.isr, *state.elr)
             and not self._is_kept(key, state)
             and state.directory_of(self._broker_id) not in self.offline_directories

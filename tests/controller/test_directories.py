@@ -256,6 +256,34 @@ class TestStart:
         machine.assign(1, B, machine.reference("untold"))
         assert machine.partition("untold").leader == 1
 
+    def test_a_replica_in_an_open_directory_that_has_no_log_of_it_is_in_it(
+        self, machine: Machine
+    ) -> None:
+        """It has moved to the other one, and a late copy of a request has named A again."""
+        two_topics(machine, 1)
+        self.restart(machine)
+        state = machine.partition("in-a")
+        assert (state.leader, state.isr, state.directory_of(1)) == (NO_LEADER, (1,), LOST)
+
+    @pytest.mark.parametrize("is_corrupt", [False, True])
+    def test_a_broken_replica_is_where_it_was_found(
+        self, machine: Machine, is_corrupt: bool
+    ) -> None:
+        two_topics(machine, 1, 2, min_insync_replicas="1")
+        broken = [machine.reference("in-a")]
+        machine.register(
+            1,
+            1,
+            log_directories=[A],
+            directory_histories=[history(machine, A, 0)],
+            directories_marked=True,
+            unopened_directories=1,
+            corrupt=broken if is_corrupt else [],
+            unsynced=[] if is_corrupt else broken,
+        )
+        state = machine.partition("in-a")
+        assert (state.leader, state.isr, state.directory_of(1)) == (2, (2,), A)
+
     def test_a_downgrade_ends_the_wait_for_the_report_where_a_replica_is(
         self, machine: Machine
     ) -> None:
