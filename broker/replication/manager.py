@@ -47,7 +47,9 @@ from broker.replication.unopened import UnopenedReplicas
 from metadata.config_keys import FOLLOWER_THROTTLED_RATE, LEADER_THROTTLED_RATE, MOVES_RATE
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.delta import MetadataDelta
+from metadata.directories import REPLICA_DIRECTORIES
 from metadata.effective import throttled_rate
+from metadata.features import metadata_version
 from metadata.image import MetadataImage
 from metadata.partitions import NO_LEADER
 from runtime.config.node import NodeConfig
@@ -282,6 +284,11 @@ class ReplicaManager(ReplicaEvents):
         # After a stop, following would append past the clean end that was noted.
         while not self._stopped and next(steps, _LAST) is not _LAST:
             yield
+        if not self._stopped and self.reports.failed_directories:
+            before, now = metadata_version(delta.image), metadata_version(image)
+            if now < REPLICA_DIRECTORIES <= before:
+                # Heartbeats name the failed directories, and mean nothing below this level.
+                self._corruption_found()
 
     def _set_rates(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Of replication throttles, before any replica is told that it is throttled."""

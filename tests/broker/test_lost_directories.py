@@ -11,8 +11,10 @@ import pytest
 
 from chaos.sim.cluster.cluster import SimCluster
 from chaos.sim.cluster.node import SimNode
+from metadata.features import metadata_version
 from metadata.partitions import NO_LEADER, PartitionState
 from stele.wire.v1 import admin_pb2 as pb
+from tests.support.sim_cluster import admin_of
 from tests.support.worlds import Scenario, gives
 
 PARTITIONS = 4
@@ -114,6 +116,32 @@ async def test_a_directory_that_fails_costs_what_is_in_it_while_the_broker_serve
     assert node.ready, "it is not fenced"
     for number in there["/more"]:
         await cluster.client.produce_until_acknowledged("safe", b"record", partition=number)
+
+
+@with_two_directories(brokers=3)
+async def test_a_directory_that_fails_before_its_broker_hears_of_a_downgrade_is_reported(
+    cluster: SimCluster, node: SimNode
+) -> None:
+    """The broker names the directory in a heartbeat, which means nothing to the controller now."""
+    await cluster.client.create_topic("safe", configs={"min.insync.replicas": "2"})
+    await cluster.until_isr("safe", 3, 0)
+    assert node.broker is not None
+    assert node.process is not None
+    lost = next(r for r in node.broker.replicas if r.topic == "safe")
+    controller = cluster.active_controller
+    assert controller is not None
+    cluster.simulation.fabric.isolate(node.host, [controller.host])
+    async with admin_of(cluster, through=cluster.brokers[2]) as admin:
+        await admin.update_features({"metadata.version": 4}, pb.UpgradeType.SAFE_DOWNGRADE)
+    node.process.loop.call_soon(
+        lost.directory.failed, lost.log, OSError(errno.EIO, "the device is gone")
+    )
+    await cluster.until(lambda: lost.directory.offline is not None, "the directory fails")
+    assert metadata_version(node.broker.image) == 5, "it has not heard of the downgrade"
+    cluster.simulation.fabric.heal()
+    await cluster.until(lambda: 1 not in states(cluster, "safe")[0].isr, "it leaves the ISR")
+    assert states(cluster, "safe")[0].leader in (2, 3)
+    assert node.ready, "it is not fenced"
 
 
 @with_two_directories
