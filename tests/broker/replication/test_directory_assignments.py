@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import random
 
 import pytest
 
@@ -359,3 +360,39 @@ async def test_a_broker_without_directories_gives_up_no_old_log(cluster: Replica
     await asyncio.sleep(0.1)
     assert not node.manager.reports.has_online_directory
     assert node.corrupt == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+@with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
+async def test_a_kill_at_any_time_of_a_move_leaves_the_log_where_the_controller_knows_it(
+    cluster: ReplicaCluster, seed: int
+) -> None:
+    rng = random.Random(seed)
+    raise_level(cluster)
+    cluster.create_topic([1], min_insync=1)
+    await all_told(cluster)
+    node = cluster[1]
+    await until(lambda: node.replica().machine.is_leader)
+    writer = Writer(node)
+    for _ in range(8):
+        node.disk.faults.extra_sync_s = 0
+        await writer.write(3)
+        node.disk.faults.extra_sync_s = rng.uniform(0, 0.2)
+        source = place(node)
+        (target,) = (each for each in DIRECTORIES if each != source)
+        await move(node, target)
+        writing = asyncio.ensure_future(writer.write_on())
+        for _ in range(rng.randrange(4)):
+            await asyncio.sleep(rng.uniform(0, 0.2))
+            change = pb.PartitionChangeRecord(topic_id=TOPIC_ID)
+            cluster.commit(pb.MetadataRecord(partition_change=change))
+        await asyncio.sleep(rng.uniform(0, 0.2))
+        node.kill()
+        writing.cancel()
+        cluster.fence(1)
+        told = known(cluster)
+        await node.start()
+        assert P0 in node.manager.reports.held()[told]
+        cluster.register(node)
+        await until(lambda: node.holds() and node.replica().machine.is_leader)
+    writer.check(await values(node))
