@@ -323,8 +323,8 @@ CONTROLLER = [
         "controller: a snapshot forgets who is fenced",
         "metadata/brokers.py",
         "_records_of",
-        "registration.fenced",
-        "False",
+        "state_record(registration)",
+        "state_record(replace(registration, fenced=False))",
     ),
 ]
 
