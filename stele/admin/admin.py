@@ -96,7 +96,7 @@ class Admin(TransactionAdmin):
         unknown or invalid option.
         """
         self._config = ClientConfig.of(bootstrap_servers, options)
-        if forks.grpc_is_lost:
+        if world is None and forks.grpc_is_lost:
             raise ConfigError(
                 "this process was forked from one that had used gRPC, which does not work after a "
                 "fork, and administration needs it: make the Admin in a process of its own"

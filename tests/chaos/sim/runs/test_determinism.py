@@ -6,6 +6,7 @@ import sys
 _SCRIPT = """
 import asyncio
 from chaos.sim.world.simulation import Simulation
+from stele.addresses import Address
 from stele.world import RpcError
 from world.network import Service
 
@@ -15,14 +16,14 @@ async def main(sim):
         await asyncio.sleep(sim.rngs.of("work").uniform(0, 0.01))
         return request
     for name, process in nodes.items():
-        await process.run(process.world.network.serve(name, 9, Service(unary={"/t.T/E": echo})))
+        await process.run(process.world.network.serve(Address(name, 9), Service(unary={"/t.T/E": echo})))
     sim.fabric.faults.slow = 0.2
     sim.fabric.faults.duplicate = 0.1
     sim.fabric.faults.lost_reply = 0.1
     async def chatter(name):
         world = nodes[name].world
         file = world.disk.open("/log", create=True)
-        peers = {other: world.network.channel(other, 9) for other in nodes}
+        peers = {other: world.network.channel(Address(other, 9)) for other in nodes}
         for i in range(40):
             target = sorted(nodes)[world.rng.randrange(0, 3)]
             try:
