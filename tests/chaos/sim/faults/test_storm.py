@@ -14,7 +14,7 @@ from stele.errors import SteleError
 from tests.support.sim_cluster import judged
 
 PLAIN, EXACT = "plain", "exact"
-SECONDS = 25.0
+SECONDS = 30.0
 
 
 class Writers:

@@ -16,7 +16,8 @@ async def main(sim):
         await asyncio.sleep(sim.rngs.of("work").uniform(0, 0.01))
         return request
     for name, process in nodes.items():
-        await process.run(process.world.network.serve(Address(name, 9), Service(unary={"/t.T/E": echo})))
+        service = Service(unary={"/t.T/E": echo})
+        await process.run(process.world.network.serve(Address(name, 9), service))
     sim.fabric.faults.slow = 0.2
     sim.fabric.faults.duplicate = 0.1
     sim.fabric.faults.lost_reply = 0.1
