@@ -168,15 +168,6 @@ MARKERS = [
         "aimed:marked_leader_dies",
     ),
     _bug(
-        "markers: leave out partitions without a leader",
-        _MARKERS,
-        "MarkerSender._route",
-        "self._rest(item)",
-        "gone.append(item)",
-        "kill",
-        "aimed:marked_leader_dies",
-    ),
-    _bug(
         "markers: send none again after an error of the network",
         _MARKERS,
         "MarkerSender._send",
