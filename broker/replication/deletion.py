@@ -15,9 +15,6 @@ from storage.errors import StorageError
 
 logger = logging.getLogger(__name__)
 
-HIGH_WATERMARK = -1
-"""The offset that stands for all committed records."""
-
 
 class Deletion(NamedTuple):
     """A request to delete the records of one partition below ``offset``."""

@@ -243,13 +243,7 @@ async def accepted_change(
     return answer
 
 
-def known_here_s(context: BrokerContext, deadline: float) -> float:
-    """How long to wait until this broker knows the change, too: never past the deadline."""
-    return max(0.0, min(_KNOWN_HERE_S, deadline - context.clock.monotonic()))
-
-
 async def known_here(context: BrokerContext, metadata_offset: int, deadline: float) -> None:
     """Wait until this broker's own metadata has a decision, never past the deadline."""
-    await context.wait_until(
-        lambda image: image.offset >= metadata_offset, known_here_s(context, deadline)
-    )
+    patience_s = max(0.0, min(_KNOWN_HERE_S, deadline - context.clock.monotonic()))
+    await context.wait_until(lambda image: image.offset >= metadata_offset, patience_s)

@@ -187,9 +187,6 @@ class ClusterView:
                 )
             self._wanted[topic] = None
 
-    def unwant(self, topic: str) -> None:
-        self._wanted.pop(topic, None)
-
     def refresh_soon(self) -> None:
         """Start a refresh unless one is running."""
         if not self._closed and (self._refreshing is None or self._refreshing.done()):

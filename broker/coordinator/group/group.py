@@ -113,11 +113,6 @@ class Group(Protocol):
         or by the step's records."""
         ...
 
-    def interrupt(self, step: Step) -> None:
-        """Answer all waiting members so that they join again: the step's records replace this group
-        by another one."""
-        ...
-
     def take_note(self, note: Note, now: Now) -> None:
         """The replay of a record that this process has made."""
         ...

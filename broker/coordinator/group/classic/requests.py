@@ -30,7 +30,7 @@ from broker.coordinator.step import Decisions, Now, Step, Waiter, told
 from stele.errors import ErrorCode
 
 PROTOCOLS_MAX: Final = 100
-"""Protocols of one member. Every choice of a protocol compares those of all members."""
+"""Protocols of one member. Every choice of a protocol compares the lists of all members."""
 
 PROTOCOL_BYTES_MAX: Final = 1024 * 1024
 """Names and metadata of all protocols of one member together. They stay in memory, and those of the

@@ -110,9 +110,6 @@ class ConsumerGroup(ConsumerGroupState):
     def leave(self, request: LeaveRequest, waiter: Waiter, now: Now, step: Step) -> None:
         classic_members.leave(self, request, waiter, now, step)
 
-    def interrupt(self, step: Step) -> None:
-        """No request waits here."""
-
     # ------------------------------------------------------------------------- offsets
 
     def commit_errors(self, request: OffsetCommitRequest) -> tuple[ErrorCode, ...]:

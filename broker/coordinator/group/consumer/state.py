@@ -170,7 +170,7 @@ class ConsumerGroupState:
         )
 
     def subscribed_names(self) -> set[str]:
-        """Those of all members."""
+        """The topics that any member subscribes to."""
         return set(self._topic_users).union(*self._regex_names.values())
 
     def uses_regex(self, regex: str) -> bool:
