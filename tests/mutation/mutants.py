@@ -103,6 +103,17 @@ ROOMS = (
         ("broker/coordinator/transaction/*.py",),
         ("tests/broker/coordinator/transaction",),
     ),
+    Room(
+        "identity",
+        tuple(
+            f"security/{noun}.py" for noun in ("distinguished_name", "principal", "node_identity")
+        ),
+        (
+            "tests/security/test_distinguished_name.py",
+            "tests/security/test_principal.py",
+            "tests/security/test_node_identity.py",
+        ),
+    ),
 )
 
 
