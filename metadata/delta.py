@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+from metadata.acls import AclsDelta
 from metadata.brokers import BrokerDelta, BrokersDelta
 from metadata.configs import ConfigResource, ConfigsDelta
 from metadata.controllers import ControllersDelta
@@ -30,6 +31,7 @@ class _Parts(NamedTuple):
     configs: ConfigsDelta
     producer_ids: ProducerIdsDelta
     outcomes: OutcomesDelta
+    acls: AclsDelta
 
 
 class MetadataDelta:
@@ -171,6 +173,8 @@ _HANDLERS: dict[str, Callable[[_Parts, Any], None]] = {
     "producer_ids": lambda parts, record: parts.producer_ids.replay(record),
     "no_op": lambda parts, record: None,  # moves the offset only
     "request_outcome": lambda parts, record: parts.outcomes.replay(record, _outcome_limits(parts)),
+    "acl": lambda parts, record: parts.acls.replay(record),
+    "remove_acl": lambda parts, record: parts.acls.remove(record),
 }
 
 

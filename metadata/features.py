@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from metadata.acls import ACL_RECORDS
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
 from metadata.image import MetadataImage
@@ -23,7 +24,8 @@ REQUEST_OUTCOMES = 2
 REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
 OUTCOME_TIMES = 4
-"""Levels of metadata.version that introduced something; ``metadata.directories`` has another."""
+"""Levels of metadata.version that introduced something; ``metadata.directories`` and
+``metadata.acls`` have others."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",
@@ -31,6 +33,7 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     3: "consumer groups can have configurations",
     4: "more outcomes of requests are remembered, with their times",
     5: "the controller knows which replica is in which log directory",
+    6: "ACLs",
 }
 
 TRANSACTION_VERSION = "transaction.version"
@@ -158,6 +161,14 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
             Loss(
                 f"brokers with log directories that are offline ({named}): replace their disks, or"
                 " take the directories out of log.dirs, and restart them first",
+                may_be_dropped=False,
+            )
+        )
+    if level < ACL_RECORDS and len(image.acls):
+        found.append(
+            Loss(
+                f"{len(image.acls)} ACLs, without which callers may do more or less than now: "
+                "remove them first",
                 may_be_dropped=False,
             )
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from metadata.acls import Acls
 from metadata.brokers import BrokerRegistration, Brokers
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
@@ -38,6 +39,7 @@ class MetadataImage:
     configs: Configs = field(default_factory=Configs)
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     outcomes: Outcomes = NO_OUTCOMES
+    acls: Acls = field(default_factory=Acls)
 
     # ---------------------------------------------------------------- brokers
 

@@ -1,41 +1,32 @@
 """Who may do what: the one hook where an authorizer is asked, by brokers' services and on the ports
 of controllers, and by nobody else.
-
-Operations and kinds of resources are Kafka's, with Kafka's numbers.
 """
 
 from __future__ import annotations
 
 import functools
-from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
 
+from metadata.acl import CLUSTER_NAME, OPERATIONS, WILDCARD, Operation, ResourceType
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 
-
-class Operation(IntEnum):
-    """``AclOperation``."""
-
-    READ = 3
-    WRITE = 4
-    CREATE = 5
-    DELETE = 6
-    ALTER = 7
-    DESCRIBE = 8
-    CLUSTER_ACTION = 9
-    DESCRIBE_CONFIGS = 10
-    ALTER_CONFIGS = 11
-    IDEMPOTENT_WRITE = 12
-    TWO_PHASE_COMMIT = 15
-
-
-class ResourceType(IntEnum):
-    TOPIC = 2
-    GROUP = 3
-    CLUSTER = 4
-    TRANSACTIONAL_ID = 5
+__all__ = [
+    "ANY_TOPIC",
+    "CLUSTER",
+    "AllowAll",
+    "Authorizer",
+    "Operation",
+    "Resource",
+    "ResourceType",
+    "allowed_operations",
+    "config_resource",
+    "group_resource",
+    "refusal",
+    "topic_resource",
+    "transactional_id_resource",
+]
 
 
 class Resource(NamedTuple):
@@ -45,38 +36,9 @@ class Resource(NamedTuple):
     name: str
 
 
-CLUSTER: Final = Resource(ResourceType.CLUSTER, "kafka-cluster")
-ANY_TOPIC: Final = Resource(ResourceType.TOPIC, "*")
+CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
+ANY_TOPIC: Final = Resource(ResourceType.TOPIC, WILDCARD)
 """Kafka's wildcard, which no topic can be called: allowed to those who may do it to every topic."""
-
-_OPERATIONS: Final = {
-    ResourceType.TOPIC: (
-        Operation.READ,
-        Operation.WRITE,
-        Operation.CREATE,
-        Operation.DELETE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.GROUP: (
-        Operation.READ,
-        Operation.DELETE,
-        Operation.DESCRIBE,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-    ),
-    ResourceType.CLUSTER: (
-        Operation.CREATE,
-        Operation.ALTER,
-        Operation.DESCRIBE,
-        Operation.CLUSTER_ACTION,
-        Operation.DESCRIBE_CONFIGS,
-        Operation.ALTER_CONFIGS,
-        Operation.IDEMPOTENT_WRITE,
-    ),
-}
 
 _REFUSALS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -136,6 +98,6 @@ def allowed_operations(authorizer: Authorizer, caller: Caller, resource: Resourc
     """All that the caller may do to the resource, as bits (KIP-430)."""
     return sum(
         1 << operation
-        for operation in _OPERATIONS[resource.type]
+        for operation in OPERATIONS[resource.type]
         if authorizer.allows(caller, operation, resource)
     )

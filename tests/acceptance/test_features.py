@@ -42,10 +42,10 @@ def level(bootstrap: str) -> int:
         ]
         feature = features[1]
         nodes = [*feature["brokers"], *feature["controllers"]]
-        if all((each["min_level"], each["max_level"]) == (1, 5) for each in nodes):
+        if all((each["min_level"], each["max_level"]) == (1, 6) for each in nodes):
             break
     assert feature["controllers"]
-    assert (feature["min_level"], feature["max_level"]) == (1, 5)
+    assert (feature["min_level"], feature["max_level"]) == (1, 6)
     return int(feature["level"])
 
 
@@ -108,7 +108,7 @@ def test_down_and_up_again(bootstrap: str) -> None:
     # Nothing is remembered now, so nothing would be lost.
     stele(bootstrap, "topic", "create", "forgotten")
     up = stele(bootstrap, "features", "upgrade", "--metadata", "5")
-    assert up.stdout == "metadata.version went from 1 to 5\n"
+    assert up.stdout == "metadata.version went from 1 to 6\n"
     assert level(bootstrap) == 5
 
 

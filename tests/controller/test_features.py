@@ -9,6 +9,7 @@ import pytest
 from controller.configs import bootstrap
 from controller.features import update_features
 from controller.request_ids import Refusals, once
+from metadata.acls import record_of
 from metadata.delta import MetadataDelta
 from metadata.feature_levels import FeatureLevels
 from metadata.features import Told, describe, finalized_level, require, supported_ranges
@@ -17,6 +18,7 @@ from metadata.outcomes import FIRST_LIMITS
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
+from tests.support.acls import acl
 from tests.support.controller import Machine, refusal
 
 VERSION = "metadata.version"
@@ -69,13 +71,13 @@ def finalized(image: MetadataImage) -> int:
 
 
 def remember_something(machine: Machine) -> None:
-    update(machine, 5, UP, request_id=b"r" * 16)
+    update(machine, 6, UP, request_id=b"r" * 16)
     assert len(machine.image.outcomes) == 1
 
 
 def test_down_and_up(machine: Machine) -> None:
     answer = update(machine, 1, DOWN)
-    assert (answer.error, answer.level_before, answer.level) == (0, 5, 1)
+    assert (answer.error, answer.level_before, answer.level) == (0, 6, 1)
     assert finalized(machine.image) == 1
     answer = update(machine, 2, UP)
     assert (answer.error, answer.level_before, answer.level) == (0, 1, 2)
@@ -86,11 +88,11 @@ def test_down_and_up(machine: Machine) -> None:
     ("name", "level", "kind", "said"),
     [
         ("other.version", 1, UP, "there is no feature 'other.version': there is group.version, "),
-        (VERSION, 6, UP, "has no level 6: the active controller supports 1 to 5"),
+        (VERSION, 7, UP, "has no level 7: the active controller supports 1 to 6"),
         (VERSION, -1, UP, "has no level -1"),
         (VERSION, 0, DOWN, "cannot be disabled"),
         (VERSION, 0, UNSAFE, "cannot be disabled"),
-        (VERSION, 1, UP, "is at 5: 1 would be a downgrade"),
+        (VERSION, 1, UP, "is at 6: 1 would be a downgrade"),
         (VERSION, 1, admin.UpgradeType.UPGRADE_TYPE_UNSPECIFIED, "would be a downgrade"),
     ],
 )
@@ -213,9 +215,20 @@ def test_configurations_of_groups_hold_every_downgrade_below_their_level(machine
     assert update(machine, 3, DOWN).error == 0
 
 
+def test_acls_hold_every_downgrade_below_their_level(machine: Machine) -> None:
+    delta = MetadataDelta(machine.image)
+    delta.replay(machine.next_offset, record_of(acl(), bytes(16)))
+    machine.image = delta.apply()
+    machine.next_offset += 1
+    for kind in (DOWN, UNSAFE):
+        answer = update(machine, 5, kind)
+        assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+        assert "1 ACLs" in answer.message
+
+
 def test_asking_whether_it_would_be_done_changes_nothing(machine: Machine) -> None:
     answer = update(machine, 1, DOWN, validate_only=True)
-    assert (answer.error, answer.level_before, answer.level) == (0, 5, 1)
+    assert (answer.error, answer.level_before, answer.level) == (0, 6, 1)
     assert finalized(machine.image) == 5
 
 
@@ -248,7 +261,7 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
     controllers = {102: (), 101: ((VERSION, 1, 2),), 103: (("other", 1, 1),)}
     feature = described(machine, controllers)
     assert (feature.name, feature.level, feature.min_level, feature.max_level) == (VERSION, 1, 1, 1)
-    assert [(each.node_id, each.max_level) for each in feature.brokers] == [(1, 5), (2, 5), (3, 1)]
+    assert [(each.node_id, each.max_level) for each in feature.brokers] == [(1, 6), (2, 6), (3, 1)]
     assert [(each.node_id, each.max_level) for each in feature.controllers] == [
         (101, 2),
         (102, 1),  # it never told

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
+from metadata.acls import acls_of
 from metadata.brokers import BrokerRegistration, Brokers, DirectoryUse, Endpoint
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
@@ -24,6 +25,7 @@ from metadata.producer_ids import ProducerIds
 from metadata.records import METADATA_VERSION_LEVEL, MetadataError
 from metadata.snapshot import image_of, records_of
 from metadata.topics import Topic, Topics
+from tests.support.acls import ACLS
 from tests.support.metadata import metric_names
 
 
@@ -123,6 +125,12 @@ def images(draw: st.DrawFn) -> MetadataImage:
         configs=Configs(draw(st.dictionaries(resources, values, max_size=3))),
         producer_ids=ProducerIds(draw(st.integers(0, 5000))),
         outcomes=draw(OUTCOMES),
+        acls=acls_of(
+            [
+                (acl, number.to_bytes(16))
+                for number, acl in enumerate(draw(st.lists(ACLS, unique=True, max_size=4)))
+            ]
+        ),
     )
 
 

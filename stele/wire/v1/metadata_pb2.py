@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17stele/v1/metadata.proto\x12\x08stele.v1\"\xce\x05\n\x0eMetadataRecord\x12\x35\n\rfeature_level\x18\x01 \x01(\x0b\x32\x1c.stele.v1.FeatureLevelRecordH\x00\x12\x41\n\x13register_controller\x18\x02 \x01(\x0b\x32\".stele.v1.RegisterControllerRecordH\x00\x12\x39\n\x0fregister_broker\x18\x03 \x01(\x0b\x32\x1e.stele.v1.RegisterBrokerRecordH\x00\x12=\n\x11unregister_broker\x18\x04 \x01(\x0b\x32 .stele.v1.UnregisterBrokerRecordH\x00\x12\x33\n\x0c\x62roker_state\x18\x05 \x01(\x0b\x32\x1b.stele.v1.BrokerStateRecordH\x00\x12&\n\x05topic\x18\x06 \x01(\x0b\x32\x15.stele.v1.TopicRecordH\x00\x12\x33\n\x0cremove_topic\x18\x07 \x01(\x0b\x32\x1b.stele.v1.RemoveTopicRecordH\x00\x12.\n\tpartition\x18\x08 \x01(\x0b\x32\x19.stele.v1.PartitionRecordH\x00\x12;\n\x10partition_change\x18\t \x01(\x0b\x32\x1f.stele.v1.PartitionChangeRecordH\x00\x12(\n\x06\x63onfig\x18\n \x01(\x0b\x32\x16.stele.v1.ConfigRecordH\x00\x12\x33\n\x0cproducer_ids\x18\x0b \x01(\x0b\x32\x1b.stele.v1.ProducerIdsRecordH\x00\x12%\n\x05no_op\x18\x0c \x01(\x0b\x32\x14.stele.v1.NoOpRecordH\x00\x12\x39\n\x0frequest_outcome\x18\r \x01(\x0b\x32\x1e.stele.v1.RequestOutcomeRecordH\x00\x42\x08\n\x06record\"1\n\x12\x46\x65\x61tureLevelRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"J\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x10\n\x08protocol\x18\x04 \x01(\t\"p\n\x18RegisterControllerRecord\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12%\n\tendpoints\x18\x03 \x03(\x0b\x32\x12.stele.v1.Endpoint\"\x8a\x02\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12%\n\tendpoints\x18\x04 \x03(\x0b\x32\x12.stele.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x17\n\x0flog_directories\x18\x06 \x03(\x0c\x12(\n\x08\x66\x65\x61tures\x18\x07 \x03(\x0b\x32\x16.stele.v1.FeatureRange\x12\x1d\n\x15inter_broker_listener\x18\x08 \x01(\t\x12\x1a\n\x12\x64irectories_marked\x18\t \x01(\x08\"A\n\x16UnregisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xc9\x01\n\x11\x42rokerStateRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x03 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x04 \x01(\x08\x12\x13\n\x0bout_of_room\x18\x05 \x01(\x08\x12\x1b\n\x13offline_directories\x18\x06 \x03(\x0c\x12)\n\tlast_uses\x18\x07 \x03(\x0b\x32\x16.stele.v1.DirectoryUse\"R\n\x0c\x44irectoryUse\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\xf6\x02\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x05 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x08 \x03(\x05\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x14\n\x0cleader_epoch\x18\n \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x0b \x01(\x05\x12<\n\x15leader_recovery_state\x18\x0c \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryState\x12\x19\n\x11unclean_elections\x18\r \x01(\x05\x12\x19\n\x11original_replicas\x18\x0e \x03(\x05\x12\x13\n\x0b\x64irectories\x18\x0f \x03(\x0c\"\xe2\x05\n\x15PartitionChangeRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x32\n\x03isr\x18\x03 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12\x32\n\x03\x65lr\x18\x04 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12=\n\x0elast_known_elr\x18\x05 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12\x37\n\x08replicas\x18\x06 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12>\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12@\n\x11removing_replicas\x18\x08 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12\x13\n\x06leader\x18\t \x01(\x05H\x00\x88\x01\x01\x12\x41\n\x15leader_recovery_state\x18\n \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryStateH\x01\x88\x01\x01\x12\x0f\n\x07unclean\x18\x0b \x01(\x08\x12@\n\x11original_replicas\x18\x0c \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12@\n\x0b\x64irectories\x18\r \x01(\x0b\x32+.stele.v1.PartitionChangeRecord.Directories\x1a\x14\n\x05Nodes\x12\x0b\n\x03ids\x18\x01 \x03(\x05\x1a\x1a\n\x0b\x44irectories\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\x42\t\n\x07_leaderB\x18\n\x16_leader_recovery_state\"\x86\x01\n\x0c\x43onfigRecord\x12\x33\n\rresource_type\x18\x01 \x01(\x0e\x32\x1c.stele.v1.ConfigResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"V\n\x11ProducerIdsRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x0c\n\nNoOpRecord\"m\n\x14RequestOutcomeRecord\x12\x12\n\nrequest_id\x18\x01 \x01(\x0c\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\r\n\x05reply\x18\x04 \x01(\x0c\x12\x12\n\ndecided_ms\x18\x05 \x01(\x03*4\n\x13LeaderRecoveryState\x12\r\n\tRECOVERED\x10\x00\x12\x0e\n\nRECOVERING\x10\x01*W\n\x12\x43onfigResourceType\x12\x1f\n\x1b\x43ONFIG_RESOURCE_UNSPECIFIED\x10\x00\x12\t\n\x05TOPIC\x10\x02\x12\n\n\x06\x42ROKER\x10\x04\x12\t\n\x05GROUP\x10 B\x12Z\x10stele/v1;stelev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17stele/v1/metadata.proto\x12\x08stele.v1\"\xa3\x06\n\x0eMetadataRecord\x12\x35\n\rfeature_level\x18\x01 \x01(\x0b\x32\x1c.stele.v1.FeatureLevelRecordH\x00\x12\x41\n\x13register_controller\x18\x02 \x01(\x0b\x32\".stele.v1.RegisterControllerRecordH\x00\x12\x39\n\x0fregister_broker\x18\x03 \x01(\x0b\x32\x1e.stele.v1.RegisterBrokerRecordH\x00\x12=\n\x11unregister_broker\x18\x04 \x01(\x0b\x32 .stele.v1.UnregisterBrokerRecordH\x00\x12\x33\n\x0c\x62roker_state\x18\x05 \x01(\x0b\x32\x1b.stele.v1.BrokerStateRecordH\x00\x12&\n\x05topic\x18\x06 \x01(\x0b\x32\x15.stele.v1.TopicRecordH\x00\x12\x33\n\x0cremove_topic\x18\x07 \x01(\x0b\x32\x1b.stele.v1.RemoveTopicRecordH\x00\x12.\n\tpartition\x18\x08 \x01(\x0b\x32\x19.stele.v1.PartitionRecordH\x00\x12;\n\x10partition_change\x18\t \x01(\x0b\x32\x1f.stele.v1.PartitionChangeRecordH\x00\x12(\n\x06\x63onfig\x18\n \x01(\x0b\x32\x16.stele.v1.ConfigRecordH\x00\x12\x33\n\x0cproducer_ids\x18\x0b \x01(\x0b\x32\x1b.stele.v1.ProducerIdsRecordH\x00\x12%\n\x05no_op\x18\x0c \x01(\x0b\x32\x14.stele.v1.NoOpRecordH\x00\x12\x39\n\x0frequest_outcome\x18\r \x01(\x0b\x32\x1e.stele.v1.RequestOutcomeRecordH\x00\x12\"\n\x03\x61\x63l\x18\x0e \x01(\x0b\x32\x13.stele.v1.AclRecordH\x00\x12/\n\nremove_acl\x18\x0f \x01(\x0b\x32\x19.stele.v1.RemoveAclRecordH\x00\x42\x08\n\x06record\"1\n\x12\x46\x65\x61tureLevelRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05level\x18\x02 \x01(\x05\"B\n\x0c\x46\x65\x61tureRange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x11\n\tmin_level\x18\x02 \x01(\x05\x12\x11\n\tmax_level\x18\x03 \x01(\x05\"J\n\x08\x45ndpoint\x12\x10\n\x08listener\x18\x01 \x01(\t\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x10\n\x08protocol\x18\x04 \x01(\t\"p\n\x18RegisterControllerRecord\x12\x15\n\rcontroller_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12%\n\tendpoints\x18\x03 \x03(\x0b\x32\x12.stele.v1.Endpoint\"\x8a\x02\n\x14RegisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12%\n\tendpoints\x18\x04 \x03(\x0b\x32\x12.stele.v1.Endpoint\x12\x0c\n\x04rack\x18\x05 \x01(\t\x12\x17\n\x0flog_directories\x18\x06 \x03(\x0c\x12(\n\x08\x66\x65\x61tures\x18\x07 \x03(\x0b\x32\x16.stele.v1.FeatureRange\x12\x1d\n\x15inter_broker_listener\x18\x08 \x01(\t\x12\x1a\n\x12\x64irectories_marked\x18\t \x01(\x08\"A\n\x16UnregisterBrokerRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\"\xc9\x01\n\x11\x42rokerStateRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x0e\n\x06\x66\x65nced\x18\x03 \x01(\x08\x12\x1e\n\x16in_controlled_shutdown\x18\x04 \x01(\x08\x12\x13\n\x0bout_of_room\x18\x05 \x01(\x08\x12\x1b\n\x13offline_directories\x18\x06 \x03(\x0c\x12)\n\tlast_uses\x18\x07 \x03(\x0b\x32\x16.stele.v1.DirectoryUse\"R\n\x0c\x44irectoryUse\x12\x14\n\x0c\x64irectory_id\x18\x01 \x01(\x0c\x12\x16\n\x0eincarnation_id\x18\x02 \x01(\x0c\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\"-\n\x0bTopicRecord\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\"%\n\x11RemoveTopicRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\"\xf6\x02\n\x0fPartitionRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x10\n\x08replicas\x18\x03 \x03(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x0b\n\x03\x65lr\x18\x05 \x03(\x05\x12\x16\n\x0elast_known_elr\x18\x06 \x03(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x03(\x05\x12\x19\n\x11removing_replicas\x18\x08 \x03(\x05\x12\x0e\n\x06leader\x18\t \x01(\x05\x12\x14\n\x0cleader_epoch\x18\n \x01(\x05\x12\x17\n\x0fpartition_epoch\x18\x0b \x01(\x05\x12<\n\x15leader_recovery_state\x18\x0c \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryState\x12\x19\n\x11unclean_elections\x18\r \x01(\x05\x12\x19\n\x11original_replicas\x18\x0e \x03(\x05\x12\x13\n\x0b\x64irectories\x18\x0f \x03(\x0c\"\xe2\x05\n\x15PartitionChangeRecord\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x32\n\x03isr\x18\x03 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12\x32\n\x03\x65lr\x18\x04 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12=\n\x0elast_known_elr\x18\x05 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12\x37\n\x08replicas\x18\x06 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12>\n\x0f\x61\x64\x64ing_replicas\x18\x07 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12@\n\x11removing_replicas\x18\x08 \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12\x13\n\x06leader\x18\t \x01(\x05H\x00\x88\x01\x01\x12\x41\n\x15leader_recovery_state\x18\n \x01(\x0e\x32\x1d.stele.v1.LeaderRecoveryStateH\x01\x88\x01\x01\x12\x0f\n\x07unclean\x18\x0b \x01(\x08\x12@\n\x11original_replicas\x18\x0c \x01(\x0b\x32%.stele.v1.PartitionChangeRecord.Nodes\x12@\n\x0b\x64irectories\x18\r \x01(\x0b\x32+.stele.v1.PartitionChangeRecord.Directories\x1a\x14\n\x05Nodes\x12\x0b\n\x03ids\x18\x01 \x03(\x05\x1a\x1a\n\x0b\x44irectories\x12\x0b\n\x03ids\x18\x01 \x03(\x0c\x42\t\n\x07_leaderB\x18\n\x16_leader_recovery_state\"\x86\x01\n\x0c\x43onfigRecord\x12\x33\n\rresource_type\x18\x01 \x01(\x0e\x32\x1c.stele.v1.ConfigResourceType\x12\x15\n\rresource_name\x18\x02 \x01(\t\x12\x0c\n\x04name\x18\x03 \x01(\t\x12\x12\n\x05value\x18\x04 \x01(\tH\x00\x88\x01\x01\x42\x08\n\x06_value\"V\n\x11ProducerIdsRecord\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x02 \x01(\x03\x12\x18\n\x10next_producer_id\x18\x03 \x01(\x03\"\x0c\n\nNoOpRecord\"m\n\x14RequestOutcomeRecord\x12\x12\n\nrequest_id\x18\x01 \x01(\x0c\x12\x0e\n\x06method\x18\x02 \x01(\t\x12\x0e\n\x06\x64igest\x18\x03 \x01(\x0c\x12\r\n\x05reply\x18\x04 \x01(\x0c\x12\x12\n\ndecided_ms\x18\x05 \x01(\x03\"\xa3\x01\n\tAclRecord\x12\n\n\x02id\x18\x01 \x01(\x0c\x12\x15\n\rresource_type\x18\x02 \x01(\x05\x12\x15\n\rresource_name\x18\x03 \x01(\t\x12\x14\n\x0cpattern_type\x18\x04 \x01(\x05\x12\x11\n\tprincipal\x18\x05 \x01(\t\x12\x0c\n\x04host\x18\x06 \x01(\t\x12\x11\n\toperation\x18\x07 \x01(\x05\x12\x12\n\npermission\x18\x08 \x01(\x05\"\x1d\n\x0fRemoveAclRecord\x12\n\n\x02id\x18\x01 \x01(\x0c*4\n\x13LeaderRecoveryState\x12\r\n\tRECOVERED\x10\x00\x12\x0e\n\nRECOVERING\x10\x01*W\n\x12\x43onfigResourceType\x12\x1f\n\x1b\x43ONFIG_RESOURCE_UNSPECIFIED\x10\x00\x12\t\n\x05TOPIC\x10\x02\x12\n\n\x06\x42ROKER\x10\x04\x12\t\n\x05GROUP\x10 B\x12Z\x10stele/v1;stelev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,46 +32,50 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'stele.v1.metadata_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020stele/v1;stelev1'
-  _globals['_LEADERRECOVERYSTATE']._serialized_start=3245
-  _globals['_LEADERRECOVERYSTATE']._serialized_end=3297
-  _globals['_CONFIGRESOURCETYPE']._serialized_start=3299
-  _globals['_CONFIGRESOURCETYPE']._serialized_end=3386
+  _globals['_LEADERRECOVERYSTATE']._serialized_start=3527
+  _globals['_LEADERRECOVERYSTATE']._serialized_end=3579
+  _globals['_CONFIGRESOURCETYPE']._serialized_start=3581
+  _globals['_CONFIGRESOURCETYPE']._serialized_end=3668
   _globals['_METADATARECORD']._serialized_start=38
-  _globals['_METADATARECORD']._serialized_end=756
-  _globals['_FEATURELEVELRECORD']._serialized_start=758
-  _globals['_FEATURELEVELRECORD']._serialized_end=807
-  _globals['_FEATURERANGE']._serialized_start=809
-  _globals['_FEATURERANGE']._serialized_end=875
-  _globals['_ENDPOINT']._serialized_start=877
-  _globals['_ENDPOINT']._serialized_end=951
-  _globals['_REGISTERCONTROLLERRECORD']._serialized_start=953
-  _globals['_REGISTERCONTROLLERRECORD']._serialized_end=1065
-  _globals['_REGISTERBROKERRECORD']._serialized_start=1068
-  _globals['_REGISTERBROKERRECORD']._serialized_end=1334
-  _globals['_UNREGISTERBROKERRECORD']._serialized_start=1336
-  _globals['_UNREGISTERBROKERRECORD']._serialized_end=1401
-  _globals['_BROKERSTATERECORD']._serialized_start=1404
-  _globals['_BROKERSTATERECORD']._serialized_end=1605
-  _globals['_DIRECTORYUSE']._serialized_start=1607
-  _globals['_DIRECTORYUSE']._serialized_end=1689
-  _globals['_TOPICRECORD']._serialized_start=1691
-  _globals['_TOPICRECORD']._serialized_end=1736
-  _globals['_REMOVETOPICRECORD']._serialized_start=1738
-  _globals['_REMOVETOPICRECORD']._serialized_end=1775
-  _globals['_PARTITIONRECORD']._serialized_start=1778
-  _globals['_PARTITIONRECORD']._serialized_end=2152
-  _globals['_PARTITIONCHANGERECORD']._serialized_start=2155
-  _globals['_PARTITIONCHANGERECORD']._serialized_end=2893
-  _globals['_PARTITIONCHANGERECORD_NODES']._serialized_start=2808
-  _globals['_PARTITIONCHANGERECORD_NODES']._serialized_end=2828
-  _globals['_PARTITIONCHANGERECORD_DIRECTORIES']._serialized_start=2830
-  _globals['_PARTITIONCHANGERECORD_DIRECTORIES']._serialized_end=2856
-  _globals['_CONFIGRECORD']._serialized_start=2896
-  _globals['_CONFIGRECORD']._serialized_end=3030
-  _globals['_PRODUCERIDSRECORD']._serialized_start=3032
-  _globals['_PRODUCERIDSRECORD']._serialized_end=3118
-  _globals['_NOOPRECORD']._serialized_start=3120
-  _globals['_NOOPRECORD']._serialized_end=3132
-  _globals['_REQUESTOUTCOMERECORD']._serialized_start=3134
-  _globals['_REQUESTOUTCOMERECORD']._serialized_end=3243
+  _globals['_METADATARECORD']._serialized_end=841
+  _globals['_FEATURELEVELRECORD']._serialized_start=843
+  _globals['_FEATURELEVELRECORD']._serialized_end=892
+  _globals['_FEATURERANGE']._serialized_start=894
+  _globals['_FEATURERANGE']._serialized_end=960
+  _globals['_ENDPOINT']._serialized_start=962
+  _globals['_ENDPOINT']._serialized_end=1036
+  _globals['_REGISTERCONTROLLERRECORD']._serialized_start=1038
+  _globals['_REGISTERCONTROLLERRECORD']._serialized_end=1150
+  _globals['_REGISTERBROKERRECORD']._serialized_start=1153
+  _globals['_REGISTERBROKERRECORD']._serialized_end=1419
+  _globals['_UNREGISTERBROKERRECORD']._serialized_start=1421
+  _globals['_UNREGISTERBROKERRECORD']._serialized_end=1486
+  _globals['_BROKERSTATERECORD']._serialized_start=1489
+  _globals['_BROKERSTATERECORD']._serialized_end=1690
+  _globals['_DIRECTORYUSE']._serialized_start=1692
+  _globals['_DIRECTORYUSE']._serialized_end=1774
+  _globals['_TOPICRECORD']._serialized_start=1776
+  _globals['_TOPICRECORD']._serialized_end=1821
+  _globals['_REMOVETOPICRECORD']._serialized_start=1823
+  _globals['_REMOVETOPICRECORD']._serialized_end=1860
+  _globals['_PARTITIONRECORD']._serialized_start=1863
+  _globals['_PARTITIONRECORD']._serialized_end=2237
+  _globals['_PARTITIONCHANGERECORD']._serialized_start=2240
+  _globals['_PARTITIONCHANGERECORD']._serialized_end=2978
+  _globals['_PARTITIONCHANGERECORD_NODES']._serialized_start=2893
+  _globals['_PARTITIONCHANGERECORD_NODES']._serialized_end=2913
+  _globals['_PARTITIONCHANGERECORD_DIRECTORIES']._serialized_start=2915
+  _globals['_PARTITIONCHANGERECORD_DIRECTORIES']._serialized_end=2941
+  _globals['_CONFIGRECORD']._serialized_start=2981
+  _globals['_CONFIGRECORD']._serialized_end=3115
+  _globals['_PRODUCERIDSRECORD']._serialized_start=3117
+  _globals['_PRODUCERIDSRECORD']._serialized_end=3203
+  _globals['_NOOPRECORD']._serialized_start=3205
+  _globals['_NOOPRECORD']._serialized_end=3217
+  _globals['_REQUESTOUTCOMERECORD']._serialized_start=3219
+  _globals['_REQUESTOUTCOMERECORD']._serialized_end=3328
+  _globals['_ACLRECORD']._serialized_start=3331
+  _globals['_ACLRECORD']._serialized_end=3494
+  _globals['_REMOVEACLRECORD']._serialized_start=3496
+  _globals['_REMOVEACLRECORD']._serialized_end=3525
 # @@protoc_insertion_point(module_scope)

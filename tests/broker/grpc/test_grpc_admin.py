@@ -208,7 +208,7 @@ def test_features_are_described() -> None:
         answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
         _, feature, _ = answer.features
         assert (feature.name, feature.level) == ("metadata.version", 1)
-        assert (feature.min_level, feature.max_level) == (1, 5)
+        assert (feature.min_level, feature.max_level) == (1, 6)
         edges.register(3, is_old=True)
         answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
         _, feature, _ = answer.features
