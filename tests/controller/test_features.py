@@ -152,7 +152,7 @@ def test_a_broker_that_lacks_the_finalized_level_cannot_join(
     update(machine, 0, DOWN, "group.version")
     error = refusal(lambda: machine.register(3, features=features))
     assert error.code is ErrorCode.UNSUPPORTED_VERSION
-    assert "metadata.version is finalized at 5" in error.message
+    assert "metadata.version is finalized at 6" in error.message
     assert 3 not in machine.image.brokers
 
 
@@ -161,7 +161,7 @@ def test_a_downgrade_that_loses_outcomes_has_to_be_asked_for_as_such(machine: Ma
     answer = update(machine, 1, DOWN)
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert "the outcomes of 1 requests would be forgotten" in answer.message
-    assert finalized(machine.image) == 5
+    assert finalized(machine.image) == 6
     answer = update(machine, 1, UNSAFE, request_id=b"u" * 16)
     assert answer.error == 0
     assert finalized(machine.image) == 1
@@ -170,9 +170,9 @@ def test_a_downgrade_that_loses_outcomes_has_to_be_asked_for_as_such(machine: Ma
 
 def test_a_downgrade_that_loses_only_some_outcomes_says_so_too(machine: Machine) -> None:
     for number in range(FIRST_LIMITS.outcomes):
-        update(machine, 5, UP, request_id=number.to_bytes(16, "big"))
+        update(machine, 6, UP, request_id=number.to_bytes(16, "big"))
     assert update(machine, 3, DOWN).error == 0
-    assert update(machine, 5, UP, request_id=b"u" * 16).error == 0
+    assert update(machine, 6, UP, request_id=b"u" * 16).error == 0
     answer = update(machine, 3, DOWN)
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert "only the newest 1000 outcomes of requests would be remembered" in answer.message
@@ -229,12 +229,12 @@ def test_acls_hold_every_downgrade_below_their_level(machine: Machine) -> None:
 def test_asking_whether_it_would_be_done_changes_nothing(machine: Machine) -> None:
     answer = update(machine, 1, DOWN, validate_only=True)
     assert (answer.error, answer.level_before, answer.level) == (0, 6, 1)
-    assert finalized(machine.image) == 5
+    assert finalized(machine.image) == 6
 
 
 def test_the_level_that_is_there_is_no_change(machine: Machine) -> None:
     for kind in (UP, DOWN, UNSAFE):
-        assert update(machine, 5, kind).error == 0
+        assert update(machine, 6, kind).error == 0
         assert not machine.last_records
 
 
@@ -247,7 +247,7 @@ def test_all_or_none(machine: Machine) -> None:
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.INVALID_UPDATE_VERSION,
     ]
-    assert finalized(machine.image) == 5
+    assert finalized(machine.image) == 6
     twice = admin.UpdateFeaturesRequest(updates=[request.updates[0]] * 2)
     answer = machine.do(lambda context: update_features(context, twice))
     assert [each.error for each in answer.features] == [ErrorCode.INVALID_REQUEST] * 2
@@ -276,7 +276,7 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
 
 def test_a_new_cluster_begins_with_the_highest_levels(machine: Machine) -> None:
     assert machine.image.features == FeatureLevels(
-        {"group.version": 1, VERSION: 5, "transaction.version": 2}
+        {"group.version": 1, VERSION: 6, "transaction.version": 2}
     )
 
 
@@ -284,7 +284,7 @@ def test_an_old_cluster_begins_without_features_that_are_new() -> None:
     machine = Machine()
     for name in ("transaction.version", "group.version"):
         update(machine, 0, DOWN, name)
-    assert machine.image.features == FeatureLevels({VERSION: 5}), "as before they were there"
+    assert machine.image.features == FeatureLevels({VERSION: 6}), "as before they were there"
     machine.do(bootstrap)
     assert not machine.last_records
     assert finalized_level(machine.image, "transaction.version") == 0
@@ -301,10 +301,10 @@ def test_features_rise_when_all_nodes_know_them(machine: Machine) -> None:
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert "broker 3 supports transaction.version 0 to 0, not 2" in answer.message
     machine.register(3, number=1)
-    machine.controllers = {101: ((VERSION, 1, 5),)}
+    machine.controllers = {101: ((VERSION, 1, 6),)}
     answer = update(machine, 2, UP, "transaction.version")
     assert "controller 101 supports transaction.version 0 to 0, not 2" in answer.message
-    machine.controllers = {101: ((VERSION, 1, 5), ("transaction.version", 0, 2))}
+    machine.controllers = {101: ((VERSION, 1, 6), ("transaction.version", 0, 2))}
     assert update(machine, 2, UP, "transaction.version").error == 0
     assert finalized_level(machine.image, "transaction.version") == 2
 
