@@ -5,8 +5,13 @@ image holds the answer. A copy of the request finds the answer, decides nothing,
 other request until the records of the decision are committed. This also holds while the first copy
 is under way, on another controller, and after a snapshot.
 
-A refused request writes nothing: it would cost a client nothing to fill the log, and the memory of
-all nodes. The active controller remembers refusals as long as it leads.
+A refused request usually writes nothing: it would cost a client nothing to fill the log, and the
+memory of all nodes. The active controller remembers refusals as long as it leads.
+
+The refusal of a copy (``repeats``) is written as an outcome. Otherwise an earlier copy, which is
+still on its way, could be accepted by the next active controller after the client was told of the
+refusal. Refusals may fill only a part of the memory. If that is full, or if the failure is no
+decision, the answer to a copy is that the outcome is unknown.
 
 An image remembers a bounded number of outcomes. The controller takes no request whose outcome would
 push out one that may still be repeated.
@@ -15,8 +20,9 @@ push out one that may still be repeated.
 from __future__ import annotations
 
 import hashlib
+from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from controller.machine import Context, ControllerResult, Decision
 from metadata.features import OUTCOME_TIMES, REQUEST_OUTCOMES, metadata_version
@@ -28,11 +34,15 @@ from metadata.outcomes import (
     REQUEST_ID_BYTES,
     Outcome,
 )
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import metadata_pb2 as pb
 
 Request = TypeVar("Request", bound=Any)
 Reply = TypeVar("Reply", bound=Any)
+
+REFUSED_SHARE: Final = 8
+"""Refusals may take one eighth of the memory of outcomes in ``REPEAT_MS``. Refused requests cannot
+keep changes out."""
 
 
 def once(
@@ -42,13 +52,17 @@ def once(
     reply_type: Callable[..., Reply],
     decide: Callable[[Context, Request], ControllerResult[Reply]],
     refusals: Refusals,
+    *,
+    repeats: bool = False,
 ) -> ControllerResult[Reply]:
     """Decide about a request, unless it was decided before.
 
+    ``repeats``: an earlier copy was sent, and may still arrive at any controller.
+
     Requests with ``validate_only`` are not remembered, and below metadata.version 2 no request is.
     Raises ApiError INVALID_REQUEST for an invalid id or one that another request has used, and
-    THROTTLING_QUOTA_EXCEEDED if the outcome cannot be remembered now. Without an id, it raises what
-    ``decide`` raises.
+    THROTTLING_QUOTA_EXCEEDED if the outcome cannot be remembered now. Raises OutcomeUnknownError if
+    the refusal of a copy cannot be written down. Without an id, it raises what ``decide`` raises.
     """
     request_id: bytes = request.request_id
     if not request_id:
@@ -59,6 +73,9 @@ def once(
         reply = reply_type()
         reply.MergeFromString(known.reply)
         reply.already_done = True
+        if repeats and context.image.outcomes.get(request_id) is None:
+            # Only this controller knows the refusal, and other copies may be on their way.
+            return _written_refusal(context, known, reply, refusals)
         return ControllerResult((), context.image, reply, repeats=True)
     try:
         result = decide(context, request)
@@ -71,11 +88,32 @@ def once(
         return result
     reply = result.reply.SerializeToString(deterministic=True)
     if not result.records and _is_refusal(result.reply):
-        refusals.remember(Outcome(request_id, method, digest, reply))
+        refusal = Outcome(request_id, method, digest, reply)
+        if repeats:
+            return _written_refusal(context, refusal, result.reply, refusals)
+        refusals.remember(refusal)
         return result
     decision = Decision.after(context, result)
     decision.add(_outcome(context, request_id, method, digest, reply))
     return decision.result(result.reply)
+
+
+def _written_refusal(
+    context: Context, refusal: Outcome, reply: Reply, refusals: Refusals
+) -> ControllerResult[Reply]:
+    """The refusal, and the record that refuses every other copy of the request. Raises
+    OutcomeUnknownError if it cannot be remembered now."""
+    if not refusals.may_write(len(refusal.reply), context.now_ms):
+        raise OutcomeUnknownError.because(
+            "this copy of the request is refused, but too many refusals are remembered to refuse"
+            " the others as well",
+            refusal.request_id,
+        )
+    record = _outcome(context, refusal.request_id, refusal.method, refusal.digest, refusal.reply)
+    refusals.written(len(refusal.reply), context.now_ms)
+    decision = Decision(context)
+    decision.add(record)
+    return decision.result(reply)
 
 
 def begin(
@@ -97,10 +135,14 @@ def begin(
 
 
 class Refusals:
-    """What the active controller has refused since it leads, the newest. They are in no log."""
+    """What the active controller has refused since it leads, the newest, and how much of that it
+    has written into the log lately."""
 
     def __init__(self) -> None:
-        self._outcomes = NO_OUTCOMES
+        self._outcomes = NO_OUTCOMES  # in no log
+        # The time and the bytes of each refusal written in the last REPEAT_MS, oldest first.
+        self._written: deque[tuple[int, int]] = deque()
+        self._written_bytes = 0  # the sum over `_written`
 
     def get(self, request_id: bytes) -> Outcome | None:
         return self._outcomes.get(request_id)
@@ -108,8 +150,23 @@ class Refusals:
     def remember(self, refusal: Outcome) -> None:
         self._outcomes = self._outcomes.with_(refusal)
 
+    def may_write(self, reply_bytes: int, now_ms: int) -> bool:
+        """Whether the log may take a refusal with such a reply now."""
+        while self._written and abs(now_ms - self._written[0][0]) >= REPEAT_MS:
+            self._written_bytes -= self._written.popleft()[1]
+        return (
+            len(self._written) < LIMITS.outcomes // REFUSED_SHARE
+            and self._written_bytes + reply_bytes <= LIMITS.reply_bytes // REFUSED_SHARE
+        )
+
+    def written(self, reply_bytes: int, now_ms: int) -> None:
+        self._written.append((now_ms, reply_bytes))
+        self._written_bytes += reply_bytes
+
     def forget(self) -> None:
         self._outcomes = NO_OUTCOMES
+        self._written.clear()
+        self._written_bytes = 0
 
 
 def _is_refusal(reply: Any) -> bool:

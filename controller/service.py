@@ -40,7 +40,7 @@ from runtime.authorization.authorizer import (
     topic_resource,
 )
 from runtime.authorization.caller import Caller
-from runtime.authorization.forwarding import ControllerPort, check_cluster
+from runtime.authorization.forwarding import ControllerPort, check_cluster, is_copy
 from runtime.config.node import NodeConfig
 from runtime.grpc.requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
 from runtime.silence import STALL_S
@@ -54,6 +54,10 @@ from world.network import Peer, Service, UnaryHandler
 from world.world import World
 
 logger = logging.getLogger(__name__)
+
+_OF_EVERY_COPY = (ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT)
+"""Errors that stay as they are for a copy of a request: this controller decides nothing, every copy
+is as invalid as this one, or the outcome is unknown already."""
 
 
 class ControllerService:
@@ -297,22 +301,38 @@ class ControllerService:
         decide = DECISIONS[change]
 
         async def handle(request: Any, peer: Peer) -> Any:
+            repeats = is_copy(request)
             caller = self._port.caller(request, peer)
 
-            def decided(context: Context) -> ControllerResult[Any]:
-                authorizer = self._port.authorizer
-                refused = take_refused(authorizer, context.image, caller, request)
+            def allowed(context: Context, request: Any) -> ControllerResult[Any]:
+                """Decides about the items that the caller may change, and refuses the others."""
+                refused = take_refused(self._port.authorizer, context.image, caller, request)
                 if refused.is_everything:
                     result = ControllerResult((), context.image, change.response())
                 else:
-                    refusals = self._decisions.refusals
-                    result = once(context, change.name, request, change.response, decide, refusals)
-                    if result.reply.error != ErrorCode.NONE:
-                        return result
+                    result = decide(context, request)
                 refused.place(result.reply)
                 return result
 
-            return await self._decisions.decide(decided, request_id=request.request_id)
+            def decided(context: Context) -> ControllerResult[Any]:
+                refusals = self._decisions.refusals
+                return once(
+                    context,
+                    change.name,
+                    request,
+                    change.response,
+                    allowed,
+                    refusals,
+                    repeats=repeats,
+                )
+
+            try:
+                return await self._decisions.decide(decided, request_id=request.request_id)
+            except ApiError as error:
+                if not repeats or error.code in _OF_EVERY_COPY:
+                    raise
+                # Refused without an outcome in the log: an earlier copy may still be accepted.
+                raise OutcomeUnknownError.because(error.message, request.request_id) from error
 
         return handle
 

@@ -167,7 +167,8 @@ class ControllerClient:
 
         A node of another cluster may have got a controller's address. Its refusal is no answer. One
         attempt takes at most ``attempt_s``. ``repeat_unknown``: ask again also if a controller does
-        not know the outcome.
+        not know the outcome. After an attempt of unknown outcome, a client's request is marked as a
+        copy.
 
         Raises ApiError REQUEST_TIMED_OUT if no active controller answered in time, as
         OutcomeUnknownError if one may have carried the request out. Raises RpcError if the
@@ -189,14 +190,18 @@ class ControllerClient:
                 answer, reason = await self._attempt(
                     target, method, payload, response_type, min(left_s, attempt_s)
                 )
-                unanswered = unanswered or answer is None
-                if answer is not None:
+                if answer is None:
+                    unanswered = True
+                    payload = _as_copy(request)
+                else:
                     error = _error(answer)
                     foreign = names_cluster and error == ErrorCode.INCONSISTENT_CLUSTER_ID
                     if foreign:
                         reason = f"another cluster answers at the address of controller {target}"
                     elif error == ErrorCode.REQUEST_TIMED_OUT and repeat_unknown:
                         unanswered = True
+                        payload = _as_copy(request)
+                        reason = getattr(answer, "message", "") or reason
                     elif error != ErrorCode.NOT_CONTROLLER:
                         return answer
                     hint = None if foreign else self._hint(answer, target)
@@ -217,7 +222,7 @@ class ControllerClient:
         a client's request names another cluster."""
         fields = request.DESCRIPTOR.fields_by_name
         own = self._cluster_id
-        if "on_behalf_of" in fields and request.HasField("on_behalf_of"):
+        if _is_forwarded(request):
             request.on_behalf_of.cluster_id = own  # type: ignore[attr-defined]
         elif "cluster_id" in fields and not request.cluster_id:  # type: ignore[attr-defined]
             request.cluster_id = own  # type: ignore[attr-defined]
@@ -268,6 +273,19 @@ class ControllerClient:
         task = asyncio.get_running_loop().create_task(channel.close())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
+
+
+def _as_copy(request: Message) -> bytes:
+    """The bytes of a request of which an earlier copy may still arrive at a controller."""
+    if _is_forwarded(request):
+        request.on_behalf_of.repeats = True  # type: ignore[attr-defined]
+    return request.SerializeToString()
+
+
+def _is_forwarded(request: Message) -> bool:
+    """Whether the request is a client's."""
+    named = "on_behalf_of" in request.DESCRIPTOR.fields_by_name
+    return named and request.HasField("on_behalf_of")
 
 
 def _error(answer: Message) -> int:

@@ -15,10 +15,10 @@ from broker.service.context import BrokerContext
 from metadata.features import REQUEST_OUTCOMES, metadata_version
 from runtime.administration.changes import change_of
 from runtime.administration.parts import Answers, Part, parts_of
-from runtime.administration.refused import take_refused
+from runtime.administration.refused import NOTHING_REFUSED, take_refused
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
-from runtime.authorization.forwarding import ask_for
+from runtime.authorization.forwarding import ask_for, is_copy
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 
 R = TypeVar("R", bound=Any)
@@ -70,6 +70,8 @@ async def change(
     Many items are several decisions, one after the other. If a later one fails for a passing
     reason, the outcome of a request with an id is unknown: its sender repeats it, and what was done
     is then known. Otherwise the items that are left get the error.
+
+    A copy of an earlier request (``is_copy``) is never refused here.
 
     The answer's ``error`` is a refusal: neither NOT_CONTROLLER nor unknown. Raises
     OutcomeUnknownError when the change may have been made, and ApiError NOT_CONTROLLER when it was
@@ -138,18 +140,23 @@ def _check_left(made: int, left_s: float) -> None:
 async def _decided(context: BrokerContext, caller: Caller, request: Any, deadline: float) -> Any:
     """The active controller's answer to one decision."""
     response_type = change_of(request).response
+    left_s = deadline - context.clock.monotonic()
+    allowed = type(request)()
+    allowed.CopyFrom(request)
     try:
-        refused = take_refused(context.authorizer, context.image(), caller, request)
+        refused = take_refused(context.authorizer, context.image(), caller, allowed)
+        refusal = response_type(leader_id=-1) if refused.is_everything else None
     except ApiError as why:
-        return _refused(response_type, why)
-    if refused.is_everything:
-        answer = response_type(leader_id=-1)
+        refused, refusal = NOTHING_REFUSED, _refused(response_type, why)
+    if refusal is None:
+        answer = await _forward(context, caller, allowed, response_type, left_s)
+    elif is_copy(request):
+        # Only the controller can refuse the earlier copies as well.
+        return await _forward(context, caller, request, response_type, left_s)
     else:
-        left_s = deadline - context.clock.monotonic()
-        answer = await _forward(context, caller, request, response_type, left_s)
-        if answer.error != ErrorCode.NONE:
-            return answer
-    refused.place(answer)
+        answer = refusal
+    if answer.error == ErrorCode.NONE:
+        refused.place(answer)
     return answer
 
 

@@ -6,7 +6,7 @@ A broker asks this before it forwards a change, the controller before it decides
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from metadata.image import MetadataImage
 from runtime.administration.changes import change_of
@@ -43,6 +43,9 @@ class Refused:
                 told.append(next(decided))
 
 
+NOTHING_REFUSED: Final = Refused("", ())
+
+
 def take_refused(
     authorizer: Authorizer, image: MetadataImage, caller: Caller, request: Any
 ) -> Refused:
@@ -53,7 +56,7 @@ def take_refused(
     if items is None or items.permission is None:
         if (why := of_cluster(asked)) is not None:
             raise why
-        return Refused("", ())
+        return NOTHING_REFUSED
     results: list[dict[str, Any] | None] = []
     for name in items.lists:
         listed = getattr(request, name)

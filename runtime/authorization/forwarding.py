@@ -16,10 +16,21 @@ LISTENER: Final = "CONTROLLER"
 
 
 def ask_for(caller: Caller, request: Any) -> None:
-    """Write the client into a request to the controller, in place of any other value."""
+    """Write the client into a request to the controller, in place of any other value. Only whether
+    the request is a copy is the client's to say."""
     request.on_behalf_of.CopyFrom(
-        OnBehalfOf(principal=caller.principal, client_id=caller.client_id, address=caller.address)
+        OnBehalfOf(
+            principal=caller.principal,
+            client_id=caller.client_id,
+            address=caller.address,
+            repeats=is_copy(request),
+        )
     )
+
+
+def is_copy(request: Any) -> bool:
+    """Whether an earlier copy of the request was sent whose outcome its sender does not know."""
+    return bool(request.on_behalf_of.repeats)
 
 
 def check_cluster(told: str, own: str) -> None:

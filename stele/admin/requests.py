@@ -40,22 +40,28 @@ class AdminRequests:
         """The answer to a request that takes effect at most once: all attempts carry one id.
 
         ``request_id``: the id of an earlier call whose outcome is unknown; None makes a new one.
-        Raises OutcomeUnknownError if an attempt may have been carried out, or may still be.
+        Raises OutcomeUnknownError if an attempt may have been carried out, or may still be. Every
+        attempt after such a one is marked as a copy: if it is refused, no other copy is accepted.
         """
         if request_id is not None and len(request_id) != REQUEST_ID_BYTES:
             raise ConfigError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
         request.request_id = request_id or self._view.world.rng.randbytes(REQUEST_ID_BYTES)
-        lost: list[RpcError | ApiError] = []
+        if request_id is not None:
+            request.on_behalf_of.repeats = True
+
+        def lost(_: RpcError | ApiError) -> None:
+            request.on_behalf_of.repeats = True
+
         try:
-            return await self._keep_asking(method, request, parse, lost.append)
+            return await self._keep_asking(method, request, parse, lost)
         except ApiError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT and _names(error, request.request_id):
                 raise OutcomeUnknownError(error.message, request.request_id) from error
-            if not lost or not error.code.retriable:
+            if not request.on_behalf_of.repeats or not error.code.retriable:
                 raise
             raise OutcomeUnknownError.because(str(error), request.request_id) from error
         except UnreachableError as error:
-            if not lost:
+            if not request.on_behalf_of.repeats:
                 raise
             raise OutcomeUnknownError.because(str(error), request.request_id) from error
 

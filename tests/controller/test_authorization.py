@@ -126,8 +126,57 @@ async def test_nothing_is_decided_where_everything_is_refused(bench: Bench) -> N
     assert bench.controller.service.image.offset == before
     denied.clear()
     answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
-    assert not answer.already_done, "the refusal was no outcome of the request"
+    assert answer.already_done, "an id stands for one answer"
+    assert not bench.has("a")
+    assert not (await bench.create("a", on_behalf_of=ALICE, request_id=b"n" * 16)).already_done
     assert bench.has("a")
+
+
+@on_bench
+async def test_an_answer_with_refused_items_is_repeated_as_it_was(bench: Bench) -> None:
+    """Also if the caller may change those items by now: the request is the same."""
+    denied = bench.authorizer.denied
+    denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("b"))}
+    first = await bench.create("a", "b", "c", on_behalf_of=ALICE, request_id=ID)
+    denied.clear()
+    second = await bench.create("a", "b", "c", on_behalf_of=ALICE, request_id=ID)
+    assert second.already_done
+    assert second.topics == first.topics
+    assert not bench.has("b")
+
+
+COPY = OnBehalfOf(principal="User:alice", client_id="laptop", address="10.1.1.1", repeats=True)
+
+
+@on_bench
+async def test_what_a_copy_may_not_change_no_other_copy_changes_later(bench: Bench) -> None:
+    denied = bench.authorizer.denied
+    denied |= {(Operation.CREATE, CLUSTER), (Operation.CREATE, topic_resource("a"))}
+    answer = await bench.create("a", on_behalf_of=COPY, request_id=ID)
+    assert answer.topics[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    denied.clear()
+    loop = bench.controller.process.loop
+    loop.call_soon(bench.controller.quorum.resign)
+    loop.call_soon(bench.controller.quorum.claim, 3)
+    await asyncio.sleep(0.1)
+    answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
+    assert answer.topics[0].error == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert not bench.has("a")
+
+
+@on_bench
+async def test_a_copy_is_not_refused_by_what_decides_nothing(bench: Bench) -> None:
+    """The controller cannot write. An earlier copy may be accepted where the disk has room."""
+    bench.controller.quorum.full = True
+    answer = await bench.create("a", on_behalf_of=ALICE, request_id=ID)
+    assert answer.error == ErrorCode.KAFKA_STORAGE_ERROR
+    answer = await bench.create("a", on_behalf_of=COPY, request_id=ID)
+    assert answer.error == ErrorCode.REQUEST_TIMED_OUT
+    assert "may or may not have taken effect" in answer.message
+    bench.controller.quorum.full = False
+    assert (await bench.create("a", on_behalf_of=COPY, request_id=ID)).error == ErrorCode.NONE
+    answer = await bench.create("b", on_behalf_of=COPY, request_id=ID)
+    assert answer.error == ErrorCode.INVALID_REQUEST, "the id of another request, in every copy"
 
 
 OF_THE_CLUSTER = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from controller import configs, elections, request_ids, topics
 from controller.machine import Context, ControllerResult
-from controller.request_ids import Refusals, begin, once
+from controller.request_ids import REFUSED_SHARE, Refusals, begin, once
 from metadata import delta
 from metadata.delta import replay_values
 from metadata.image import MetadataImage
@@ -41,13 +42,30 @@ def creation(*names: str, request_id: bytes = ID, **more: Any) -> admin.CreateTo
 
 
 def create(
-    machine: Machine, request: admin.CreateTopicsRequest, refusals: Refusals | None = None
+    machine: Machine,
+    request: admin.CreateTopicsRequest,
+    refusals: Refusals | None = None,
+    *,
+    repeats: bool = False,
 ) -> admin.CreateTopicsResponse:
     reply = admin.CreateTopicsResponse
     known = refusals or Refusals()
     return machine.do(
-        lambda context: once(context, "CreateTopics", request, reply, topics.create_topics, known)
+        lambda context: once(
+            context,
+            "CreateTopics",
+            request,
+            reply,
+            topics.create_topics,
+            known,
+            repeats=repeats,
+        )
     )
+
+
+def delete(machine: Machine, name: str) -> None:
+    deletion = admin.DeleteTopicsRequest(names=[name])
+    machine.do(lambda context: topics.delete_topics(context, deletion))
 
 
 def test_the_same_request_twice_makes_one_topic_and_says_so(machine: Machine) -> None:
@@ -84,6 +102,78 @@ def test_a_refusal_writes_nothing_and_stays_a_refusal_at_its_controller(machine:
     assert error.code is ErrorCode.INVALID_REQUEST, "the id belongs to the refused request"
     refusals.forget()  # as a controller that leads no more
     assert not create(machine, creation("a", request_id=b"2" * 16), refusals).topics[0].error
+
+
+def test_the_refusal_of_a_copy_refuses_the_others_at_every_controller(machine: Machine) -> None:
+    create(machine, creation("a", request_id=b"1" * 16))
+    refused = create(machine, creation("a", request_id=b"2" * 16), repeats=True)
+    assert refused.topics[0].error == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert not refused.already_done
+    delete(machine, "a")
+    first = create(machine, creation("a", request_id=b"2" * 16), Refusals())
+    assert first.already_done
+    assert first.topics == refused.topics
+    assert machine.image.topic("a") is None
+
+
+def test_a_copy_of_what_only_this_controller_refused_is_refused_everywhere(
+    machine: Machine,
+) -> None:
+    """Otherwise a third copy, which is older than this one, could still be accepted."""
+    create(machine, creation("a", request_id=b"1" * 16))
+    refusals = Refusals()
+    create(machine, creation("a", request_id=b"2" * 16), refusals)
+    assert not machine.last_records
+    again = create(machine, creation("a", request_id=b"2" * 16), refusals, repeats=True)
+    assert again.already_done
+    delete(machine, "a")
+    assert create(machine, creation("a", request_id=b"2" * 16), Refusals()).already_done
+    create(machine, creation("a", request_id=b"2" * 16), refusals, repeats=True)
+    assert not machine.last_records, "it is written once"
+    assert machine.image.topic("a") is None
+
+
+def test_refused_copies_take_a_part_of_the_memory_and_of_more_nothing_is_claimed(
+    machine: Machine,
+) -> None:
+    create(machine, creation("a"))
+    refusals = Refusals()
+    refuse = partial(create, machine, refusals=refusals, repeats=True)
+    most = LIMITS.outcomes // REFUSED_SHARE
+    for number in range(most):
+        assert refuse(creation("a", request_id=number.to_bytes(16, "big"))).topics[0].error
+    one_more = creation("a", request_id=b"m" * 16)
+    error = refusal(lambda: refuse(one_more))
+    assert error.code is ErrorCode.REQUEST_TIMED_OUT
+    assert "too many refusals are remembered" in error.message
+    assert len(machine.image.outcomes) == most + 1
+    assert not create(machine, creation("b", request_id=b"b" * 16), refusals).topics[0].error
+    machine.now_ms = REPEAT_MS
+    assert refuse(one_more).topics[0].error == ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_long_refusals_of_copies_take_a_part_of_the_memory(machine: Machine) -> None:
+    most = LIMITS.reply_bytes // REFUSED_SHARE
+
+    def decide(_: Context, __: admin.ElectLeadersRequest) -> ControllerResult[Any]:
+        raise ApiError(ErrorCode.POLICY_VIOLATION, "x" * (most // 2 - 100))
+
+    refusals = Refusals()
+
+    def refuse(number: int) -> admin.ElectLeadersResponse:
+        request = admin.ElectLeadersRequest(request_id=bytes([number]) * 16)
+        reply = admin.ElectLeadersResponse
+        answer: admin.ElectLeadersResponse = machine.do(
+            lambda context: once(
+                context, "ElectLeaders", request, reply, decide, refusals, repeats=True
+            )
+        )
+        return answer
+
+    assert [refuse(number).error for number in (1, 2)] == [ErrorCode.POLICY_VIOLATION] * 2
+    assert refusal(lambda: refuse(3)).code is ErrorCode.REQUEST_TIMED_OUT
+    refusals.forget()  # another controller leads
+    assert refuse(3).error == ErrorCode.POLICY_VIOLATION
 
 
 def test_a_request_that_is_granted_in_part_is_remembered_as_a_whole(machine: Machine) -> None:
@@ -235,24 +325,28 @@ class Quorum:
     under_way: list[tuple[list[bytes], MetadataImage, int]] = field(default_factory=list)
     # The dumb twin: by request, all its answers, and how often it took effect.
     answers: dict[bytes, list[bytes]] = field(default_factory=dict)
+    answers_of_copies: dict[bytes, list[bytes]] = field(default_factory=dict)
     effects: Counter[bytes] = field(default_factory=Counter)
-    waiting: list[tuple[int, bytes, bytes]] = field(default_factory=list)
+    outcomes: Counter[bytes] = field(default_factory=Counter)  # how many are in the log
+    waiting: list[tuple[int, bytes, bytes, bool]] = field(default_factory=list)
     refusals: Refusals = field(default_factory=Refusals)
 
     @property
     def newest(self) -> MetadataImage:
         return self.under_way[-1][1] if self.under_way else self.image
 
-    def ask(self, method: str, request: Any, reply_type: Any, decide: Any) -> None:
+    def ask(
+        self, method: str, request: Any, reply_type: Any, decide: Any, *, repeats: bool
+    ) -> None:
         end = self.under_way[-1][2] if self.under_way else self.next_offset
         context = Context(self.newest, end, {}, self.rng, CLUSTER_ID)
-        result = once(context, method, request, reply_type, decide, self.refusals)
+        result = once(context, method, request, reply_type, decide, self.refusals, repeats=repeats)
         if result.records:
             values = [encode(record) for record in result.records]
             self.under_way.append((values, result.image, end + len(values)))
         result.reply.already_done = False
         answer = result.reply.SerializeToString(deterministic=True)
-        self.waiting.append((len(self.under_way), request.request_id, answer))
+        self.waiting.append((len(self.under_way), request.request_id, answer, repeats))
         self.settle()
 
     def commit(self, count: int) -> None:
@@ -261,17 +355,21 @@ class Quorum:
             self.image, self.next_offset = image, end
             for value in values:
                 record = pb.MetadataRecord.FromString(value)
-                if record.HasField("request_outcome"):
-                    self.effects[record.request_outcome.request_id] += 1
+                outcome = record.request_outcome
+                if outcome.request_id:
+                    self.outcomes[outcome.request_id] += 1
+                    self.effects[outcome.request_id] += not refused(outcome.method, outcome.reply)
         del self.under_way[:count]
         self.waiting = [(position - count, *rest) for position, *rest in self.waiting]  # type: ignore[misc]
         self.settle()
 
     def settle(self) -> None:
         """Answer the requests that need not wait any more."""
-        for position, request_id, answer in self.waiting:
+        for position, request_id, answer, repeats in self.waiting:
             if position <= 0:
                 self.answers.setdefault(request_id, []).append(answer)
+                if repeats:
+                    self.answers_of_copies.setdefault(request_id, []).append(answer)
         self.waiting = [each for each in self.waiting if each[0] > 0]
 
     def lose_leadership(self) -> None:
@@ -306,13 +404,19 @@ def test_each_request_takes_effect_once_and_its_answers_agree(seed: int) -> None
     machine.brokers(1)
     quorum = Quorum(rng, machine.image, machine.next_offset)
     asked: list[tuple[str, Any, Any, Any]] = []
+    late: list[tuple[str, Any, Any, Any]] = []  # their first copies are on the way
     for _ in range(60):
         step = rng.random()
         if step < 0.35 or not asked:
             asked.append(draw_request(rng))
-            quorum.ask(*asked[-1])
-        elif step < 0.7:
-            quorum.ask(*rng.choice(asked))
+            if rng.random() < 0.4:
+                late.append(asked[-1])
+            else:
+                quorum.ask(*asked[-1], repeats=False)
+        elif step < 0.6:
+            quorum.ask(*rng.choice(asked), repeats=True)
+        elif step < 0.7 and late:
+            quorum.ask(*late.pop(rng.randrange(len(late))), repeats=False)
         elif step < 0.9:
             quorum.commit(rng.randint(0, len(quorum.under_way)))
         elif step < 0.96:
@@ -320,17 +424,18 @@ def test_each_request_takes_effect_once_and_its_answers_agree(seed: int) -> None
         else:
             quorum.restart_from_a_snapshot()
     for request in asked:  # and in the end everybody learns what became of it
-        quorum.ask(*request)
+        quorum.ask(*request, repeats=True)
     quorum.commit(len(quorum.under_way))
-    for _, request, _, _ in asked:
-        assert quorum.effects[request.request_id] <= 1
+    for method, request, _, _ in asked:
+        assert quorum.outcomes[request.request_id] == 1
+        assert len({*quorum.answers_of_copies[request.request_id]}) == 1, "the outcome"
         given_answers = {*quorum.answers[request.request_id]}
-        granted = {answer for answer in given_answers if not refused(request, answer)}
+        granted = {answer for answer in given_answers if not refused(method, answer)}
         assert len(granted) == quorum.effects[request.request_id], (request, given_answers)
 
 
-def refused(request: Any, answer: bytes) -> bool:
-    creates = isinstance(request, admin.CreateTopicsRequest)
+def refused(method: str, answer: bytes) -> bool:
+    creates = method == "CreateTopics"
     reply = admin.CreateTopicsResponse() if creates else admin.DeleteTopicsResponse()
     reply.ParseFromString(answer)
     return bool(reply.topics[0].error)

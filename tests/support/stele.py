@@ -122,7 +122,9 @@ class FakeCluster:
         self.metadata_requests = 0
         self.created: list[admin_pb2.NewTopic] = []
         self.admin_faults: deque[ErrorCode] = deque()
-        self.request_ids: list[bytes] = []  # of CreateTopics, in the order of the attempts
+        # Of CreateTopics, in the order of the attempts.
+        self.request_ids: list[bytes] = []
+        self.copies: list[bool] = []  # whether the request was marked as one
         self.stream_answers_take_s = 0.001
         self.fetches: list[tuple[int, str]] = []  # broker and rack, each time it was looked
         self.hidden_topics: set[str] = set()  # metadata requests do not find them
@@ -365,6 +367,7 @@ class FakeCluster:
     ) -> admin_pb2.CreateTopicsResponse:
         response = admin_pb2.CreateTopicsResponse()
         self.request_ids.append(request.request_id)
+        self.copies.append(request.on_behalf_of.repeats)
         if self.admin_faults:
             response.error = self.admin_faults.popleft()
             return response

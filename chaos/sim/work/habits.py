@@ -162,8 +162,9 @@ class Rude:
 
 @dataclass(slots=True)
 class Impatient:
-    """Asks for each topic twice with one request id, and a third time if the first answer is a
-    refusal. The request must take effect once, and every answer after a success must repeat it."""
+    """Asks for each topic twice with one request id, and three times more if the first answer is a
+    refusal. Later attempts are marked as copies. The request must take effect once, and every
+    answer after a success, or after the refusal of a copy, must repeat it."""
 
     client: SimClient
     rng: random.Random
@@ -174,15 +175,23 @@ class Impatient:
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
             if is_done():
                 return
-            topic = NewTopic(name=f"extra-asked-twice-{number}", partitions=1, replication_factor=1)
+            # Three replicas are refused while a broker is away.
+            topic = NewTopic(
+                name=f"extra-asked-twice-{number}",
+                partitions=1,
+                replication_factor=self.rng.choice([1, 3]),
+            )
             request_id = self.rng.randbytes(_REQUEST_ID_BYTES)
             request = CreateTopicsRequest(topics=[topic], request_id=request_id)
             earlier = await self._ask(request, is_done)
-            for _ in range(1 if earlier is None or is_success(earlier) else 2):
+            for _ in range(1 if earlier is None or is_success(earlier) else 3):
+                was_copy = request.on_behalf_of.repeats
+                request.on_behalf_of.repeats = True
+                await asyncio.sleep(self.rng.uniform(0.0, 2.0) * pause_s)
                 later = await self._ask(request, is_done)
                 if earlier is None or later is None:
                     break
-                if (why := contradiction(earlier, later)) is not None:
+                if (why := contradiction(earlier, later, was_copy=was_copy)) is not None:
                     self.report(f"{topic.name}: {why}")
                 earlier = later
 
@@ -202,19 +211,23 @@ class Impatient:
         return None
 
 
-def contradiction(earlier: CreateTopicsResponse, later: CreateTopicsResponse) -> str | None:
+def contradiction(
+    earlier: CreateTopicsResponse, later: CreateTopicsResponse, *, was_copy: bool
+) -> str | None:
     """Why the two cannot be answers to one request with an id, None if they can.
 
-    A success is in the metadata log: every later answer repeats it. A refusal is only in the memory
-    of the controller that gave it: another one decides anew, and may accept the request.
+    A success is in the metadata log: every later answer repeats it. So is the refusal of a copy.
+    The refusal of a first attempt is only in the memory of the controller that gave it: another one
+    decides anew, and may accept the request.
     """
-    if not is_success(earlier):
+    if not is_success(earlier) and not was_copy:
         return None
-    if is_success(later) and later.already_done:
+    errors = [each.error for each in earlier.topics], [each.error for each in later.topics]
+    if errors[0] == errors[1] and later.already_done:
         return None
-    errors = [each.error for each in later.topics]
     return (
-        f"the request succeeded, and then was answered {errors}, already_done={later.already_done}"
+        f"the request was answered {errors[0]}, and then {errors[1]}, "
+        f"already_done={later.already_done}"
     )
 
 

@@ -5,13 +5,15 @@ from typing import ClassVar as _ClassVar, Optional as _Optional
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class OnBehalfOf(_message.Message):
-    __slots__ = ("principal", "client_id", "address", "cluster_id")
+    __slots__ = ("principal", "client_id", "address", "cluster_id", "repeats")
     PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
     CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    REPEATS_FIELD_NUMBER: _ClassVar[int]
     principal: str
     client_id: str
     address: str
     cluster_id: str
-    def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., address: _Optional[str] = ..., cluster_id: _Optional[str] = ...) -> None: ...
+    repeats: bool
+    def __init__(self, principal: _Optional[str] = ..., client_id: _Optional[str] = ..., address: _Optional[str] = ..., cluster_id: _Optional[str] = ..., repeats: _Optional[bool] = ...) -> None: ...

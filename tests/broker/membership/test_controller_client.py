@@ -10,7 +10,7 @@ from broker.membership.controller_client import ControllerClient
 from raft.api import LeaderAndEpoch
 from stele.addresses import Address
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
-from stele.wire.v1.admin_pb2 import CreateTopicsRequest
+from stele.wire.v1.admin_pb2 import CreateTopicsRequest, CreateTopicsResponse
 from stele.wire.v1.controller_pb2 import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
@@ -24,6 +24,7 @@ from tests.support.worlds import virtual
 from world.network import Peer, Service
 
 METHOD = "/stele.v1.Controller/AllocateProducerIds"
+CREATION = "/stele.v1.Admin/CreateTopics"
 VOTERS = {1: ("c1", 9093), 2: ("c2", 9093), 3: ("c3", 9093)}
 
 
@@ -179,6 +180,38 @@ async def test_requests_say_of_which_cluster_they_are() -> None:
         assert answer.error == expected
     assert read.cluster_id == forwarded.on_behalf_of.cluster_id == "cluster"
     assert (named.cluster_id, named.on_behalf_of.cluster_id) == ("another", "cluster")
+
+
+@virtual
+async def test_after_an_attempt_of_unknown_outcome_a_clients_request_is_a_copy() -> None:
+    controllers = _Controllers()
+    marks: list[bool] = []
+
+    def answering(*answers: ErrorCode | None) -> None:
+        left = list(answers)
+
+        async def create(payload: bytes, _: Peer) -> bytes:
+            marks.append(CreateTopicsRequest.FromString(payload).on_behalf_of.repeats)
+            error = left.pop(0)
+            if error is None:
+                raise RpcError(RpcCode.UNAVAILABLE, "the connection broke")
+            return CreateTopicsResponse(error=error, leader_id=-1).SerializeToString()
+
+        controllers.network.services[VOTERS[1]].unary[CREATION] = create
+
+    async def ask(*answers: ErrorCode | None) -> list[bool]:
+        answering(*answers)
+        request = CreateTopicsRequest()
+        request.on_behalf_of.principal = "User:alice"
+        await controllers.client.call(CREATION, request, CreateTopicsResponse, repeat_unknown=True)
+        told = list(marks)
+        marks.clear()
+        return told
+
+    not_active, unknown = ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT
+    assert await ask(not_active, not_active, ErrorCode.NONE) == [False, False, False]
+    assert await ask(None, ErrorCode.NONE) == [False, True]
+    assert await ask(unknown, not_active, ErrorCode.POLICY_VIOLATION) == [False, True, True]
 
 
 @virtual

@@ -12,6 +12,7 @@ from stele.wire.kafka.messages import (
 )
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2
+from stele.wire.v1.caller_pb2 import OnBehalfOf
 from tests.support.authorization import A, call_admin, edges_with_topics, told_errors
 from tests.support.broker_apis import Edges, topic_id
 from tests.support.worlds import virtual
@@ -108,6 +109,21 @@ async def test_nothing_is_sent_where_all_is_refused() -> None:
     answer = await call_admin(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
     assert (answer.leader_id, answer.error, len(answer.topics)) == (-1, ErrorCode.NONE, 1)
     assert not edges.controller.deleted
+
+
+@virtual
+async def test_a_copy_is_sent_though_all_is_refused() -> None:
+    """Only the controller can refuse the earlier copy too, which another broker may still send."""
+    edges = edges_with_topics()
+    edges.authorizer.denied |= {(Operation.DELETE, A), (Operation.ALTER, CLUSTER)}
+    copy = OnBehalfOf(repeats=True)
+    request = admin.DeleteTopicsRequest(names=["a"], on_behalf_of=copy)
+    await call_admin(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
+    (sent,) = edges.controller.deleted
+    assert (list(sent.names), sent.on_behalf_of.repeats) == (["a"], True)
+    features = admin.UpdateFeaturesRequest(on_behalf_of=copy)
+    await call_admin(edges, "Admin/UpdateFeatures", features, admin.UpdateFeaturesResponse)
+    assert len(edges.controller.updated) == 1
 
 
 @virtual

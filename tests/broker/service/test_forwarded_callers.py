@@ -42,6 +42,19 @@ async def test_a_client_cannot_say_that_it_is_another_one() -> None:
 
 
 @virtual
+async def test_a_client_says_that_its_request_is_a_copy() -> None:
+    edges = Edges()
+    request = admin.CreateTopicsRequest(
+        topics=[admin.NewTopic(name="a")], on_behalf_of=OnBehalfOf(repeats=True)
+    )
+    await call_admin(edges, "Admin/CreateTopics", request, admin.CreateTopicsResponse)
+    (sent,) = edges.controller.created
+    assert sent.on_behalf_of == OnBehalfOf(
+        principal=ANONYMOUS, address="10.0.0.9", cluster_id="cluster", repeats=True
+    )
+
+
+@virtual
 async def test_a_question_to_the_quorums_leader() -> None:
     edges = Edges()
     asked: list[raft.DescribeQuorumRequest] = []

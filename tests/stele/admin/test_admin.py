@@ -94,6 +94,36 @@ async def test_an_outcome_that_stays_unknown_names_the_id_that_finds_out(stage: 
 
 
 @on_stage
+async def test_attempts_after_one_of_unknown_outcome_are_marked_as_copies(stage: Stage) -> None:
+    unsure, refused = ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER
+    stage.cluster.admin_faults.extend([refused, unsure, refused])
+    async with stage.admin() as admin:
+        await admin.create_topics([NewTopic("t", 1)])
+        assert stage.cluster.copies == [False, False, True, True]
+        await admin.create_topics([NewTopic("u", 1)], request_id=b"e" * 16)
+        assert stage.cluster.copies[4:] == [True], "an earlier call had this id"
+
+
+@on_stage
+async def test_a_broker_that_does_not_answer_makes_the_next_attempt_a_copy(stage: Stage) -> None:
+    async with stage.admin() as admin:
+        await admin.list_topics()
+        stage.cluster.kill(1)
+        stage.cluster.kill(2)
+        await admin.create_topics([NewTopic("t", 1)])
+        assert stage.cluster.copies == [True]
+
+
+@on_stage
+async def test_an_earlier_call_stays_of_unknown_outcome_while_nobody_decides(stage: Stage) -> None:
+    stage.cluster.admin_faults.extend([ErrorCode.NOT_CONTROLLER] * 1000)
+    async with stage.admin(default_api_timeout_ms=2000) as admin:
+        with pytest.raises(OutcomeUnknownError) as caught:
+            await admin.create_topics([NewTopic("t", 1)], request_id=b"e" * 16)
+        assert caught.value.request_id == b"e" * 16
+
+
+@on_stage
 async def test_what_was_refused_every_time_was_not_done(stage: Stage) -> None:
     stage.cluster.admin_faults.extend([ErrorCode.NOT_CONTROLLER] * 1000)
     async with stage.admin(default_api_timeout_ms=2000) as admin:

@@ -30,7 +30,7 @@ def answer(error: ErrorCode, *, already_done: bool = False) -> CreateTopicsRespo
 def test_a_success_is_repeated_and_a_refusal_may_be_decided_anew(
     earlier: CreateTopicsResponse, later: CreateTopicsResponse
 ) -> None:
-    assert contradiction(earlier, later) is None
+    assert contradiction(earlier, later, was_copy=False) is None
 
 
 @pytest.mark.parametrize(
@@ -42,4 +42,12 @@ def test_a_success_is_repeated_and_a_refusal_may_be_decided_anew(
     ],
 )
 def test_a_success_that_is_not_repeated_is_a_contradiction(later: CreateTopicsResponse) -> None:
-    assert contradiction(answer(ErrorCode.NONE), later) is not None
+    assert contradiction(answer(ErrorCode.NONE), later, was_copy=False) is not None
+
+
+def test_the_refusal_of_a_copy_is_repeated() -> None:
+    earlier = answer(REFUSED)
+    again = answer(REFUSED, already_done=True)
+    assert contradiction(earlier, again, was_copy=True) is None
+    for later in (answer(ErrorCode.NONE), answer(EXISTS, already_done=True), answer(REFUSED)):
+        assert contradiction(earlier, later, was_copy=True) is not None
