@@ -108,6 +108,13 @@ OPERATIONS: Final = {
 """What can be done to a resource of each type, as Kafka's ``AclEntry`` has it."""
 
 
+class Resource(NamedTuple):
+    """What something is done to."""
+
+    type: ResourceType
+    name: str
+
+
 class Acl(NamedTuple):
     """A rule: who may, or may not, do what to which resources, from where.
 

@@ -82,10 +82,15 @@ class Acls:
             ):
                 yield rules
 
-    def patterns(self, resource_type: ResourceType) -> list[tuple[Pattern, Rules]]:
-        """Everything about resources of a type, sorted."""
-        found = [each for each in self.by_pattern.items() if each[0].type is resource_type]
-        return sorted(found, key=lambda each: each[0])
+    def of_type(self, resource_type: ResourceType) -> Iterator[Acl]:
+        """Everything about resources of a type. The order differs from process to process."""
+        for pattern, rules in self.by_pattern.items():
+            if pattern.type is resource_type:
+                yield from rules
+
+    def has_wildcard(self, resource_type: ResourceType) -> bool:
+        """Whether a rule speaks of every resource of the type."""
+        return Pattern(resource_type, PatternType.LITERAL, WILDCARD) in self.by_pattern
 
     def matching(self, wanted: AclFilter) -> list[tuple[Acl, bytes]]:
         """The rules that a filter matches with their ids, sorted."""

@@ -5,9 +5,9 @@ of controllers, and by nobody else.
 from __future__ import annotations
 
 import functools
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
-from metadata.acl import CLUSTER_NAME, OPERATIONS, WILDCARD, Operation, ResourceType
+from metadata.acl import CLUSTER_NAME, OPERATIONS, WILDCARD, Operation, Resource, ResourceType
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
@@ -27,13 +27,6 @@ __all__ = [
     "topic_resource",
     "transactional_id_resource",
 ]
-
-
-class Resource(NamedTuple):
-    """What something is done to."""
-
-    type: ResourceType
-    name: str
 
 
 CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)

@@ -114,6 +114,11 @@ ROOMS = (
             "tests/security/test_node_identity.py",
         ),
     ),
+    Room(
+        "authorizer",
+        ("security/authorizer/*.py", "metadata/acl.py", "metadata/acls.py"),
+        ("tests/security/authorizer", "tests/metadata/test_acls.py"),
+    ),
 )
 
 
