@@ -85,7 +85,16 @@ def test_the_idl_is_current() -> None:
 def answered() -> set[str]:
     """The errors in the source of the servers."""
     found: set[str] = set()
-    for room in ("broker", "controller", "raft", "runtime", "storage", "metadata", "node"):
+    for room in (
+        "broker",
+        "controller",
+        "raft",
+        "runtime",
+        "security",
+        "storage",
+        "metadata",
+        "node",
+    ):
         for file in sorted((ROOT / room).rglob("*.py")):
             found.update(re.findall(r"\bErrorCode\.([A-Z][A-Z0-9_]+)", file.read_text()))
     return found

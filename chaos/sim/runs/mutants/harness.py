@@ -30,6 +30,7 @@ ROOMS = (
     "node",
     "raft",
     "runtime",
+    "security",
     "stele",
     "storage",
     "world",

@@ -1,6 +1,13 @@
-"""The APIs of access control and of client quotas."""
+"""The APIs of authentication, access control and client quotas."""
 
 TEXT = """\
+api 17 SaslHandshake 0-1
+request
+  mechanism string
+response
+  error_code int16
+  mechanisms [string]
+
 api 29 DescribeAcls 1-3 flexible 2+
 request
   resource_type_filter int8
@@ -66,6 +73,15 @@ response
       operation int8
       permission_type int8
 
+api 36 SaslAuthenticate 0-2 flexible 2+
+request
+  auth_bytes bytes
+response
+  error_code int16
+  error_message string?
+  auth_bytes bytes
+  session_lifetime_ms int64 @1+
+
 api 48 DescribeClientQuotas 0-1 flexible 1+
 request
   components [ComponentData]
@@ -104,4 +120,38 @@ response
     entity [EntityData]
       entity_type string
       entity_name string?
+
+api 50 DescribeUserScramCredentials 0 flexible 0+
+request
+  users [UserName]?
+    name string
+response
+  throttle_time_ms int32
+  error_code int16
+  error_message string?
+  results [DescribeUserScramCredentialsResult]
+    user string
+    error_code int16
+    error_message string?
+    credential_infos [CredentialInfo]
+      mechanism int8
+      iterations int32
+
+api 51 AlterUserScramCredentials 0 flexible 0+
+request
+  deletions [ScramCredentialDeletion]
+    name string
+    mechanism int8
+  upsertions [ScramCredentialUpsertion]
+    name string
+    mechanism int8
+    iterations int32
+    salt bytes
+    salted_password bytes
+response
+  throttle_time_ms int32
+  results [AlterUserScramCredentialsResult]
+    user string
+    error_code int16
+    error_message string?
 """

@@ -1,0 +1,1 @@
+"""The servers' SASL dialogues: one file for each mechanism, behind ``dialogue.Dialogue``."""

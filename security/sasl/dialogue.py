@@ -1,0 +1,96 @@
+"""What every SASL dialogue of a server is: tokens in, steps out. Pure.
+
+Work that takes longer than a turn of the event loop may (a password's hash, the keys of a token's
+issuer) is a step, too: the driver does it and resumes the dialogue with the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from stele.security.scram import ScramCredential, ScramMechanism
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """The client has to answer this token."""
+
+    token: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """The client is who it says."""
+
+    principal: str  # with its type
+    token: bytes = field(default=b"", repr=False)  # the last one for the client
+    expires_ms: int | None = None  # since the Unix epoch; None: the login itself has no end
+    by_delegation_token: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The client has not proven who it is.
+
+    What it is told is the same for all reasons that would tell apart who exists. The log has the
+    true cause.
+    """
+
+    public: str
+    private: str
+    is_retriable: bool = False
+    """Whether the same login may succeed later. The client is not told that it failed then, because
+    clients do not try again after that: the connection just ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPassword:
+    """Work: hash the password and compare it with the credential. Resume with a bool."""
+
+    mechanism: ScramMechanism
+    password: str = field(repr=False)
+    credential: ScramCredential
+
+
+@dataclass(frozen=True, slots=True)
+class CheckToken:
+    """Work: verify a token of OAUTHBEARER. Resume with a ``Success`` or a ``Failure``."""
+
+    token: str = field(repr=False)
+
+
+Work = CheckPassword | CheckToken
+Step = Challenge | Success | Failure | CheckPassword | CheckToken
+
+
+class Dialogue(Protocol):
+    """One login of one client. After a success or a failure nothing is called any more."""
+
+    def step(self, token: bytes) -> Step:
+        """Take the client's next token."""
+        ...
+
+    def resume(self, result: object) -> Step:
+        """Take the result of the work that the last step asked for."""
+        ...
+
+
+class CredentialStore(Protocol):
+    """The SCRAM credentials of the newest metadata."""
+
+    def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        """The user's credential; None: there is none."""
+        ...
+
+    def stand_in(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
+        """A credential that nobody can prove, in the place of one that does not exist.
+
+        It is the same each time and on every node, so that nobody can tell who exists.
+        """
+        ...
+
+
+def user_principal(name: str) -> str:
+    """The principal of a user."""
+    return f"User:{name}"

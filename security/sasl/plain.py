@@ -1,0 +1,92 @@
+"""The servers' half of PLAIN (RFC 4616), against a list of users or the SCRAM credentials."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping
+from typing import Final
+
+from security.sasl.dialogue import (
+    CheckPassword,
+    CredentialStore,
+    Failure,
+    Step,
+    Success,
+    user_principal,
+)
+from stele.errors import SteleError
+from stele.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
+
+_REFUSED: Final = "Authentication failed: Invalid username or password"
+"""Kafka's own sentence, which clients and their users know."""
+
+_MECHANISMS: Final = (SCRAM_SHA_512, SCRAM_SHA_256)
+
+
+class PlainError(SteleError):
+    """A token of PLAIN is malformed."""
+
+
+def parse_token(token: bytes) -> tuple[str, str]:
+    """User and password of ``[authzid] NUL user NUL password``. Raises PlainError."""
+    try:
+        parts = token.decode().split("\0")
+    except UnicodeDecodeError as error:
+        raise PlainError("the token is not UTF-8") from error
+    if len(parts) != 3:
+        raise PlainError(f"the token has {len(parts)} parts and not 3")
+    authzid, user, password = parts
+    if not user:
+        raise PlainError("the user's name is empty")
+    if not password:
+        raise PlainError(f"the password of user {user!r} is empty")
+    if authzid not in ("", user):
+        raise PlainError(f"user {user!r} asks to act as {authzid!r}")
+    return user, password
+
+
+class PlainDialogue:
+    """One token of the client."""
+
+    def __init__(self, users: Mapping[str, str], store: CredentialStore | None) -> None:
+        """``users``: passwords by name. ``store``: asked for those who are not among them; None:
+        nobody else is known."""
+        self._users = users
+        self._store = store
+        self._user = ""
+        self._exists = False  # in the store
+
+    def step(self, token: bytes) -> Step:
+        try:
+            user, password = parse_token(token)
+        except PlainError as error:
+            return Failure(_REFUSED, str(error))
+        self._user = user
+        known = self._users.get(user)
+        if known is None and self._store is not None:
+            return self._ask_store(self._store, user, password)
+        # An unknown user costs a comparison, too.
+        is_right = hmac.compare_digest((known or "").encode(), password.encode())
+        if known is None:
+            return Failure(_REFUSED, f"unknown user {user!r}")
+        return self._decided(is_right)
+
+    def resume(self, result: object) -> Step:
+        if not self._exists:
+            return Failure(_REFUSED, f"unknown user {self._user!r}")
+        return self._decided(result is True)
+
+    def _decided(self, is_right: bool) -> Step:
+        if not is_right:
+            return Failure(_REFUSED, f"wrong password of user {self._user!r}")
+        return Success(user_principal(self._user))
+
+    def _ask_store(self, store: CredentialStore, user: str, password: str) -> Step:
+        mechanism: ScramMechanism
+        for mechanism in _MECHANISMS:
+            credential = store.find(mechanism, user)
+            if credential is not None:
+                self._exists = True
+                return CheckPassword(mechanism, password, credential)
+        stand_in = store.stand_in(_MECHANISMS[-1], user)
+        return CheckPassword(_MECHANISMS[-1], password, stand_in)
