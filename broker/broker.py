@@ -116,7 +116,7 @@ class Broker:
         self._becoming_ready: asyncio.Task[None] | None = None
         self._controller = ControllerClient(
             cluster_id=cluster_id,
-            network=world.network,
+            network=world.network.secured(config.security.to_controllers),
             clock=world.clock,
             endpoint=quorum.endpoint,
             leader=lambda: quorum.leader,
@@ -352,7 +352,8 @@ class Broker:
             authorizer=self._authorizer,
             metadata_log=self._quorum,
         )
-        own = OwnBroker(self._context, world.network, self._kafka.accept)
+        brokers = world.network.secured(self._config.security.to_brokers)
+        own = OwnBroker(self._context, brokers, self._kafka.accept)
         self._gateway = Gateway(self._context, ClientWorld(world.clock, own, world.rng))
         self._metrics.read_thin_streams(self._gateway.streams)
         self._apis = KafkaApis(self._context)
@@ -389,7 +390,7 @@ class Broker:
     def _node_connections(self, purpose: str) -> NodeConnections:
         config = self._config
         return NodeConnections(
-            self._world.network,
+            self._world.network.secured(config.security.to_brokers),
             lambda: self._publisher.image,
             listener=config.inter_broker_listener_name,
             client_id=f"broker-{config.node_id}-{purpose}",

@@ -24,8 +24,8 @@ from stele.wire.v1.controller_pb2 import (
     ProbeRequest,
     ProbeResponse,
 )
-from stele.world import Clock, RpcCode, RpcError, Stream
-from world.network import Network, Peer
+from stele.world import Clock, Connector, RpcCode, RpcError, Stream
+from world.network import Peer
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ class Heartbeats:
         session_timeout_ms: int,
         listener: str,
         clock: Clock,
-        network: Network,
+        brokers: Connector,
         leader_id: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
@@ -51,7 +51,7 @@ class Heartbeats:
         self._decisions = decisions
         self._listener = listener
         self._clock = clock
-        self._network = network
+        self._brokers = brokers
         self._leader_id = leader_id
         self._wake = wake
         self._liveness = Liveness(session_timeout_ms / 1000)
@@ -321,7 +321,7 @@ class Heartbeats:
         return others[0] if others else None
 
     async def _ask(self, endpoint: Endpoint) -> bytes | Silence:
-        channel = self._network.channel(Address(endpoint.host, endpoint.port))
+        channel = self._brokers.channel(Address(endpoint.host, endpoint.port))
         try:
             payload = await channel.call(
                 PROBE_METHOD, ProbeRequest().SerializeToString(), timeout_s=PROBE_TIMEOUT_S

@@ -101,7 +101,7 @@ class ControllerService:
             session_timeout_ms=config.broker_session_timeout_ms,
             listener=config.inter_broker_listener_name,
             clock=world.clock,
-            network=world.network,
+            brokers=world.network.secured(config.security.to_brokers),
             leader_id=lambda: self.leader_id,
             wake=self._schedule,
         )

@@ -27,6 +27,7 @@ class Type(enum.Enum):
     LONG = "LONG"
     DOUBLE = "DOUBLE"
     LIST = "LIST"  # separated by commas
+    PASSWORD = "PASSWORD"  # a text that no answer shows
 
 
 class Scope(enum.Enum):
@@ -72,6 +73,8 @@ class ConfigKey:
                 if text.lower() not in ("true", "false"):
                     raise self._refused(text, "true or false")
                 return text.lower() == "true"
+            case Type.PASSWORD:
+                return text
             case Type.STRING:
                 return self._chosen(text, text)
             case Type.LIST:

@@ -18,6 +18,7 @@ from typing import Final
 from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
 from metadata.group_config import GROUP
 from metadata.node_settings import SETTINGS
+from metadata.security_settings import NODE_SECURITY_KEYS
 from metadata.topic_config import TOPIC, TopicConfig
 from stele.errors import ApiError, ErrorCode
 
@@ -123,9 +124,9 @@ _NODE = (
     ConfigKey(
         "listener.security.protocol.map", Type.LIST,
         "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
-        "The security protocol of each listener: NAME:PROTOCOL. Only PLAINTEXT is built. A node "
-        "does not start if a listener is mapped to another protocol, or is not mapped and has "
-        "SSL, TLS or SASL in its name. All other names are PLAINTEXT (Kafka: must be mapped).",
+        "The security protocol of each listener: NAME:PROTOCOL. A name that is not mapped is "
+        "PLAINTEXT (Kafka: must be mapped), but a node does not start if it has SSL, TLS or SASL "
+        "in it.",
     ),
     ConfigKey(
         "controller.listener", Type.STRING, "127.0.0.1:9093",
@@ -155,6 +156,7 @@ _NODE = (
         "max.connections.per.ip.overrides", Type.LIST, "",
         "Other limits for some addresses: ADDRESS:COUNT. Host names are not looked up.",
     ),
+    *NODE_SECURITY_KEYS,
     # Topics.
     NUM_PARTITIONS,
     DEFAULT_REPLICATION_FACTOR,

@@ -359,6 +359,7 @@ def quorum_config(
         bootstrap=config.bootstrap_controllers,
         is_controller=config.is_controller,
         endpoint="" if advertised is None else str(advertised),
+        security=config.security.to_controllers,
         features=features,
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,

@@ -7,10 +7,22 @@ from typing import NamedTuple
 
 
 class SecurityProtocol(enum.Enum):
-    """How the connections to an address are protected, with Kafka's names. Only PLAINTEXT is
-    built."""
+    """How the connections to an address are protected, with Kafka's names."""
 
     PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether a client says who it is by a SASL dialogue."""
+        return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
 
 class Address(NamedTuple):

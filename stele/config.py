@@ -8,11 +8,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypedDict
+from typing import Any, Literal, Self
 
 from stele.errors import ConfigError
 from stele.ids import TopicPartition
 from stele.option_types import check_names, check_types
+from stele.security.client_security import PLAINTEXT, ClientSecurity
+from stele.security.options import SecurityConfig, SecurityOptions
 from stele.world import Clock, Connector, Rng
 
 Acks = Literal["all", 0, 1, -1, "0", "1", "-1"]
@@ -42,11 +44,11 @@ class ClientWorld:
     rng: Rng
 
 
-def real_world() -> ClientWorld:
-    """The machine's clock, network and randomness."""
+def real_world(security: ClientSecurity = PLAINTEXT) -> ClientWorld:
+    """The machine's clock, network and randomness. ``security``: of all connections."""
     from stele.real import RealClock, real_connector, real_rng
 
-    return ClientWorld(RealClock(), real_connector(), real_rng())
+    return ClientWorld(RealClock(), real_connector(security), real_rng())
 
 
 def _log_wait(reason: str) -> None:
@@ -58,7 +60,7 @@ def _ignore_truncation(partition: TopicPartition, offset: int, diverging_offset:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClientConfig:
+class ClientConfig(SecurityConfig):
     """The options that all clients have."""
 
     bootstrap_servers: str = "127.0.0.1:9092"
@@ -93,6 +95,7 @@ class ClientConfig:
             )
         parse_bootstrap_servers(self.bootstrap_servers)
         check_types(self)
+        self.client_security()
         _at_least(self, 1, "request_timeout_ms", "default_api_timeout_ms", "retry_backoff_ms")
         _at_least(self, 1000, "metadata_max_age_ms")
         if self.total_timeout_ms is not None:
@@ -273,7 +276,7 @@ class ConsumerConfig(ClientConfig):
         return tuple(dict.fromkeys(each.strip() for each in names if each.strip()))
 
 
-class ClientOptions(TypedDict, total=False):
+class ClientOptions(SecurityOptions, total=False):
     """Keyword arguments of every client. :class:`ClientConfig` has their meanings and defaults."""
 
     client_id: str

@@ -13,12 +13,16 @@ from stele.errors import ConfigError
 
 def check_names(kind: type, given: Iterable[str]) -> None:
     """Raises ConfigError for an option that the dataclass ``kind`` does not have."""
-    known = [each.name for each in fields(kind)]
+    known = sorted((each.name for each in fields(kind)), key=_is_about_security)
     for name in given:
         if name not in known:
             near = difflib.get_close_matches(name.replace(".", "_"), known, n=1)
             hint = f": did you mean {near[0]}?" if near else f"; there are: {', '.join(known)}"
             raise ConfigError(f"there is no option {name}{hint}")
+
+
+def _is_about_security(name: str) -> bool:
+    return name.startswith(("security_", "ssl_", "sasl_"))
 
 
 def check_types(config: Any) -> None:

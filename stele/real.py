@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from stele.addresses import Address
+from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.world import Channel, Connector, Rng
 
 # CLOCK_BOOTTIME runs on while the machine sleeps, which a session timeout must notice.
@@ -37,6 +38,9 @@ def real_rng() -> Rng:
 class RealConnector:
     """Opens real connections and channels."""
 
+    def __init__(self, security: ClientSecurity = PLAINTEXT) -> None:
+        self.security = security
+
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
@@ -58,6 +62,6 @@ def set_no_delay(transport: asyncio.Transport) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def real_connector() -> Connector:
+def real_connector(security: ClientSecurity = PLAINTEXT) -> Connector:
     """The connector for clients."""
-    return RealConnector()
+    return RealConnector(security)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from stele.addresses import Address
+from stele.security.client_security import ClientSecurity
 
 Buffer = bytes | bytearray | memoryview
 
@@ -126,6 +127,11 @@ percent-encoded."""
 
 class Connector(Protocol):
     """The half of the network that a client needs."""
+
+    @property
+    def security(self) -> ClientSecurity:
+        """What every connection and channel is protected with."""
+        ...
 
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from stele.addresses import Address
+from stele.security.client_security import ClientSecurity
 from stele.world import Connector, Stream
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -57,6 +58,11 @@ class Listener(Protocol):
 
 class Network(Connector, Protocol):
     """Both planes, both directions."""
+
+    def secured(self, security: ClientSecurity) -> Connector:
+        """The client's half, whose connections and channels are protected with this. A node makes
+        its own connections by it."""
+        ...
 
     async def listen(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]

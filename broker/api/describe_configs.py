@@ -41,6 +41,7 @@ _TYPES = {
     Type.LONG: 5,
     Type.DOUBLE: 6,
     Type.LIST: 7,
+    Type.PASSWORD: 9,
 }
 
 
@@ -82,7 +83,9 @@ def _describe(
 
 def _entry(entry: DescribedKey, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:
     synonyms = [
-        DescribeConfigsSynonym(layer.name, layer.value, CONFIG_SOURCES[layer.source])
+        DescribeConfigsSynonym(
+            layer.name, None if entry.is_secret else layer.value, CONFIG_SOURCES[layer.source]
+        )
         for layer in entry.layers
     ]
     return DescribeConfigsResourceResult(
@@ -90,6 +93,7 @@ def _entry(entry: DescribedKey, request: DescribeConfigsRequest) -> DescribeConf
         value=entry.value,
         read_only=entry.read_only,
         config_source=CONFIG_SOURCES[entry.source],
+        is_sensitive=entry.is_secret,
         synonyms=synonyms if request.include_synonyms else [],
         config_type=_TYPES[entry.key.type],
         documentation=entry.key.doc if request.include_documentation else None,

@@ -31,6 +31,7 @@ class OwnBroker:
         """``accept`` makes the server's side of a connection to a listener of this name."""
         self._context = context
         self._connector = connector
+        self.security = connector.security
         self._accept = accept
 
     async def connect(

@@ -106,6 +106,7 @@ class ReplicaManager(ReplicaEvents):
         """
         self._broker_id = broker_id
         self._world = world
+        self._brokers = world.network.secured(config.security.to_brokers)
         self._config = config
         self._directory_failed = directory_failed
         self._corruption_found = corruption_found
@@ -429,7 +430,7 @@ class ReplicaManager(ReplicaEvents):
                 ErrorCode.BROKER_NOT_AVAILABLE, f"broker {leader_id} has no listener {listener}"
             )
         return await LeaderConnection.open(
-            self._world.network,
+            self._brokers,
             endpoint.host,
             endpoint.port,
             client_id=f"broker-{self._broker_id}-fetcher",

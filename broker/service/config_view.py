@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from broker.service.config_resources import CLIENT_METRICS
 from broker.service.context import BrokerContext
-from metadata.config_keys import GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope
+from metadata.config_keys import GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey, Scope, Type
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
 from metadata.image import MetadataImage
@@ -26,8 +26,14 @@ class DescribedKey:
     read_only: bool
 
     @property
-    def value(self) -> str:
-        return self.layers[0].value
+    def is_secret(self) -> bool:
+        """Whether its values are shown to nobody."""
+        return self.key.type is Type.PASSWORD
+
+    @property
+    def value(self) -> str | None:
+        """The value in force; None of a secret."""
+        return None if self.is_secret else self.layers[0].value
 
     @property
     def source(self) -> str:

@@ -18,6 +18,7 @@ from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
 from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.properties import parse_properties
+from runtime.config.security import NodeSecurity, SecurityReader, listener_key
 from stele.addresses import Address
 from stele.errors import ApiError, SteleError
 
@@ -69,6 +70,8 @@ class NodeConfig(NodeSettings):
     grpc_listeners: tuple[NamedAddress, ...]
     grpc_advertised_listeners: tuple[NamedAddress, ...]
     inter_broker_listener_name: str  # "" only where there are no listeners and none is named
+
+    security: NodeSecurity
 
     controller_listener: Address | None  # None on a broker
     controller_advertised_listener: Address | None  # as the others reach it; None on a broker
@@ -158,12 +161,13 @@ class _Reader:
         self._raw: dict[str, str] = {}
         self._values: dict[str, Value] = {}
         self._listener_limit_texts: dict[str, str] = {}
-        self._controller_listener_names = settings.get("controller.listener.names", "")
         for name in sorted(settings):
             if name in NODE_KEYS:
                 self._raw[name] = settings[name].strip()
             elif _LISTENER_LIMIT.fullmatch(name):
                 self._listener_limit_texts[name] = settings[name].strip()
+            elif listener_key(name) is not None:
+                self._raw[name] = settings[name].strip()
             elif (refusal := unbuilt_keys.refusal(name, settings[name])) is not None:
                 self._faults.append(refusal)
             else:
@@ -208,7 +212,8 @@ class _Reader:
         listeners, advertised = self._pair("listeners", "advertised.listeners", is_broker)
         grpc, grpc_advertised = self._pair("grpc.listeners", "grpc.advertised.listeners", is_broker)
         self._check_same_names(listeners, grpc)
-        self._check_plaintext((*listeners, *grpc))
+        security = SecurityReader(self._faults, self._raw)
+        inter_broker = self._inter_broker_listener(listeners, security)
         log_dirs = self._directories()
         voters = self._voters()
         controller_listener = self._address("controller.listener") if is_controller else None
@@ -224,7 +229,12 @@ class _Reader:
             "advertised_listeners": advertised,
             "grpc_listeners": grpc,
             "grpc_advertised_listeners": grpc_advertised,
-            "inter_broker_listener_name": self._inter_broker_listener(listeners),
+            "inter_broker_listener_name": inter_broker,
+            "security": security.read(
+                [item.name for item in listeners],
+                self._text("controller.listener.names"),
+                inter_broker,
+            ),
             "controller_listener": controller_listener,
             "controller_advertised_listener": self._advertised(controller_listener, voters),
             "metrics_listener": self._address("metrics.listener"),
@@ -408,16 +418,11 @@ class _Reader:
         for name in sorted(grpc_names - names):
             self._faults.append(f"grpc.listeners names {name}, which listeners does not")
 
-    def _check_plaintext(self, served: tuple[NamedAddress, ...]) -> None:
-        """Add a fault for each listener that promises security and would serve plaintext."""
-        controllers = [name.strip() for name in self._controller_listener_names.split(",")]
-        names = [item.name for item in served] + [name for name in controllers if name]
-        mapped = self._items("listener.security.protocol.map")
-        self._faults.extend(unbuilt_keys.listener_refusals(names, mapped))
-
-    def _inter_broker_listener(self, listeners: tuple[NamedAddress, ...]) -> str:
-        name = self._text("inter.broker.listener.name")
+    def _inter_broker_listener(
+        self, listeners: tuple[NamedAddress, ...], security: SecurityReader
+    ) -> str:
         names = [item.name for item in listeners]
+        name = security.first_of_protocol(names) or self._text("inter.broker.listener.name")
         if not name:
             return names[0] if names else ""
         if names and name not in names:

@@ -6,10 +6,7 @@ than no node. All other keys have no effect, and the log names each once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
-
-PLAINTEXT = "PLAINTEXT"
 
 
 class Promise(NamedTuple):
@@ -31,7 +28,7 @@ class Promise(NamedTuple):
         return f"{name} promises {self.what}, which is not built: {self.remedy}"
 
 
-_ENCRYPTION = "encrypted or authenticated connections"
+_VERSIONS = "name the versions in ssl.enabled.protocols"
 _NETWORK = (
     "remove it, and restrict access by the network (every listener is PLAINTEXT and answers "
     "whoever reaches it)"
@@ -39,17 +36,16 @@ _NETWORK = (
 
 # The first that covers a key counts.
 PROMISES = (
-    Promise("ssl.client.auth", _ENCRYPTION, ("none",), _NETWORK),
-    Promise("ssl.", _ENCRYPTION, remedy=_NETWORK),
-    Promise("sasl.", "authenticated clients", remedy=_NETWORK),
-    Promise("security.inter.broker.protocol", _ENCRYPTION, ("plaintext",), _NETWORK),
-    Promise("security.providers", _ENCRYPTION, remedy=_NETWORK),
+    Promise("ssl.protocol", "a version of TLS", ("tls", "tlsv1.2", "tlsv1.3"), _VERSIONS),
+    Promise("ssl.", "another implementation of TLS"),
+    Promise("sasl.kerberos.", "authentication by Kerberos"),
+    Promise("sasl.", "another way of authentication"),
+    Promise("security.providers", "another implementation of security"),
     Promise("authorizer.", "access control", remedy=_NETWORK),
     Promise("early.start.listeners", "access control", remedy=_NETWORK),
     Promise("super.users", "access control", remedy=_NETWORK),
     Promise("allow.everyone.if.no.acl.found", "access control", ("true",), _NETWORK),
-    Promise("principal.builder.class", "authenticated clients", remedy=_NETWORK),
-    Promise("connections.max.reauth.ms", "authenticated clients", ("0",), _NETWORK),
+    Promise("principal.builder.class", "principals of your own making"),
     Promise("delegation.token.", "authenticated clients", remedy=_NETWORK),
     Promise("password.encoder.", "encrypted passwords"),
     Promise("config.providers", "secrets from outside of the file", remedy="write values out"),
@@ -81,18 +77,12 @@ _WITHOUT_EFFECT = (
     ("num.", "there are no pools of threads"),
     ("background.threads", "there are no pools of threads"),
     ("max.connection", "connections are not limited"),
-    ("controller.listener.names", "a controller's address is controller.listener"),
     ("zookeeper.", "there is no ZooKeeper"),
     ("allow.everyone.if.no.acl.found", "there is no access control"),
-    ("connections.max.reauth.ms", "there is no authentication"),
     ("delete.topic.enable", "topics can always be deleted"),
-    ("security.inter.broker.protocol", "every listener is PLAINTEXT"),
-    ("ssl.", "every listener is PLAINTEXT"),
-    ("sasl.", "every listener is PLAINTEXT"),
 )
 
 _LISTENER_PREFIX = "listener.name."
-_SECURE_WORDS = ("SSL", "TLS", "SASL")
 
 
 def refusal(name: str, value: str) -> str | None:
@@ -129,34 +119,3 @@ def _without_listener(name: str) -> str:
     bare = name.removeprefix(_LISTENER_PREFIX).partition(".")[2]
     _, found, key = bare.partition(".sasl.")
     return f"sasl.{key}" if found else bare
-
-
-def listener_refusals(listeners: Iterable[str], mapped: Sequence[str]) -> Iterable[str]:
-    """The reasons why these listeners must not be served in plaintext, one line for each.
-
-    ``listeners``: their names. ``mapped``: the NAME:PROTOCOL items of
-    listener.security.protocol.map. If a name is not mapped, the name itself says what its users
-    expect.
-    """
-    protocols: dict[str, str] = {}
-    for item in mapped:
-        name, colon, protocol = item.partition(":")
-        if not colon or not name or not protocol:
-            yield f"listener.security.protocol.map: {item!r} is not NAME:PROTOCOL"
-        protocols[name.upper()] = protocol.upper()
-    yield from _insecure(listeners, protocols)
-
-
-def _insecure(listeners: Iterable[str], protocols: Mapping[str, str]) -> Iterable[str]:
-    for listener in dict.fromkeys(listeners):
-        protocol = protocols.get(listener.upper())
-        if protocol is None and any(word in listener.upper() for word in _SECURE_WORDS):
-            yield (
-                f"listener {listener} promises {_ENCRYPTION} by its name, which are not built: "
-                f"rename it, or map it in listener.security.protocol.map to {PLAINTEXT}"
-            )
-        elif protocol not in (None, PLAINTEXT):
-            yield (
-                f"listener.security.protocol.map promises {protocol} for listener {listener}, "
-                f"which is not built: map it to {PLAINTEXT}, and restrict access by the network"
-            )

@@ -30,7 +30,8 @@ from runtime.quorum.messages import (
 from runtime.quorum.supported_features import NoAnswerError, ask_features
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
-from world.network import Network, Peer, Service
+from stele.world import Connector
+from world.network import Peer, Service
 
 CATCH_UP_TIMEOUT_MS = 20_000
 """How long a voter to be may take to catch up if the request does not say."""
@@ -51,10 +52,10 @@ class Administration:
     """Has requests carried out, at most once for each id, and answers with their outcome."""
 
     def __init__(
-        self, config: QuorumConfig, network: Network, driver: Driver, changes: QuorumChanges
+        self, config: QuorumConfig, controllers: Connector, driver: Driver, changes: QuorumChanges
     ) -> None:
         self._config = config
-        self._network = network
+        self._controllers = controllers
         self._driver = driver
         self._changes = changes
         self.begin_request: BeginRequest | None = None  # None: ids are not looked at
@@ -136,7 +137,7 @@ class Administration:
         while True:
             await self._changes.wait_possible(adding)  # else nobody need be asked
             try:
-                supported = await ask_features(self._network, self._config, adding.voter)
+                supported = await ask_features(self._controllers, self._config, adding.voter)
             except NoAnswerError:
                 if loop.time() + _ASK_AGAIN_S >= deadline:
                     raise

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
 from stele.addresses import Address
+from stele.security.client_security import PLAINTEXT, ClientSecurity
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,7 @@ class QuorumConfig:
     bootstrap: tuple[Address, ...] = ()  # host, port of controllers that may know more
     is_controller: bool = False  # it serves the quorum, as a voter or to become one
     endpoint: str = ""  # where the others reach this controller, host:port; "": as in voters
+    security: ClientSecurity = PLAINTEXT  # of the connections to controllers
     features: tuple[FeatureLevels, ...] = ()  # that this node supports, by name
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000

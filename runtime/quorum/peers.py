@@ -20,8 +20,7 @@ from runtime.quorum.messages import (
     encode_request,
 )
 from stele.addresses import Address
-from stele.world import Channel, RpcCode, RpcError
-from world.network import Network
+from stele.world import Channel, Connector, RpcCode, RpcError
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ class Peers:
     def __init__(
         self,
         config: QuorumConfig,
-        network: Network,
+        controllers: Connector,
         endpoints: Endpoints,
         inbox: Inbox,
         on_fatal: Callable[[BaseException], None],
@@ -44,7 +43,7 @@ class Peers:
         cluster."""
         self._on_fatal = on_fatal
         self._config = config
-        self._network = network
+        self._controllers = controllers
         self._endpoints = endpoints
         self._inbox = inbox
         self._channels: dict[Address, Channel] = {}
@@ -165,7 +164,7 @@ class Peers:
             raise RpcError(RpcCode.UNAVAILABLE, f"nobody has said where node {node_id} is")
         channel = self._channels.get(address)
         if channel is None:
-            channel = self._channels[address] = self._network.channel(address)
+            channel = self._channels[address] = self._controllers.channel(address)
         return channel
 
     def _timeout_s(self, call: Call) -> float:

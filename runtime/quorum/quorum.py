@@ -74,9 +74,10 @@ class Quorum:
         self._endpoints = Endpoints(config)
         self._changes = QuorumChanges(config.node_id, self._driver)
         self._service = QuorumService(config, self._driver, self._endpoints)
-        self._administration = Administration(config, world.network, self._driver, self._changes)
+        controllers = world.network.secured(config.security)
+        self._administration = Administration(config, controllers, self._driver, self._changes)
         inbox = Inbox(config, self._driver)
-        self._peers = Peers(config, world.network, self._endpoints, inbox, self._fail)
+        self._peers = Peers(config, controllers, self._endpoints, inbox, self._fail)
         self._own_record = OwnRecord(config, self._driver, self._peers, self._changes)
         self._claimed: int | None = None  # the epoch told by on_claimed and not by on_resigned
         self._tasks: list[asyncio.Task[None]] = []

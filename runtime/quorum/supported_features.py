@@ -15,8 +15,7 @@ from runtime.quorum.messages import (
 from stele.errors import ApiError, ErrorCode
 from stele.ids import encode_uuid
 from stele.wire.v1 import raft_pb2 as pb
-from stele.world import RpcCode, RpcError
-from world.network import Network
+from stele.world import Connector, RpcCode, RpcError
 
 
 class NoAnswerError(ApiError):
@@ -24,7 +23,7 @@ class NoAnswerError(ApiError):
 
 
 async def ask_features(
-    network: Network, config: QuorumConfig, voter: Voter
+    controllers: Connector, config: QuorumConfig, voter: Voter
 ) -> tuple[FeatureLevels, ...]:
     """The levels that a controller supports before it is a voter, asked of itself at its endpoint
     (KIP-853).
@@ -35,7 +34,7 @@ async def ask_features(
     address = parse_address(voter.endpoint)
     assert address is not None  # what has no endpoint is not asked
     request = pb.SupportedFeaturesRequest(cluster_id=config.cluster_id).SerializeToString()
-    channel = network.channel(address)  # no old one, that waits to reconnect
+    channel = controllers.channel(address)  # no old one, that waits to reconnect
     try:
         data = await channel.call(
             SUPPORTED_FEATURES, request, timeout_s=config.request_timeout_ms / 1000

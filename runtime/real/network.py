@@ -20,7 +20,8 @@ import stele.wire.v1
 from runtime.real.status_details import status_details
 from stele.addresses import Address
 from stele.real import RealConnector, set_no_delay
-from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, RpcCode, RpcError
+from stele.security.client_security import ClientSecurity
+from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, Connector, RpcCode, RpcError
 from world.network import Listener, Peer, Service, StreamHandler, UnaryHandler
 
 logger = logging.getLogger(__name__)
@@ -69,9 +70,13 @@ class RealNetwork(RealConnector):
     """Both planes, both directions."""
 
     def __init__(self) -> None:
+        super().__init__()
         # A server that is garbage collected while it runs hangs the process: inside the collection
         # gRPC waits for calls that its closed event loop never delivers.
         self._serving: set[_GrpcListener] = set()
+
+    def secured(self, security: ClientSecurity) -> Connector:
+        return RealConnector(security)
 
     async def listen(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]

@@ -101,7 +101,11 @@ class Admin(TransactionAdmin):
                 "this process was forked from one that had used gRPC, which does not work after a "
                 "fork, and administration needs it: make the Admin in a process of its own"
             )
-        super().__init__(ClusterView(self._config, world or real_world(), AdminPlane))
+        super().__init__(
+            ClusterView(
+                self._config, world or real_world(self._config.client_security()), AdminPlane
+            )
+        )
         self._requests = AdminRequests(self._view, self._config)
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
         self._features = FeatureAdmin(self._requests)

@@ -73,7 +73,7 @@ class Consumer:
         an unknown or invalid option.
         """
         self._config = ConsumerConfig.of(bootstrap_servers, options)
-        self._world = world or real_world()
+        self._world = world or real_world(self._config.client_security())
         self._view = ClusterView(self._config, self._world)
         self._lookup = OffsetLookup(self._view, is_committed=self._config.reads_committed)
         self._assigned = AssignedPartitions(self._config, self._view)

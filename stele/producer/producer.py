@@ -84,7 +84,7 @@ class Producer:
         an unknown or invalid option.
         """
         self._config = ProducerConfig.of(bootstrap_servers, options)
-        self._world = world or real_world()
+        self._world = world or real_world(self._config.client_security())
         self._view = ClusterView(self._config, self._world)
         self._accumulator = Accumulator(self._config)
         # Made by the first send, when there is a running event loop.

@@ -122,7 +122,8 @@ class TopicView(Mapping[bytes, bytes]):
         if janitor_interval_ms < 0:
             raise ConfigError(f"janitor_interval_ms={janitor_interval_ms} must not be negative")
         self.topic = topic
-        self._world = world or real_world()
+        config = ClientConfig(**options)
+        self._world = world or real_world(config.client_security())
         self._default_ttl_ms = default_ttl_ms
         self._janitor_interval_s = janitor_interval_ms / 1000
         self._on_update = on_update
@@ -139,7 +140,7 @@ class TopicView(Mapping[bytes, bytes]):
             Producer, bootstrap_servers, world=self._world, linger_ms=0, **options
         )
         self._producer: Producer | None = None
-        self._timeout_s = ClientConfig(**options).default_api_timeout_ms / 1000
+        self._timeout_s = config.default_api_timeout_ms / 1000
         self._topic_id = b""
         # By partition: the end of the log when its reading began. Gone once it is reached.
         self._targets: dict[int, int] = {}

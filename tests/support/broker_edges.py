@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 
 from stele.addresses import Address
+from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.world import RpcCode, RpcError
 from world.network import Peer, Service
 
@@ -119,6 +120,8 @@ class FakeListener:
 class FakeNetwork:
     """The world's network in memory: services by address, and listeners of byte connections."""
 
+    security = PLAINTEXT
+
     def __init__(self) -> None:
         self.services: dict[tuple[str, int], Service] = {}
         self.health: dict[tuple[str, int], Mapping[str, bool]] = {}
@@ -139,6 +142,9 @@ class FakeNetwork:
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         raise OSError("not in this fake")
+
+    def secured(self, security: ClientSecurity) -> FakeNetwork:
+        return self
 
     def channel(self, address: Address, client_id: str | None = None) -> FakeChannel:
         return FakeChannel(self, address[:2])

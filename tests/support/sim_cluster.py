@@ -54,6 +54,7 @@ class OnlyThrough:
     def __init__(self, connector: Connector, host: str) -> None:
         self._connector = connector
         self._host = host
+        self.security = connector.security
 
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]

@@ -32,6 +32,7 @@ from stele.cluster.plane import (
 )
 from stele.config import ClientWorld
 from stele.errors import ErrorCode
+from stele.security.client_security import PLAINTEXT
 from stele.wire.batch import decode, read_header, stamp
 from stele.wire.kafka import Api
 from stele.wire.v1 import admin_pb2
@@ -103,6 +104,8 @@ class FakeTopic:
 
 class FakeCluster:
     """Kafka ports are ``9000 + broker id``, gRPC ports ``9100 + broker id``."""
+
+    security = PLAINTEXT
 
     def __init__(self, clock: Clock, brokers: int = 3) -> None:
         self.clock = clock

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import errno
 import os
 import socket
@@ -16,6 +17,7 @@ from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.rpc_server import RpcServer
 from chaos.sim.world.transport import SimTransport, pair
 from stele.addresses import Address
+from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.world import Channel
 from world.network import Listener, Service
 
@@ -42,6 +44,7 @@ class SimNetwork:
     def __init__(self, simulation: Surroundings, process: Process) -> None:
         self.fabric = simulation.fabric
         self.process = process
+        self.security = PLAINTEXT
         self._simulation = simulation
 
     # --------------------------------------------------------------------------------- client
@@ -58,6 +61,12 @@ class SimNetwork:
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         return SimChannel(self, address, client_id)
+
+    def secured(self, security: ClientSecurity) -> SimNetwork:
+        """The same process's network, whose connections carry this security."""
+        secured = copy.copy(self)
+        secured.security = security
+        return secured
 
     # --------------------------------------------------------------------------------- server
 

@@ -14,6 +14,7 @@ from metadata.brokers import BrokerRegistration, Endpoint
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.in_process import InProcessTransport
 from stele.addresses import Address
+from stele.security.client_security import PLAINTEXT
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, Connector
 from tests.support.one_node import HOST, on_a_node
@@ -27,6 +28,8 @@ OWN, OTHER = ("b1", 9092), ("b2", 9092)
 
 class Network:
     """Is asked for connections, and has none."""
+
+    security = PLAINTEXT
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []

@@ -11,6 +11,7 @@ import pytest
 from broker.gateway import peers
 from broker.gateway.peers import Peers, UnansweredError
 from stele.addresses import Address
+from stele.security.client_security import PLAINTEXT
 from stele.wire.kafka.messages import produce
 from stele.world import Connector
 from tests.support.worlds import virtual
@@ -18,6 +19,8 @@ from tests.support.worlds import virtual
 
 class Silent:
     """Accepts connections and never answers."""
+
+    security = PLAINTEXT
 
     async def connect(self, address: Address, factory: Any) -> asyncio.Transport:
         await asyncio.sleep(3600)

@@ -1,0 +1,142 @@
+"""The keys of ``server.properties`` by which connections are protected.
+
+The keys of ``LISTENER_KEYS`` may have the prefix ``listener.name.<name>.`` for one listener alone,
+those of SASL also ``listener.name.<name>.<mechanism>.``, all in lower case. The longest prefix
+wins, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metadata.config_key import ConfigKey, Type
+
+_TLS: Final = (
+    ConfigKey(
+        "ssl.keystore.type", Type.STRING, "",
+        "PEM or PKCS12. If empty, the content tells (Kafka: JKS, which cannot be read).",
+        allowed=("", "PEM", "PKCS12"),
+        not_built=(("JKS", "convert the store to PKCS12, or to PEM"),),
+    ),
+    ConfigKey(
+        "ssl.keystore.location", Type.STRING, "",
+        "The file with the node's key and its certificates.",
+    ),
+    ConfigKey(
+        "ssl.keystore.password", Type.PASSWORD, "",
+        "The password of a PKCS12 file.",
+    ),
+    ConfigKey(
+        "ssl.keystore.key", Type.PASSWORD, "",
+        "The node's key as PEM text, in place of a file. With ssl.keystore.certificate.chain.",
+    ),
+    ConfigKey(
+        "ssl.keystore.certificate.chain", Type.PASSWORD, "",
+        "The certificates of ssl.keystore.key as PEM text, the node's own first.",
+    ),
+    ConfigKey(
+        "ssl.key.password", Type.PASSWORD, "",
+        "The password of an encrypted key.",
+    ),
+    ConfigKey(
+        "ssl.truststore.type", Type.STRING, "",
+        "PEM or PKCS12. If empty, the content tells (Kafka: JKS, which cannot be read).",
+        allowed=("", "PEM", "PKCS12"),
+        not_built=(("JKS", "convert the store to PKCS12, or to PEM"),),
+    ),
+    ConfigKey(
+        "ssl.truststore.location", Type.STRING, "",
+        "The file with the certificates of the authorities that are believed. If there are none, "
+        "those of the system.",
+    ),
+    ConfigKey(
+        "ssl.truststore.password", Type.PASSWORD, "",
+        "The password of a PKCS12 file.",
+    ),
+    ConfigKey(
+        "ssl.truststore.certificates", Type.PASSWORD, "",
+        "The certificates of the authorities as PEM text, in place of a file.",
+    ),
+    ConfigKey(
+        "ssl.client.auth", Type.STRING, "none",
+        "Whether clients show a certificate: required, requested (they may) or none.",
+        allowed=("required", "requested", "none"),
+    ),
+    ConfigKey(
+        "ssl.enabled.protocols", Type.LIST, "TLSv1.2,TLSv1.3",
+        "The versions of TLS that are spoken.", allowed=("TLSv1.2", "TLSv1.3"),
+    ),
+    ConfigKey(
+        "ssl.cipher.suites", Type.LIST, "",
+        "The cipher suites that are allowed, with IANA's names. If empty, OpenSSL's own choice.",
+    ),
+    ConfigKey(
+        "ssl.endpoint.identification.algorithm", Type.STRING, "https",
+        "https: a node to which this one connects must be named in its certificate. Empty: it need "
+        "not.", allowed=("https", ""),
+    ),
+    ConfigKey(
+        "ssl.principal.mapping.rules", Type.STRING, "DEFAULT",
+        "How a certificate's distinguished name becomes a principal: rules of the form "
+        "RULE:pattern/replacement/[LU], separated by commas. The first whose pattern matches the "
+        "whole name counts. DEFAULT is the name itself.",
+    ),
+    ConfigKey(
+        "ssl.allow.dn.changes", Type.BOOLEAN, "false",
+        "Whether a renewed certificate may have another distinguished name.",
+    ),
+    ConfigKey(
+        "ssl.allow.san.changes", Type.BOOLEAN, "false",
+        "Whether a renewed certificate may lack host names that the old one has.",
+    ),
+)  # fmt: skip
+
+_SASL: Final = (
+    ConfigKey(
+        "sasl.enabled.mechanisms", Type.LIST, "",
+        "The mechanisms of a SASL listener (Kafka: GSSAPI, which is not built).",
+        allowed=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        not_built=(("GSSAPI", "Kerberos is not built"),),
+    ),
+    ConfigKey(
+        "sasl.jaas.config", Type.PASSWORD, "",
+        "Kafka's text of a login module. Of PLAIN it has the users, as user_NAME=\"PASSWORD\"; "
+        "username and password are the node's own when it connects to other nodes.",
+    ),
+    ConfigKey(
+        "connections.max.reauth.ms", Type.LONG, "0",
+        "How long an authentication lasts before the client must repeat it. 0: as long as the "
+        "connection.", minimum=0,
+    ),
+)  # fmt: skip
+
+LISTENER_KEYS: Final = (*_TLS, *_SASL)
+"""The keys that one listener can have of its own."""
+
+NODE_SECURITY_KEYS: Final = (
+    *LISTENER_KEYS,
+    ConfigKey(
+        "security.inter.broker.protocol", Type.STRING, "",
+        "The security protocol of the listener for other brokers, where "
+        "inter.broker.listener.name is not set: the first listener of this protocol. If both are "
+        "empty, the first listener (Kafka: PLAINTEXT).",
+        allowed=("", "PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+    ),
+    ConfigKey(
+        "sasl.mechanism.inter.broker.protocol", Type.STRING, "",
+        "The mechanism by which a broker tells other brokers who it is. Must be set if their "
+        "listener has SASL (Kafka: GSSAPI).",
+        allowed=("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
+        not_built=(("GSSAPI", "Kerberos is not built"),),
+    ),
+    ConfigKey(
+        "connection.failed.authentication.delay.ms", Type.INT, "100",
+        "How long after a failed authentication the connection is closed. It slows down guessing.",
+        minimum=0,
+    ),
+    ConfigKey(
+        "controller.listener.names", Type.STRING, "CONTROLLER",
+        "The name of the controllers' listener. listener.security.protocol.map gives its security "
+        "protocol, PLAINTEXT or SSL (mTLS); listener.name.<name>.ssl.* are its keys.",
+    ),
+)  # fmt: skip

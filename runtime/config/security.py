@@ -1,0 +1,310 @@
+"""How the listeners of a node are protected, and its own connections to other nodes.
+
+Of each key, ``listener.name.<listener>.<mechanism>.<key>`` wins over
+``listener.name.<listener>.<key>``, and this over the bare key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from metadata.config_key import ConfigKey
+from metadata.security_settings import LISTENER_KEYS
+from stele.addresses import SecurityProtocol
+from stele.errors import ApiError, ConfigError
+from stele.security.client_security import ClientSecurity, SaslCredentials, Store, TlsSettings
+from stele.security.jaas import parse_jaas
+from stele.security.options import MECHANISMS
+
+BUILT: Final = (SecurityProtocol.PLAINTEXT,)
+"""The security protocols of the brokers' listeners that are built."""
+
+BUILT_FOR_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT,)
+
+_PREFIX: Final = "listener.name."
+_SECURE_WORDS: Final = ("SSL", "TLS", "SASL")
+_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in LISTENER_KEYS}
+
+
+class ListenerKey(NamedTuple):
+    """A key with the prefix of one listener."""
+
+    listener: str  # in lower case
+    mechanism: str  # in lower case; "" if the key is for all of them
+    key: ConfigKey
+
+
+def listener_key(name: str) -> ListenerKey | None:
+    """The parts of ``listener.name.internal.plain.sasl.jaas.config``; None for any other key."""
+    if not name.startswith(_PREFIX):
+        return None
+    rest = name.removeprefix(_PREFIX)
+    for bare, key in _KEYS.items():
+        if rest.endswith("." + bare):
+            owner = rest.removesuffix("." + bare)
+            for mechanism in MECHANISMS:
+                listener, dot, last = owner.rpartition(".")
+                if dot and last == mechanism.lower():
+                    return ListenerKey(listener.lower(), last, key)
+            return ListenerKey(owner.lower(), "", key)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerSecurity:
+    """The protection of one listener."""
+
+    name: str
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    _values: Mapping[tuple[str, str], str] = field(default_factory=dict, repr=False)
+    """By mechanism in lower case (or "") and key."""
+
+    def text(self, key: str, mechanism: str = "") -> str:
+        """The value of a key here, by its bare name; its default if it is not set."""
+        for owner in dict.fromkeys((mechanism.lower(), "")):
+            if (owner, key) in self._values:
+                return self._values[owner, key]
+        return _KEYS[key].default or ""
+
+    def items(self, key: str) -> tuple[str, ...]:
+        """The value of a list."""
+        return tuple(each.strip() for each in self.text(key).split(",") if each.strip())
+
+    def flag(self, key: str) -> bool:
+        return self.text(key).lower() == "true"
+
+    def number(self, key: str, mechanism: str = "") -> int:
+        return int(self.text(key, mechanism))
+
+    @property
+    def mechanisms(self) -> tuple[str, ...]:
+        """The enabled SASL mechanisms; none without SASL."""
+        return self.items("sasl.enabled.mechanisms") if self.protocol.has_sasl else ()
+
+    @property
+    def client_auth(self) -> str:
+        """``none``, ``requested`` or ``required``."""
+        return self.text("ssl.client.auth")
+
+    @property
+    def tls(self) -> TlsSettings:
+        """What a server, and a node that connects to one, is told about TLS."""
+        return TlsSettings(
+            keystore=Store(
+                type=self.text("ssl.keystore.type") or None,
+                location=self.text("ssl.keystore.location") or None,
+                password=self.text("ssl.keystore.password") or None,
+                key_password=self.text("ssl.key.password") or None,
+                key=self.text("ssl.keystore.key") or None,
+                certificates=self.text("ssl.keystore.certificate.chain") or None,
+            ),
+            truststore=Store(
+                type=self.text("ssl.truststore.type") or None,
+                location=self.text("ssl.truststore.location") or None,
+                password=self.text("ssl.truststore.password") or None,
+                certificates=self.text("ssl.truststore.certificates") or None,
+            ),
+            enabled_protocols=self.items("ssl.enabled.protocols"),
+            cipher_suites=self.items("ssl.cipher.suites"),
+            checks_host_name=self.text("ssl.endpoint.identification.algorithm") == "https",
+        )
+
+    def jaas(self, mechanism: str) -> dict[str, str]:
+        """The options of the login module. Raises ConfigError."""
+        text = self.text("sasl.jaas.config", mechanism)
+        if not text:
+            return {}
+        name = f"{_PREFIX}{self.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+        return parse_jaas(text, name)
+
+    def as_client(self, mechanism: str = "") -> ClientSecurity:
+        """How this node connects to other nodes' listeners of this name. Raises ConfigError."""
+        sasl = None
+        if self.protocol.has_sasl:
+            options = self.jaas(mechanism)
+            sasl = SaslCredentials(
+                mechanism=mechanism,
+                username=options.get("username", ""),
+                password=options.get("password", ""),
+            )
+        tls = self.tls if self.protocol.has_tls else TlsSettings()
+        return ClientSecurity(protocol=self.protocol, tls=tls, sasl=sasl)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSecurity:
+    """The protection of all listeners of a node, and of its connections to other nodes."""
+
+    listeners: Mapping[str, ListenerSecurity]  # the brokers' ones, by name; gRPC's have the same
+    controllers: ListenerSecurity
+    to_brokers: ClientSecurity
+    to_controllers: ClientSecurity
+
+
+class SecurityReader:
+    """Reads a node's security and collects its faults."""
+
+    def __init__(self, faults: list[str], settings: Mapping[str, str]) -> None:
+        """``settings``: all of the node's, by key, with and without a prefix."""
+        self._faults = faults
+        self._settings = settings
+
+    def read(self, names: Sequence[str], controllers: str, inter_broker: str) -> NodeSecurity:
+        """``names``: of the brokers' listeners. ``inter_broker``: one of them, or ""."""
+        protocols = self._protocols()
+        listeners = {name: self._listener(name, protocols, BUILT) for name in dict.fromkeys(names)}
+        own = self._listener(controllers, protocols, BUILT_FOR_CONTROLLERS)
+        self._check_prefixes([*names, controllers])
+        self._check_used([*listeners.values(), own])
+        to_brokers = ClientSecurity()
+        if inter_broker:  # a controller has no listener of its own with this name
+            listener = listeners.get(inter_broker)
+            if listener is None:
+                listener = self._listener(inter_broker, protocols, BUILT)
+            mechanism = self._settings.get("sasl.mechanism.inter.broker.protocol", "").strip()
+            to_brokers = self._client(listener, mechanism)
+        return NodeSecurity(listeners, own, to_brokers, self._client(own, ""))
+
+    def first_of_protocol(self, names: Sequence[str]) -> str | None:
+        """The listener that security.inter.broker.protocol means; None if it is not set."""
+        wanted = self._settings.get("security.inter.broker.protocol", "").strip()
+        if not wanted or not names:
+            return None
+        if self._settings.get("inter.broker.listener.name", "").strip():
+            self._faults.append(
+                "security.inter.broker.protocol and inter.broker.listener.name: set only one"
+            )
+        protocols = self._protocols(tells=False)
+        for name in names:
+            if self._protocol_of(name, protocols) == wanted:
+                return name
+        self._faults.append(
+            f"security.inter.broker.protocol={wanted}: no listener has this security protocol"
+        )
+        return None
+
+    def _protocols(self, *, tells: bool = True) -> dict[str, str]:
+        """The protocol of each name in capitals, of listener.security.protocol.map."""
+        key, protocols = "listener.security.protocol.map", {}
+        for item in self._settings.get(key, "").split(","):
+            name, colon, protocol = item.strip().partition(":")
+            if not item.strip():
+                continue
+            if not colon or not name or protocol.upper() not in SecurityProtocol.__members__:
+                if tells:
+                    self._faults.append(
+                        f"{key}: {item.strip()!r} is not NAME:PROTOCOL; the protocols are "
+                        + ", ".join(SecurityProtocol.__members__)
+                    )
+                continue
+            protocols[name.upper()] = protocol.upper()
+        return protocols
+
+    def _protocol_of(self, name: str, protocols: Mapping[str, str]) -> str | None:
+        """None: the name promises security, and nothing says which."""
+        protocol = protocols.get(name.upper())
+        if protocol is not None:
+            return protocol
+        if name.upper() in SecurityProtocol.__members__:
+            return name.upper()
+        return None if any(word in name.upper() for word in _SECURE_WORDS) else "PLAINTEXT"
+
+    def _listener(
+        self, name: str, protocols: Mapping[str, str], built: Sequence[SecurityProtocol]
+    ) -> ListenerSecurity:
+        told = self._protocol_of(name, protocols)
+        if told is None:
+            self._faults.append(
+                f"listener {name} promises security by its name: name its protocol in "
+                f"listener.security.protocol.map, for example {name}:SSL"
+            )
+        protocol = SecurityProtocol[told or "PLAINTEXT"]
+        if protocol not in built:
+            self._faults.append(
+                f"listener {name} promises {protocol.value}, which is not built: map it to one of "
+                + ", ".join(each.value for each in built)
+                + ", and restrict access by the network"
+            )
+        values: dict[tuple[str, str], str] = {}
+        for key, text in self._settings.items():
+            parts = listener_key(key)
+            if parts is not None and parts.listener == name.lower():
+                values[parts.mechanism, parts.key.name] = text.strip()
+        for key in _KEYS:
+            if key in self._settings and ("", key) not in values:
+                values["", key] = self._settings[key].strip()
+        listener = ListenerSecurity(name, protocol, values)
+        self._check(listener)
+        return listener
+
+    def _check(self, listener: ListenerSecurity) -> None:
+        if listener.protocol.has_tls and listener.tls.keystore.is_empty:
+            self._faults.append(
+                f"listener {listener.name} is {listener.protocol.value} without a certificate: "
+                f"set {_PREFIX}{listener.name.lower()}.ssl.keystore.location"
+            )
+        if listener.protocol.has_sasl and not listener.mechanisms:
+            self._faults.append(
+                f"listener {listener.name} is {listener.protocol.value}: set "
+                "sasl.enabled.mechanisms to the ways in which clients say who they are: "
+                + ", ".join(MECHANISMS)
+            )
+
+    def _check_used(self, listeners: Sequence[ListenerSecurity]) -> None:
+        """A key whose protection nobody gets is a mistake that no user would notice."""
+        for prefix, is_used, wanted in (
+            ("ssl.", any(each.protocol.has_tls for each in listeners), "SSL or SASL_SSL"),
+            ("sasl.", any(each.protocol.has_sasl for each in listeners), "SASL_SSL"),
+        ):
+            for name, text in self._settings.items():
+                parts = listener_key(name)
+                key = _KEYS.get(name) if parts is None else parts.key
+                if key is None or not key.name.startswith(prefix) or is_used:
+                    continue
+                if text.strip() != (key.default or ""):
+                    self._faults.append(
+                        f"{name} protects nothing: no listener is {wanted}; name its protocol in "
+                        "listener.security.protocol.map, or remove the key"
+                    )
+
+    def _check_prefixes(self, names: Sequence[str]) -> None:
+        """Check values behind a prefix as those without one, and that the listener exists."""
+        known = {name.lower() for name in names}
+        for name, text in self._settings.items():
+            parts = listener_key(name)
+            if parts is None:
+                continue
+            if parts.listener not in known:
+                there = ", ".join(sorted(known))
+                self._faults.append(f"{name}: there is no such listener; there are: {there}")
+            try:
+                parts.key.parse(text)
+            except ApiError as error:
+                self._faults.append(error.message.replace(parts.key.name, name, 1))
+
+    def _client(self, listener: ListenerSecurity, mechanism: str) -> ClientSecurity:
+        if listener.protocol.has_sasl and not mechanism:
+            self._faults.append(
+                f"brokers connect to {listener.name}, which is {listener.protocol.value}: "
+                "set sasl.mechanism.inter.broker.protocol"
+            )
+            return ClientSecurity()
+        try:
+            return listener.as_client(mechanism)
+        except ConfigError as error:
+            self._faults.append(str(error))
+            return ClientSecurity()
+
+
+def security_table(security: NodeSecurity, is_broker: bool, is_controller: bool) -> Iterator[str]:
+    """What a node prints at its start: one line for each listener."""
+    shown = [*security.listeners.values()] * is_broker + [security.controllers] * is_controller
+    for each in shown:
+        told = [each.protocol.value]
+        if each.protocol.has_tls:
+            told.append(f"client certificates {each.client_auth}")
+        if each.mechanisms:
+            told.append("mechanisms " + ", ".join(each.mechanisms))
+        yield f"listener {each.name}: " + "; ".join(told)
