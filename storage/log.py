@@ -36,7 +36,12 @@ from storage.producer_files import ProducerFiles
 from storage.producer_handover import HandedProducers
 from storage.reading import LogReader
 from storage.recovered import RecoveredLog
-from storage.retiring import keep_producers, retire_dead_segments, snapshot_to_sync
+from storage.retiring import (
+    keep_producers,
+    known_from,
+    retire_dead_segments,
+    snapshot_to_sync,
+)
 from storage.segments import Segments
 from storage.snapshots import drop_snapshots_below
 from storage.transactions import LogTransactions
@@ -411,11 +416,12 @@ class PartitionLog:
         while self.producer_files.is_begun:
             self.ease_recovery()
         try:
-            snapshot = snapshot_to_sync(self, self._disk, self.start_offset)
+            base = known_from(self, self._disk, self.start_offset)
+            snapshot = snapshot_to_sync(self, self._disk, base)
             if snapshot is not None:
                 self._disk.sync_now(snapshot)
                 self._disk.sync_now(self.directory)
-            dead = self.segments.drop_below(self.start_offset, in_order=in_order)
+            dead = self.segments.drop_below(min(base, self.start_offset), in_order=in_order)
             if dead:
                 drop_snapshots_below(self._disk, self.directory, self.segments.bases[0])
         except OSError as error:
@@ -427,8 +433,9 @@ class PartitionLog:
         for the space to be freed. Raises StorageError."""
         self.availability.check()
         try:
-            until = self.start_offset
-            await keep_producers(self, self._disk, until, lambda: self.producer_files)
+            until = await keep_producers(
+                self, self._disk, self.start_offset, lambda: self.producer_files
+            )
             return await retire_dead_segments(self, self._disk, until, in_order=in_order)
         except OSError as error:
             raise self.availability.refusal(error) from error

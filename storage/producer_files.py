@@ -29,7 +29,7 @@ class ProducerFiles:
     batches.
     """
 
-    __slots__ = ("_begun", "_directory", "_disk", "_due", "_inner", "_to_replay")
+    __slots__ = ("_begun", "_directory", "_disk", "_due", "_inner", "_refused", "_to_replay")
 
     def __init__(self, disk: Disk, directory: str, replayed: Replayed | None = None) -> None:
         """``replayed``: the bytes after the newest snapshot."""
@@ -38,6 +38,9 @@ class ProducerFiles:
         self._inner: list[int] = []  # offsets of snapshots that were written within a segment
         # Not complete yet, with their offsets, which rise.
         self._begun: deque[tuple[int, SnapshotEncoding]] = deque()
+        # Complete and not written, because the disk was full, by offset. Each is the beginning of a
+        # segment, and retention needs it.
+        self._refused: dict[int, SnapshotEncoding] = {}
         self._to_replay = 0 if replayed is None else _cost(*replayed)
         self._due = REPLAY_BATCHES
 
@@ -45,6 +48,10 @@ class ProducerFiles:
     def is_begun(self) -> bool:
         """Whether a snapshot is not complete yet."""
         return bool(self._begun)
+
+    def is_coming(self, offset: int) -> bool:
+        """Whether the snapshot at ``offset`` is not complete yet, or was refused by the disk."""
+        return offset in self._refused or any(at == offset for at, _ in self._begun)
 
     def appended(self, batches: int, size_bytes: int) -> bool:
         """The log has grown by so much. Returns whether to call ``save_if_due``."""
@@ -82,20 +89,39 @@ class ProducerFiles:
 
     def go_on(self, bases: Container[int]) -> str | None:
         """Do a slice of the first snapshot that is not complete. Returns the path if it is complete
-        now. Raises OSError."""
+        now. Raises OSError: ``write_refused`` tries again if it is one at the beginning of a
+        segment."""
         offset, encoding = self._begun[0]
         if not encoding.go_on():
             return None
         self._begun.popleft()
-        path = write_snapshot(self._disk, self._directory, offset, encoding.data)
+        try:
+            path = write_snapshot(self._disk, self._directory, offset, encoding.data)
+        except OSError:
+            if offset in bases:
+                self._refused[offset] = encoding
+            raise
         if offset not in bases:
             self._inner.append(offset)
         while len(self._inner) > _KEPT:
             self._remove(self._inner.pop(0), bases)
         return path
 
+    def write_refused(self, bases: Container[int]) -> list[str]:
+        """Write the snapshots that the disk has refused, but those of segments that are gone.
+        Returns the paths. Raises OSError."""
+        paths = []
+        for offset in sorted(self._refused):
+            if offset in bases:
+                data = self._refused[offset].data
+                paths.append(write_snapshot(self._disk, self._directory, offset, data))
+            del self._refused[offset]
+        return paths
+
     def truncated(self, end_offset: int) -> None:
         """The log was truncated. A snapshot that was begun above its end is of another log."""
+        for offset in [each for each in self._refused if each > end_offset]:
+            del self._refused[offset]
         while self._begun and self._begun[-1][0] > end_offset:
             self._begun.pop()
         self._inner = [offset for offset in self._inner if offset <= end_offset]

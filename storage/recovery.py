@@ -190,10 +190,13 @@ def _clear_directory(request: RecoveryRequest) -> tuple[list[int], set[int]]:
             disk.remove(f"{directory}/{name}")
     named = [(parse_file_name(name), name) for name in disk.list(directory)]
     bases = [key[0] for key, _ in named if key and key[1] == LOG_SUFFIX]
-    dead = {
-        base for base, following in itertools.pairwise(bases) if following <= request.start_offset
-    }
-    alive = [base for base in bases if base not in dead]
+    known = {key[0] for key, _ in named if key and key[1] == SNAPSHOT_SUFFIX}
+    # Segments that are wholly below the start go if a snapshot knows their producers. The others
+    # stay until retention has made one.
+    first = max(
+        (each for each in bases if each <= request.start_offset and each in known), default=0
+    )
+    alive = [base for base in bases if base >= first]
     _check_none_is_lost(request, alive, [key[0] for key, _ in named if key and _is_index(key[1])])
     first = alive[0] if alive else 0
     for key, name in named:

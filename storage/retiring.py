@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final
 
@@ -22,7 +23,7 @@ _SNAPSHOTS_PER_TURN: Final = 32
 
 async def retire_dead_segments(log: LogView, disk: Disk, until: int, *, in_order: bool) -> int:
     """Remove the segments below the log's start and free their space. Returns how many. ``until``:
-    the start for which the producers are on disk. The start may have moved on since.
+    the offset below which the producers are on disk. The start may have moved on since.
 
     Without ``in_order`` the start is on disk, so recovery removes the segments that a crash leaves.
     With ``in_order`` it is not on disk: each removal is on disk before the next one, because a
@@ -48,11 +49,26 @@ async def retire_dead_segments(log: LogView, disk: Disk, until: int, *, in_order
     return count
 
 
-def snapshot_to_sync(log: LogView, disk: Disk, until: int) -> str | None:
-    """The producer snapshot at the beginning of the first segment that stays, if segments below
-    ``until`` go. It must be on disk before. An earlier process may have written it, and may have
-    been killed before it synced it."""
+def known_from(log: LogView, disk: Disk, until: int) -> int:
+    """The base offset of the first segment that stays if segments below ``until`` go.
+
+    Without a snapshot at that offset nothing would know the producers of the deleted batches. Then
+    the segments from an earlier snapshot on stay, too.
+    """
+    bases = log.segments.bases
     base = log.segments.first_base_above(until)
+    if not len(log.producers):
+        return base
+    at = bisect_left(bases, base)
+    while at and not disk.exists(snapshot_path(log.directory, bases[at])):
+        at -= 1
+    return bases[at]
+
+
+def snapshot_to_sync(log: LogView, disk: Disk, base: int) -> str | None:
+    """The producer snapshot at ``base``, the first segment that stays. It must be on disk before
+    the others go. An earlier process may have written it, and may have been killed before it synced
+    it."""
     if base == log.segments.bases[0] or not len(log.producers):
         return None
     path = snapshot_path(log.directory, base)
@@ -61,25 +77,48 @@ def snapshot_to_sync(log: LogView, disk: Disk, until: int) -> str | None:
 
 async def keep_producers(
     log: LogView, disk: Disk, until: int, files: Callable[[], ProducerFiles]
-) -> None:
-    """Complete the begun producer snapshots, and have on disk the snapshots of the producers of the
-    batches below ``until``: once their segments are gone, nothing else knows them. ``files`` gives
-    the present snapshots, since the log may be reset meanwhile. Raises OSError."""
+) -> int:
+    """Complete the begun producer snapshots, and have on disk those of the producers of batches
+    below ``until``: once their segments are gone, nothing else knows them. ``files`` gives the
+    present snapshots, since the log may be reset meanwhile. Raises OSError.
+
+    Returns until where segments may go. On a full disk that may be less than ``until``: the
+    segments below an earlier snapshot go, which makes room for the one that is missing.
+    """
+    base = log.segments.first_base_above(until)
+    lacks_snapshot = snapshot_to_sync(log, disk, base) is None and len(log.producers) > 0
+    stand_in = ""
+    if lacks_snapshot and base != log.segments.bases[0] and not files().is_coming(base):
+        # It was lost with an earlier process. The present state knows these producers, too.
+        files().begin(log.end_offset, log.producers)
+        stand_in = snapshot_path(log.directory, log.end_offset)
     paths: list[str] = []
-    while log.offline is None and files().is_begun:
-        try:
-            path = files().go_on(log.segments.bases)
-        except OSError as error:
-            # On a full disk the segments are deleted nevertheless, which makes room.
-            logger.warning("%s: producer snapshot not written: %s", log.directory, error)
-            continue
-        if path is not None:
-            paths.append(path)
-        await asyncio.sleep(0)
-    if log.offline is None and (path := snapshot_to_sync(log, disk, until)) is not None:
+    try:
+        while log.offline is None and files().is_begun:
+            if (path := files().go_on(log.segments.bases)) is not None:
+                paths.append(path)
+            await asyncio.sleep(0)
+        if log.offline is None:
+            paths += files().write_refused(log.segments.bases)
+    except OSError as error:
+        logger.warning("%s: producer snapshot not written: %s", log.directory, error)
+    if log.offline is not None:
+        return until
+    known = until if stand_in in paths else known_from(log, disk, until)
+    if known < base:
+        logger.warning(
+            "%s: the segments from offset %d to %d stay until the disk has room for the producer"
+            " snapshot at %d",
+            log.directory,
+            known,
+            base,
+            base,
+        )
+    if (path := snapshot_to_sync(log, disk, known)) is not None:
         paths.append(path)
-    if paths and log.offline is None:
+    if paths:
         await disk.sync([*dict.fromkeys(paths), log.directory])
+    return min(until, known)
 
 
 async def _set_snapshots_aside(log: LogView, disk: Disk) -> list[str]:

@@ -25,7 +25,7 @@ def snapshot_offsets(disk: Disk, directory: str) -> list[int]:
 
 def write_snapshot(disk: Disk, directory: str, offset: int, data: bytes) -> str:
     """Write the encoded state as of ``offset``. Returns the path, which is not synced. Raises
-    OSError.
+    OSError: then there is no file.
 
     The CRC reveals a torn file; then an older snapshot is used.
     """
@@ -35,6 +35,9 @@ def write_snapshot(disk: Disk, directory: str, offset: int, data: bytes) -> str:
         if file.size:
             file.truncate(0)
         file.append([data])
+    except OSError:
+        disk.remove(path)  # retention would take it for a snapshot
+        raise
     finally:
         file.close()
     return path
