@@ -142,8 +142,10 @@ class OffsetCheckpoints:
         self._clamp(LOG_START_FILE, self.start_offsets, key, offset)
         self._clamp(CLEANER_OFFSET_FILE, self.clean_ends, key, offset)
         self._clamp(DROPPED_END_FILE, self.dropped_ends, key, offset)
-        if self._durable_starts.get(key, 0) > offset:
-            self._durable_starts[key] = offset
+        # What rises again later is not durable before the directory is synced again.
+        for durable in (self._durable_starts, self._durable_dropped_ends):
+            if durable.get(key, 0) > offset:
+                durable[key] = offset
 
     def _clamp(self, name: str, held: _Offsets, key: TopicPartition, offset: int) -> None:
         if held.get(key, 0) > offset:

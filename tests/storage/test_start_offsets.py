@@ -1,4 +1,5 @@
-"""Log start offsets on disk: a start that is called durable survives a power loss in all cases."""
+"""Log start offsets and dropped ends on disk: one that is called durable survives a power loss in
+all cases."""
 
 import asyncio
 import contextlib
@@ -8,16 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.ids import TopicPartition
-from storage.checkpoints import LOG_START_FILE, MetaProperties, decode_offsets
+from storage.checkpoints import DROPPED_END_FILE, LOG_START_FILE, MetaProperties, decode_offsets
 from storage.directory import LogDirectory
 from storage.formatted import format_directory
 from storage.log import PartitionLog
+from storage.offset_checkpoints import OffsetCheckpoints
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, append, commit
 from tests.support.timing import HandClock
 
 PATH = "/data"
 STARTS = f"{PATH}/{LOG_START_FILE}"
+DROPPED_ENDS = f"{PATH}/{DROPPED_END_FILE}"
 TOPIC_ID = bytes(range(16))
 RECORDS = 9
 
@@ -50,10 +53,10 @@ async def make_log(directory: LogDirectory, partition: int = 0) -> PartitionLog:
     return log
 
 
-def kept(disk: MemoryDisk, log: PartitionLog) -> int:
-    """The start of the log after a power loss."""
-    inode = disk.durable_inodes.get(STARTS)
-    return decode_offsets(inode.durable.decode(), STARTS).get(log.key, 0) if inode else 0
+def kept(disk: MemoryDisk, log: PartitionLog, path: str = STARTS) -> int:
+    """The start of the log after a power loss, or its dropped end."""
+    inode = disk.durable_inodes.get(path)
+    return decode_offsets(inode.durable.decode(), path).get(log.key, 0) if inode else 0
 
 
 class Syncs:
@@ -94,6 +97,32 @@ async def test_a_start_is_durable_when_the_entry_of_its_file_is(disk: MemoryDisk
     await syncs.let_through()
     await writing
     assert directory.durable_start_offset(log) == kept(disk, log) == 5
+
+
+async def test_what_was_durable_above_a_truncation_makes_nothing_durable_below(
+    disk: MemoryDisk,
+) -> None:
+    directory = open_directory(disk)
+    log = await make_log(directory)
+    log.advance_start_offset(9)
+    log.dropped_end = 9
+    await directory.persist_start_offsets()
+    assert (directory.durable_start_offset(log), directory.durable_dropped_end(log)) == (9, 9)
+    log.truncate_to(5)
+    assert (log.start_offset, kept(disk, log), kept(disk, log, DROPPED_ENDS)) == (5, 5, 5)
+    for _ in range(3):
+        append(log, make_batch())
+    log.advance_start_offset(7)
+    log.dropped_end = 7
+    syncs = Syncs(disk)
+    writing = asyncio.ensure_future(directory.persist_start_offsets())
+    await settle()
+    await syncs.let_through()
+    assert (kept(disk, log), kept(disk, log, DROPPED_ENDS)) == (5, 5), "a power loss now"
+    assert (directory.durable_start_offset(log), directory.durable_dropped_end(log)) == (5, 5)
+    syncs.open()
+    await writing
+    assert (directory.durable_start_offset(log), directory.durable_dropped_end(log)) == (7, 7)
 
 
 async def test_a_write_that_was_cancelled_promises_nothing_to_the_next(disk: MemoryDisk) -> None:
@@ -168,6 +197,7 @@ async def test_a_checkpoint_that_waited_for_its_turn_writes_no_earlier_start(
     steps=st.lists(
         st.one_of(
             st.tuples(st.just("advance"), st.integers(0, 1)),
+            st.tuples(st.just("drop"), st.integers(0, 1)),
             st.tuples(st.just("cut"), st.integers(0, 1)),
             st.tuples(st.just("make anew"), st.integers(0, 1)),
             st.tuples(st.just("begin"), st.integers(0, 1)),
@@ -188,6 +218,9 @@ async def test_what_is_called_durable_is_on_disk(steps: list[tuple[str, int]]) -
         log = directory.logs[TopicPartition("t", number % 2)]
         if step == "advance":
             log.advance_start_offset(min(log.start_offset + 1, log.end_offset))
+        elif step == "drop":
+            append(log, make_batch())
+            log.dropped_end = log.end_offset
         elif step == "cut":
             log.truncate_to(max(0, log.end_offset - 2))
         elif step == "make anew":
@@ -205,11 +238,14 @@ async def test_what_is_called_durable_is_on_disk(steps: list[tuple[str, int]]) -
         await settle()
         for log in directory.logs.values():
             assert directory.durable_start_offset(log) <= kept(disk, log)
+            assert directory.durable_dropped_end(log) <= kept(disk, log, DROPPED_ENDS)
     syncs.open()
     await asyncio.gather(*writing, return_exceptions=True)
     await directory.persist_start_offsets()
     for log in directory.logs.values():
         assert directory.durable_start_offset(log) == kept(disk, log) == log.start_offset
+        dropped_end = kept(disk, log, DROPPED_ENDS)
+        assert directory.durable_dropped_end(log) == dropped_end == log.dropped_end
     await directory.close()
 
 
@@ -234,3 +270,15 @@ async def test_an_emptied_log_begins_at_its_end_after_a_crash(disk: MemoryDisk) 
     again = LogDirectory.open(disk, PATH, HandClock()).logs[TopicPartition("t", 0)]
     assert again.segments.bases[0] == 0, "its segments were not deleted yet"
     assert (again.start_offset, again.end_offset) == (end, end)
+
+
+async def test_lowering_what_is_low_already_writes_nothing(disk: MemoryDisk) -> None:
+    """There may be no room for a file that says the same."""
+    log = await make_log(open_directory(disk))
+    checkpoints = OffsetCheckpoints(disk, PATH, {log.key: log}, {})
+    checkpoints.load()
+    assert checkpoints.of(log.key)[:2] == (RECORDS, RECORDS)
+    disk.capacity = disk.used()
+    checkpoints.lower(log.key, RECORDS)
+    with pytest.raises(OSError, match="No space"):
+        checkpoints.lower(log.key, RECORDS - 1)
