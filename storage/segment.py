@@ -412,7 +412,7 @@ class Segment:
             return cold
         known, position = self._indexes.offsets.entry_before(offset)
         is_entry = (known, position) != (-1, 0)
-        if is_entry and not (self.base_offset <= known < offset and 0 < position < self.size):
+        if is_entry and not (known >= self.base_offset and 0 < position < self.size):
             return self._locate_without_indexes(offset, wait)
         while position < self.size:
             chunk = (self.file.read_now if wait else self.file.read)(position, _CHUNK_BYTES)
@@ -429,7 +429,7 @@ class Segment:
                     return position + at
                 is_entry = False
                 at += length + PREFIX_SIZE
-            if at == 0 and is_entry:
+            if is_entry:
                 return self._locate_without_indexes(offset, wait)
             if at == 0:
                 raise self.corrupt(position, "the file ends inside a batch", offset)

@@ -145,10 +145,10 @@ class SegmentIndexes:
 
     def unload(self) -> None:
         """Free the memory of those that are in their files."""
-        if self.has_offsets and not self.offsets.dirty:
+        if not self.offsets.dirty:
             self.offsets.reset()
             self.has_offsets = False
-        if self.has_times and not self.times.dirty:
+        if not self.times.dirty:
             self.times.reset()
             self.has_times = False
 
