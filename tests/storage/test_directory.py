@@ -408,6 +408,17 @@ async def test_a_failing_write_takes_the_directory_offline(disk: MemoryDisk) -> 
     await directory.close()
 
 
+@pytest.mark.parametrize(("number", "is_offline"), [(errno.EIO, True), (errno.EMFILE, False)])
+async def test_a_log_that_cannot_be_made_takes_the_directory_offline_if_the_device_failed(
+    disk: MemoryDisk, number: int, is_offline: bool
+) -> None:
+    directory = open_directory(disk)
+    disk.open_error = number
+    with pytest.raises(StorageError, match="cannot be made"):
+        directory.create("t", 0, TOPIC_ID)
+    assert (directory.offline is not None) is is_offline
+
+
 async def filled_up(disk: MemoryDisk) -> LogDirectory:
     """A full disk with a log that has more segments than retention keeps."""
     directory = open_directory(disk)

@@ -361,3 +361,18 @@ async def test_closing_waits_for_the_group_that_is_under_way(
     disk.gate.set()
     await asyncio.wait_for(closing, 5)
     assert log.durable_offset == 1
+
+
+async def test_a_caller_that_gives_up_waiting_disturbs_no_sync(
+    disk: MemoryDisk, owner: Owner, caplog: pytest.LogCaptureFixture
+) -> None:
+    (log,) = open_logs(disk, owner, 1)
+    await owner.commit.flush()
+    disk.gate = asyncio.Event()
+    append(log, make_batch())
+    giving_up = asyncio.ensure_future(owner.commit.flush())
+    await asyncio.sleep(0)
+    giving_up.cancel()
+    disk.gate.set()
+    await asyncio.wait_for(owner.commit.flush(), 5)
+    assert (log.durable_offset, caplog.records) == (1, [])

@@ -6,6 +6,8 @@ import pytest
 
 from storage.offset_index import OffsetIndex
 from storage.offset_index import decode_entries as decode_offsets
+from storage.segment import Segment
+from storage.segment_indexes import SegmentIndexes
 from storage.time_index import TimeIndex
 from storage.time_index import decode_entries as decode_times
 from tests.support.storage import MemoryDisk
@@ -114,3 +116,29 @@ def test_a_flush_that_failed_half_way_is_made_good(disk: MemoryDisk) -> None:
     disk.capacity = None
     index.flush(disk)
     assert disk.read_file("/d/a.index") == struct.pack(">iiii", 1, 100, 2, 200)
+
+
+@pytest.mark.parametrize("entries", [[(5, 1), (5, 2)], [(5, 1), (6, 1)], [(5, 2), (6, 1)]])
+def test_a_time_index_rises_in_times_and_in_offsets(
+    disk: MemoryDisk, entries: list[tuple[int, int]]
+) -> None:
+    """The first and the last entry alone are checked when it is loaded."""
+    data = b"".join(struct.pack(">qi", *entry) for entry in [(1, 0), *entries, (9, 9)])
+    disk.replace_file_now("/d/a.timeindex", data)
+    index = TimeIndex("/d/a.timeindex", 0)
+    assert index.load(disk)
+    assert not index.rises
+
+
+def test_times_that_found_no_room_stay_in_memory_when_the_offsets_are_loaded(
+    disk: MemoryDisk,
+) -> None:
+    segment = Segment(disk, "/d", 0, created_ms=0)
+    indexes = SegmentIndexes(disk, "/d/0.index", "/d/0.timeindex", 0)
+    indexes.offsets.flush(disk)
+    indexes.times.maybe_append(1000, 0)
+    indexes.unload()
+    assert (indexes.has_offsets, indexes.has_times) == (False, True)
+    assert indexes.load(segment, with_times=False, wait=True) is True
+    assert indexes.has_times
+    assert indexes.times.last == (1000, 0)

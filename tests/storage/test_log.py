@@ -22,8 +22,9 @@ from stele.wire.batch import (
     stamp,
 )
 from storage import opening
+from storage.cold_range import ColdRange
 from storage.config import LogConfig
-from storage.errors import OutOfOrderOffsetsError, StorageError
+from storage.errors import CorruptLogError, OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset
 from storage.log import PartitionLog
 from storage.retention import retained_from
@@ -315,6 +316,32 @@ def test_a_wrong_index_does_not_pass_for_a_corrupt_log(disk: MemoryDisk) -> None
         disk.inodes[path].data[:] = sound
 
 
+def test_a_file_that_ends_inside_a_batch_is_corrupt(disk: MemoryDisk) -> None:
+    log = open_log(disk, LogConfig())
+    append(log, make_batch())
+    segment = log.segments.active
+    data = disk.inodes[segment.path].data
+    length = int.from_bytes(data[8:12], "big")
+    data[8:12] = (length - 10).to_bytes(4, "big")
+    with pytest.raises(CorruptLogError, match="ends inside a batch"):
+        segment.locate(log.end_offset)
+
+
+def test_the_rest_of_a_segment_is_read_without_its_indexes(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    while len(log.segment_bases) == 1:
+        append(log, make_batch())
+    segment = log.segments.all()[0]
+    segment.unload()
+    disk.unreadable.update(segment.index_paths())
+    found = segment.read(
+        0, 1 << 20, limit_offset=segment.end_offset, min_one_batch=True, position=0
+    )
+    assert not isinstance(found, ColdRange)
+    assert len(found.data) == segment.size
+    assert not segment.indexes_lost
+
+
 def test_a_closed_log_refuses(disk: MemoryDisk) -> None:
     log = open_log(disk)
     append(log, make_batch())
@@ -486,6 +513,24 @@ async def test_retention_by_time_reaches_the_active_segment(disk: MemoryDisk) ->
     assert read_all(open_log(disk, start_offset=40)) == [40]
 
 
+async def test_retention_leaves_a_log_alone_whose_segment_is_gone_meanwhile(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk, replace(SMALL, retention_ms=100))
+    while len(log.segment_bases) < 3:
+        append(log, make_batch(timestamp_ms=0))
+    log.prepare_clean_shutdown()
+    log.close()
+    log = open_log(disk, replace(SMALL, retention_ms=100), clean_shutdown=True)
+    disk.cold = True
+    applying = asyncio.ensure_future(retained_from(log, log.end_offset, 10**9))
+    await asyncio.sleep(0)
+    start_offset = log.segment_bases[1]
+    log.advance_start_offset(start_offset)
+    log.remove_dead_segments()
+    assert await applying == start_offset
+
+
 async def test_retention_of_records_without_a_time_survives_restarts(disk: MemoryDisk) -> None:
     """Their segment's file tells when it was last written."""
     config = replace(SMALL, retention_ms=100)
@@ -594,6 +639,16 @@ def test_a_sync_covers_what_was_there_when_it_began(disk: MemoryDisk) -> None:
     assert (log.durable_offset, log.end_offset) == (5, 10)
 
 
+def test_a_sync_of_what_is_on_disk_already_raises_nothing(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch(5))
+    told: list[int] = []
+    log.on_durable = lambda changed: told.append(changed.durable_offset)
+    for _ in range(2):
+        log.finish_sync(log.begin_sync())
+    assert told == [5]
+
+
 def test_a_sync_from_before_a_truncation_says_nothing(disk: MemoryDisk) -> None:
     log = open_log(disk)
     append(log, make_batch(5))
@@ -619,6 +674,15 @@ def test_a_relaxed_flush_trusts_the_page_cache(disk: MemoryDisk) -> None:
     assert log.durable_offset == 10
     log.sync_now()
     assert log.durable_offset == 15
+
+
+def test_a_relaxed_log_begins_a_segment_without_a_sync(disk: MemoryDisk) -> None:
+    log = open_log(disk, replace(SMALL, flush_messages=100))
+    log.sync_now()
+    disk.sync_error = errno.EIO
+    while len(log.segment_bases) == 1:
+        append(log, make_batch())
+    assert log.offline is None
 
 
 def test_a_new_log_and_a_new_segment_put_their_entries_into_the_group(disk: MemoryDisk) -> None:

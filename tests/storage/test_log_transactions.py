@@ -578,6 +578,17 @@ def test_producers_with_an_open_transaction_do_not_expire() -> None:
     assert [each.producer_id for each in states] == [7]
 
 
+def test_a_transaction_is_open_again_without_its_marker_though_its_producer_has_expired() -> None:
+    log = opened(MemoryDisk())
+    write(log, 7)
+    end(log, 7, commit=True)
+    log.ask_high_watermark = lambda: 2
+    list(log.expiring_producers(NEVER))
+    assert len(log.producers) == 0
+    log.truncate_to(1)
+    assert log.transactions.first_open_offset == 0
+
+
 def test_a_snapshot_has_the_open_transactions_in_their_order() -> None:
     states = ProducerStates()
     for offset, producer_id in ((3, 9), (4, 8), (5, 7)):

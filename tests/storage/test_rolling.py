@@ -7,11 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.ids import TopicPartition
-from stele.wire.batch import NO_TIMESTAMP
+from stele.wire.batch import NO_TIMESTAMP, stamp
+from stele.wire.control_records import end_marker_batch
 from storage.config import LogConfig
 from storage.errors import OutOfOrderOffsetsError
 from storage.log import PartitionLog
 from storage.opening import open_log
+from storage.runs import runs_of
+from storage.segment_room import LogRoom
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk
 from tests.support.timing import HandClock
@@ -122,3 +125,15 @@ def test_a_gap_that_no_segment_has_room_for_is_refused() -> None:
         log.append_as_follower(good + bad)
     assert log.end_offset == 2
     assert log.offline is None
+
+
+@pytest.mark.parametrize(("commit", "runs"), [(True, [3]), (False, [1, 1, 1])])
+def test_only_an_abort_marker_is_written_alone(commit: bool, runs: list[int]) -> None:
+    """Its entry of the transaction index is written before it."""
+    marker = end_marker_batch(7, 0, commit=commit, coordinator_epoch=1, timestamp_ms=0)
+    stamp(marker, 0, base_offset=1, leader_epoch=0)
+    data = make_batch(1) + marker + make_batch(1, base_offset=2)
+    log = opened(MemoryDisk())
+    room = LogRoom(log.config, log.name)
+    found = runs_of(memoryview(data), log, room, verify_crc=True, now_ms=0)
+    assert [len(run.batches) for run in found] == runs
