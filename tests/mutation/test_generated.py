@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.mutation.children import ChildError, Job, Lost, running
+from tests.mutation.children import ChildError, Job, Lost, allow, running
 from tests.mutation.mutants import ROOMS, ROOT, Mutant, equivalent, mutants_of
 from tests.mutation.results import KILLED_BY_TESTS, OPEN, Result, Results, rows
 
@@ -69,6 +69,16 @@ def test_each_child_says_what_its_work_returned() -> None:
     answers = said([Job(number, os.getpid, 60.0) for number in range(5)])
     assert set(answers) == set(range(5))
     assert len({*answers.values()} - {os.getpid()}) == 5
+
+
+def test_a_child_is_allowed_so_much_processor_time() -> None:
+    def spin() -> None:
+        allow(10.0)
+        allow(0.1)
+        while True:
+            pass
+
+    assert said([Job("spins", spin, 100.0)]) == {"spins": Lost("died")}
 
 
 def test_a_child_that_hangs_is_killed() -> None:

@@ -23,6 +23,7 @@ from tests.mutation.planting import Ground
 
 _TRACING_LIMIT_S = 600.0  # for the tests of one file
 _LEAST_LIMIT_S, _SLOWER = 10.0, 5.0  # a mutant has so long, and so many times what its tests take
+_LEAST_TEST_LIMIT_S = 3.0  # likewise for one test: a mutant that hangs costs no more than that
 
 
 class TestsError(Exception):
@@ -82,10 +83,15 @@ def _attempt(mutant: Mutant, tests: _Tests, found: dict[str, Footprint], ground:
 
     def attempt() -> str:
         ground.plant(mutant)
+        running = tests.run(chosen)
         try:
-            return next((item.nodeid for item, passed in tests.run(chosen) if not passed), "")
+            for item in chosen:
+                children.allow(_LEAST_TEST_LIMIT_S + _SLOWER * found[item.nodeid].seconds)
+                if not next(running)[1]:
+                    return item.nodeid
         except BaseException as error:  # a mutant may end pytest itself
             return type(error).__name__
+        return ""
 
     limit_s = _LEAST_LIMIT_S + _SLOWER * sum(found[item.nodeid].seconds for item in chosen)
     return Job((mutant, len(chosen)), attempt, limit_s)
