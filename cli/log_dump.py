@@ -62,7 +62,7 @@ def dump(
             str(file),
             file.read_bytes(),
             print_records=records or decode_record is not None,
-            decode_record=decode_record,
+            decode_record=decode_record or _without_secrets(file),
         )
         if as_json:
             dumped[str(file)] = list(rows)
@@ -86,6 +86,24 @@ def _decoder(*, offsets: bool, transactions: bool) -> Callable[[Record], dict[st
 
         return transactions_decoder.decode_record
     return None
+
+
+def _without_secrets(file: Path) -> Callable[[Record], dict[str, Any]] | None:
+    """Hides the credentials that the metadata log has; None for other files."""
+    from metadata.records import MetadataError
+    from metadata.scram_credentials import without_secrets
+    from storage.directory_names import METADATA_TOPIC
+
+    if file.suffix != ".checkpoint" and not file.absolute().parent.name.startswith(METADATA_TOPIC):
+        return None
+
+    def decode_record(record: Record) -> dict[str, Any]:
+        try:
+            return {"payload": record.value and without_secrets(bytes(record.value))}
+        except MetadataError as error:
+            raise ValueError(str(error)) from error
+
+    return decode_record
 
 
 def _shown(value: object) -> str:

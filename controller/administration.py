@@ -12,6 +12,7 @@ from controller import (
     features,
     partition_counts,
     reassignment,
+    scram_credentials,
     topics,
 )
 from controller.machine import Context, ControllerResult
@@ -29,6 +30,7 @@ DECISIONS: Final[Mapping[Change, Decide]] = {
     changes.ELECT_LEADERS: elections.elect_leaders,
     changes.ALTER_PARTITION_REASSIGNMENTS: reassignment.alter_partition_reassignments,
     changes.UPDATE_FEATURES: features.update_features,
+    changes.ALTER_USER_SCRAM_CREDENTIALS: scram_credentials.alter_user_scram_credentials,
 }
 """Each decision is pure, raises ApiError for a request that is refused as a whole, and has a result
 for each item of the request, in its order. A test checks that every change has one."""

@@ -17,6 +17,7 @@ from metadata.image_part import PartDelta
 from metadata.outcomes import FIRST_LIMITS, LIMITS, Limits, OutcomesDelta
 from metadata.producer_ids import ProducerIdsDelta
 from metadata.records import METADATA_VERSION, MetadataError, decode
+from metadata.scram_credentials import SCRAM_RECORDS, ScramCredentialsDelta
 from metadata.topics import PartitionDelta, Topic, TopicsDelta
 from stele.wire.v1 import metadata_pb2 as pb
 
@@ -32,6 +33,7 @@ class _Parts(NamedTuple):
     producer_ids: ProducerIdsDelta
     outcomes: OutcomesDelta
     acls: AclsDelta
+    scram_credentials: ScramCredentialsDelta
 
 
 class MetadataDelta:
@@ -146,6 +148,8 @@ def _feature_level(parts: _Parts, record: pb.FeatureLevelRecord) -> None:
             parts.outcomes.clear()
         if record.level < REPLICA_DIRECTORIES:
             parts.topics.forget_directories()
+        if record.level < SCRAM_RECORDS:
+            parts.scram_credentials.clear()
         parts.outcomes.keep_within(_outcome_limits(parts))
 
 
@@ -175,6 +179,9 @@ _HANDLERS: dict[str, Callable[[_Parts, Any], None]] = {
     "request_outcome": lambda parts, record: parts.outcomes.replay(record, _outcome_limits(parts)),
     "acl": lambda parts, record: parts.acls.replay(record),
     "remove_acl": lambda parts, record: parts.acls.remove(record),
+    "user_scram_credential": lambda parts, record: parts.scram_credentials.replay(record),
+    "remove_user_scram_credential": lambda parts, record: parts.scram_credentials.remove(record),
+    "scram_secret": lambda parts, record: parts.scram_credentials.set_secret(record),
 }
 
 

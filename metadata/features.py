@@ -16,6 +16,7 @@ from metadata.feature_levels import FeatureRange
 from metadata.image import MetadataImage
 from metadata.outcomes import FIRST_LIMITS
 from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
+from metadata.scram_credentials import SCRAM_RECORDS
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
@@ -25,7 +26,7 @@ REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
 OUTCOME_TIMES = 4
 """Levels of metadata.version that introduced something; ``metadata.directories`` and
-``metadata.acls`` have others."""
+``metadata.acls`` (with ``metadata.scram_credentials``) have others."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",
@@ -33,7 +34,7 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     3: "consumer groups can have configurations",
     4: "more outcomes of requests are remembered, with their times",
     5: "the controller knows which replica is in which log directory",
-    6: "ACLs",
+    6: "ACLs and SCRAM credentials",
 }
 
 TRANSACTION_VERSION = "transaction.version"
@@ -169,6 +170,15 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
             Loss(
                 f"{len(image.acls)} ACLs, without which callers may do more or less than now: "
                 "remove them first",
+                may_be_dropped=False,
+            )
+        )
+    credentials = len(image.scram_credentials)
+    if level < SCRAM_RECORDS and credentials:
+        found.append(
+            Loss(
+                f"{credentials} SCRAM credentials, without which their users cannot log in: remove "
+                "them first",
                 may_be_dropped=False,
             )
         )

@@ -21,6 +21,7 @@ from metadata.outcomes import NO_OUTCOMES, Outcomes
 from metadata.partitions import PartitionState
 from metadata.producer_ids import ProducerIds
 from metadata.records import METADATA_VERSION
+from metadata.scram_credentials import ScramCredentials
 from metadata.topics import Topic, Topics
 from stele.ids import TopicPartition
 
@@ -40,6 +41,7 @@ class MetadataImage:
     producer_ids: ProducerIds = field(default_factory=ProducerIds)
     outcomes: Outcomes = NO_OUTCOMES
     acls: Acls = field(default_factory=Acls)
+    scram_credentials: ScramCredentials = field(default_factory=ScramCredentials)
 
     # ---------------------------------------------------------------- brokers
 

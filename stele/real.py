@@ -31,8 +31,8 @@ class RealClock:
 
 
 def real_rng() -> Rng:
-    """A generator seeded by the operating system."""
-    return random.Random()
+    """The operating system's randomness: nobody can guess the salts and nonces made of it."""
+    return random.SystemRandom()
 
 
 class RealConnector:

@@ -26,10 +26,12 @@ from broker.service.config_view import describe_resource, set_on_topic
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
 from broker.service.metadata_log import read_metadata_log
+from broker.service.scram_credentials import describe_users
 from broker.service.topics import NO_TOPIC_ID
 from metadata.brokers import BrokerRegistration, Plane
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
+from metadata.scram_credentials import without_secrets
 from metadata.topics import Topic
 from runtime.administration.changes import CHANGES
 from runtime.authorization.authorizer import Operation
@@ -87,6 +89,10 @@ class AdminService:
             "DescribeTopics": (pb.DescribeTopicsRequest, self._describe_topics),
             "DescribeConfigs": (pb.DescribeConfigsRequest, self._describe_configs),
             "DescribeFeatures": (pb.DescribeFeaturesRequest, self._describe_features),
+            "DescribeUserScramCredentials": (
+                pb.DescribeUserScramCredentialsRequest,
+                self._describe_scram_credentials,
+            ),
             "ReadMetadataLog": (pb.ReadMetadataLogRequest, self._read_metadata_log),
             "DescribeLogDirs": (pb.DescribeLogDirsRequest, log_dirs.describe),
             "AlterReplicaLogDirs": (pb.AlterReplicaLogDirsRequest, log_dirs.alter),
@@ -220,20 +226,38 @@ class AdminService:
             else pb.ReadMetadataLogResponse.Snapshot(
                 end_offset=snapshot.id.end_offset,
                 timestamp_ms=snapshot.timestamp_ms,
-                records=snapshot.records,
+                records=map(without_secrets, snapshot.records),
             ),
             decisions=[
                 pb.ReadMetadataLogResponse.Decision(
                     base_offset=batch.base_offset,
                     epoch=batch.epoch,
                     timestamp_ms=batch.timestamp_ms,
-                    records=batch.records,
+                    records=map(without_secrets, batch.records),
                 )
                 for batch in piece.batches
             ],
             next_offset=piece.next_offset,
             high_watermark=self._context.metadata_log.high_watermark,
         )
+
+    async def _describe_scram_credentials(
+        self, caller: Caller, request: pb.DescribeUserScramCredentialsRequest
+    ) -> pb.DescribeUserScramCredentialsResponse:
+        image = await self._present_image(request)
+        try:
+            found = describe_users(self._context, caller, image, request.users)
+        except ApiError as error:
+            return pb.DescribeUserScramCredentialsResponse(error=error.code, message=error.message)
+        answer = pb.DescribeUserScramCredentialsResponse()
+        for user, credentials in found.items():
+            if isinstance(credentials, ApiError):
+                answer.users.add(user=user, error=credentials.code, message=credentials.message)
+                continue
+            told = answer.users.add(user=user)
+            for mechanism, iterations in credentials:
+                told.credentials.add(mechanism=mechanism.number, iterations=iterations)
+        return answer
 
     async def _describe_features(
         self, caller: Caller, request: pb.DescribeFeaturesRequest

@@ -149,6 +149,9 @@ ALTER_PARTITION_REASSIGNMENTS: Final = Change(
 )
 UNREGISTER_BROKER: Final = Change(pb.UnregisterBrokerRequest, pb.UnregisterBrokerResponse)
 UPDATE_FEATURES: Final = Change(pb.UpdateFeaturesRequest, pb.UpdateFeaturesResponse)
+ALTER_USER_SCRAM_CREDENTIALS: Final = Change(
+    pb.AlterUserScramCredentialsRequest, pb.AlterUserScramCredentialsResponse
+)
 
 CHANGES: Final = (
     CREATE_TOPICS,
@@ -159,6 +162,7 @@ CHANGES: Final = (
     ELECT_LEADERS,
     ALTER_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
+    ALTER_USER_SCRAM_CREDENTIALS,
 )
 
 _BY_REQUEST: Final = {each.request: each for each in CHANGES}

@@ -22,6 +22,10 @@ MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
 """Kafka's bounds for a credential."""
 
+DEFAULT_ITERATIONS: Final = 4096
+SALT_BYTES: Final = 20
+"""Of a credential that Stele's own tools make."""
+
 TOKEN_EXTENSION: Final = "tokenauth"
 """The extension by which a client says that it logs in with a delegation token (KIP-48)."""
 

@@ -15,7 +15,9 @@ from metadata.feature_levels import FeatureLevels
 from metadata.features import Told, describe, finalized_level, require, supported_ranges
 from metadata.image import MetadataImage
 from metadata.outcomes import FIRST_LIMITS
+from metadata.scram_credentials import ScramUser, credential_record
 from stele.errors import ErrorCode
+from stele.security.scram import ScramCredential
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.acls import acl
@@ -224,6 +226,18 @@ def test_acls_hold_every_downgrade_below_their_level(machine: Machine) -> None:
         answer = update(machine, 5, kind)
         assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
         assert "1 ACLs" in answer.message
+
+
+def test_credentials_hold_every_downgrade_below_their_level(machine: Machine) -> None:
+    delta = MetadataDelta(machine.image)
+    credential = ScramCredential(b"salt", b"stored", b"server", 4096)
+    delta.replay(machine.next_offset, credential_record(ScramUser("alice", 1), credential))
+    machine.image = delta.apply()
+    machine.next_offset += 1
+    for kind in (DOWN, UNSAFE):
+        answer = update(machine, 5, kind)
+        assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+        assert "1 SCRAM credentials" in answer.message
 
 
 def test_asking_whether_it_would_be_done_changes_nothing(machine: Machine) -> None:

@@ -23,10 +23,12 @@ from metadata.outcomes import Outcome, Outcomes
 from metadata.partitions import RECOVERED, RECOVERING, PartitionState
 from metadata.producer_ids import ProducerIds
 from metadata.records import METADATA_VERSION_LEVEL, MetadataError
+from metadata.scram_credentials import ScramCredentials
 from metadata.snapshot import image_of, records_of
 from metadata.topics import Topic, Topics
 from tests.support.acls import ACLS
 from tests.support.metadata import metric_names
+from tests.support.scram import CREDENTIALS, USERS
 
 
 def outcomes_of(found: dict[bytes, tuple[str, bytes, bytes]]) -> Outcomes:
@@ -125,6 +127,10 @@ def images(draw: st.DrawFn) -> MetadataImage:
         configs=Configs(draw(st.dictionaries(resources, values, max_size=3))),
         producer_ids=ProducerIds(draw(st.integers(0, 5000))),
         outcomes=draw(OUTCOMES),
+        scram_credentials=ScramCredentials(
+            Map(draw(st.dictionaries(USERS, CREDENTIALS, max_size=3))),
+            draw(st.sampled_from([b"", b"secret"])),
+        ),
         acls=acls_of(
             [
                 (acl, number.to_bytes(16))
