@@ -39,7 +39,7 @@ from metadata.image import MetadataImage
 from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
-from runtime.authorization.nodes import for_nodes
+from runtime.authorization.nodes import for_nodes, when_loaded
 from runtime.config.node import NodeConfig
 from runtime.metrics.health import SAFE_TO_RESTART, Check
 from runtime.metrics.registry import MetricsRegistry
@@ -249,13 +249,13 @@ class Broker:
 
     def service(self, listener_name: str) -> Service:
         """What is served on a gRPC listener; its clients are told the addresses of that name."""
-        service = Service()
-        of_nodes = for_nodes(self._lifecycle.service(), self._authorizer, listener_name)
-        service.include(of_nodes)
-        service.include(AdminService(self._context, listener_name).service())
-        service.include(GroupsService(self._context, listener_name).service())
-        service.include(TransactionsService(self._context, listener_name).service())
-        service.include(LogService(self._gateway, listener_name).service())
+        of_clients = Service()
+        of_clients.include(AdminService(self._context, listener_name).service())
+        of_clients.include(GroupsService(self._context, listener_name).service())
+        of_clients.include(TransactionsService(self._context, listener_name).service())
+        of_clients.include(LogService(self._gateway, listener_name).service())
+        service = when_loaded(of_clients, self._authorizer)
+        service.include(for_nodes(self._lifecycle.service(), self._authorizer, listener_name))
         return service
 
     # ------------------------------------------------------------------ start

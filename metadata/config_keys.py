@@ -51,6 +51,8 @@ _AGREED = (
 
 # ---------------------------------------------------------------------------------- nodes
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
 NUM_PARTITIONS: Final = ConfigKey(
     "num.partitions", Type.INT, "1",
     "How many partitions a new topic has by default.", minimum=1,
@@ -150,6 +152,22 @@ _NODE = (
     ConfigKey(
         "metrics.listener", Type.STRING, "127.0.0.1:9404",
         "The host:port at which /metrics is served. If empty, it is not served.",
+    ),
+    # Who may do what.
+    ConfigKey(
+        "authorizer.class.name", Type.STRING, "",
+        "The authorizer: Kafka's name of its own, or stele for short. It decides over ACLs in the "
+        "metadata log. If empty, every caller may do everything.",
+        allowed=(STANDARD_AUTHORIZER, "stele"),
+    ),
+    ConfigKey(
+        "super.users", Type.STRING, "",
+        "The principals that may do everything, separated by semicolons: User:admin;User:CN=node. "
+        "The nodes of the cluster must be among them.",
+    ),
+    ConfigKey(
+        "allow.everyone.if.no.acl.found", Type.BOOLEAN, "false",
+        "Whether every caller may use a resource of which no ACL speaks.",
     ),
     # Connections and requests.
     ConfigKey(

@@ -12,10 +12,12 @@ from google.protobuf.message import Message
 
 from broker.broker import Broker
 from controller.service import ControllerService
+from metadata.acls import Acls
 from metadata.features import SUPPORTED
 from node.format import read_identity
 from node.restart_safety import RestartSafety, of_controllers
 from raft.quorum import FeatureLevels
+from runtime.authorization.acl_authorizer import AclAuthorizer
 from runtime.authorization.authorizer import AllowAll, Authorizer, Operation
 from runtime.authorization.forwarding import LISTENER, ControllerPort
 from runtime.authorization.nodes import for_nodes
@@ -94,11 +96,12 @@ class Node:
     """
 
     def __init__(
-        self, config: NodeConfig, world: World, features: Features, authorizer: Authorizer
+        self, config: NodeConfig, world: World, features: Features, authorizer: Authorizer | None
     ) -> None:
         self.config = config
         self._features = features
-        self._authorizer = authorizer
+        self._authorizer = authorizer or self._configured_authorizer()
+        self._knows_acls = False
         self.registry = MetricsRegistry()
         self.quorum: Quorum | None = None  # the three are made by `start`
         self.controller: ControllerService | None = None
@@ -212,6 +215,27 @@ class Node:
         """Decide nothing more: called before a disorderly end, whose signs must decide nothing."""
         if self.controller is not None:
             self.controller.halt()
+
+    # ---------------------------------------------------------------------------- authorization
+
+    def _configured_authorizer(self) -> Authorizer:
+        policy = self.config.access_policy
+        return AllowAll() if policy is None else AclAuthorizer(policy, self._newest_acls)
+
+    def _newest_acls(self) -> Acls | None:
+        """Of the committed metadata. While a node starts it replays an old part of the metadata
+        log, whose ACLs may allow what is forbidden now. A broker has the present ACLs when it has
+        its registration, a controller when it becomes active."""
+        controller, broker = self.controller, self._own_broker
+        if not self._knows_acls:
+            self._knows_acls = (controller is not None and controller.active) or (
+                broker is not None and broker.image.offset >= 0
+            )
+            if not self._knows_acls:
+                return None
+        if controller is not None:
+            return controller.image.acls  # a broker of the same node has them later
+        return None if broker is None else broker.image.acls
 
     # ---------------------------------------------------------------------------- starting
 
@@ -341,9 +365,9 @@ def build(
     """Put a node together; nothing runs before ``Node.start``.
 
     ``features``: the levels that it reports to the quorum, where it may vote. ``authorizer``: asked
-    in all roles of the node. Without one every caller may do everything.
+    in all roles of the node. Without one the node's configuration says how callers are authorized.
     """
-    return Node(config, world, features, authorizer or AllowAll())
+    return Node(config, world, features, authorizer)
 
 
 def quorum_config(

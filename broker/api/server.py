@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from broker.api import KafkaApis
 from broker.api.connection_limits import ConnectionLimits
+from runtime.authorization.caller import NODE_ITSELF
 from runtime.config.node import ConfigError, NamedAddress, NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
@@ -91,8 +92,10 @@ class KafkaServer:
 
     def accept(self, listener_name: str) -> KafkaServerProtocol:
         """The server's side of a connection from within this process, as if it had come in on this
-        listener."""
-        return self._factory(listener_name)()
+        listener. Its caller is this node."""
+        connection = self._factory(listener_name)()
+        connection.principal = NODE_ITSELF
+        return connection
 
     async def close(self) -> None:
         """Take no more requests, answer those taken, close."""

@@ -26,7 +26,7 @@ from broker.replication.types import ProduceResult
 from broker.service.context import BrokerContext
 from broker.service.produce import Produce
 from broker.service.producers import producer_of
-from runtime.authorization.caller import ANONYMOUS, Caller, Plane
+from runtime.authorization.caller import NODE_ITSELF, Caller, Plane
 from stele.cluster.plane import Leader, error_code
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, SteleError
@@ -233,7 +233,7 @@ class PartitionLeaders:
     def _caller(self) -> Caller:
         """This broker. Its thin clients were asked for their permissions before."""
         listener = self._context.config.inter_broker_listener_name
-        return Caller(ANONYMOUS, CLIENT_ID, listener, Plane.KAFKA, "")
+        return Caller(NODE_ITSELF, CLIENT_ID, listener, Plane.KAFKA, "")
 
 
 class _Batch(Protocol):

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from metadata.acl import CLUSTER_NAME, OPERATIONS, WILDCARD, Operation, Resource, ResourceType
 from runtime.authorization.caller import Caller
+from security.authorizer.decision import Reason, Verdict
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
 
@@ -22,6 +23,7 @@ __all__ = [
     "ResourceType",
     "allowed_operations",
     "config_resource",
+    "denial",
     "group_resource",
     "refusal",
     "topic_resource",
@@ -44,14 +46,53 @@ _REFUSALS: Final = {
 class Authorizer(Protocol):
     """Decides at once: it is asked on the way of every request."""
 
+    @property
+    def has_acls(self) -> bool:
+        """Whether it decides over ACLs, which can be administered then."""
+        ...
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether it knows its rules. Before, it allows nothing to others than super users."""
+        ...
+
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool: ...
+
+    def allows_any(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there is, or may be, a resource of the type to which the caller may do this."""
+        ...
+
+    def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        """Take notice that the caller is refused what it asked for. Not to be called where an
+        answer merely leaves something out."""
+        ...
+
+    def verdict(
+        self, principal: str, host: str, operation: Operation, resource: Resource
+    ) -> Verdict:
+        """The decision about whoever it is, with its reason."""
+        ...
 
 
 class AllowAll:
     """Everybody may do everything."""
 
+    has_acls = False
+    is_loaded = True
+
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         return True
+
+    def allows_any(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> bool:
+        return True
+
+    def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        pass
+
+    def verdict(
+        self, principal: str, host: str, operation: Operation, resource: Resource
+    ) -> Verdict:
+        return Verdict(True, Reason.NO_RULE_FOR_RESOURCE)
 
 
 @functools.lru_cache(4096)  # each Produce and Fetch asks for its topics'
@@ -80,6 +121,16 @@ def refusal(
     """Why the caller may not do this to the resource; None if it may."""
     if authorizer.allows(caller, operation, resource):
         return None
+    return denial(authorizer, caller, operation, resource)
+
+
+def denial(
+    authorizer: Authorizer, caller: Caller, operation: Operation, resource: Resource
+) -> ApiError:
+    """The error for a caller that may not do this to the resource."""
+    if not authorizer.is_loaded:
+        return ApiError(ErrorCode.NOT_CONTROLLER, "this node does not know the ACLs yet: try again")
+    authorizer.note_denial(caller, operation, resource)
     return ApiError(
         _REFUSALS[resource.type],
         f"{caller.principal} may not {operation.name} the {resource.type.name.lower()} "

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from metadata.brokers import Plane
 from world.network import ANONYMOUS, Peer
 
-__all__ = ["ANONYMOUS", "Caller", "Plane", "broker_caller", "grpc_caller"]
+__all__ = ["ANONYMOUS", "NODE_ITSELF", "Caller", "Plane", "broker_caller", "grpc_caller"]
+
+NODE_ITSELF: Final = "Node:itself"
+"""The principal of what a node asks of itself. It may do everything. No connection proves it: what
+is proven has the type User."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,4 +33,4 @@ def grpc_caller(listener: str, peer: Peer) -> Caller:
 
 def broker_caller(broker_id: int, listener: str) -> Caller:
     """A broker that asks for itself, whatever a client did that it happened to need."""
-    return Caller(ANONYMOUS, f"broker-{broker_id}", listener, Plane.GRPC, "")
+    return Caller(NODE_ITSELF, f"broker-{broker_id}", listener, Plane.GRPC, "")

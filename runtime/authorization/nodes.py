@@ -7,6 +7,8 @@ answers have one, and no node expects this error in them.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation, refusal
 from runtime.authorization.caller import grpc_caller
 from stele.world import ErrorInfo, RpcCode, RpcError, Stream
@@ -21,9 +23,26 @@ def for_nodes(service: Service, authorizer: Authorizer, listener: str) -> Servic
         sender = grpc_caller(listener, peer)
         why = refusal(authorizer, sender, Operation.CLUSTER_ACTION, CLUSTER)
         if why is not None:
-            reason = ErrorInfo(why.code.name)
-            raise RpcError(RpcCode.PERMISSION_DENIED, f"{why.code.name}: {why.message}", reason)
+            code = RpcCode.PERMISSION_DENIED if authorizer.is_loaded else RpcCode.UNAVAILABLE
+            raise RpcError(code, f"{why.code.name}: {why.message}", ErrorInfo(why.code.name))
 
+    return _behind(service, check)
+
+
+def when_loaded(service: Service, authorizer: Authorizer) -> Service:
+    """The service of a node that refuses everything while it does not know its ACLs: with RpcError
+    UNAVAILABLE, so that a client asks again or asks another node, and not as a denial."""
+
+    def check(_: Peer) -> None:
+        if not authorizer.is_loaded:
+            raise RpcError(
+                RpcCode.UNAVAILABLE, "this node does not know the ACLs of its cluster yet"
+            )
+
+    return _behind(service, check)
+
+
+def _behind(service: Service, check: Callable[[Peer], None]) -> Service:
     def unary(handler: UnaryHandler) -> UnaryHandler:
         async def handle(payload: bytes, peer: Peer) -> bytes:
             check(peer)

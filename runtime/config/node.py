@@ -17,8 +17,10 @@ from typing import NamedTuple
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
 from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
+from runtime.config.access import access_policy, node_faults
 from runtime.config.properties import parse_properties
 from runtime.config.security import NodeSecurity, SecurityReader, listener_key
+from security.authorizer.decision import Policy
 from stele.addresses import Address
 from stele.errors import ApiError, SteleError
 
@@ -76,6 +78,8 @@ class NodeConfig(NodeSettings):
     controller_listener: Address | None  # None on a broker
     controller_advertised_listener: Address | None  # as the others reach it; None on a broker
     metrics_listener: Address | None
+
+    access_policy: Policy | None  # None: there is no authorizer
 
     max_connections_per_ip_overrides: Mapping[str, int]  # by address
     listener_max_connections: Mapping[str, int]  # by listener; those that have a limit of their own
@@ -212,8 +216,13 @@ class _Reader:
         listeners, advertised = self._pair("listeners", "advertised.listeners", is_broker)
         grpc, grpc_advertised = self._pair("grpc.listeners", "grpc.advertised.listeners", is_broker)
         self._check_same_names(listeners, grpc)
-        security = SecurityReader(self._faults, self._raw)
-        inter_broker = self._inter_broker_listener(listeners, security)
+        reader = SecurityReader(self._faults, self._raw)
+        inter_broker = self._inter_broker_listener(listeners, reader)
+        security = reader.read(
+            [item.name for item in listeners],
+            self._text("controller.listener.names"),
+            inter_broker,
+        )
         log_dirs = self._directories()
         voters = self._voters()
         controller_listener = self._address("controller.listener") if is_controller else None
@@ -230,14 +239,11 @@ class _Reader:
             "grpc_listeners": grpc,
             "grpc_advertised_listeners": grpc_advertised,
             "inter_broker_listener_name": inter_broker,
-            "security": security.read(
-                [item.name for item in listeners],
-                self._text("controller.listener.names"),
-                inter_broker,
-            ),
+            "security": security,
             "controller_listener": controller_listener,
             "controller_advertised_listener": self._advertised(controller_listener, voters),
             "metrics_listener": self._address("metrics.listener"),
+            "access_policy": self._access_policy(security, inter_broker),
             "max_connections_per_ip_overrides": self._connection_overrides(),
             "listener_max_connections": self._listener_limits(listeners),
             "raw": self._raw,
@@ -246,6 +252,12 @@ class _Reader:
         if self._faults:
             raise ConfigError("; ".join(self._faults))
         return NodeConfig(**fields)  # type: ignore[arg-type]
+
+    def _access_policy(self, security: NodeSecurity, inter_broker: str) -> Policy | None:
+        policy = access_policy(self._raw, self._values.__getitem__, self._faults)
+        if policy is not None:
+            self._faults.extend(node_faults(policy, security, inter_broker))
+        return policy
 
     def _check_relations(self, is_controller: bool, voters: tuple[Voter, ...]) -> None:
         session, interval = "broker.session.timeout.ms", "broker.heartbeat.interval.ms"

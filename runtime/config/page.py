@@ -15,8 +15,8 @@ A node reads `server.properties`, then environment variables, then `--set key=va
 win. The variable of a key is `STELE_` and the key in capitals with `_` for `.`: that of
 `log.retention.hours` is `STELE_LOG_RETENTION_HOURS`. If a key does not exist, the log names the
 nearest one that does. A key of Kafka's that is not built has no effect, and the log names it once.
-But a key that promises safety (`ssl.*`, `sasl.*`, `authorizer.class.name`, `super.users`,
-`principal.builder.class`, policies, tiered storage and the like) stops the start.
+But a key that promises safety and is not built (`principal.builder.class`, policies, tiered storage
+and the like) stops the start.
 
 The running cluster can override these values, as far as the scope of a key allows:
 

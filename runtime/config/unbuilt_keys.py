@@ -41,10 +41,7 @@ PROMISES = (
     Promise("sasl.kerberos.", "authentication by Kerberos"),
     Promise("sasl.", "another way of authentication"),
     Promise("security.providers", "another implementation of security"),
-    Promise("authorizer.", "access control", remedy=_NETWORK),
     Promise("early.start.listeners", "access control", remedy=_NETWORK),
-    Promise("super.users", "access control", remedy=_NETWORK),
-    Promise("allow.everyone.if.no.acl.found", "access control", ("true",), _NETWORK),
     Promise("principal.builder.class", "principals of your own making"),
     Promise("delegation.token.", "authenticated clients", remedy=_NETWORK),
     Promise("password.encoder.", "encrypted passwords"),
@@ -78,7 +75,6 @@ _WITHOUT_EFFECT = (
     ("background.threads", "there are no pools of threads"),
     ("max.connection", "connections are not limited"),
     ("zookeeper.", "there is no ZooKeeper"),
-    ("allow.everyone.if.no.acl.found", "there is no access control"),
     ("delete.topic.enable", "topics can always be deleted"),
 )
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
 
+from metadata.acls import Acls
+from runtime.authorization.acl_authorizer import AclAuthorizer
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.authorization.caller import Plane
-from runtime.authorization.nodes import for_nodes
+from runtime.authorization.nodes import for_nodes, when_loaded
+from security.authorizer.decision import Policy
 from stele.world import RpcCode, RpcError, Stream
 from tests.support.authorizer import FakeAuthorizer
 from world.network import Peer, Service
@@ -44,3 +48,23 @@ async def test_others_are_refused_before_their_request_is_looked_at() -> None:
         assert raised.value.info is not None
         assert raised.value.info.reason == "CLUSTER_AUTHORIZATION_FAILED"
     assert len(served) == 2
+
+
+async def test_before_the_acls_are_known_nobody_is_denied_and_nobody_is_answered() -> None:
+    async def unary(payload: bytes, peer: Peer) -> bytes:
+        return b"answer"
+
+    authorizer = AclAuthorizer(Policy(frozenset(["User:node"])), lambda: acls)
+    acls: Acls | None = None
+    of_nodes = for_nodes(Service({"/a": unary}), authorizer, "INTERNAL").unary["/a"]
+    of_clients = when_loaded(Service({"/a": unary}), authorizer).unary["/a"]
+    assert await of_nodes(b"", replace(PEER, principal="User:node")) == b"answer"
+    for handler in (of_nodes, of_clients):
+        with pytest.raises(RpcError) as raised:
+            await handler(b"", PEER)
+        assert raised.value.code is RpcCode.UNAVAILABLE
+    acls = Acls()
+    assert await of_clients(b"", PEER) == b"answer"
+    with pytest.raises(RpcError) as raised:
+        await of_nodes(b"", PEER)
+    assert raised.value.code is RpcCode.PERMISSION_DENIED

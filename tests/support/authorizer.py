@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from runtime.authorization.authorizer import Operation, Resource
+from runtime.authorization.authorizer import AllowAll, Operation, Resource, ResourceType
 from runtime.authorization.caller import Caller
 
 
-class FakeAuthorizer:
+class FakeAuthorizer(AllowAll):
     """Allows everything except what a test denies, and remembers who asked."""
 
     def __init__(self) -> None:
@@ -16,3 +16,6 @@ class FakeAuthorizer:
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         self.callers.append(caller)
         return (operation, resource) not in self.denied
+
+    def allows_any(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> bool:
+        return self.allows(caller, operation, Resource(resource_type, "*"))

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from broker.gateway import transactional_producers
-from runtime.authorization.authorizer import Operation, Resource, transactional_id_resource
+from runtime.authorization.authorizer import (
+    AllowAll,
+    Operation,
+    Resource,
+    transactional_id_resource,
+)
 from runtime.authorization.caller import Caller
 from stele.addresses import Address
 from stele.errors import ErrorCode
@@ -60,7 +65,7 @@ class Transacting:
         await self._stream.close()
 
 
-class Forbidding:
+class Forbidding(AllowAll):
     """Forbids the transactional id to clients from another machine. The node itself may do
     everything, for it asks leaders."""
 

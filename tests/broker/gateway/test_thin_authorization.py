@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runtime.authorization.authorizer import CLUSTER, Operation, Resource, ResourceType
+from runtime.authorization.authorizer import CLUSTER, AllowAll, Operation, Resource, ResourceType
 from runtime.authorization.caller import Caller, Plane
 from stele.addresses import Address
 from stele.errors import ErrorCode
@@ -19,7 +19,7 @@ EARLIEST = pb.PartitionStart.EDGE_EARLIEST
 OPEN, CLOSED = (Resource(ResourceType.TOPIC, name) for name in ("open", "closed"))
 
 
-class Forbidding:
+class Forbidding(AllowAll):
     """Forbids some operations to clients from another machine. The node itself may do everything,
     for it asks leaders."""
 

@@ -15,8 +15,6 @@ MINIMAL = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:9093"}
 # The keys of Kafka's brokers that are about security and not built here
 # (org.apache.kafka.common.config.*, org.apache.kafka.server.config.*), and some of older versions.
 SECURITY_KEYS = [
-    "allow.everyone.if.no.acl.found",
-    "authorizer.class.name",
     "config.providers",
     "delegation.token.expiry.check.interval.ms",
     "delegation.token.expiry.time.ms",
@@ -70,12 +68,10 @@ SECURITY_KEYS = [
     "ssl.provider",
     "ssl.secure.random.implementation",
     "ssl.trustmanager.algorithm",
-    "super.users",
 ]
 
 # Kafka's defaults that mean "none": stated, they promise nothing.
 HARMLESS = {
-    "allow.everyone.if.no.acl.found": "true",
     "delete.topic.enable": "true",
     "remote.log.storage.system.enable": "false",
     "ssl.protocol": "TLSv1.3",

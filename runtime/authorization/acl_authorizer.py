@@ -1,0 +1,49 @@
+"""The authorizer over the ACLs of the newest metadata of its node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from metadata.acl import Operation, Resource, ResourceType
+from metadata.acls import Acls
+from runtime.authorization.caller import NODE_ITSELF, Caller
+from security.authorizer.decision import Policy, Verdict
+from security.authorizer.machine import AccessMachine
+
+
+class AclAuthorizer:
+    """One for all roles of a node."""
+
+    has_acls = True
+
+    def __init__(self, policy: Policy, newest: Callable[[], Acls | None]) -> None:
+        """``newest``: the ACLs of the newest committed metadata that the node has; None before it
+        has those of its cluster."""
+        super_users = policy.super_users | {NODE_ITSELF}
+        self._machine = AccessMachine(policy._replace(super_users=super_users))
+        self._newest = newest
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._newest() is not None
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        machine = self._machine
+        machine.take(self._newest())
+        return machine.decide(caller.principal, caller.address, operation, resource).is_allowed
+
+    def allows_any(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> bool:
+        self._machine.take(self._newest())
+        verdict = self._machine.decide_by_type(
+            caller.principal, caller.address, operation, resource_type
+        )
+        return verdict.is_allowed
+
+    def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+        pass
+
+    def verdict(
+        self, principal: str, host: str, operation: Operation, resource: Resource
+    ) -> Verdict:
+        self._machine.take(self._newest())
+        return self._machine.decide(principal, host, operation, resource)
