@@ -167,7 +167,7 @@ _NODE = (
     ),
     ConfigKey(
         "allow.everyone.if.no.acl.found", Type.BOOLEAN, "false",
-        "Whether every caller may use a resource of which no ACL speaks.",
+        "Whether every caller may use a resource that no ACL is about.",
     ),
     # Connections and requests.
     ConfigKey(
