@@ -1,10 +1,12 @@
-"""How ``--help`` lists the commands of a group."""
+"""A group of commands: how ``--help`` lists them, and an option that many of them share."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from typer.core import TyperGroup
+
+from cli.client_properties import add_option
 
 
 class CommandList(TyperGroup):
@@ -13,6 +15,12 @@ class CommandList(TyperGroup):
     Click cuts it at the width of the terminal and ends it with three dots. The part that is cut
     often tells two commands apart.
     """
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is not None:
+            add_option(command)
+        return command
 
     # The types of the parameters are click's or, by its version, of typer's own copy of click.
     def format_commands(self, ctx: Any, formatter: Any) -> None:

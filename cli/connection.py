@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cli.client_properties import command_security
 from cli.options import tell_wait
 from cli.output import CommandError, did_you_mean
 
@@ -21,6 +22,7 @@ def connect(bootstrap: str, timeout_s: float) -> Admin:
         default_api_timeout_ms=timeout_ms,
         total_timeout_ms=timeout_ms,
         on_wait=tell_wait,
+        **command_security(),
     )
 
 

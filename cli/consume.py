@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.client_properties import command_security
 from cli.connection import check_topics, connect, milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, tell_wait
 from cli.output import CommandError, UsageError
@@ -99,6 +100,7 @@ def consume(
         isolation_level=isolation_level.value,
         default_api_timeout_ms=milliseconds(timeout),
         on_wait=tell_wait,
+        **command_security(),
     ) as consumer:
         _assign(consumer, topic, partition or [], offset)
         ends = {} if follow else consumer.end_offsets(consumer.assignment())
@@ -133,6 +135,7 @@ def _consume_in_group(
         auto_offset_reset="latest" if offset == "latest" else "earliest",
         default_api_timeout_ms=milliseconds(timeout_s),
         on_wait=tell_wait,
+        **command_security(),
     ) as consumer:
         consumer.subscribe([topic])
         outside_since = time.monotonic()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, cast
 
 import typer
 
+from cli.client_properties import command_security
 from cli.connection import check_topics, connect, milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, tell_wait
 from cli.output import CommandError, UsageError, note, print_json
@@ -106,6 +107,7 @@ def produce(
                 transactional_id=transactional_id,
                 transaction_timeout_ms=milliseconds(transaction_timeout),
                 on_wait=tell_wait,
+                **command_security(),
             ) as producer,
             _progress(tally),
             nullcontext() if transactional_id is None else producer.transaction(),

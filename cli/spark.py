@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cli.client_properties import command_security
 from cli.command_list import CommandList
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, print_json, print_table
@@ -65,12 +66,15 @@ def sweep(
 ) -> None:
     """Abort transactions of exactly-once writes whose driver died and never came back."""
     _check_pyspark()
+    from stele.security.properties import as_properties
     from stele.spark.exactly_once_sink import sweep as sweep_now
     from stele.spark.options import SinkOptions
 
+    security = as_properties(command_security())
     options = SinkOptions.parse(
         {
             "bootstrap.servers": bootstrap,
+            **{f"kafka.{name}": value for name, value in security.items()},
             "ledgerTopic": ledger,
             "stele.total.timeout.ms": str(int(timeout * 1000)),
         }

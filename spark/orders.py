@@ -13,8 +13,10 @@ from typing import TypedDict
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
+import stele
 import stele.spark
 from spark.pipelines.order_rules import order_lines
+from stele.security.properties import as_properties
 
 
 class Country(TypedDict):
@@ -57,6 +59,7 @@ def figures(orders: DataFrame, top: int = 5) -> Figures:
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="spark.orders", description=__doc__.splitlines()[0])
     parser.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    parser.add_argument("--command-config", help="a file with properties of the client")
     parser.add_argument("--topic", default="orders")
     parser.add_argument("--starting-offsets", default="earliest")
     parser.add_argument("--ending-offsets", default="latest")
@@ -74,9 +77,11 @@ def main() -> None:
     )
     try:
         stele.spark.register(session)
+        security = as_properties(stele.security_options(arguments.command_config))
         records = (
             session.read.format("stele")
             .option("bootstrap.servers", arguments.bootstrap_server)
+            .options(**{f"kafka.{name}": value for name, value in security.items()})
             .option("subscribe", arguments.topic)
             .option("startingOffsets", arguments.starting_offsets)
             .option("endingOffsets", arguments.ending_offsets)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stele.records import OffsetAndTimestamp as OffsetAndTimestamp
     from stele.records import ProducerRecord as ProducerRecord
     from stele.records import RecordMetadata as RecordMetadata
+    from stele.security.properties import security_options as security_options
     from stele.sync import Admin as Admin
     from stele.sync import Consumer as Consumer
     from stele.sync import Producer as Producer
@@ -64,6 +65,7 @@ _HOMES = {
     "ProducerRecord": "stele.records",
     "RecordMetadata": "stele.records",
     "SteleError": "stele.errors",
+    "security_options": "stele.security.properties",
     "TopicPartition": "stele.ids",
     "TopicView": "stele.sync",
     "TransactionAbortableError": "stele.errors",

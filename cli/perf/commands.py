@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.client_properties import VARIABLE, command_security
 from cli.command_list import CommandList
 from cli.connection import milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Json, tell_wait
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cli.perf.latencies import Latencies
     from cli.perf.produce_run import ProduceLoad
     from stele.config import ClientConfig
+    from stele.security.options import SecurityOptions
 
 app = typer.Typer(cls=CommandList, help="Measure throughput and latency.", no_args_is_help=True)
 
@@ -113,7 +115,12 @@ def produce(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--producer.config", "--command-config", exists=True, dir_okay=False, help=_FILE_HELP
+            "--producer.config",
+            "--command-config",
+            envvar=VARIABLE,
+            exists=True,
+            dir_okay=False,
+            help=_FILE_HELP,
         ),
     ] = None,
     interval_ms: Interval = INTERVAL_MS,
@@ -164,7 +171,7 @@ async def _produce(
     from stele.aio import Producer
     from stele.real import RealClock
 
-    await _check_topic(servers, load.topic, timeout_s)
+    await _check_topic(servers, load.topic, timeout_s, _security_of(options))
     clock = RealClock()
     async with Producer(servers, **options) as producer:
         run = ProduceRun(producer, load, clock, note if as_json else _line, interval_s)
@@ -220,7 +227,12 @@ def consume(
     config: Annotated[
         Path | None,
         typer.Option(
-            "--consumer.config", "--command-config", exists=True, dir_okay=False, help=_FILE_HELP
+            "--consumer.config",
+            "--command-config",
+            envvar=VARIABLE,
+            exists=True,
+            dir_okay=False,
+            help=_FILE_HELP,
         ),
     ] = None,
     interval_ms: Interval = INTERVAL_MS,
@@ -274,7 +286,7 @@ async def _consume(
     from stele.aio import Consumer
     from stele.real import RealClock
 
-    await _check_topic(servers, topic, timeout_s)
+    await _check_topic(servers, topic, timeout_s, _security_of(options))
     clock = RealClock()
     began_ms = clock.time_ms()
     output.begin()
@@ -385,10 +397,11 @@ async def _end_to_end(
     from stele.aio import Consumer, Producer
     from stele.real import RealClock, real_rng
 
-    await _check_topic(servers, topic, timeout_s)
+    security = command_security()
+    await _check_topic(servers, topic, timeout_s, security)
     async with (
-        Consumer(servers, on_wait=tell_wait) as consumer,
-        Producer(servers, acks=acks, linger_ms=0, on_wait=tell_wait) as producer,
+        Consumer(servers, on_wait=tell_wait, **security) as consumer,
+        Producer(servers, acks=acks, linger_ms=0, on_wait=tell_wait, **security) as producer,
     ):
         run = EndToEndRun(
             producer,
@@ -453,12 +466,22 @@ def _client(
     return servers, {"client_id": f"perf-{kind}-client", "on_wait": tell_wait, **options}
 
 
-async def _check_topic(servers: str, topic: str, timeout_s: float) -> None:
+def _security_of(options: dict[str, Any]) -> SecurityOptions:
+    from stele.security.options import security_among
+
+    return security_among(options)
+
+
+async def _check_topic(
+    servers: str, topic: str, timeout_s: float, security: SecurityOptions
+) -> None:
     """A typo is told at once, without waiting for a topic that may come. Raises CommandError."""
     from stele.aio import Admin
 
     timeout_ms = milliseconds(timeout_s)
-    async with Admin(servers, default_api_timeout_ms=timeout_ms, on_wait=tell_wait) as admin:
+    async with Admin(
+        servers, default_api_timeout_ms=timeout_ms, on_wait=tell_wait, **security
+    ) as admin:
         known = [each.name for each in await admin.list_topics()]
     if topic not in known:
         raise CommandError(

@@ -25,7 +25,7 @@ BOOTSTRAP: Final = "bootstrap.servers"
 
 def read_properties(file: Path | None, given: Sequence[str], option: str) -> dict[str, str]:
     """The properties of a file, then those of ``option``. Raises CommandError."""
-    from runtime.config.properties import parse_properties
+    from stele.properties import parse_properties
 
     properties: dict[str, str] = {}
     if file is not None:
@@ -60,7 +60,7 @@ def client_options(config: type[ClientConfig], properties: Mapping[str, str]) ->
 def _value(name: str, text: str, field: dataclasses.Field[Any]) -> object:
     """``text`` as the type that the field has."""
     default = field.default
-    if field.type == "str | None":
+    if "str" in str(field.type):
         return text
     if isinstance(default, bool) or default is None:
         if text.lower() in ("true", "false"):

@@ -18,11 +18,11 @@ from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
 from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.access import access_policy, node_faults
-from runtime.config.properties import parse_properties
 from runtime.config.security import NodeSecurity, SecurityReader, listener_key
 from security.authorizer.decision import Policy
 from stele.addresses import Address
 from stele.errors import ApiError, SteleError
+from stele.properties import parse_properties
 
 logger = logging.getLogger(__name__)
 

@@ -27,7 +27,6 @@ from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.pipelines import base
-from stele import Producer
 
 SEARCHES, CLICKS, VISITS, COUNTS = "searches", "clicks", "activity-visits", "page-counts"
 TOPICS = (SEARCHES, CLICKS, VISITS)
@@ -150,7 +149,7 @@ def events(seed: int, count: int) -> Iterator[tuple[str, dict[str, str]]]:
 
 
 def load(settings: base.Settings, seed: int, count: int) -> None:
-    with Producer(settings.bootstrap_servers, compression="lz4", linger_ms=20) as producer:
+    with base.producer(settings, "lz4") as producer:
         for topic, event in events(seed, count):
             value = json.dumps(event).encode()
             producer.send(settings.topic(topic), value, event["user"].encode())

@@ -20,8 +20,11 @@ from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 import stele.spark
-from stele import Admin, NewTopic
+from stele import Admin, NewTopic, Producer, security_options
+from stele.config import CompressionName
 from stele.errors import BulkError, ErrorCode
+from stele.security.options import SecurityOptions
+from stele.security.properties import as_properties
 from stele.spark.option_error import OptionError
 
 _LOG_START: Final = -2  # stands for a time in ``Admin.list_offsets``
@@ -54,6 +57,14 @@ class Settings:
     exactly_once: bool
     partitions: int
     replication_factor: int
+    security: SecurityOptions
+    """Of every client, here and in Spark's tasks."""
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """How the data source reaches the cluster."""
+        options = {"bootstrap.servers": self.bootstrap_servers, **as_properties(self.security)}
+        return {f"kafka.{name}": value for name, value in options.items()}
 
     def topic(self, name: str) -> str:
         return f"{self.prefix}{name}"
@@ -63,6 +74,10 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
     """The options that every pipeline has. ``settings`` makes Settings of them."""
     made = argparse.ArgumentParser(prog=f"stele spark run {name}", description=description)
     made.add_argument("--bootstrap-server", default="127.0.0.1:9092")
+    made.add_argument(
+        "--command-config",
+        help="a file with properties of the client: security.protocol, ssl.*, sasl.*",
+    )
     made.add_argument("--prefix", default="", help="before the names of the pipeline's topics")
     made.add_argument("--checkpoints", default=f"checkpoints/{name}", help="a directory")
     made.add_argument("--follow", action="store_true", help="go on until Ctrl-C")
@@ -85,6 +100,7 @@ def settings(options: argparse.Namespace) -> Settings:
         not options.at_least_once,
         options.partitions,
         options.replication_factor,
+        security_options(options.command_config),
     )
 
 
@@ -130,9 +146,16 @@ def exit_code(run: Callable[[], None]) -> int:
 # --------------------------------------------------------------------------------- topics
 
 
+def producer(settings: Settings, compression: CompressionName) -> Producer:
+    """A producer for the input of a pipeline."""
+    return Producer(
+        settings.bootstrap_servers, compression=compression, linger_ms=20, **settings.security
+    )
+
+
 def ensure_topics(settings: Settings, *names: str, compacted: Sequence[str] = ()) -> None:
     """Create the topics that are not there."""
-    with Admin(settings.bootstrap_servers) as admin:
+    with Admin(settings.bootstrap_servers, **settings.security) as admin:
         brokers = len(admin.describe_cluster().brokers)
         replicas = settings.replication_factor or min(3, brokers)
         for name in (*names, *compacted):
@@ -151,7 +174,7 @@ def stream_of(session: SparkSession, settings: Settings, *topics: str, **options
     """The records of topics from their beginning on. ``options``: further ones of the source."""
     return (
         session.readStream.format("stele")
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .options(**settings.spark_options)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(settings.topic(each) for each in topics))
         .option("startingOffsets", "earliest")
@@ -182,7 +205,7 @@ def batch_of(session: SparkSession, settings: Settings, *topics: str, **options:
     """The records that topics have now. ``options``: further ones of the source."""
     return (
         session.read.format("stele")
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .options(**settings.spark_options)
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", ",".join(settings.topic(each) for each in topics))
         .options(**options)
@@ -208,7 +231,7 @@ def left_out(session: SparkSession, settings: Settings, counted: int, *topics: s
     later than its watermark allows, or are incomplete. None if a topic's first records are deleted,
     so that the number is not known."""
     names = [settings.topic(each) for each in topics]
-    with Admin(settings.bootstrap_servers) as admin:
+    with Admin(settings.bootstrap_servers, **settings.security) as admin:
         described = admin.describe_topics(names)
         starts = admin.list_offsets(
             {
@@ -278,7 +301,7 @@ def for_each_batch(
 
 def _sink(settings: Settings) -> dict[str, str]:
     return {
-        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        **settings.spark_options,
         "exactlyOnce": str(settings.exactly_once).lower(),
         "kafka.compression.type": "lz4",
     }

@@ -87,7 +87,7 @@ def result(settings: base.Settings, options: argparse.Namespace) -> None:
         base.show(str(options.directory), ("day", "files", "bytes"), found)
         return
     name = settings.topic(options.topic)
-    with Consumer(settings.bootstrap_servers) as consumer:
+    with Consumer(settings.bootstrap_servers, **settings.security) as consumer:
         places = [TopicPartition(name, number) for number in consumer.partitions_for(name)]
         begins, ends = consumer.beginning_offsets(places), consumer.end_offsets(places)
     rows = [(str(place.partition), ends[place] - begins[place]) for place in places]

@@ -22,7 +22,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.pipelines import base
 from spark.pipelines.log_formats import SCHEMA, is_error, parsed, template
-from stele import Producer
 
 LOGS, PARSED, DEAD, ALERTS, RATES = "logs", "logs-parsed", "logs-dead", "log-alerts", "log-rates"
 TOPICS = (LOGS, PARSED, DEAD, ALERTS)
@@ -139,7 +138,7 @@ def show(found: dict[str, Any]) -> None:
 def load(directory: Path, settings: base.Settings) -> int:
     """Write the lines of all files ``SERVICE.log`` into the topic. Returns their number."""
     count = 0
-    with Producer(settings.bootstrap_servers, compression="zstd", linger_ms=20) as producer:
+    with base.producer(settings, "zstd") as producer:
         for path in sorted(directory.glob("*.log")):
             service = path.stem.lower().encode()
             for line in path.read_bytes().split(b"\n")[:-1]:

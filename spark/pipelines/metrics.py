@@ -24,7 +24,6 @@ from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark.pipelines import base
-from stele import Producer
 
 METRICS, WINDOWS, HISTORY = "metrics", "metric-windows", "metric-history"
 MEASUREMENT = "name STRING, time TIMESTAMP, value DOUBLE"
@@ -133,7 +132,7 @@ def order_totals(path: Path, most: int | None = None) -> Iterator[dict[str, Any]
 def load(path: Path, settings: base.Settings, most: int | None = None) -> int:
     """Write the measurements of a file into the topic. Returns their number."""
     count = 0
-    with Producer(settings.bootstrap_servers, compression="lz4", linger_ms=20) as producer:
+    with base.producer(settings, "lz4") as producer:
         for each in order_totals(path, most):
             producer.send(settings.topic(METRICS), json.dumps(each).encode(), each["name"].encode())
             count += 1

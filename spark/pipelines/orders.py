@@ -37,7 +37,6 @@ from spark.pipelines.order_rules import (
     is_cancelled,
     parsed,
 )
-from stele import Producer
 
 ORDERS, VALIDATIONS, VALIDATED, FAILED = (
     "orders",
@@ -207,7 +206,7 @@ def load(path: Path, settings: base.Settings, units: int, most: int | None = Non
     ``units`` of each product. Returns the number of lines."""
     products: set[str] = set()
     count = 0
-    with Producer(settings.bootstrap_servers, compression="zstd", linger_ms=20) as producer:
+    with base.producer(settings, "zstd") as producer:
         for row, line in _rows(path):
             if count == most:
                 break

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, TypedDict
+from typing import Any, Final, Literal, TypedDict, cast
 
 from stele.addresses import SecurityProtocol
 from stele.errors import ConfigError
@@ -206,6 +206,12 @@ class _Constant:
 
     def __call__(self) -> str:
         return self.token
+
+
+def security_among(options: Mapping[str, Any]) -> SecurityOptions:
+    """The options about security among those of a client."""
+    found = {name: options[name] for name in SecurityOptions.__annotations__ if name in options}
+    return cast(SecurityOptions, found)
 
 
 def _items(given: str | Sequence[str]) -> tuple[str, ...]:

@@ -77,7 +77,6 @@ _WITHOUT_EFFECT = (
     "fetchoffset.numretries", "fetchoffset.retryintervalms", "groupidprefix",
     "kafkaconsumer.polltimeoutms",
 )  # fmt: skip
-_SECURITY = "kafka.security.protocol"
 _DIGITS = re.compile("[0-9]+")
 _UNITS_MS = {
     "ms": 1, "millisecond": 1, "s": 1000, "sec": 1000, "second": 1000,
@@ -153,10 +152,6 @@ class _Given:
 
     def finish(self) -> tuple[str, ...]:
         """The options without an effect. Raises OptionError if another one is left."""
-        protocol = self._values.get(_SECURITY, "PLAINTEXT")
-        if protocol.upper() != "PLAINTEXT":
-            raise OptionError(f'option "{_SECURITY}" can only be PLAINTEXT, not {protocol!r}')
-        self._values.pop(_SECURITY, None)
         for name in _WITHOUT_EFFECT:
             if self._values.pop(name, None) is not None:
                 self._ignored.append(name)

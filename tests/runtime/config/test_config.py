@@ -19,8 +19,8 @@ from runtime.config.node import (
     load,
     parse_address,
 )
-from runtime.config.properties import parse_properties
 from stele.addresses import Address
+from stele.properties import parse_properties
 
 MINIMAL = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:9093"}
 

@@ -1,4 +1,4 @@
-"""The format of server.properties: the common part of Java's .properties."""
+"""The format of server.properties and of clients' files: the common part of Java's .properties."""
 
 from __future__ import annotations
 
