@@ -26,6 +26,7 @@ BENCHMARKS = (
     "scale",
     "sim",
     "spark",
+    "commits",
 )
 
 

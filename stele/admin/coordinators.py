@@ -28,6 +28,10 @@ MOVING: Final = frozenset(
 IDS_A_REQUEST: Final = 1000
 """More are asked for one after the other, which bounds the answers."""
 
+MOST_KNOWN: Final = 10_000
+"""A client that asks about more ids looks their coordinators up again. Without this bound a client
+that lives long, and asks about each id only once, would remember more and more of them."""
+
 
 class Coordinator(NamedTuple):
     """The broker that coordinates a group or a transactional id, and its gRPC address."""
@@ -245,6 +249,8 @@ class Coordinators:
         found: dict[str, Coordinator | ApiError] = {}
         if unknown:
             located = await self._kind.find(self._view, unknown)
+            if len(self._known) + len(unknown) > MOST_KNOWN:
+                self._known = {each: self._known[each] for each in ids if each in self._known}
             for name, each in zip(unknown, located, strict=True):
                 error = refusal(each, "FindCoordinator", f"{self._kind.noun} {name!r}")
                 if error is not None:

@@ -28,7 +28,7 @@ so the ledger does not grow with the number of batches.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -103,15 +103,6 @@ class Entry:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise LedgerError(f"the ledger has a record {value[:80]!r}") from error
-
-
-class Record(NamedTuple):
-    """A record of the ledger topic."""
-
-    key: bytes
-    value: bytes | None
-    """None: a tombstone."""
-    time_ms: int = 0
 
 
 @dataclass(slots=True)
@@ -267,21 +258,6 @@ target.
 def is_unnamed(entry: Entry) -> bool:
     """Whether the write is named after its only run."""
     return entry.write.partition(SEPARATOR)[0] == entry.run
-
-
-def replayed(records: Sequence[Record]) -> Decisions:
-    """The state after the records of the ledger, with those that are not removed."""
-    decisions = Decisions()
-    for key, value, time_ms in present(records):
-        if value is not None:
-            decisions.apply(key, Entry.decode(value), time_ms)
-    return decisions
-
-
-def present(records: Sequence[Record]) -> list[Record]:
-    """The records without those that are removed, and without tombstones."""
-    removed = {each.key for each in records if each.value is None}
-    return [each for each in records if each.key not in removed]
 
 
 def to_abort(decisions: Decisions, write: str, still_open: Iterable[str], run: str) -> list[str]:

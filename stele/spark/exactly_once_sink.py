@@ -37,10 +37,11 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from stele.errors import ApiError, BulkError, ErrorCode, SteleError
+from stele.errors import ApiError, ErrorCode, SteleError
 from stele.spark.cluster import described
 from stele.spark.decisions import SEPARATOR, Decisions, Entry, Prepared, to_abort
-from stele.spark.ledger import Ledger, admin_of
+from stele.spark.doors import Door, doors
+from stele.spark.ledger import Ledger
 from stele.spark.options import SinkOptions
 from stele.spark.plain_sink import plain_producer
 from stele.spark.prepared import (
@@ -129,36 +130,33 @@ class ExactlyOnce:
         """Write the rows of a task and prepare them. Raises WriteError, RowError, SteleError, and
         then nothing of them stays."""
         rows = _Rows(self._shape, batches)
-        with admin_of(self._options) as admin:
-            output = self._output(admin)
-            with Ledger(self._options, admin) as ledger:
-                is_decided = self._claim(ledger, _of(target, output))
-            if is_decided:
+        with doors.opened(self._options) as door:
+            output = self._output(door)
+            if self._claim(door.ledger, _of(target, output)):
                 if not self._shape.default_topic:
                     rows.pass_over()
-                topics = _with_ids(admin, rows.topics)
+                topics = _with_ids(door.admin, rows.topics)
                 return TaskResult(target, 0, None, True, output, topics)
             first = next(rows, None)
             if first is None:
                 return TaskResult(target, 0, None, False, output)
-            prepared, topics = self._write(admin, _of(target, output), attempt, first, rows)
+            prepared, topics = self._write(door.admin, _of(target, output), attempt, first, rows)
             return TaskResult(target, rows.count, prepared, False, output, topics)
 
-    def _output(self, admin: Admin) -> str:
-        """What the option ``topic`` names. Raises SteleError if the topic is not there and brokers
-        do not create it."""
+    def _output(self, door: Door) -> str:
+        """What the option ``topic`` names. Reads the ledger, too. Raises SteleError if the topic is
+        not there and brokers do not create it."""
         topic = self._shape.default_topic
         if not topic:
+            door.ledger.refresh()
             return ""
-        try:
-            (output,) = _with_ids(admin, {topic})
-        except BulkError as error:
-            if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+        door.ledger.refresh(topic)
+        found = door.ledger.topics.get(topic)
+        if found is None:
             with plain_producer(self._options) as producer:
                 producer.partitions_for(topic)
-            (output,) = _with_ids(admin, {topic})
-        return output
+            (found,) = door.admin.describe_topics([topic])
+        return _named(found)
 
     def _write(
         self, admin: Admin, target: Target, attempt: Attempt, first: pa.RecordBatch, rest: _Rows
@@ -179,12 +177,13 @@ class ExactlyOnce:
         return Prepared(name, str(state)), topics
 
     def _claim(self, ledger: Ledger, target: Target) -> bool:
-        """Whether a commit of the batch stands. Afterwards no earlier run can decide it any more.
+        """Whether a commit of the batch stands, by the ledger as it was read last. Afterwards no
+        earlier run can decide it any more.
 
         Raises WriteError if a later run has begun, or the batch was aborted by this one: nobody
         would end what a late attempt prepares.
         """
-        decisions = ledger.refresh()
+        decisions = ledger.decisions
         if _is_known(decisions, target):
             return True
         if not decisions.has_claimed(target.write, target.run):
@@ -203,8 +202,9 @@ class ExactlyOnce:
     def commit(self, messages: Sequence[WriterCommitMessage | None], target: Target) -> None:
         """Raises WriteError, LostTransactionError."""
         results = [each for each in messages if isinstance(each, TaskResult)]
-        with admin_of(self._options) as admin, Ledger(self._options, admin) as ledger:
-            target = _of(target, self._one_output(admin, results))
+        with doors.opened(self._options) as door:
+            admin, ledger = door.admin, door.ledger
+            target = _of(target, self._one_output(door, results))
             still_open = self._still_open(admin, target)
             if not _is_known(ledger.refresh(), target):
                 self._decide(admin, ledger, target, results)
@@ -221,27 +221,27 @@ class ExactlyOnce:
                     target.batch,
                     target.write,
                 )
-            ended = self._end_all(admin, decisions, target, still_open)
+            ended = self._end_all(door, target, still_open)
             ledger.remove(decisions.needless(target.write, _now_ms() - _DAY_MS))
-            self._tidy(admin, ledger)
+            _tidy(door)
             forget(admin, ended)
 
     def abort(self, target: Target, messages: Sequence[WriterCommitMessage | None] = ()) -> None:
         """Spark calls this also when ``commit`` has failed, perhaps after its decision."""
         results = [each for each in messages if isinstance(each, TaskResult)]
         outputs = {each.output for each in results}
-        with admin_of(self._options) as admin, Ledger(self._options, admin) as ledger:
+        with doors.opened(self._options) as door:
             topic = self._shape.default_topic
             if not outputs:  # without the topic no task has come far enough to write
-                outputs = set(map(_named, described(admin, [topic]))) if topic else {""}
+                outputs = set(map(_named, described(door.admin, [topic]))) if topic else {""}
             for output in outputs:
-                self._abort(admin, ledger, _of(target, output))
+                self._abort(door, _of(target, output))
 
-    def _abort(self, admin: Admin, ledger: Ledger, target: Target) -> None:
-        still_open = self._still_open(admin, target)
-        if not ledger.refresh().is_decided(target.write, target.batch):
-            ledger.write(Entry("abort", *target))
-        forget(admin, self._end_all(admin, ledger.decisions, target, still_open))
+    def _abort(self, door: Door, target: Target) -> None:
+        still_open = self._still_open(door.admin, target)
+        if not door.ledger.refresh().is_decided(target.write, target.batch):
+            door.ledger.write(Entry("abort", *target))
+        forget(door.admin, self._end_all(door, target, still_open))
 
     def _decide(
         self, admin: Admin, ledger: Ledger, target: Target, results: Sequence[TaskResult]
@@ -254,27 +254,26 @@ class ExactlyOnce:
         done = ledger.decisions.done(target.write)
         ledger.write(Entry("commit", *target, prepared, done, tuple(sorted(topics))))
 
-    def _end_all(
-        self, admin: Admin, decisions: Decisions, target: Target, still_open: Sequence[str]
-    ) -> list[str]:
+    def _end_all(self, door: Door, target: Target, still_open: Sequence[str]) -> list[str]:
         """Commit what stands, and abort the rest. Returns the ids of all. Raises
         LostTransactionError."""
+        decisions = door.ledger.decisions
         ended: list[str] = []
         for standing in decisions.all_standing(target.write):
             if standing.batch != target.batch:
-                ended += finish_of_others(self._options, admin, standing)
+                ended += finish_of_others(door, standing)
         own = decisions.standing(target.write, target.batch)
         if own is not None:
-            ended += finish(self._options, admin, own)
+            ended += finish(door, own)
         left = to_abort(decisions, target.write, still_open, target.run)
-        abort_all(admin, left)
+        abort_all(door.admin, left)
         return ended + left
 
     def _still_open(self, admin: Admin, target: Target) -> list[str]:
         return open_transactions(admin, _prefix(self._options, target.write))
 
-    def _one_output(self, admin: Admin, results: Sequence[TaskResult]) -> str:
-        outputs = {each.output for each in results} or {self._output(admin)}
+    def _one_output(self, door: Door, results: Sequence[TaskResult]) -> str:
+        outputs = {each.output for each in results} or {self._output(door)}
         if len(outputs) > 1:
             raise WriteError(
                 f"topic {self._shape.default_topic!r} was deleted and created again while the "
@@ -283,13 +282,14 @@ class ExactlyOnce:
             )
         return outputs.pop()
 
-    def _tidy(self, admin: Admin, ledger: Ledger) -> None:
-        """Remove some of the batch jobs without names that ended long ago."""
-        decisions = ledger.decisions
-        for name in decisions.over(_now_ms() - _DAY_MS)[:_TIDIED_AT_ONCE]:
-            for standing in decisions.all_standing(name):
-                forget(admin, finish_of_others(self._options, admin, standing))
-            ledger.remove(decisions.keys(name))
+
+def _tidy(door: Door) -> None:
+    """Remove some of the batch jobs without names that ended long ago."""
+    decisions = door.ledger.decisions
+    for name in decisions.over(_now_ms() - _DAY_MS)[:_TIDIED_AT_ONCE]:
+        for standing in decisions.all_standing(name):
+            forget(door.admin, finish_of_others(door, standing))
+        door.ledger.remove(decisions.keys(name))
 
 
 class _Rows(Iterator[pa.RecordBatch]):
@@ -322,7 +322,8 @@ def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
     batch that was decided before is committed. Raises LostTransactionError.
     """
     aborted: list[str] = []
-    with admin_of(options) as admin, Ledger(options, admin) as ledger:
+    with doors.opened(options) as door:
+        admin, ledger = door.admin, door.ledger
         prefix = _prefix_of_all(options)
         by_write: dict[str, list[str]] = {}
         for name in open_transactions(admin, prefix, older_than_ms):
@@ -333,7 +334,7 @@ def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
             decisions = ledger.write(Entry("claim", write, run))
             finished: list[str] = []
             for standing in decisions.all_standing(write):
-                finished += finish(options, admin, standing)
+                finished += finish(door, standing)
             left = to_abort(decisions, write, names, run)
             abort_all(admin, left)
             forget(admin, finished + left)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stele.errors import BulkError, ErrorCode, SteleError
 from stele.spark.decisions import Entry, Prepared
+from stele.spark.doors import Door
 from stele.spark.options import SinkOptions
 
 if TYPE_CHECKING:
@@ -57,19 +58,23 @@ def check_prepared(admin: Admin, transactions: Sequence[Prepared]) -> None:
             )
 
 
-def finish(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
+def finish(door: Door, standing: Entry) -> list[str]:
     """Commit the transactions of a standing decision that are still open. Returns the ids that can
     be forgotten. Raises LostTransactionError.
 
     An id that its coordinator does not know was committed, and then forgotten.
     """
-    states = _states(admin, standing.transactions)
+    from stele.producer.transactions import PreparedTransaction
+
+    states = _states(door.admin, standing.transactions)
     found = [each for each in standing.transactions if each.transactional_id in states]
     prepared = [each for each in found if _is_prepared(states[each.transactional_id], each)]
-    for each in prepared:
-        _complete(options, each)
-    # The answer says that the transaction was ended, not how.
-    states.update(_states(admin, prepared))
+    if prepared:
+        door.prepared.commit(
+            {each.transactional_id: PreparedTransaction.parse(each.state) for each in prepared}
+        )
+    # The answer says that a transaction was ended, not how.
+    states.update(_states(door.admin, prepared))
     for each in found:
         state = states[each.transactional_id].state
         if state not in _COMMITTED:
@@ -80,21 +85,14 @@ def finish(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
     return [each.transactional_id for each in found]
 
 
-def finish_of_others(options: SinkOptions, admin: Admin, standing: Entry) -> list[str]:
+def finish_of_others(door: Door, standing: Entry) -> list[str]:
     """``finish`` what another driver has decided and perhaps not finished. Nobody may ask for that
     batch again, and the batch of the caller does not depend on it, so a loss is only logged."""
     try:
-        return finish(options, admin, standing)
+        return finish(door, standing)
     except LostTransactionError as error:
         log.error("write %s: %s", standing.write, error)
         return []
-
-
-def _complete(options: SinkOptions, prepared: Prepared) -> None:
-    from stele.producer.transactions import PreparedTransaction
-
-    with producer_of(options, prepared.transactional_id) as producer:
-        producer.complete_transaction(PreparedTransaction.parse(prepared.state))
 
 
 def abort_all(admin: Admin, transactional_ids: Sequence[str]) -> None:

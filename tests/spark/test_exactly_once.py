@@ -12,6 +12,7 @@ import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,9 +21,10 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from chaos.process_cluster import ProcessCluster
-from stele import Admin, NewTopic, Producer
+from stele import Admin, Consumer, NewTopic, Producer
 from stele.spark.batch import SteleReader
 from stele.spark.decisions import Entry
+from stele.spark.doors import Door
 from stele.spark.exactly_once_sink import (
     Attempt,
     ExactlyOnce,
@@ -33,9 +35,9 @@ from stele.spark.exactly_once_sink import (
     WriteError,
     sweep,
 )
-from stele.spark.ledger import Ledger, admin_of
 from stele.spark.options import SinkOptions, SourceOptions
 from stele.spark.rows import RowError, RowShape
+from stele.sync.face import Face
 from tests.spark.conftest import HAS_STREAMS
 from tests.support.spark_driver import everything
 
@@ -45,6 +47,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.processes
 
 VALUES = StructType().add("value", StringType())
+
+
+def another_process(options: SinkOptions) -> closing[Door]:
+    """Clients that share nothing with those of the sinks of this process."""
+    return closing(Door(options))
 
 
 def rows(*values: str) -> Iterator[pa.RecordBatch]:
@@ -204,8 +211,8 @@ def test_what_dead_drivers_have_left_is_swept(stage: Stage) -> None:
     done = decided.task("r1", 0, "kept")
     options = SinkOptions.parse({"bootstrap.servers": stage.bootstrap})
     assert done.prepared is not None
-    with admin_of(options) as admin, Ledger(options, admin) as ledger:
-        ledger.write(Entry("commit", *named(done), (done.prepared,)))
+    with another_process(options) as door:
+        door.ledger.write(Entry("commit", *named(done), (done.prepared,)))
     assert sweep(options, older_than_ms=3_600_000) == []
     swept = sweep(options, older_than_ms=0)
     assert len([name for name in swept if stage.write in name]) == 2
@@ -221,6 +228,75 @@ def test_the_sweep_of_one_ledger_leaves_the_writes_of_another(stage: Stage) -> N
     assert [name for name in swept if stage.write in name] == []
     other = {"bootstrap.servers": stage.bootstrap, "ledgerTopic": "another"}
     assert len(sweep(SinkOptions.parse(other), older_than_ms=0)) == 1
+
+
+# ---------------------------------------------------------------------------- open clients
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The kinds of clients that this process makes, one after the other."""
+    kinds: list[str] = []
+    begin = Face.__init__
+
+    def note(self: Face) -> None:
+        kinds.append(type(self).__name__)
+        begin(self)
+
+    monkeypatch.setattr(Face, "__init__", note)
+    return kinds
+
+
+def test_a_further_batch_needs_one_client_for_each_task_with_rows(
+    stage: Stage, made: list[str]
+) -> None:
+    stage.commit(stage.task("r1", 0, "a"))
+    made.clear()
+    stage.commit(stage.task("r1", 1, "b"), stage.task("r1", 1, "c", attempt=1))
+    assert made == ["Producer", "Producer"]
+    made.clear()
+    stage.commit(stage.task("r1", 2))
+    assert made == []
+    stage.sink().abort(stage.task("r1", 3).target)
+    assert made == []
+    assert stage.visible() == ["a", "b", "c"]
+
+
+def test_another_process_that_takes_over_is_seen_through_open_clients(stage: Stage) -> None:
+    first = stage.task("r1", 0, "a")
+    stage.commit(first)
+    with another_process(stage.options()) as door:
+        door.ledger.refresh()
+        door.ledger.write(Entry("claim", named(first).write, "r2"))
+    with pytest.raises(WriteError, match="another run of this query, r2, has begun since"):
+        stage.task("r1", 1, "b")
+    assert stage.visible() == ["a"]
+
+
+def test_a_ledger_that_was_created_again_knows_nothing_of_the_one_before(stage: Stage) -> None:
+    """The new one has as many records as this process has read of the one before."""
+    more = {"ledgerTopic": f"ledger-{uuid.uuid4().hex}"}
+    stage.save(1, "a", **more)
+    stage.save(1, "is there", **more)  # reads also what the first one has removed
+    with Admin(stage.bootstrap) as admin, Consumer(stage.bootstrap) as consumer:
+        place = (more["ledgerTopic"], 0)
+        (end,) = consumer.end_offsets([place]).values()
+        admin.delete_topics([more["ledgerTopic"]])
+        with another_process(stage.options(**more)) as door:
+            door.ledger.refresh()  # creates it
+            door.ledger.write(*(Entry("claim", "other", f"r{each}") for each in range(end)))
+    stage.save(1, "a again", **more)
+    assert stage.visible() == ["a", "a again"]
+
+
+def test_a_ledger_that_was_deleted_is_created_again(stage: Stage) -> None:
+    settings = {"kafka.default.api.timeout.ms": "3000"}  # how long the process looks for it
+    more = {"ledgerTopic": f"ledger-{uuid.uuid4().hex}", **settings}
+    stage.save(1, "a", **more)
+    with Admin(stage.bootstrap) as admin:
+        admin.delete_topics([more["ledgerTopic"]])
+    stage.save(2, "b", **more)
+    assert stage.visible() == ["a", "b"]
 
 
 # ------------------------------------------------------------------------- names and numbers
@@ -292,9 +368,9 @@ def test_writes_with_names_leave_a_bounded_ledger(stage: Stage) -> None:
 
     def left() -> int:
         options = stage.options(ledgerTopic=ledger_topic)
-        with admin_of(options) as admin, Ledger(options, admin) as ledger:
-            ledger.refresh()
-            return ledger.size
+        with another_process(options) as door:
+            door.ledger.refresh()
+            return door.ledger.size
 
     stage.save(0, "0", ledgerTopic=ledger_topic)
     first = left()
@@ -310,9 +386,9 @@ def test_a_number_that_has_lost_its_rows_does_not_stop_the_next_one(
     done = stage.task("r1", 1, "a")
     assert done.prepared is not None
     options = stage.options()
-    with admin_of(options) as admin, Ledger(options, admin) as ledger:
-        ledger.write(Entry("commit", *named(done), (done.prepared,)))
-        admin.fence_producer(done.prepared.transactional_id)
+    with another_process(options) as door:
+        door.ledger.write(Entry("commit", *named(done), (done.prepared,)))
+        door.admin.fence_producer(done.prepared.transactional_id)
     stage.commit(stage.task("r2", 2, "b"))
     assert "rows of batch 1 are missing" in caplog.text
     assert stage.visible() == ["b"]
@@ -343,8 +419,8 @@ def test_a_number_whose_driver_died_after_its_decision_is_finished_with_the_next
     done = stage.task("r1", 1, "a")
     assert done.prepared is not None
     options = stage.options()
-    with admin_of(options) as admin, Ledger(options, admin) as ledger:
-        ledger.write(Entry("commit", *named(done), (done.prepared,)))
+    with another_process(options) as door:
+        door.ledger.write(Entry("commit", *named(done), (done.prepared,)))
     stage.commit(stage.task("r2", 2, "b"))
     assert stage.visible() == ["a", "b"]
 
@@ -381,9 +457,9 @@ def test_rows_that_are_lost_after_their_decision_are_told(
     done = stage.task("r1", 0, "a")
     assert done.prepared is not None
     options, name = stage.options(), done.prepared.transactional_id
-    with admin_of(options) as admin, Ledger(options, admin) as ledger:
-        ledger.write(Entry("commit", *named(done), (done.prepared,)))
-        admin.fence_producer(name)
+    with another_process(options) as door:
+        door.ledger.write(Entry("commit", *named(done), (done.prepared,)))
+        door.admin.fence_producer(name)
     producer = Producer(
         stage.bootstrap, transactional_id=name, transaction_two_phase_commit_enable=True
     )

@@ -10,6 +10,7 @@ from stele.admin.descriptions import NewTopic
 from stele.aio import Admin, Consumer, Producer
 from stele.config import ClientWorld
 from stele.ids import TopicPartition
+from stele.producer.prepared import PreparedTransactions
 from stele.records import ConsumerRecord
 from tests.support.one_node import HOST, OneNode, on_a_node
 from tests.support.worlds import Scenario, gives
@@ -46,6 +47,9 @@ class Clients:
     def producer(self, **options: Any) -> Producer:
         told = {"on_wait": self.waits.append}
         return Producer(BOOTSTRAP, **{**self._options, **told, **options})
+
+    def prepared(self, **options: Any) -> PreparedTransactions:
+        return PreparedTransactions(BOOTSTRAP, **{**self._options, **options})
 
     def admin(self) -> Admin:
         return Admin(BOOTSTRAP, **self._options)

@@ -170,6 +170,24 @@ async def test_a_coordinator_that_moves_is_followed(admin: Any, told: Told, stag
 
 
 @with_admin
+async def test_an_admin_remembers_only_so_many_coordinators(
+    admin: Any, told: Told, stage: Stage
+) -> None:
+    async def looked_up(*ids: str) -> int:
+        before = [method for method, _ in told.asked].count("FindTransactionCoordinators")
+        found = await admin.describe_transactions(ids)
+        assert [each.transactional_id for each in found] == list(ids)
+        return [method for method, _ in told.asked].count("FindTransactionCoordinators") - before
+
+    told.states |= {"c": "Empty", "d": "Empty"}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("stele.admin.coordinators.MOST_KNOWN", 2)
+        assert [await looked_up("a", "b"), await looked_up("b", "a")] == [1, 0]
+        assert [await looked_up("b", "c", "d"), await looked_up("b", "c", "d")] == [1, 0]
+        assert [await looked_up("a"), await looked_up("a")] == [1, 0]
+
+
+@with_admin
 async def test_ids_are_forgotten(admin: Any, told: Told, stage: Stage) -> None:
     told.errors["ForgetTransactionalIds"] = deque([ErrorCode.CONCURRENT_TRANSACTIONS])
     await admin.forget_transactional_ids(["b", "unknown"])

@@ -226,6 +226,48 @@ async def test_a_prepared_transaction_is_ended_by_another_process(clients: Clien
     assert await committed(clients, count=1) == [b"from 0"]
 
 
+@with_clients
+async def test_many_prepared_transactions_are_committed_over_one_view(clients: Clients) -> None:
+    """One of them was ended before, and one was taken over and aborted. The others are committed
+    all the same, and asking again does no harm."""
+    await clients.create()
+    options: dict[str, Any] = {"transaction_two_phase_commit_enable": True}
+    prepared = {}
+    for number in range(20):
+        producer = transactional(clients, f"tx-{number}", **options)
+        await producer.begin_transaction()
+        await send(producer, b"from %d" % number)
+        prepared[f"tx-{number}"] = await producer.prepare_transaction()
+        await producer.abort()  # the process dies
+    async with transactional(clients, "tx-3", **options) as other:
+        await other.complete_transaction(prepared["tx-3"])
+    async with clients.admin() as admin:
+        await admin.fence_producer("tx-7")
+    ending = clients.prepared()
+    for _ in range(2):
+        await ending.commit(prepared)
+    await ending.close()
+    values = {b"from %d" % number for number in range(20)} - {b"from 7"}
+    assert set(await committed(clients, count=19)) == values
+
+
+@with_clients
+async def test_a_prepared_transaction_that_cannot_be_committed_stops_no_other(
+    clients: Clients,
+) -> None:
+    await clients.create()
+    producer = transactional(clients, "tx", transaction_two_phase_commit_enable=True)
+    await producer.begin_transaction()
+    await send(producer, b"kept")
+    name = await producer.prepare_transaction()
+    await producer.abort()
+    ending = clients.prepared(max_block_ms=2_000)
+    with pytest.raises(ConfigError, match="transactional_id=''"):
+        await ending.commit({"": name, "tx": name})
+    await ending.close()
+    assert await committed(clients, count=1) == [b"kept"]
+
+
 @with_clients(transaction_two_phase_commit_enable="false")
 async def test_two_phase_commits_may_be_forbidden(clients: Clients) -> None:
     producer = transactional(clients, transaction_two_phase_commit_enable=True)

@@ -15,11 +15,10 @@ from stele.spark.decisions import (
     Kind,
     LedgerError,
     Prepared,
-    Record,
-    replayed,
     to_abort,
 )
 from stele.spark.numbers import Numbers
+from tests.support.spark_ledger import Record, replayed
 
 RUNS = st.sampled_from(["r1", "r2", "r3"])
 
