@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from cli import (
+    certs,
     cluster,
     consume,
     demo_command,
@@ -71,6 +72,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(transactions.app, name="transaction")
+app.add_typer(certs.app, name="certs")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")
