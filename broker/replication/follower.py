@@ -81,7 +81,9 @@ class Following:
         # How often the log was truncated or begun anew.
         self.cuts = 0
         self._failures = 0
-        self._inherited_dropped_end = 0  # from the leader
+        # From the leader, or an earlier one, whose end may not be on disk yet.
+        is_online = replica.state is ReplicaState.ONLINE
+        self._inherited_dropped_end = replica.log.dropped_end if is_online else 0
         # The leader's log begins later than this one does on disk, or than the leader knows. The
         # new start must be written and reported.
         self.start_moved = False

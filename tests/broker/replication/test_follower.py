@@ -370,3 +370,19 @@ async def test_an_unexpected_error_of_one_log_is_no_error_of_the_session(each: F
     each.position(1000)
     log.append_as_follower = fail  # type: ignore[method-assign, assignment]
     assert each.take(answer(records(0, 1))) == Verdict(rest_s=BACKOFF_S)
+
+
+@following
+async def test_a_dropped_end_from_an_earlier_leader_must_be_on_disk_too(each: Following) -> None:
+    """The log lacks tombstones below it, and the next leader may name the same end."""
+    each.position(100)
+    data = answer(records(0, 3))
+    data.dropped_end = 2
+    each.take(data)
+    directory = each.replica.directory
+    await directory.flush()
+    later = Following(each.replica, 1, BACKOFF_S, _nothing_is_corrupt)
+    assert (later.is_durable, later.has_bounds_to_write) == (False, True)
+    await directory.persist_start_offsets()
+    assert (later.is_durable, later.has_bounds_to_write) == (True, False)
+    assert directory.durable_dropped_end(each.replica.log) == 2
