@@ -128,14 +128,14 @@ class FetchReader:
         self, replica: Replica, entry: FetchEntry, fetch: WaitingFetch, status: BrokerStatus
     ) -> ErrorCode:
         machine = replica.machine
+        if self._replicas.deposed():
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if fetch.is_follower:
             error = machine.check_follower(
                 fetch.replica_id, fetch.replica_epoch, entry.current_leader_epoch, status
             )
         else:
             error = machine.fence(entry.current_leader_epoch, any_replica=fetch.any_replica)
-        if error is ErrorCode.NONE and self._replicas.deposed():
-            return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if error is ErrorCode.NONE and (
             replica.state is not ReplicaState.ONLINE or entry.id in fetch.unread
         ):

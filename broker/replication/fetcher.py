@@ -202,7 +202,7 @@ class PeerFetcher:
     def made_durable(self, partition: PartitionId) -> None:
         """Report the log end offset to the leader, which did not get it while it was not
         durable."""
-        if partition not in self._resting and self._following[partition].is_durable:
+        if partition not in self._resting:
             self._tell(partition)
 
     # ---------------------------------------------------------------------------- resting

@@ -35,8 +35,6 @@ class ReplicationQuota:
 
     def set_rate(self, rate: int, now_ms: float) -> None:
         """From now on. Who had no limit before may begin with a whole second's bytes."""
-        if rate == self._rate:
-            return
         self._settle(now_ms)
         was_unlimited, self._rate = self._rate == LONG_MAX, rate
         burst = rate * BURST_S
@@ -52,8 +50,6 @@ class ReplicationQuota:
 
     def record(self, size_bytes: int, now_ms: float) -> None:
         """So much has passed, whether it was available or not."""
-        if self._rate == LONG_MAX:
-            return
         self._settle(now_ms)
         self._level_bytes = max(self._level_bytes - size_bytes, -self._rate * DEBT_MAX_S)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from broker.replication.hosted import VERIFIED_MAX, HostedPartition
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
+from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, ReplicaCluster
 from tests.support.replicated_transactions import Coordinator, marker
 from tests.support.replication import with_topic
@@ -72,3 +73,19 @@ async def test_a_marker_ends_a_verification_that_is_under_way(cluster: ReplicaCl
     assert hosted.transaction_refusal(7, 5) is ErrorCode.NONE
     await leader.mark(marker(commit=False, epoch=5, version=0))
     assert hosted.transaction_refusal(7, 5) is ErrorCode.INVALID_TXN_STATE, "not used in time"
+
+
+@with_topic
+async def test_the_records_of_a_log_that_begins_within_a_batch_begin_there(
+    cluster: ReplicaCluster,
+) -> None:
+    leader = cluster[1]
+    await leader.produce(make_batch(5))
+    await leader.delete(2)
+    hosted = leader.manager.hosting.host(P0)
+    assert hosted is not None
+
+    async def read() -> list[int]:
+        return [each.offset async for loaded in hosted.records() for each in loaded.records]
+
+    assert await leader.process.run(read()) == [2, 3, 4]

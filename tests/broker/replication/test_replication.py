@@ -321,9 +321,13 @@ async def test_bytes_and_states_are_counted(cluster: ReplicaCluster) -> None:
     lags = list(cluster[1].manager.measures.replica_lags())
     assert [(broker_id, lag) for _, broker_id, lag in lags] == [(2, 0), (3, 0)]
     assert list(cluster[2].manager.measures.replica_lags()) == []
+    assert leader.at_min_isr == 0
     cluster.fence(3)
     await until(lambda: cluster[1].manager.measures.counters().under_replicated == 1)
     assert cluster[1].manager.measures.counters().under_min_isr == 0
+    assert cluster[1].manager.measures.counters().at_min_isr == 1
+    await until(lambda: cluster[2].replica().machine.state.isr == (1, 2))
+    assert cluster[2].manager.measures.counters().at_min_isr == 0
     cluster.fence(2)
     await until(lambda: cluster[1].manager.measures.counters().under_min_isr == 1)
     assert leader.reassigning == 0
