@@ -128,6 +128,7 @@ class Broker:
             on_leader_change=self._leader_changed,
             on_fatal=on_fatal,
         )
+        self._access = self.image.acls, self.image.scram_credentials  # as applied last
         # Made by `start`.
         self._replicas: ReplicaManager
         self._groups: GroupCoordinators
@@ -473,6 +474,10 @@ class Broker:
             and registration.broker_epoch == self._lifecycle.broker_epoch
             and not registration.fenced
         )
+        access = self.image.acls, self.image.scram_credentials
+        if any(new is not old for new, old in zip(access, self._access, strict=True)):
+            self._lifecycle.access_changed()
+        self._access = access
 
     def _leader_changed(self, leader: LeaderAndEpoch) -> None:
         if self._becoming_ready is not None:  # else nobody has asked a leader for anything

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from controller import (
+    acls,
     cluster,
     configs,
     elections,
@@ -30,6 +31,8 @@ DECISIONS: Final[Mapping[Change, Decide]] = {
     changes.ELECT_LEADERS: elections.elect_leaders,
     changes.ALTER_PARTITION_REASSIGNMENTS: reassignment.alter_partition_reassignments,
     changes.UPDATE_FEATURES: features.update_features,
+    changes.CREATE_ACLS: acls.create_acls,
+    changes.DELETE_ACLS: acls.delete_acls,
     changes.ALTER_USER_SCRAM_CREDENTIALS: scram_credentials.alter_user_scram_credentials,
 }
 """Each decision is pure, raises ApiError for a request that is refused as a whole, and has a result

@@ -62,6 +62,9 @@ class Heartbeats:
         self._yielded: dict[int, tuple[object, object]] = {}
         # By broker without room: the topics that were examined, and whether it leads any of them.
         self._led_by_full: dict[int, tuple[Topics, bool]] = {}
+        # By broker: its epoch and the metadata offset that its newest heartbeat reported.
+        self._applied: dict[int, tuple[int, int]] = {}
+        self._heard = asyncio.Event()  # set, and replaced, with each heartbeat
         self._streams: dict[int, Stream] = {}
         self._probes: dict[int, asyncio.Task[None]] = {}
         self._number = 0
@@ -73,6 +76,7 @@ class Heartbeats:
         self._shutdown_offsets.clear()
         self._led_by_full.clear()
         self._yielded.clear()
+        self._applied.clear()
         registrations = self._decisions.newest.sorted_brokers()
         self._liveness.claimed(self._clock.monotonic(), registrations)
         self._wake()
@@ -167,7 +171,33 @@ class Heartbeats:
             and registration.incarnation_id == request.incarnation_id
         ):
             self._liveness.heartbeat(self._clock.monotonic(), registration, stream)
+            self._applied[request.broker_id] = request.broker_epoch, request.metadata_offset
+            self._heard.set()
+            self._heard = asyncio.Event()
             self._wake()
+
+    async def applied_everywhere(self, offset: int, patience_s: float) -> list[int]:
+        """Wait until every live broker has applied the metadata up to ``offset``, so many seconds
+        at most. Returns the brokers that have not, by id. A fenced broker serves nobody, and is not
+        waited for."""
+        try:
+            async with asyncio.timeout(patience_s):
+                while self._lagging(offset):
+                    await self._heard.wait()
+        except TimeoutError:
+            pass
+        return self._lagging(offset)
+
+    def _lagging(self, offset: int) -> list[int]:
+        return [
+            each.broker_id
+            for each in self._decisions.committed.sorted_brokers()
+            if not each.fenced and not self._has_applied(each, offset)
+        ]
+
+    def _has_applied(self, registration: BrokerRegistration, offset: int) -> bool:
+        epoch, applied = self._applied.get(registration.broker_id, (-1, -1))
+        return epoch == registration.broker_epoch and applied >= offset
 
     async def _answer(self, request: HeartbeatRequest) -> HeartbeatResponse:
         """Answer one heartbeat. An answer without an error begins the broker's lease.

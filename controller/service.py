@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from controller import (
     cluster,
@@ -54,6 +54,10 @@ from world.network import Peer, Service, UnaryHandler
 from world.world import World
 
 logger = logging.getLogger(__name__)
+
+APPLIED_EVERYWHERE_S: Final = 2.0
+"""How long the answer to a change of ACLs or credentials waits for brokers. A broker gives up on an
+attempt after 5 s."""
 
 _OF_EVERY_COPY = (ErrorCode.NOT_CONTROLLER, ErrorCode.INVALID_REQUEST, ErrorCode.REQUEST_TIMED_OUT)
 """Errors that stay as they are for a copy of a request: this controller decides nothing, every copy
@@ -327,14 +331,32 @@ class ControllerService:
                 )
 
             try:
-                return await self._decisions.decide(decided, request_id=request.request_id)
+                answer = await self._decisions.decide(decided, request_id=request.request_id)
             except ApiError as error:
                 if not repeats or error.code in _OF_EVERY_COPY:
                     raise
                 # Refused without an outcome in the log: an earlier copy may still be accepted.
                 raise OutcomeUnknownError.because(error.message, request.request_id) from error
+            if change.waits_for_brokers and answer.error == ErrorCode.NONE:
+                await self._wait_for_brokers(change, answer)
+            return answer
 
         return handle
+
+    async def _wait_for_brokers(self, change: Change, answer: Any) -> None:
+        """Hold the answer back until every live broker has applied the decision, and name those
+        that have not in time."""
+        offset = self.image.offset
+        lagging = await self._heartbeats.applied_everywhere(offset, APPLIED_EVERYWHERE_S)
+        answer.lagging_brokers.extend(lagging)
+        if lagging:
+            logger.warning(
+                "%s is in force, but brokers %s have not applied the metadata up to %d within %g s",
+                change.name,
+                lagging,
+                offset,
+                APPLIED_EVERYWHERE_S,
+            )
 
     def _descriptions(self) -> dict[str, UnaryHandler]:
         prefix = "/stele.v1.Admin/"

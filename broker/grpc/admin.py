@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
 from broker.replication.deletion import Deletion, DeletionResult
-from broker.service import records
+from broker.service import acls, records
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
 from broker.service.config_view import describe_resource, set_on_topic
@@ -28,11 +28,19 @@ from broker.service.metadata import MissingTopic, all_topics, find_topics, prese
 from broker.service.metadata_log import read_metadata_log
 from broker.service.scram_credentials import describe_users
 from broker.service.topics import NO_TOPIC_ID
+from metadata.acl import AclFilter
 from metadata.brokers import BrokerRegistration, Plane
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.scram_credentials import without_secrets
 from metadata.topics import Topic
+from runtime.administration.acls import (
+    check_principal,
+    filter_of,
+    message_of,
+    operation_of,
+    resource_of,
+)
 from runtime.administration.changes import CHANGES
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
@@ -97,6 +105,8 @@ class AdminService:
             "DescribeLogDirs": (pb.DescribeLogDirsRequest, log_dirs.describe),
             "AlterReplicaLogDirs": (pb.AlterReplicaLogDirsRequest, log_dirs.alter),
             "DeleteRecords": (pb.DeleteRecordsRequest, self._delete_records),
+            "DescribeAcls": (pb.DescribeAclsRequest, self._describe_acls),
+            "TestAccess": (pb.TestAccessRequest, self._test_access),
         }
         return Service(
             unary={
@@ -287,6 +297,40 @@ class AdminService:
                     read_only=entry.read_only,
                 )
         return answer
+
+    async def _describe_acls(
+        self, caller: Caller, request: pb.DescribeAclsRequest
+    ) -> pb.DescribeAclsResponse:
+        image = await self._present_image(request)
+        try:
+            acls.check_described(self._context, caller)
+            wanted = filter_of(request.filter) if request.HasField("filter") else AclFilter()
+            found = await acls.describe(self._context, caller, wanted)
+        except ApiError as error:
+            return pb.DescribeAclsResponse(error=error.code, message=error.message)
+        return pb.DescribeAclsResponse(
+            acls=[message_of(each) for each in found], metadata_offset=image.offset
+        )
+
+    async def _test_access(
+        self, caller: Caller, request: pb.TestAccessRequest
+    ) -> pb.TestAccessResponse:
+        await self._present_image(request)
+        try:
+            acls.check_described(self._context, caller)
+            check_principal(request.principal)
+            operation = operation_of(request.operation)
+            resource = resource_of(request.resource_type, request.resource_name)
+            verdict = acls.verdict_on(
+                self._context, caller, request.principal, request.host, operation, resource
+            )
+        except ApiError as error:
+            return pb.TestAccessResponse(error=error.code, message=error.message)
+        return pb.TestAccessResponse(
+            allowed=verdict.is_allowed,
+            reason=verdict.reason.value,
+            rule=None if verdict.acl is None else message_of(verdict.acl),
+        )
 
 
 @contextmanager

@@ -275,6 +275,11 @@ class BrokerLifecycle:
         once."""
         self._wake.set()
 
+    def access_changed(self) -> None:
+        """ACLs or credentials were applied: report the offset at once, for an administrator waits
+        until every broker has them."""
+        self._wake.set()
+
     async def controlled_shutdown(self, timeout_s: float) -> bool:
         """Ask the controller to move the leaders away; return whether it said to go.
 

@@ -1,7 +1,6 @@
-"""Access control and client quotas, which are not built, and the answers of a broker to requests
-for them.
+"""Client quotas, which are not built, and the answers of a broker to requests for them.
 
-Kafka's tools and MirrorMaker ask every broker for both. They accept the answer that there are none.
+Kafka's tools ask every broker for them. They accept the answer that there are none.
 """
 
 from __future__ import annotations
@@ -10,14 +9,6 @@ from broker.service.context import BrokerContext
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
-
-
-def acl_refusal(context: BrokerContext, caller: Caller, operation: Operation) -> ApiError:
-    """Why ACLs can be neither described nor changed."""
-    return refusal(context.authorizer, caller, operation, CLUSTER) or ApiError(
-        ErrorCode.SECURITY_DISABLED,
-        "there are no ACLs: access control is not built, and every client may do everything",
-    )
 
 
 def check_quotas_described(context: BrokerContext, caller: Caller) -> None:

@@ -64,6 +64,11 @@ class Change:
     response: type[Any]
     items: Items | None = None
     """None: of the cluster as such."""
+    permission: Permission = permissions.of_cluster
+    """Why a caller may not make the change at all. Not asked where it depends on the item."""
+    waits_for_brokers: bool = False
+    """Whether the answer comes when every live broker has applied the decision: a change of what
+    callers may do or are."""
 
     @property
     def name(self) -> str:
@@ -77,6 +82,10 @@ class Change:
 
 def _topic(item: Any) -> dict[str, Any]:
     return {"name": item.name}
+
+
+def _content(item: Message) -> bytes:
+    return item.SerializeToString(deterministic=True)
 
 
 def _partition(item: Any) -> dict[str, Any]:
@@ -149,8 +158,24 @@ ALTER_PARTITION_REASSIGNMENTS: Final = Change(
 )
 UNREGISTER_BROKER: Final = Change(pb.UnregisterBrokerRequest, pb.UnregisterBrokerResponse)
 UPDATE_FEATURES: Final = Change(pb.UpdateFeaturesRequest, pb.UpdateFeaturesResponse)
+CREATE_ACLS: Final = Change(
+    pb.CreateAclsRequest,
+    pb.CreateAclsResponse,
+    Items("ACLs", ("acls",), "results", lambda acl: {}, key=_content, at_once=256),
+    permission=permissions.of_acls,
+    waits_for_brokers=True,
+)
+DELETE_ACLS: Final = Change(
+    pb.DeleteAclsRequest,
+    pb.DeleteAclsResponse,
+    Items("filters of ACLs", ("filters",), "results", lambda wanted: {}),
+    permission=permissions.of_acls,
+    waits_for_brokers=True,
+)
 ALTER_USER_SCRAM_CREDENTIALS: Final = Change(
-    pb.AlterUserScramCredentialsRequest, pb.AlterUserScramCredentialsResponse
+    pb.AlterUserScramCredentialsRequest,
+    pb.AlterUserScramCredentialsResponse,
+    waits_for_brokers=True,
 )
 
 CHANGES: Final = (
@@ -162,6 +187,8 @@ CHANGES: Final = (
     ELECT_LEADERS,
     ALTER_PARTITION_REASSIGNMENTS,
     UPDATE_FEATURES,
+    CREATE_ACLS,
+    DELETE_ACLS,
     ALTER_USER_SCRAM_CREDENTIALS,
 )
 

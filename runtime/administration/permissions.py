@@ -68,3 +68,18 @@ def alteration(asked: Asked, altered: pb.AlterConfigsRequest.Resource) -> ApiErr
 
 def of_cluster(asked: Asked, _: Any = None) -> ApiError | None:
     return refusal(asked.authorizer, asked.caller, Operation.ALTER, CLUSTER)
+
+
+def of_acls(asked: Asked, _: Any = None) -> ApiError | None:
+    """Why ACLs cannot be changed by this caller, or not at all."""
+    return of_cluster(asked) or without_acls(asked.authorizer)
+
+
+def without_acls(authorizer: Authorizer) -> ApiError | None:
+    """Why there are no ACLs; None: there may be some."""
+    if authorizer.has_acls:
+        return None
+    return ApiError(
+        ErrorCode.SECURITY_DISABLED,
+        "there are no ACLs, and every client may do everything: authorizer.class.name is not set",
+    )

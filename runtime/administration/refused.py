@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from metadata.image import MetadataImage
 from runtime.administration.changes import change_of
-from runtime.administration.permissions import Asked, of_cluster
+from runtime.administration.permissions import Asked
 from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.caller import Caller
 
@@ -51,10 +51,11 @@ def take_refused(
 ) -> Refused:
     """Take out of a change what the caller may not change. Raises ApiError for a change of the
     cluster that the caller may not make."""
-    items = change_of(request).items
+    change = change_of(request)
+    items = change.items
     asked = Asked(authorizer, caller, image)
     if items is None or items.permission is None:
-        if (why := of_cluster(asked)) is not None:
+        if (why := change.permission(asked, None)) is not None:
             raise why
         return NOTHING_REFUSED
     results: list[dict[str, Any] | None] = []

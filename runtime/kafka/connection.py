@@ -224,6 +224,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         self.peer = _name_of(transport.get_extra_info("peername"))
         self.address = self.peer.rpartition(":")[0]
+        if (principal := transport.get_extra_info("principal")) is not None:
+            self.principal = principal
         if self._on_connect is not None:
             self._on_connect(self)
 

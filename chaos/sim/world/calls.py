@@ -181,7 +181,7 @@ class ServerCall:
 
     def __init__(self, server: RpcServer, client: ClientCall) -> None:
         self.server = server
-        self.peer = Peer(client.process.machine.name, client.client_id)
+        self.peer = Peer(client.process.machine.name, client.client_id, client.network.principal)
         self._client = client
         self._task: asyncio.Task[None] | None = None
         self.over = False

@@ -19,7 +19,7 @@ from chaos.sim.world.transport import SimTransport, pair
 from stele.addresses import Address
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.world import Channel
-from world.network import Listener, Service
+from world.network import ANONYMOUS, Listener, Service
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "")
 
@@ -45,6 +45,7 @@ class SimNetwork:
         self.fabric = simulation.fabric
         self.process = process
         self.security = PLAINTEXT
+        self.principal = ANONYMOUS
         self._simulation = simulation
 
     # --------------------------------------------------------------------------------- client
@@ -67,6 +68,13 @@ class SimNetwork:
         secured = copy.copy(self)
         secured.security = security
         return secured
+
+    def identified(self, principal: str) -> SimNetwork:
+        """The same process's network, whose connections prove this principal. How they prove it is
+        not simulated."""
+        identified = copy.copy(self)
+        identified.principal = principal
+        return identified
 
     # --------------------------------------------------------------------------------- server
 
@@ -163,6 +171,7 @@ class _Connecting:
     ) -> None:
         self._fabric = network.fabric
         self._process = network.process
+        self._principal = network.principal
         self._target = target
         self._port = port
         self._factory = factory
@@ -196,6 +205,7 @@ class _Connecting:
             self._process.machine.ephemeral_port(),
             listener.process,
             self._port,
+            self._principal,
         )
         # The handshake is the first message on the way back: what the server writes comes after it.
         far.send_handshake(lambda: self._process.loop.call_soon(self._made, near))

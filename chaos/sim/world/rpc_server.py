@@ -19,6 +19,7 @@ class ProcessNetwork(Protocol):
 
     fabric: Fabric
     process: Process
+    principal: str
 
     def resolve(self, host: str) -> Machine | None: ...
 

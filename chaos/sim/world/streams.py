@@ -219,7 +219,7 @@ class ServerStream(StreamEnd):
         super().__init__(server.network, client.process.machine, _SERVER_KEEPALIVE_S)
         self.other = client
         self._method = client.method
-        self.peer = Peer(client.process.machine.name, client.client_id)
+        self.peer = Peer(client.process.machine.name, client.client_id, client.network.principal)
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._began = False

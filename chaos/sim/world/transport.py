@@ -29,10 +29,18 @@ class SimTransport(asyncio.Transport):
     """
 
     def __init__(
-        self, fabric: Fabric, process: Process, port: int, peer: Process, peer_port: int
+        self,
+        fabric: Fabric,
+        process: Process,
+        port: int,
+        peer: Process,
+        peer_port: int,
+        principal: str | None = None,
     ) -> None:
+        """``principal``: what the peer has proven."""
         super().__init__(
             {
+                "principal": principal,
                 "peername": (peer.machine.name, peer_port),
                 "sockname": (process.machine.name, port),
             }
@@ -290,10 +298,15 @@ class SimTransport(asyncio.Transport):
 
 
 def pair(
-    fabric: Fabric, client: Process, client_port: int, server: Process, server_port: int
+    fabric: Fabric,
+    client: Process,
+    client_port: int,
+    server: Process,
+    server_port: int,
+    principal: str | None = None,
 ) -> tuple[SimTransport, SimTransport]:
-    """Both ends of a new connection, the client's first."""
+    """Both ends of a new connection, the client's first. ``principal``: the client's."""
     near = SimTransport(fabric, client, client_port, server, server_port)
-    far = SimTransport(fabric, server, server_port, client, client_port)
+    far = SimTransport(fabric, server, server_port, client, client_port, principal)
     near.peer_transport, far.peer_transport = far, near
     return near, far

@@ -591,7 +591,7 @@ class AlterUserScramCredentialsRequest(_message.Message):
     def __init__(self, deletions: _Optional[_Iterable[_Union[AlterUserScramCredentialsRequest.Deletion, _Mapping]]] = ..., upsertions: _Optional[_Iterable[_Union[AlterUserScramCredentialsRequest.Upsertion, _Mapping]]] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class AlterUserScramCredentialsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "users", "metadata_offset", "message", "already_done")
+    __slots__ = ("error", "leader_id", "users", "metadata_offset", "message", "already_done", "lagging_brokers")
     class User(_message.Message):
         __slots__ = ("user", "error", "message")
         USER_FIELD_NUMBER: _ClassVar[int]
@@ -607,13 +607,15 @@ class AlterUserScramCredentialsResponse(_message.Message):
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_BROKERS_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     users: _containers.RepeatedCompositeFieldContainer[AlterUserScramCredentialsResponse.User]
     metadata_offset: int
     message: str
     already_done: bool
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., users: _Optional[_Iterable[_Union[AlterUserScramCredentialsResponse.User, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
+    lagging_brokers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., users: _Optional[_Iterable[_Union[AlterUserScramCredentialsResponse.User, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., lagging_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class DescribeUserScramCredentialsRequest(_message.Message):
     __slots__ = ("users", "min_metadata_offset", "linearizable")
@@ -920,3 +922,165 @@ class DeleteRecordsResponse(_message.Message):
     PARTITIONS_FIELD_NUMBER: _ClassVar[int]
     partitions: _containers.RepeatedCompositeFieldContainer[DeleteRecordsResponse.Partition]
     def __init__(self, partitions: _Optional[_Iterable[_Union[DeleteRecordsResponse.Partition, _Mapping]]] = ...) -> None: ...
+
+class Acl(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., pattern_type: _Optional[int] = ..., principal: _Optional[str] = ..., host: _Optional[str] = ..., operation: _Optional[int] = ..., permission: _Optional[int] = ...) -> None: ...
+
+class AclFilter(_message.Message):
+    __slots__ = ("resource_type", "resource_name", "pattern_type", "principal", "host", "operation", "permission")
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    PATTERN_TYPE_FIELD_NUMBER: _ClassVar[int]
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    PERMISSION_FIELD_NUMBER: _ClassVar[int]
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission: int
+    def __init__(self, resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., pattern_type: _Optional[int] = ..., principal: _Optional[str] = ..., host: _Optional[str] = ..., operation: _Optional[int] = ..., permission: _Optional[int] = ...) -> None: ...
+
+class CreateAclsRequest(_message.Message):
+    __slots__ = ("acls", "on_behalf_of", "request_id")
+    ACLS_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    acls: _containers.RepeatedCompositeFieldContainer[Acl]
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    request_id: bytes
+    def __init__(self, acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class CreateAclsResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "results", "metadata_offset", "message", "already_done", "lagging_brokers")
+    class Result(_message.Message):
+        __slots__ = ("error", "message")
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        error: int
+        message: str
+        def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    results: _containers.RepeatedCompositeFieldContainer[CreateAclsResponse.Result]
+    metadata_offset: int
+    message: str
+    already_done: bool
+    lagging_brokers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., results: _Optional[_Iterable[_Union[CreateAclsResponse.Result, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., lagging_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DeleteAclsRequest(_message.Message):
+    __slots__ = ("filters", "on_behalf_of", "request_id")
+    FILTERS_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    filters: _containers.RepeatedCompositeFieldContainer[AclFilter]
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    request_id: bytes
+    def __init__(self, filters: _Optional[_Iterable[_Union[AclFilter, _Mapping]]] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class DeleteAclsResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "results", "metadata_offset", "message", "already_done", "lagging_brokers")
+    class Result(_message.Message):
+        __slots__ = ("error", "message", "acls")
+        ERROR_FIELD_NUMBER: _ClassVar[int]
+        MESSAGE_FIELD_NUMBER: _ClassVar[int]
+        ACLS_FIELD_NUMBER: _ClassVar[int]
+        error: int
+        message: str
+        acls: _containers.RepeatedCompositeFieldContainer[Acl]
+        def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    RESULTS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    results: _containers.RepeatedCompositeFieldContainer[DeleteAclsResponse.Result]
+    metadata_offset: int
+    message: str
+    already_done: bool
+    lagging_brokers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., results: _Optional[_Iterable[_Union[DeleteAclsResponse.Result, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., lagging_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeAclsRequest(_message.Message):
+    __slots__ = ("filter", "min_metadata_offset", "linearizable")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    filter: AclFilter
+    min_metadata_offset: int
+    linearizable: bool
+    def __init__(self, filter: _Optional[_Union[AclFilter, _Mapping]] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
+
+class DescribeAclsResponse(_message.Message):
+    __slots__ = ("error", "message", "acls", "metadata_offset")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ACLS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    acls: _containers.RepeatedCompositeFieldContainer[Acl]
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., acls: _Optional[_Iterable[_Union[Acl, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...
+
+class TestAccessRequest(_message.Message):
+    __slots__ = ("principal", "host", "operation", "resource_type", "resource_name", "min_metadata_offset", "linearizable")
+    PRINCIPAL_FIELD_NUMBER: _ClassVar[int]
+    HOST_FIELD_NUMBER: _ClassVar[int]
+    OPERATION_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NAME_FIELD_NUMBER: _ClassVar[int]
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    principal: str
+    host: str
+    operation: int
+    resource_type: int
+    resource_name: str
+    min_metadata_offset: int
+    linearizable: bool
+    def __init__(self, principal: _Optional[str] = ..., host: _Optional[str] = ..., operation: _Optional[int] = ..., resource_type: _Optional[int] = ..., resource_name: _Optional[str] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
+
+class TestAccessResponse(_message.Message):
+    __slots__ = ("error", "message", "allowed", "reason", "rule")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALLOWED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    allowed: bool
+    reason: str
+    rule: Acl
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., allowed: _Optional[bool] = ..., reason: _Optional[str] = ..., rule: _Optional[_Union[Acl, _Mapping]] = ...) -> None: ...

@@ -25,7 +25,7 @@ async def test_there_are_no_acls(version: int) -> None:
         describe_acls.API, version, describe_acls.DescribeAclsRequest(1, None, 1, None, None)
     )
     assert described.error_code == ErrorCode.SECURITY_DISABLED
-    assert "not built" in (described.error_message or "")
+    assert "authorizer.class.name is not set" in (described.error_message or "")
     creations = [create_acls.AclCreation(2, name, 3, "User:a", "*", 3, 3) for name in "ab"]
     created = await client.call(create_acls.API, version, create_acls.CreateAclsRequest(creations))
     filters = [delete_acls.DeleteAclsFilter(2, name, 3, None, None, 1, 1) for name in "ab"]

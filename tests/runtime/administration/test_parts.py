@@ -15,6 +15,7 @@ from runtime.administration.changes import (
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
     CHANGES,
+    CREATE_ACLS,
     CREATE_TOPICS,
     DELETE_TOPICS,
     Change,
@@ -48,6 +49,8 @@ def request_of(change: Change, numbers: list[int]) -> Any:
             altered.resource.name = f"t{number}"
             for _ in range(100):
                 altered.changes.add(name="retention.ms", value="1")
+        elif change is CREATE_ACLS:
+            request.acls.add(resource_name=f"t{number}")
         else:
             assert change is ALTER_PARTITION_REASSIGNMENTS
             request.keep_replication_factor = True
