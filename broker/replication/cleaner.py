@@ -64,7 +64,16 @@ class Cleaner:
     """Compacts the log with the greatest dirty ratio, then looks again. Waits
     ``log.cleaner.backoff.ms`` when none is due, and after an error."""
 
-    def __init__(self, replicas: Replicas, disk: Disk, config: NodeConfig) -> None:
+    def __init__(
+        self,
+        replicas: Replicas,
+        disk: Disk,
+        config: NodeConfig,
+        is_paused: Callable[[PartitionId], bool],
+    ) -> None:
+        """``is_paused``: whether a replica is not to be compacted now, because another copy of it
+        is being made. The copy would get a record and not the tombstone that is compacted away with
+        it."""
         self.rounds = 0
         """Compactions that came to their end."""
         self.recopy_percent = 0.0
@@ -80,9 +89,7 @@ class Cleaner:
             config.log_cleaner_io_buffer_load_factor,
             config.log_cleaner_io_max_bytes_per_second,
         )
-        self.is_paused: Callable[[PartitionId], bool] = lambda _: False
-        """Whether a replica is not to be compacted now: another copy of it is being made, which
-        would get a record and not the tombstone that is compacted away with it."""
+        self._is_paused = is_paused
         self._at_work: tuple[PartitionLog, asyncio.Future[None]] | None = None
         # Logs whose compaction failed. A log that is begun anew is another one.
         self._uncleanable: dict[PartitionLog, _Failure] = {}
@@ -145,7 +152,7 @@ class Cleaner:
             if replica.state is not ReplicaState.ONLINE or not replica.log.config.compact:
                 continue
             log = replica.log
-            if log in self._uncleanable or self.is_paused(replica.id):
+            if log in self._uncleanable or self._is_paused(replica.id):
                 continue
             directory = replica.directory
             limit = min(replica.machine.last_stable_offset, directory.checkpointed(log)[0])
@@ -163,7 +170,7 @@ class Cleaner:
 
     async def _clean(self, candidate: _Candidate) -> None:
         replica, log = candidate.replica, candidate.log
-        if not replica.uses(log) or self.is_paused(replica.id):
+        if not replica.uses(log) or self._is_paused(replica.id):
             return  # it was removed while others were looked at, or is to be moved
         self._at_work = log, asyncio.get_running_loop().create_future()
         try:

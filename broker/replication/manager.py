@@ -191,7 +191,12 @@ class ReplicaManager(ReplicaEvents):
             assign_replicas=assign_replicas,
             broker_epoch=self._broker_epoch,
         )
-        self.cleaner = Cleaner(replicas, self._world.disk, self._config)
+        self.cleaner = Cleaner(
+            replicas,
+            self._world.disk,
+            self._config,
+            is_paused=self._is_moving,
+        )
         unopened = UnopenedReplicas(self._unopened, directories, self._assignments)
         replicas.unopened = unopened
         self.moves = DirectoryMoves(
@@ -210,6 +215,9 @@ class ReplicaManager(ReplicaEvents):
         self._housekeeping = Housekeeping(
             replicas, self._config, tuple(directories), self._applier, rooms
         )
+
+    def _is_moving(self, partition: PartitionId) -> bool:
+        return self.moves.is_moving(partition)
 
     # ------------------------------------------------------------------------- life
 

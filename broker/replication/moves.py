@@ -123,7 +123,6 @@ class DirectoryMoves:
         self._unopened = unopened
         self._rooms = rooms
         self._cleaner = cleaner
-        cleaner.is_paused = self.is_moving
         self._deletion = deletion
         self._assignments = assignments
         self._events = events
