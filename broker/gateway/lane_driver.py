@@ -26,6 +26,8 @@ TIMEOUT_S: Final = 30.0
 """How long a record may wait for its acknowledgement."""
 _PAUSES_MS: Final = (20, 500)
 """The shortest and the longest pause before the leader is asked again."""
+_LEAST_S: Final = 0.001
+"""The shortest wait for a deadline. The clock and the event loop round differently."""
 _OUT_OF_STEP: Final = frozenset(
     {
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -64,6 +66,8 @@ class LaneDriver:
         self._acks = acks
         self._compression = compression
         self._task: asyncio.Task[None] | None = None
+        # Looks for records whose time is over, exactly while the task runs.
+        self._expiry: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -87,6 +91,7 @@ class LaneDriver:
     async def _drive(self) -> None:
         lane = self._lane
         backoff = Backoff(*_PAUSES_MS, self._world.rng)
+        self._watch_expiry()
         try:
             while True:
                 resolved, action = lane.decide(self._world.clock.monotonic())
@@ -103,6 +108,20 @@ class LaneDriver:
             self._tell(lane.fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, message))
         finally:
             self._task = None
+            if self._expiry is not None:
+                self._expiry.cancel()
+
+    def _watch_expiry(self) -> None:
+        """A leader that hangs must not make a record wait for longer than its time."""
+        deadline_s = self._lane.next_deadline_s
+        if deadline_s is None:
+            deadline_s = self._world.clock.monotonic() + TIMEOUT_S  # of what comes meanwhile
+        delay_s = max(_LEAST_S, deadline_s - self._world.clock.monotonic())
+        self._expiry = asyncio.get_running_loop().call_later(delay_s, self._expire)
+
+    def _expire(self) -> None:
+        self._tell(self._lane.expire(self._world.clock.monotonic()))
+        self._watch_expiry()
 
     async def _carry_out(self, action: Prepare | Send[Run]) -> bool:
         """Returns whether the lane can go on at once."""

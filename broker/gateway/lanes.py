@@ -8,7 +8,7 @@ it may be written already, or be refused.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -76,8 +76,18 @@ class Lane(Protocol[R]):
     @property
     def is_empty(self) -> bool: ...
 
+    @property
+    def next_deadline_s(self) -> float | None:
+        """When ``expire`` is to be called next; None: it need not be."""
+        ...
+
     def decide(self, now_s: float) -> tuple[list[Resolved[R]], Prepare | Send[R] | None]:
         """Records that are resolved by now, and what is to be done; None: nothing."""
+        ...
+
+    def expire(self, now_s: float) -> list[Resolved[R]]:
+        """Refuse the records whose time is over, also those in the batch that is under way. What
+        becomes of that batch changes nothing for them any more."""
         ...
 
     def acknowledged(self, base_offset: int) -> list[Resolved[R]]:
@@ -113,6 +123,8 @@ class Waiting(Generic[R]):
     """The publisher's number of the first record; -1: it has none."""
     maybe_written: bool = False
     """An attempt to write it had no outcome."""
+    is_told: bool = False
+    """It has expired while it was under way. It is resolved, and stays until its batch is."""
 
     @property
     def last(self) -> int:
@@ -132,13 +144,39 @@ class Waiting(Generic[R]):
         self.part, self.size = Part(run, first, count), size
         return rest
 
-    def refused(self, code: ErrorCode, message: str) -> Resolved[R]:
-        return Resolved(self.part, Refused(code, message, self.maybe_written))
+    def refused(self, code: ErrorCode, message: str) -> list[Resolved[R]]:
+        """Nothing if it is told already."""
+        if self.is_told:
+            return []
+        return [Resolved(self.part, Refused(code, message, self.maybe_written))]
+
+    def stored(self, base_offset: int | None, *, is_duplicate: bool) -> list[Resolved[R]]:
+        """Nothing if it is told already."""
+        return [] if self.is_told else [Resolved(self.part, Stored(base_offset, is_duplicate))]
 
 
 def expired(waiting: deque[Waiting[R]], now_s: float) -> list[Resolved[R]]:
     """Take those whose time is over."""
-    resolved = []
+    resolved: list[Resolved[R]] = []
     while waiting and waiting[0].deadline_s <= now_s:
-        resolved.append(waiting.popleft().refused(ErrorCode.REQUEST_TIMED_OUT, EXPIRED))
+        resolved += waiting.popleft().refused(ErrorCode.REQUEST_TIMED_OUT, EXPIRED)
     return resolved
+
+
+def expired_under_way(sent: Iterable[Waiting[R]], now_s: float) -> list[Resolved[R]]:
+    """Refuse those whose time is over, and leave them in their batch, which may still be
+    written."""
+    resolved: list[Resolved[R]] = []
+    for each in sent:
+        if each.deadline_s > now_s:
+            break
+        if not each.is_told:
+            refused = Refused(ErrorCode.REQUEST_TIMED_OUT, EXPIRED, maybe_written=True)
+            resolved.append(Resolved(each.part, refused))
+            each.is_told = True
+    return resolved
+
+
+def next_deadline_s(waiting: Iterable[Waiting[R]]) -> float | None:
+    """The first deadline of those that are not told."""
+    return next((each.deadline_s for each in waiting if not each.is_told), None)

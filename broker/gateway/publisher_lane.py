@@ -21,7 +21,17 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final, Generic, NamedTuple
 
-from broker.gateway.lanes import Part, Prepare, R, Resolved, Send, Stored, Waiting, expired
+from broker.gateway.lanes import (
+    Part,
+    Prepare,
+    R,
+    Resolved,
+    Send,
+    Waiting,
+    expired,
+    expired_under_way,
+    next_deadline_s,
+)
 from stele.errors import ErrorCode
 
 SEQUENCES: Final = 1 << 31
@@ -69,8 +79,14 @@ class PublisherLane(Generic[R]):
         return not self._waiting
 
     @property
-    def next_deadline_s(self) -> float:
-        return self._waiting[0].deadline_s
+    def next_deadline_s(self) -> float | None:
+        return next_deadline_s(self._waiting)
+
+    def expire(self, now_s: float) -> list[Resolved[R]]:
+        sent = [self._waiting.popleft() for _ in range(self._under_way)]
+        resolved = expired_under_way(sent, now_s) + expired(self._waiting, now_s)
+        self._waiting.extendleft(reversed(sent))
+        return resolved
 
     def add(self, sequence: int, run: R, count: int, size: int, deadline_s: float) -> None:
         """A run has come, whose records have the numbers from ``sequence`` on. Deadlines do not
@@ -89,12 +105,12 @@ class PublisherLane(Generic[R]):
             if head.sequence == self._committed + 1:
                 return resolved, self._send()
             if head.sequence <= self._committed:
-                resolved.append(self._duplicates())
+                resolved += self._duplicates()
             else:
-                resolved.append(self._refused(*self._gap(head)))
+                resolved += self._refused(*self._gap(head))
         return resolved, None
 
-    def _duplicates(self) -> Resolved[R]:
+    def _duplicates(self) -> list[Resolved[R]]:
         """Answer for the first records, which are committed: those of one batch, or those whose
         offsets are not known."""
         assert self._committed is not None
@@ -110,7 +126,7 @@ class PublisherLane(Generic[R]):
         head = self._waiting.popleft()
         if last < head.last:
             self._waiting.appendleft(head.split(last + 1 - sequence))
-        return Resolved(head.part, Stored(base_offset, is_duplicate=True))
+        return head.stored(base_offset, is_duplicate=True)
 
     def _gap(self, head: Waiting[R]) -> tuple[ErrorCode, str]:
         if not self._is_known:
@@ -174,11 +190,11 @@ class PublisherLane(Generic[R]):
 
     def acknowledged(self, base_offset: int) -> list[Resolved[R]]:
         first = self._waiting[0].sequence
-        resolved, offset = [], base_offset
+        resolved: list[Resolved[R]] = []
+        offset = base_offset
         for _ in range(self._under_way):
             each = self._waiting.popleft()
-            known = offset if base_offset >= 0 else None
-            resolved.append(Resolved(each.part, Stored(known, is_duplicate=False)))
+            resolved += each.stored(offset if base_offset >= 0 else None, is_duplicate=False)
             offset += each.part.record_count
             self._committed = each.last
         assert self._committed is not None
@@ -201,7 +217,7 @@ class PublisherLane(Generic[R]):
         if last > self._waiting[0].sequence:
             self._alone_to = last
             return []
-        return [self._refused(code, message)]
+        return self._refused(code, message)
 
     def out_of_step(self, code: ErrorCode) -> list[Resolved[R]]:
         """Another broker, or a late request of this one, has written for the publisher."""
@@ -210,8 +226,9 @@ class PublisherLane(Generic[R]):
 
     def fail_all(self, code: ErrorCode, message: str) -> list[Resolved[R]]:
         self._under_way = 0
-        return [self._refused(code, message) for _ in range(len(self._waiting))]
+        waiting = [self._waiting.popleft() for _ in range(len(self._waiting))]
+        return [resolved for each in waiting for resolved in each.refused(code, message)]
 
-    def _refused(self, code: ErrorCode, message: str) -> Resolved[R]:
+    def _refused(self, code: ErrorCode, message: str) -> list[Resolved[R]]:
         """The first part is."""
         return self._waiting.popleft().refused(code, message)

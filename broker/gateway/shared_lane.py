@@ -18,9 +18,21 @@ acknowledged records, and would take every later batch for one with a gap.
 from __future__ import annotations
 
 from collections import deque
+from itertools import chain
 from typing import Final, Generic
 
-from broker.gateway.lanes import EXPIRED, Part, Prepare, R, Resolved, Send, Stored, Waiting, expired
+from broker.gateway.lanes import (
+    EXPIRED,
+    Part,
+    Prepare,
+    R,
+    Resolved,
+    Send,
+    Waiting,
+    expired,
+    expired_under_way,
+    next_deadline_s,
+)
 from stele.errors import ErrorCode
 
 NO_ID: Final = -1
@@ -67,6 +79,13 @@ class SharedLane(Generic[R]):
         sequence = self._next_sequence if self._is_numbered else -1
         return resolved, Send(sequence, [each.part for each in self._batch])
 
+    @property
+    def next_deadline_s(self) -> float | None:
+        return next_deadline_s(chain(self._batch, self._waiting))
+
+    def expire(self, now_s: float) -> list[Resolved[R]]:
+        return expired_under_way(self._batch, now_s) + expired(self._waiting, now_s)
+
     def _cut_batch(self) -> None:
         if self._alone:
             head = self._waiting.popleft()
@@ -89,10 +108,10 @@ class SharedLane(Generic[R]):
 
     def acknowledged(self, base_offset: int) -> list[Resolved[R]]:
         batch, self._batch = self._batch, []
-        resolved, offset = [], base_offset
+        resolved: list[Resolved[R]] = []
+        offset = base_offset
         for each in batch:
-            known = offset if base_offset >= 0 else None
-            resolved.append(Resolved(each.part, Stored(known, is_duplicate=False)))
+            resolved += each.stored(offset if base_offset >= 0 else None, is_duplicate=False)
             offset += each.part.record_count
         count = sum(each.part.record_count for each in batch)
         self._next_sequence = (self._next_sequence + count) % _SEQUENCES
@@ -109,7 +128,7 @@ class SharedLane(Generic[R]):
         count = sum(each.part.record_count for each in self._batch)
         if self._may_be_written or count == 1:
             return self._give_up(code, message)
-        self._alone += count
+        self._alone += sum(each.part.record_count for each in self._batch if not each.is_told)
         self._dissolve()
         return []
 
@@ -126,7 +145,7 @@ class SharedLane(Generic[R]):
     def fail_all(self, code: ErrorCode, message: str) -> list[Resolved[R]]:
         resolved = self._give_up(code, message)
         while self._waiting:
-            resolved.append(self._waiting.popleft().refused(code, message))
+            resolved += self._waiting.popleft().refused(code, message)
         self._alone = 0
         return resolved
 
@@ -141,9 +160,9 @@ class SharedLane(Generic[R]):
         if self._may_be_written:
             self.producer_id = NO_ID
         batch, self._batch = self._batch, []
-        return [each.refused(code, message) for each in batch]
+        return [resolved for each in batch for resolved in each.refused(code, message)]
 
     def _dissolve(self) -> None:
         """The batch was surely not written. The next one may be cut in another way."""
-        self._waiting.extendleft(reversed(self._batch))
+        self._waiting.extendleft(reversed([each for each in self._batch if not each.is_told]))
         self._batch = []

@@ -320,6 +320,38 @@ def test_records_that_wait_too_long_are_refused() -> None:
     assert lane.is_empty
 
 
+def test_records_expire_while_they_are_under_way() -> None:
+    lane = lane_with(0, 1, deadline_s=5.0)
+    lane.add(2, "r2", 1, RECORD_BYTES, 6.0)
+    lane.known([], 0)
+    assert len(sent(lane).parts) == 3
+    lane.add(3, "r3", 1, RECORD_BYTES, 6.0)
+    assert lane.expire(4.0) == []
+    resolved = lane.expire(5.0)
+    assert [part for part, _ in resolved] == alone("r0", "r1")
+    assert all(isinstance(each, Refused) and each.maybe_written for _, each in resolved)
+    assert lane.expire(5.0) == []
+    assert lane.next_deadline_s == 6.0
+    ((part, outcome),) = lane.acknowledged(10)
+    assert (part, outcome) == (Part("r2", 0, 1), Stored(12, is_duplicate=False))
+    assert sent(lane).base_sequence == 3
+
+
+def test_what_has_expired_under_way_is_told_once() -> None:
+    lane = lane_with(0, deadline_s=5.0)
+    lane.add(1, "r1", 1, RECORD_BYTES, 9.0)
+    lane.known([], 0)
+    sent(lane)
+    assert len(lane.expire(5.0)) == 1
+    lane.not_acknowledged(maybe_written=False)
+    resolved, action = lane.decide(5.0)
+    assert (resolved, type(action)) == ([], Prepare)
+    lane.known([KnownBatch(0, 0, 7)], 8)
+    _, action = lane.decide(5.0)
+    assert action == Send(1, alone("r1"))
+    assert [part for part, _ in lane.fail_all(ErrorCode.UNKNOWN_SERVER_ERROR, "")] == alone("r1")
+
+
 def test_an_end_for_all() -> None:
     lane = lane_with(0, 1)
     resolved = lane.fail_all(ErrorCode.INVALID_PRODUCER_EPOCH, "fenced")

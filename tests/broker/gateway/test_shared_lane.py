@@ -117,7 +117,15 @@ class World:
             self.leader.fail_over(rng)
         elif event < 0.9 and self.late:
             self.leader.append(*self.late.pop(rng.randrange(len(self.late))))
+        elif event < 0.95:
+            self.expire()
         self.check()
+
+    def expire(self) -> None:
+        """Look for records whose time is over, perhaps while a batch is under way."""
+        self.resolved(self.lane.expire(self.now_s))
+        deadline_s = self.lane.next_deadline_s
+        assert deadline_s is None or deadline_s > self.now_s
 
     def act(self) -> None:
         if self.sent is not None:
@@ -178,7 +186,7 @@ def test_every_record_is_written_once_at_most_and_in_order(seed: int, count: int
         world.step(calm=False)
     world.late.clear()
     for _ in range(20_000):
-        if len(world.stored) + len(world.refused) == count:
+        if len(world.stored) + len(world.refused) == count and world.lane.is_empty:
             break
         world.step(calm=True)
     assert {*world.stored, *world.refused} == {*range(count)}
@@ -259,6 +267,47 @@ def test_the_sequences_of_an_expired_batch_are_never_used_again() -> None:
     lane.renewed(8)
     assert sent(lane) == Send(0, [Part("later", 0, 1)])
     assert lane.producer_id == 8
+
+
+def test_a_record_expires_while_it_is_under_way() -> None:
+    lane = lane_with(2)
+    lane.add("later", 2, 2 * RECORD_BYTES, PATIENCE_S + 5)
+    lane.renewed(7)
+    sent(lane)
+    lane.add("waiting", 1, RECORD_BYTES, PATIENCE_S + 9)
+    assert lane.expire(PATIENCE_S - 1) == []
+    message = "the leader did not answer in time, or there was none"
+    unknown = Refused(ErrorCode.REQUEST_TIMED_OUT, message, maybe_written=True)
+    assert lane.expire(PATIENCE_S) == [Resolved(Part("run0", 0, 2), unknown)]
+    assert lane.expire(PATIENCE_S) == []
+    assert lane.next_deadline_s == PATIENCE_S + 5
+    assert lane.acknowledged(10) == [
+        Resolved(Part("later", 0, 2), Stored(12, is_duplicate=False))
+    ], "nobody waits for the first any more, but it has its place"
+    assert sent(lane).base_sequence == 4
+
+
+def test_what_has_expired_is_not_sent_again() -> None:
+    lane = lane_with(2)
+    lane.add("later", 2, 2 * RECORD_BYTES, PATIENCE_S + 5)
+    lane.renewed(7)
+    sent(lane)
+    lane.expire(PATIENCE_S)
+    lane.not_acknowledged(maybe_written=False)
+    _, action = lane.decide(PATIENCE_S)
+    assert action == Send(0, [Part("later", 0, 2)])
+
+
+def test_a_batch_that_has_expired_ends_with_its_attempt() -> None:
+    lane = lane_with(2)
+    lane.renewed(7)
+    sent(lane)
+    lane.expire(PATIENCE_S)
+    assert lane.next_deadline_s is None
+    assert not lane.is_empty
+    lane.not_acknowledged(maybe_written=True)
+    assert lane.decide(PATIENCE_S) == ([], None)
+    assert lane.is_empty
 
 
 def test_a_leader_that_lost_records_gets_another_producer() -> None:
