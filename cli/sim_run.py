@@ -18,9 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from chaos.sim.runs.campaign import CampaignError, Results, Summary, run_seeds, source_digest
 from chaos.sim.runs.mutants.catalogue import MUTANTS
 from chaos.sim.runs.mutants.harness import (
-    Hunters,
     Verdict,
     hunt,
+    hunting,
     record,
     shorten,
     source_tree,
@@ -209,21 +209,18 @@ def mutants(
     if not chosen:
         raise CommandError(f"no planted bug has {only!r} in its name")
     verdicts: list[Verdict] = []
-    hunters = Hunters()
+    with hunting() as hunters, _progress("planted bugs", len(chosen), quiet=as_json) as advance:
 
-    def hunted(mutant: Mutant) -> Iterator[Verdict]:
-        verdict = hunt(mutant, span, seconds=seconds, start=hunters.start)
-        if note_down:
-            shorten(verdict, start=hunters.start)
-        yield verdict
+        def hunted(mutant: Mutant) -> Iterator[Verdict]:
+            verdict = hunt(hunters, mutant, span, seconds=seconds)
+            if note_down:
+                shorten(hunters, verdict)
+            yield verdict
 
-    with (
-        _progress("planted bugs", len(chosen), quiet=as_json) as advance,
-        closing(_in_parallel(chosen, hunted, jobs, hunters.end)) as hunts,
-    ):
-        for verdict in hunts:
-            verdicts.append(verdict)
-            advance()
+        with closing(_in_parallel(chosen, hunted, jobs, hunters.end)) as hunts:
+            for verdict in hunts:
+                verdicts.append(verdict)
+                advance()
     verdicts.sort(key=lambda verdict: chosen.index(verdict.mutant))
     if note_down:
         record(verdicts)

@@ -139,7 +139,8 @@ def workers(process: "subprocess.Popen[str]") -> list[int]:
     """The processes that already run the simulator."""
     every = Path(f"/proc/{process.pid}/task").glob("*/children")
     children = [int(pid) for file in every for pid in file.read_text().split()]
-    return [pid for pid in children if b"chaos.sim.runs.worker" in _command(pid)]
+    modules = (b"chaos.sim.runs.worker", b"chaos.sim.runs.mutants.forks")
+    return [pid for pid in children if any(each in _command(pid) for each in modules)]
 
 
 def _command(pid: int) -> bytes:

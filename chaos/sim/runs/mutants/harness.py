@@ -1,4 +1,4 @@
-"""Plants a bug in a copy of the source, and runs the swarm on it."""
+"""Hunts planted bugs with the swarm, and records the seeds that have caught them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +17,9 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from chaos.sim.faults.registry import AIMED_AT, KINDS
-from chaos.sim.runs.mutants.mutant import Mutant
-from chaos.sim.runs.mutants.syntax import substituted
+from chaos.sim.runs.mutants.forks import Forks
+from chaos.sim.runs.mutants.mutant import Mutant, MutantError
+from chaos.sim.runs.mutants.planting import edited
 from chaos.sim.runs.swarm import Outcome, Plan
 
 ROOT = Path(__file__).parents[4]
@@ -40,10 +41,6 @@ RECORD = Path(__file__).with_name("record.json")
 
 SHORT_S = 8.0
 """Seconds of faults in which most bugs show, once their seed is known."""
-
-
-class MutantError(Exception):
-    """The catalogue and the source do not fit together."""
 
 
 class Catch(NamedTuple):
@@ -68,17 +65,6 @@ class Verdict:
         return self.caught_by is not None
 
 
-def mutate(mutant: Mutant, root: Path) -> None:
-    """Change the source under ``root``. Raises MutantError if code is not there exactly once."""
-    for edit in mutant.edits:
-        file = root / edit.path
-        try:
-            tree = substituted(ast.parse(file.read_text()), edit.function, edit.old, edit.new)
-        except ValueError as error:
-            raise MutantError(f"{mutant.name}: {edit.path}: {error}") from error
-        file.write_text(ast.unparse(tree))
-
-
 @contextmanager
 def source_tree(mutant: Mutant | None = None) -> Iterator[Path]:
     """A private copy of the source with the bug planted: edits of the original do not reach it."""
@@ -87,8 +73,8 @@ def source_tree(mutant: Mutant | None = None) -> Iterator[Path]:
         for room in ROOMS:
             # With the compiled files: they are good for sources of the same time and size.
             shutil.copytree(ROOT / room, root / room)
-        if mutant is not None:
-            mutate(mutant, root)
+        for file, tree in edited(mutant, root) if mutant is not None else ():
+            file.write_text(ast.unparse(tree))
         yield root
 
 
@@ -115,28 +101,54 @@ def worker(
 
 
 class Hunters:
-    """The processes of hunts in several threads, which can be ended together."""
+    """Runs planted bugs of the source under ``root`` for hunts in several threads, which can be
+    ended together."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path) -> None:
+        self._root = root
         self._lock = threading.Lock()
-        self._processes: list[subprocess.Popen[str]] = []
-        self._ended = False  # once True, no process starts any more
+        self._idle: list[Forks] = []
+        self._all: list[Forks] = []
+        self._ended = False  # once True, no run starts any more
 
-    def start(self, root: Path, seeds: Sequence[int], order: Plan) -> subprocess.Popen[str]:
-        """Start a ``worker`` that the terminal's Ctrl-C does not reach. Raises MutantError once
-        ended."""
+    def run(self, mutant: Mutant, seeds: Sequence[int], order: Plan) -> Iterator[Outcome]:
+        """As ``Forks.run``. Raises MutantError once ended."""
+        forks = self._take()
+        yield from forks.run(mutant, seeds, order)
+        self._idle.append(forks)
+
+    def _take(self) -> Forks:
         with self._lock:
             if self._ended:
                 raise MutantError("the hunt was ended")
-            self._processes.append(worker(root, seeds, order, own_session=True))
-            return self._processes[-1]
+            if self._idle:
+                return self._idle.pop()
+            self._all.append(Forks(self._root))
+            return self._all[-1]
 
     def end(self) -> None:
         """Kill all running processes. Hunts that wait for outcomes fail. Idempotent."""
         with self._lock:
             self._ended = True
-            for process in self._processes:
-                process.kill()
+            for forks in self._all:
+                forks.end()
+
+    def close(self) -> None:
+        """End them, when no hunt waits for outcomes any more."""
+        self.end()
+        for forks in self._all:
+            forks.close()
+
+
+@contextmanager
+def hunting() -> Iterator[Hunters]:
+    """Hunters on a private copy of the source. No process is left at the end."""
+    with source_tree() as root:
+        hunters = Hunters(root)
+        try:
+            yield hunters
+        finally:
+            hunters.close()
 
 
 def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
@@ -162,45 +174,33 @@ def faults_for(mutant: Mutant) -> tuple[str, ...]:
 
 
 def hunt(
+    hunters: Hunters,
     mutant: Mutant,
     seeds: Sequence[int],
     *,
     seconds: float,
-    on_seed: Callable[[int], None] = lambda _: None,
-    start: Callable[[Path, Sequence[int], Plan], subprocess.Popen[str]] = worker,
 ) -> Verdict:
     """Run seeds in order, with the bug planted, until one of them fails.
 
-    ``start`` starts the process that runs them. Raises RuntimeError if that process fails.
+    Raises MutantError if the bug cannot be planted, and RuntimeError if a process dies.
     """
     verdict = Verdict(mutant)
     started = time.monotonic()
-    with source_tree(mutant) as root:
-        order = Plan(0, seconds, faults_for(mutant), load=mutant.load, hasty=True)
-        running = outcomes(start(root, seeds, order))
-        try:
-            for outcome in running:
-                verdict.seeds += 1
-                on_seed(verdict.seeds)
-                if not outcome.ok:
-                    verdict.caught_by = outcome
-                    break
-        finally:
-            running.close()  # type: ignore[attr-defined]
+    order = Plan(0, seconds, faults_for(mutant), load=mutant.load, hasty=True)
+    for outcome in hunters.run(mutant, seeds, order):
+        verdict.seeds += 1
+        if not outcome.ok:
+            verdict.caught_by = outcome
     verdict.real_s = time.monotonic() - started
     return verdict
 
 
-def shorten(
-    verdict: Verdict,
-    *,
-    start: Callable[[Path, Sequence[int], Plan], subprocess.Popen[str]] = worker,
-) -> None:
+def shorten(hunters: Hunters, verdict: Verdict) -> None:
     """Let a catch be one of ``SHORT_S`` seconds of faults if its seed catches the bug in those.
     The true source is run with what is recorded, to its end."""
     caught = verdict.caught_by
     if caught is not None and caught.plan.seconds > SHORT_S:
-        shorter = hunt(verdict.mutant, [caught.plan.seed], seconds=SHORT_S, start=start)
+        shorter = hunt(hunters, verdict.mutant, [caught.plan.seed], seconds=SHORT_S)
         verdict.caught_by = shorter.caught_by or caught
 
 

@@ -7,6 +7,10 @@ from typing import NamedTuple
 from chaos.sim.work.load import LoadKind
 
 
+class MutantError(Exception):
+    """The catalogue and the source do not fit together."""
+
+
 class Edit(NamedTuple):
     """A change of one function, in code: layout and comments do not count.
 

@@ -1,6 +1,6 @@
 """Planted bugs: the recorded seeds catch them, and the true source survives these seeds."""
 
-import ast
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +10,17 @@ from chaos.sim.runs.mutants.harness import (
     ROOT,
     SHORT_S,
     Catch,
-    MutantError,
+    Hunters,
     Verdict,
     faults_for,
     hunt,
-    mutate,
+    hunting,
     record,
     recorded,
     shorten,
 )
-from chaos.sim.runs.mutants.mutant import Edit, Mutant
-from chaos.sim.runs.mutants.syntax import substituted
+from chaos.sim.runs.mutants.mutant import Edit, Mutant, MutantError
+from chaos.sim.runs.mutants.planting import changes, edited
 from chaos.sim.runs.swarm import Outcome, Plan, run, silent
 from chaos.sim.work.load import LoadKind
 
@@ -36,14 +36,18 @@ QUICK = sorted(
 FALLBACK_SEEDS, FALLBACK_SECONDS = range(16), 30.0
 
 
+@pytest.fixture(scope="session")
+def hunters() -> Iterator[Hunters]:
+    """Of all tests in this process: it imports the source once."""
+    with hunting() as hunters:
+        yield hunters
+
+
 def test_every_planted_bug_still_has_its_place() -> None:
     assert len({mutant.name for mutant in MUTANTS}) == len(MUTANTS) >= 45
     for mutant in MUTANTS:
-        for edit in mutant.edits:
-            source = (ROOT / edit.path).read_text()
-            tree = substituted(ast.parse(source), edit.function, edit.old, edit.new)
-            assert ast.dump(tree) != ast.dump(ast.parse(source)), mutant.name
-            compile(tree, edit.path, "exec", dont_inherit=True)
+        changed = {Path(old.co_filename) for old, _ in changes(mutant, ROOT)}
+        assert changed == {ROOT / edit.path for edit in mutant.edits}, mutant.name
 
 
 def test_every_planted_bug_was_caught_when_they_were_last_hunted() -> None:
@@ -54,15 +58,15 @@ def test_a_planted_bug_whose_place_is_gone_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("def f():\n    x = 1\n    x = 1\n\ny = 1\n")
     for function, old in (("f", "y = 1"), ("f", "x = 1"), ("g", "x = 1")):
         with pytest.raises(MutantError, match="not once but"):
-            mutate(Mutant("m", (Edit("a.py", function, old, "z"),)), tmp_path)
+            list(edited(Mutant("m", (Edit("a.py", function, old, "z"),)), tmp_path))
 
 
 @pytest.mark.parametrize("name", QUICK)
-def test_a_planted_bug_is_caught(name: str) -> None:
+def test_a_planted_bug_is_caught(name: str, hunters: Hunters) -> None:
     mutant, catch = BY_NAME[name], RECORDED[name]
-    if hunt(mutant, [catch.seed], seconds=catch.seconds).caught:
+    if hunt(hunters, mutant, [catch.seed], seconds=catch.seconds).caught:
         return
-    verdict = hunt(mutant, FALLBACK_SEEDS, seconds=FALLBACK_SECONDS)
+    verdict = hunt(hunters, mutant, FALLBACK_SEEDS, seconds=FALLBACK_SECONDS)
     assert verdict.caught, (
         f"seed {catch.seed} caught it once, and now none of {FALLBACK_SEEDS} does: hunt it with "
         f"scripts/sim --mutants --record --only {name!r}"
@@ -85,15 +89,15 @@ def test_the_true_source_survives_what_catches_planted_bugs(
     assert outcome.ok, outcome.violations
 
 
-def test_a_catch_is_made_shorter_if_its_seed_still_catches_the_bug() -> None:
+def test_a_catch_is_made_shorter_if_its_seed_still_catches_the_bug(hunters: Hunters) -> None:
     name = "raft: commit without a majority"
-    verdict = hunt(BY_NAME[name], [RECORDED[name].seed], seconds=SHORT_S + 2)
-    shorten(verdict)
+    verdict = hunt(hunters, BY_NAME[name], [RECORDED[name].seed], seconds=SHORT_S + 2)
+    shorten(hunters, verdict)
     assert verdict.caught_by is not None
     assert verdict.caught_by.plan.seconds == SHORT_S
     long = Outcome(Plan(RECORDED[name].seed, 30.0))
     harmless = Verdict(Mutant("nothing", ()), 1, long)
-    shorten(harmless)
+    shorten(hunters, harmless)
     assert harmless.caught_by is long
 
 
