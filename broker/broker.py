@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 from broker.api import KafkaApis
+from broker.api.logins import logins_of
 from broker.api.server import KafkaServer, advertised, bind_error
 from broker.coordinator.groups import GroupCoordinators
 from broker.coordinator.markers import MarkerSender
@@ -41,6 +42,7 @@ from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.nodes import for_nodes, when_loaded
 from runtime.config.node import NodeConfig
+from runtime.grpc.logins import only_logged_in
 from runtime.metrics.health import SAFE_TO_RESTART, Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
@@ -257,6 +259,8 @@ class Broker:
         of_clients.include(LogService(self._gateway, listener_name).service())
         service = when_loaded(of_clients, self._authorizer)
         service.include(for_nodes(self._lifecycle.service(), self._authorizer, listener_name))
+        if self._config.security.listeners[listener_name].protocol.has_sasl:
+            return only_logged_in(service, listener_name)
         return service
 
     # ------------------------------------------------------------------ start
@@ -280,7 +284,8 @@ class Broker:
         await self._directories.load(self._incarnation_id)
         self._assemble()
         await self._serve_grpc()
-        await self._kafka.bind(self._apis)
+        logins = logins_of(self._config, self._publisher, self._world, self._registry)
+        await self._kafka.bind(self._apis, logins)
         self._replicas.start()
         self._lifecycle.start()
         self._becoming_ready = asyncio.get_running_loop().create_task(

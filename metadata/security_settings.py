@@ -104,6 +104,11 @@ _SASL: Final = (
         "username and password are the node's own when it connects to other nodes.",
     ),
     ConfigKey(
+        "sasl.plain.scram.enable", Type.BOOLEAN, "false",
+        "Whether the mechanism PLAIN also lets in users who have a SCRAM credential. Kafka has no "
+        "such key.",
+    ),
+    ConfigKey(
         "connections.max.reauth.ms", Type.LONG, "0",
         "How long an authentication lasts before the client must repeat it. 0: as long as the "
         "connection.", minimum=0,
@@ -112,6 +117,12 @@ _SASL: Final = (
 
 LISTENER_KEYS: Final = (*_TLS, *_SASL)
 """The keys that one listener can have of its own."""
+
+FAILURE_DELAY: Final = ConfigKey(
+    "connection.failed.authentication.delay.ms", Type.INT, "100",
+    "How long after a failed authentication the connection is closed. It slows down guessing.",
+    minimum=0,
+)  # fmt: skip
 
 NODE_SECURITY_KEYS: Final = (
     *LISTENER_KEYS,
@@ -129,11 +140,7 @@ NODE_SECURITY_KEYS: Final = (
         allowed=("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
         not_built=(("GSSAPI", "Kerberos is not built"),),
     ),
-    ConfigKey(
-        "connection.failed.authentication.delay.ms", Type.INT, "100",
-        "How long after a failed authentication the connection is closed. It slows down guessing.",
-        minimum=0,
-    ),
+    FAILURE_DELAY,
     ConfigKey(
         "controller.listener.names", Type.STRING, "CONTROLLER",
         "The name of the controllers' listener. listener.security.protocol.map gives its security "

@@ -47,6 +47,7 @@ _RPC_CODES = {
     grpc.StatusCode.INTERNAL: RpcCode.INTERNAL,
     grpc.StatusCode.NOT_FOUND: RpcCode.NOT_FOUND,
     grpc.StatusCode.PERMISSION_DENIED: RpcCode.PERMISSION_DENIED,
+    grpc.StatusCode.UNAUTHENTICATED: RpcCode.UNAUTHENTICATED,
     grpc.StatusCode.RESOURCE_EXHAUSTED: RpcCode.RESOURCE_EXHAUSTED,
     grpc.StatusCode.FAILED_PRECONDITION: RpcCode.FAILED_PRECONDITION,
     grpc.StatusCode.OUT_OF_RANGE: RpcCode.OUT_OF_RANGE,

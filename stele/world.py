@@ -64,6 +64,7 @@ class RpcCode(enum.Enum):
     INTERNAL = "internal"
     NOT_FOUND = "not_found"
     PERMISSION_DENIED = "permission_denied"
+    UNAUTHENTICATED = "unauthenticated"
     RESOURCE_EXHAUSTED = "resource_exhausted"
     FAILED_PRECONDITION = "failed_precondition"
     OUT_OF_RANGE = "out_of_range"

@@ -60,6 +60,8 @@ from broker.api import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sasl_authenticate,
+    sasl_handshake,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -102,6 +104,7 @@ SERVED = (
     describe_groups.SERVED,
     list_groups.SERVED,
     Served(API_VERSIONS, api_versions.refuse, handle_async=_api_versions),
+    sasl_handshake.SERVED,
     create_topics.SERVED,
     delete_topics.SERVED,
     delete_records.SERVED,
@@ -119,6 +122,7 @@ SERVED = (
     alter_configs.SERVED,
     alter_replica_log_dirs.SERVED,
     describe_log_dirs.SERVED,
+    sasl_authenticate.SERVED,
     create_partitions.SERVED,
     delete_groups.SERVED,
     elect_leaders.SERVED,
@@ -202,6 +206,7 @@ class KafkaApis:
             request_context is None
             or request_context.version != header.api_version
             or request_context.caller.client_id != header.client_id
+            or request_context.caller.principal is not connection.principal
         ):
             request_context = self._last_contexts[connection] = self._request_context(
                 connection, header

@@ -49,7 +49,7 @@ Reply = Callable[[Struct | None], None]
 
 
 Handler = Callable[[BrokerContext, RequestContext, Any, Reply], Cancel | None]
-AsyncHandler = Callable[[BrokerContext, RequestContext, Any], Awaitable[Struct]]
+AsyncHandler = Callable[[BrokerContext, RequestContext, Any], Awaitable[Struct | None]]
 Refuse = Callable[[RequestContext, Any, ErrorCode], Struct]
 """The whole request's response when its handler failed."""
 

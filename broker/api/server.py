@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from broker.api import KafkaApis
 from broker.api.connection_limits import ConnectionLimits
 from runtime.authorization.caller import NODE_ITSELF
 from runtime.config.node import ConfigError, NamedAddress, NodeConfig
+from runtime.kafka.authentication import ListenerLogins
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
 from runtime.metrics.registry import MetricsRegistry
@@ -37,6 +38,7 @@ class KafkaServer:
         self._network = network
         self._listeners: dict[str, Listener] = {}
         self._apis: KafkaApis | None = None
+        self._logins: dict[str, ListenerLogins] = {}
         # In the order of their coming, not a set: they are closed in it.
         self._connections: dict[KafkaServerProtocol, None] = {}
         self._idle_timer: asyncio.TimerHandle | None = None
@@ -72,9 +74,13 @@ class KafkaServer:
             lambda: len(self._connections),
         )
 
-    async def bind(self, apis: KafkaApis) -> None:
-        """Listen on all of ``listeners``. Raises ConfigError in one line naming the key."""
+    async def bind(
+        self, apis: KafkaApis, logins: Mapping[str, ListenerLogins] | None = None
+    ) -> None:
+        """Listen on all of ``listeners``. ``logins``: how clients log in, by the names of the
+        listeners that have SASL. Raises ConfigError in one line naming the key."""
         self._apis = apis
+        self._logins = dict(logins or {})
         for address in self._config.listeners:
             try:
                 self._listeners[address.name] = await self._network.listen(
@@ -111,7 +117,8 @@ class KafkaServer:
 
     def _factory(self, listener_name: str) -> _ConnectionFactory:
         assert self._apis is not None
-        return _ConnectionFactory(self, self._apis, self._config, listener_name)
+        logins = self._logins.get(listener_name)
+        return _ConnectionFactory(self, self._apis, self._config, listener_name, logins)
 
     def opened(self, connection: KafkaServerProtocol) -> None:
         reason = self._limits.admit(connection.listener_name, connection.address)
@@ -186,10 +193,16 @@ class _ConnectionFactory:
     """Makes the protocol object of each accepted connection of one listener."""
 
     def __init__(
-        self, server: KafkaServer, apis: KafkaApis, config: NodeConfig, listener_name: str
+        self,
+        server: KafkaServer,
+        apis: KafkaApis,
+        config: NodeConfig,
+        listener_name: str,
+        logins: ListenerLogins | None,
     ) -> None:
         self._server, self._apis, self._config = server, apis, config
         self._listener_name = listener_name
+        self._logins = logins
 
     def __call__(self) -> KafkaServerProtocol:
         return KafkaServerProtocol(
@@ -197,6 +210,7 @@ class _ConnectionFactory:
             max_request_bytes=self._config.socket_request_max_bytes,
             listener_name=self._listener_name,
             memory=self._server.memory,
+            logins=self._logins,
             on_connect=self._server.opened,
             on_close=self._server.closed,
             max_in_flight_requests=self._config.queued_max_requests,

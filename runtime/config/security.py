@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from metadata.config_key import ConfigKey
+from metadata.security_settings import FAILURE_DELAY as _FAILURE_DELAY
 from metadata.security_settings import LISTENER_KEYS
 from stele.addresses import SecurityProtocol
 from stele.errors import ApiError, ConfigError
@@ -18,12 +19,13 @@ from stele.security.client_security import ClientSecurity, SaslCredentials, Stor
 from stele.security.jaas import parse_jaas
 from stele.security.options import MECHANISMS
 
-BUILT: Final = (SecurityProtocol.PLAINTEXT,)
+BUILT: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
 """The security protocols of the brokers' listeners that are built."""
 
 BUILT_FOR_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT,)
 
 _PREFIX: Final = "listener.name."
+_USER: Final = "user_"  # before the names of PLAIN's users in JAAS text
 _SECURE_WORDS: Final = ("SSL", "TLS", "SASL")
 _KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in LISTENER_KEYS}
 
@@ -72,8 +74,8 @@ class ListenerSecurity:
         """The value of a list."""
         return tuple(each.strip() for each in self.text(key).split(",") if each.strip())
 
-    def flag(self, key: str) -> bool:
-        return self.text(key).lower() == "true"
+    def flag(self, key: str, mechanism: str = "") -> bool:
+        return self.text(key, mechanism).lower() == "true"
 
     def number(self, key: str, mechanism: str = "") -> int:
         return int(self.text(key, mechanism))
@@ -119,6 +121,16 @@ class ListenerSecurity:
         name = f"{_PREFIX}{self.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
         return parse_jaas(text, name)
 
+    @property
+    def plain_users(self) -> dict[str, str]:
+        """The passwords of PLAIN's users, by name. Raises ConfigError."""
+        options = self.jaas("PLAIN")
+        return {
+            name.removeprefix(_USER): password
+            for name, password in options.items()
+            if name.startswith(_USER)
+        }
+
     def as_client(self, mechanism: str = "") -> ClientSecurity:
         """How this node connects to other nodes' listeners of this name. Raises ConfigError."""
         sasl = None
@@ -141,6 +153,7 @@ class NodeSecurity:
     controllers: ListenerSecurity
     to_brokers: ClientSecurity
     to_controllers: ClientSecurity
+    failed_authentication_delay_ms: int = 100
 
 
 class SecurityReader:
@@ -165,7 +178,14 @@ class SecurityReader:
                 listener = self._listener(inter_broker, protocols, BUILT)
             mechanism = self._settings.get("sasl.mechanism.inter.broker.protocol", "").strip()
             to_brokers = self._client(listener, mechanism)
-        return NodeSecurity(listeners, own, to_brokers, self._client(own, ""))
+        delay_ms = self._settings.get(_FAILURE_DELAY.name, _FAILURE_DELAY.default or "")
+        return NodeSecurity(
+            listeners,
+            own,
+            to_brokers,
+            self._client(own, ""),
+            int(delay_ms) if delay_ms.isdecimal() else 0,
+        )
 
     def first_of_protocol(self, names: Sequence[str]) -> str | None:
         """The listener that security.inter.broker.protocol means; None if it is not set."""
@@ -250,6 +270,23 @@ class SecurityReader:
                 f"listener {listener.name} is {listener.protocol.value}: set "
                 "sasl.enabled.mechanisms to the ways in which clients say who they are: "
                 + ", ".join(MECHANISMS)
+            )
+        if "OAUTHBEARER" in listener.mechanisms:
+            self._faults.append(f"listener {listener.name}: OAUTHBEARER is not built yet")
+        if "PLAIN" in listener.mechanisms:
+            self._check_plain(listener)
+
+    def _check_plain(self, listener: ListenerSecurity) -> None:
+        try:
+            users = listener.plain_users
+        except ConfigError as error:
+            self._faults.append(str(error))
+            return
+        if not users and not listener.flag("sasl.plain.scram.enable", "PLAIN"):
+            self._faults.append(
+                f"listener {listener.name} has the mechanism PLAIN and no user: name users as "
+                f'user_NAME="PASSWORD" in {_PREFIX}{listener.name.lower()}.plain.sasl.jaas.config, '
+                "or set sasl.plain.scram.enable=true"
             )
 
     def _check_used(self, listeners: Sequence[ListenerSecurity]) -> None:

@@ -1,10 +1,10 @@
 """The server's end of a Kafka connection: frames in, requests out to handlers, answers in order.
 
 Handlers may answer in any order and at any time; the connection writes the answers in the order of
-the requests, as the protocol demands. It stops reading while the peer does not take its answers,
-while too much is unanswered, and while the node is short of memory (``connection_memory``). Most
-requests take turns: each begins when the answer of the one before is written, as in Kafka. Bytes
-that are no request close the connection; nothing else does.
+the requests. It stops reading while the peer does not take its answers, while too much is
+unanswered, and while the node is short of memory (``connection_memory``). Most requests take turns:
+each begins when the answer of the one before is written, as in Kafka. Bytes that are no request
+close the connection, and so does a request that the gate of a SASL listener refuses.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, Protocol, cast
 
+from runtime.kafka.authentication import RAW_TOKEN, Gate, ListenerLogins
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
 from stele.errors import ErrorCode
 from stele.wire import kafka
@@ -116,6 +117,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     ``max_request_bytes`` is ``socket.request.max.bytes``. The hooks are called once each, when the
     peer is there and when the connection is lost. ``memory`` is shared by a node's connections.
+    ``logins``: the listener has SASL, and this is how its clients log in.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         max_request_bytes: int,
         listener_name: str,
         memory: ConnectionMemory | None = None,
+        logins: ListenerLogins | None = None,
         on_connect: Callable[[KafkaServerProtocol], None] | None = None,
         on_close: Callable[[KafkaServerProtocol], None] | None = None,
         max_in_flight_requests: int = MAX_IN_FLIGHT_REQUESTS,
@@ -134,6 +137,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.peer = "?"
         self.address = "?"  # the peer's, without its port
         self.principal = ANONYMOUS
+        self.gate: Gate | None = None  # on a SASL listener, once the peer is there
         self.software_name = ""  # the client's, as its last ApiVersions says (KIP-511)
         self.requests = 0  # taken so far
         self.bytes_in = 0
@@ -141,6 +145,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         # When the peer last sent, or took what was written: for connections.max.idle.ms.
         self.last_active_s = 0.0  # the loop's time
         self._handlers = handlers
+        self._logins = logins
         self._on_connect = on_connect
         self._on_close = on_close
         self._max_in_flight_requests = max_in_flight_requests
@@ -148,6 +153,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._memory = memory or ConnectionMemory(-1)
         self._held_bytes = 0  # as the memory was told last
         self._awaits_memory = False
+        self._max_request_bytes = max_request_bytes
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
         self._transport: asyncio.Transport | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,6 +216,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.abort()
         return True
 
+    def log_in(self, principal: str) -> None:
+        """See ``GatedConnection``."""
+        self.principal = principal
+        self._reader.max_bytes = self._max_request_bytes
+
     def drain(self) -> None:
         """Take no more requests; close once those in flight are answered."""
         self._is_draining = True
@@ -224,8 +235,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.last_active_s = self._loop.time()
         self.peer = _name_of(transport.get_extra_info("peername"))
         self.address = self.peer.rpartition(":")[0]
-        if (principal := transport.get_extra_info("principal")) is not None:
-            self.principal = principal
+        if self._logins is None:
+            self.principal = transport.get_extra_info("principal") or ANONYMOUS
+        else:
+            self.gate = Gate(self, self._logins)
+            self._reader.max_bytes = min(Gate.MAX_FRAME_BYTES, self._max_request_bytes)
         if self._on_connect is not None:
             self._on_connect(self)
 
@@ -233,6 +247,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._reader.has_partial and not self._is_draining:
             logger.info("%s on %s left inside a request", self.peer, self.listener_name)
         self._transport = None
+        if self.gate is not None:
+            self.gate.closed()
         lost, self._pending = self._pending, deque()
         self._pending_bytes = self._pending_memory_bytes = self._unsent_bytes = 0
         self._next = None
@@ -363,10 +379,17 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _take(self, frame: bytearray) -> None:
         self.requests += 1
+        gate = self.gate
+        if gate is not None and gate.expects_raw_token:
+            self._decoded(self._begin(RAW_TOKEN, len(frame)), gate.raw_request(frame))
+            return
         try:
             header, position, api = kafka.read_request_header(frame)
         except kafka.UnsupportedRequestError as error:
             self._take_unsupported(error.header, len(frame))
+            return
+        if gate is not None and (why := gate.refusal(header)) is not None:
+            self._refuse(why)
             return
         version = header.api_version
         if not self._handlers.serves(header.api_key, version):
@@ -505,9 +528,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             return
         key, version, correlation_id, _ = pending.header
         try:
-            pending.buffers = kafka.encode_response(
-                key, version, correlation_id, message, kafka.SLICE_ELEMENTS
-            )
+            if pending.header is RAW_TOKEN:
+                pending.buffers = Gate.raw_answer(message)
+            else:
+                pending.buffers = kafka.encode_response(
+                    key, version, correlation_id, message, kafka.SLICE_ELEMENTS
+                )
         except kafka.TooManyElementsError:
             encoding = kafka.encode_response_in_slices(key, version, correlation_id, message)
             self._note_wait(pending)

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from runtime.authorization.caller import NODE_ITSELF
 from stele.world import Buffer
 
 logger = logging.getLogger(__name__)
@@ -25,7 +26,8 @@ class InProcessTransport(asyncio.Transport):
     """One end. Written buffers must not change before they are handed over."""
 
     def __init__(self, protocol: asyncio.BufferedProtocol, peername: tuple[str, int]) -> None:
-        super().__init__({"peername": peername})
+        # Whoever is in the process need not prove who it is.
+        super().__init__({"peername": peername, "principal": NODE_ITSELF, "is_in_process": True})
         self._protocol: Any = protocol
         self._peer: InProcessTransport  # set by `join`
         self._loop = asyncio.get_running_loop()

@@ -53,6 +53,7 @@ _STATUS = {
     RpcCode.INTERNAL: grpc.StatusCode.INTERNAL,
     RpcCode.NOT_FOUND: grpc.StatusCode.NOT_FOUND,
     RpcCode.PERMISSION_DENIED: grpc.StatusCode.PERMISSION_DENIED,
+    RpcCode.UNAUTHENTICATED: grpc.StatusCode.UNAUTHENTICATED,
     RpcCode.RESOURCE_EXHAUSTED: grpc.StatusCode.RESOURCE_EXHAUSTED,
     RpcCode.FAILED_PRECONDITION: grpc.StatusCode.FAILED_PRECONDITION,
     RpcCode.OUT_OF_RANGE: grpc.StatusCode.OUT_OF_RANGE,

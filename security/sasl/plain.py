@@ -15,7 +15,14 @@ from security.sasl.dialogue import (
     user_principal,
 )
 from stele.errors import SteleError
-from stele.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramMechanism
+from stele.security.scram import (
+    MECHANISMS,
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    ScramCredential,
+    ScramMechanism,
+    salted_password,
+)
 
 _REFUSED: Final = "Authentication failed: Invalid username or password"
 """Kafka's own sentence, which clients and their users know."""
@@ -90,3 +97,12 @@ class PlainDialogue:
                 return CheckPassword(mechanism, password, credential)
         stand_in = store.stand_in(_MECHANISMS[-1], user)
         return CheckPassword(_MECHANISMS[-1], password, stand_in)
+
+
+def password_is_right(
+    mechanism: str, password: str, salt: bytes, stored_key: bytes, iterations: int
+) -> bool:
+    """The work of ``CheckPassword``, with plain values: it is done in another process."""
+    found = MECHANISMS[mechanism]
+    credential = ScramCredential(salt, stored_key, b"", iterations)
+    return credential.accepts_salted(found, salted_password(found, password, salt, iterations))

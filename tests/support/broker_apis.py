@@ -24,6 +24,7 @@ from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
 from runtime.config.node import NodeConfig, from_settings
+from runtime.kafka.authentication import ListenerLogins
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.metrics.registry import MetricsRegistry
 from runtime.quorum.log import HistoryPiece
@@ -110,6 +111,7 @@ class FakeController:
                 "/stele.v1.Admin/AlterPartitionReassignments": self._move,
                 "/stele.v1.Admin/ListPartitionReassignments": self._list_moves,
                 "/stele.v1.Admin/UpdateFeatures": self._update_features,
+                "/stele.v1.Admin/AlterUserScramCredentials": self._alter_credentials,
                 "/stele.v1.Controller/AllocateProducerIds": self._allocate,
                 "/stele.v1.Admin/DescribeQuorum": self._describe_quorum,
                 **deciding(self._edges),
@@ -180,6 +182,16 @@ class FakeController:
             else:
                 result.error = ErrorCode.INVALID_REPLICA_ASSIGNMENT
                 result.message = "it names no broker"
+        return answer.SerializeToString()
+
+    async def _alter_credentials(self, payload: bytes, _: Peer) -> bytes:
+        request = admin_pb2.AlterUserScramCredentialsRequest.FromString(payload)
+        users = [each.user for each in request.deletions] + [
+            each.user for each in request.upsertions
+        ]
+        answer = admin_pb2.AlterUserScramCredentialsResponse(error=self.refuse_with)
+        for user in dict.fromkeys(users) if not self.refuse_with else ():
+            answer.users.add(user=user)
         return answer.SerializeToString()
 
     async def _update_features(self, payload: bytes, _: Peer) -> bytes:
@@ -260,6 +272,9 @@ class FakeTransport(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.closed = True
+
     def pause_reading(self) -> None: ...
 
     def resume_reading(self) -> None: ...
@@ -270,12 +285,18 @@ class FakeTransport(asyncio.Transport):
 class Client:
     """A Kafka client on one connection to the broker, without sockets."""
 
-    def __init__(self, apis: KafkaApis, listener: str) -> None:
+    def __init__(
+        self, apis: KafkaApis, listener: str, logins: ListenerLogins | None = None
+    ) -> None:
         self.transport = FakeTransport()
-        self._protocol = KafkaServerProtocol(
-            apis, max_request_bytes=1_000_000, listener_name=listener, on_close=apis.forget
+        self.protocol = KafkaServerProtocol(
+            apis,
+            max_request_bytes=1_000_000,
+            listener_name=listener,
+            logins=logins,
+            on_close=apis.forget,
         )
-        self._protocol.connection_made(self.transport)
+        self.protocol.connection_made(self.transport)
         self._correlation_id = 0
 
     def send(self, api: Api[Q, R], version: int, request: Q) -> None:
@@ -292,10 +313,10 @@ class Client:
     def send_bytes(self, data: bytes) -> None:
         position = 0
         while position < len(data):
-            buffer = self._protocol.get_buffer(-1)
+            buffer = self.protocol.get_buffer(-1)
             count = min(len(buffer), len(data) - position)
             buffer[:count] = data[position : position + count]
-            self._protocol.buffer_updated(count)
+            self.protocol.buffer_updated(count)
             position += count
 
     async def receive(self, api: Api[Q, R], version: int) -> R:
@@ -309,7 +330,7 @@ class Client:
 
     def disconnect(self) -> None:
         self.transport.closed = True
-        self._protocol.connection_lost(None)
+        self.protocol.connection_lost(None)
 
 
 class FakeMetadataLog:
@@ -415,8 +436,9 @@ class Edges:
         for broker_id in (ME, 2, 3):
             self.register(broker_id)
 
-    def client(self, listener: str = "EXTERNAL") -> Client:
-        return Client(self.apis, listener)
+    def client(self, listener: str = "EXTERNAL", logins: ListenerLogins | None = None) -> Client:
+        """``logins``: as if the listener had SASL."""
+        return Client(self.apis, listener, logins)
 
     # ------------------------------------------------------------------ metadata
 

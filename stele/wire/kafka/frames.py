@@ -38,10 +38,10 @@ class FrameReader:
         "_filled",
         "_frame",
         "_frame_size",
-        "_max_bytes",
         "_max_bytes_of",
         "_start",
         "held_bytes",
+        "max_bytes",
     )
 
     def __init__(
@@ -49,7 +49,7 @@ class FrameReader:
     ) -> None:
         """``max_bytes_of``: for frames that begin with an API key, the maximum by API key and
         ``max_bytes``. It is called only for large frames."""
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes  # of the frames that are announced from now on
         self._max_bytes_of = max_bytes_of
         self._chunk = bytearray(CHUNK_BYTES)
         # The bytes [start, end) of the chunk were received and not returned yet. While a large
@@ -108,14 +108,14 @@ class FrameReader:
         (size,) = _SIZE.unpack_from(self._chunk, self._start)
         if size == _HTTP:
             raise FrameSizeError("the peer speaks HTTP: is this the port of a node's metrics?")
-        if not 0 <= size <= self._max_bytes:
-            raise FrameSizeError(f"a frame of {size} bytes, at most {self._max_bytes}")
+        if not 0 <= size <= self.max_bytes:
+            raise FrameSizeError(f"a frame of {size} bytes, at most {self.max_bytes}")
         start = self._start + SIZE_BYTES
         if size > GROWTH_BYTES and self._max_bytes_of is not None:
             if available < _KEY.size:
                 return None
             (key,) = _KEY.unpack_from(self._chunk, start)
-            allowed = self._max_bytes_of(key, self._max_bytes)
+            allowed = self._max_bytes_of(key, self.max_bytes)
             if size > allowed:
                 raise FrameSizeError(f"a frame of {size} bytes of API key {key}, at most {allowed}")
         if available >= size:

@@ -1,0 +1,414 @@
+"""The gate of a connection on a SASL listener: who the client is, before anything else.
+
+Until the client has proven that, it may send ApiVersions, SaslHandshake and SaslAuthenticate only,
+in small frames, in a bounded number, and within a deadline. Any other request closes the connection
+before its body is parsed. A client may prove who it is again while it works (KIP-368). It must stay
+the same one, so requests under way keep their caller. A session that has ended serves no request.
+
+The dialogues themselves are machines (``security.sasl``). This drives one of them: it does its slow
+work off the event loop, and delays the answer to a failure without keeping anybody else waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import enum
+import logging
+import math
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Protocol
+
+from runtime.metrics.registry import Counter, MetricsRegistry
+from security.sasl.dialogue import (
+    Challenge,
+    CheckPassword,
+    CheckToken,
+    Dialogue,
+    Failure,
+    Step,
+    Success,
+    Work,
+)
+from security.sasl.plain import password_is_right
+from stele.errors import ErrorCode
+from stele.wire.kafka import SIZE_BYTES, ApiKey, RequestHeader, Struct
+from stele.wire.kafka.messages.sasl_authenticate import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+)
+from stele.wire.kafka.messages.sasl_handshake import SaslHandshakeResponse
+from stele.world import Buffer, Clock, Rng
+from world.compute import Compute
+
+logger = logging.getLogger(__name__)
+
+MAX_REQUESTS: Final = 16
+"""The most requests before a client has logged in. A login takes five at most."""
+
+DEADLINE_S: Final = 30.0
+"""How long a client may take to log in."""
+
+_REPEAT_MIN_S: Final = 1.0
+"""A client may not log in again more often, as in Kafka."""
+
+_WORK_MAX: Final = 64
+"""The most passwords and tokens of a listener that are being checked off the event loop."""
+
+_LOG_S: Final = 1.0
+"""How far apart lines about failed logins are."""
+
+_NONCE_BYTES: Final = 18
+
+RAW_TOKEN: Final = RequestHeader(ApiKey.SASL_AUTHENTICATE, -1, 0, None)
+"""The header of a token that came without one, as after version 0 of SaslHandshake."""
+
+_BEFORE_LOGIN: Final = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+_OF_A_LOGIN: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+
+Begin = Callable[[str], Dialogue]
+"""Begins a dialogue; takes a nonce, random and printable."""
+
+VerifyToken = Callable[[str], Awaitable[Success | Failure]]
+
+
+class GatedConnection(Protocol):
+    """The connection behind a gate."""
+
+    peer: str
+
+    @property
+    def listener_name(self) -> str: ...
+
+    def log_in(self, principal: str) -> None:
+        """From now on requests come from this principal, and may be as large as any."""
+        ...
+
+    def drain(self) -> None:
+        """Take no more requests; close once those in flight are answered."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+
+class AuthenticationMetrics:
+    """The counters of all gates of a node."""
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self.succeeded = registry.counter(
+            "stele_successful_authentications",
+            "Logins that succeeded (successful-authentication-total).",
+        )
+        self.failed = registry.counter(
+            "stele_failed_authentications",
+            "Logins that failed (failed-authentication-total).",
+        )
+        self.repeated = registry.counter(
+            "stele_successful_reauthentications",
+            "Clients that proved again who they are (successful-reauthentication-total).",
+        )
+        self.repeat_failed = registry.counter(
+            "stele_failed_reauthentications",
+            "Clients that could not prove again who they are (failed-reauthentication-total).",
+        )
+        self.expired = registry.counter(
+            "stele_expired_connections_killed",
+            "Connections closed because a request came after the end of their session"
+            " (expired-connections-killed-count).",
+        )
+
+
+class ListenerLogins:
+    """How clients of one listener log in. All connections of the listener share it."""
+
+    def __init__(
+        self,
+        dialogues: Mapping[str, Begin],
+        *,
+        clock: Clock,
+        rng: Rng,
+        compute: Compute,
+        metrics: AuthenticationMetrics,
+        failure_delay_ms: int,
+        session_ms: Mapping[str, int],
+        verify_token: VerifyToken | None = None,
+    ) -> None:
+        """``dialogues``: by mechanism, those that are enabled. ``session_ms``: by mechanism, how
+        long a login lasts; 0 or absent: as long as the connection. ``verify_token`` is for
+        OAUTHBEARER."""
+        self._dialogues = dialogues
+        self._clock = clock
+        self._rng = rng
+        self._compute = compute
+        self._session_ms = session_ms
+        self._verify_token = verify_token
+        self.metrics: Final = metrics
+        self.failure_delay_s: Final = failure_delay_ms / 1000
+        self._working = 0
+        # When a failure was last logged, and how many were not logged since then.
+        self._logged_s = -math.inf
+        self._left_out = 0
+
+    @property
+    def mechanisms(self) -> list[str]:
+        return list(self._dialogues)
+
+    def begin(self, mechanism: str) -> Dialogue | None:
+        """A new dialogue; None: the mechanism is not enabled."""
+        begin = self._dialogues.get(mechanism)
+        if begin is None:
+            return None
+        return begin(base64.b64encode(self._rng.randbytes(_NONCE_BYTES)).decode())
+
+    def lifetime_ms(self, mechanism: str, success: Success) -> int | None:
+        """How long the session lasts from now on; None: it has no end."""
+        ends = []
+        if configured := self._session_ms.get(mechanism, 0):
+            ends.append(configured)
+        if success.expires_ms is not None:
+            ends.append(max(1, success.expires_ms - self._clock.time_ms()))
+        return min(ends, default=None)
+
+    async def done(self, work: Work) -> bool | Success | Failure:
+        """The result of slow work. A failure may be that of the work itself."""
+        if self._working >= _WORK_MAX:
+            return Failure("", f"{self._working} other logins are being checked", is_retriable=True)
+        self._working += 1
+        try:
+            if isinstance(work, CheckToken):
+                if self._verify_token is None:
+                    return Failure("", "there is nobody to verify tokens", is_retriable=True)
+                return await self._verify_token(work.token)
+            return await self._check_password(work)
+        finally:
+            self._working -= 1
+
+    async def _check_password(self, work: CheckPassword) -> bool | Failure:
+        credential = work.credential
+        try:
+            is_right = await self._compute.call(
+                password_is_right,
+                work.mechanism.name,
+                work.password,
+                credential.salt,
+                credential.stored_key,
+                credential.iterations,
+            )
+        except OSError as error:
+            return Failure("", f"no password can be checked now: {error}", is_retriable=True)
+        return is_right is True
+
+    def log_failure(self, connection: GatedConnection, what: str) -> None:
+        """At most once a second: whoever fails may come again as fast as it can."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s - self._logged_s < _LOG_S:
+            self._left_out += 1
+            return
+        more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
+        logger.warning("%s on %s %s%s", connection.peer, connection.listener_name, what, more)
+        self._logged_s, self._left_out = now_s, 0
+
+
+class _State(enum.Enum):
+    """What the gate expects of the client next."""
+
+    HANDSHAKE = enum.auto()
+    TOKEN = enum.auto()  # in SaslAuthenticate
+    RAW_TOKEN = enum.auto()  # in a frame of its own
+    DONE = enum.auto()
+    FAILED = enum.auto()
+
+
+class Gate:
+    """The gate of one connection."""
+
+    MAX_FRAME_BYTES: Final = 64 * 1024
+    """The largest request before a client has logged in. Tokens are the largest ones."""
+
+    def __init__(self, connection: GatedConnection, logins: ListenerLogins) -> None:
+        self._connection = connection
+        self._logins = logins
+        self._state = _State.HANDSHAKE
+        self._loop = asyncio.get_running_loop()
+        self._deadline: asyncio.TimerHandle | None = self._loop.call_later(
+            DEADLINE_S, self._too_late
+        )
+        self._requests = 0  # before the login
+        self._mechanism = ""
+        self._dialogue: Dialogue | None = None
+        self._principal: str | None = None  # None: it has never logged in
+        self._ends_s = math.inf  # the session, in the loop's time
+        self._began_s = -math.inf  # the last login, or the attempt
+
+    @property
+    def expects_raw_token(self) -> bool:
+        """Whether the next frame is a token without a header."""
+        return self._state is _State.RAW_TOKEN
+
+    @staticmethod
+    def raw_request(frame: bytearray) -> SaslAuthenticateRequest:
+        """A token that came without a header, as if it had one."""
+        return SaslAuthenticateRequest(bytes(frame))
+
+    @staticmethod
+    def raw_answer(response: Struct) -> list[Buffer]:
+        """The answer to such a token: the next one. A failure has none."""
+        if not isinstance(response, SaslAuthenticateResponse) or response.error_code:
+            return []
+        return [len(response.auth_bytes).to_bytes(SIZE_BYTES), response.auth_bytes]
+
+    def refusal(self, header: RequestHeader) -> str | None:
+        """Why a request of this kind closes the connection; None: it is served."""
+        if self._principal is None:
+            self._requests += 1
+            if self._state is _State.FAILED or header.api_key not in _BEFORE_LOGIN:
+                return f"API key {header.api_key} came before the client had logged in"
+            if self._requests > MAX_REQUESTS:
+                return f"the client has sent {MAX_REQUESTS} requests and not logged in"
+            return None
+        if header.api_key not in _OF_A_LOGIN and self._loop.time() >= self._ends_s:
+            self._logins.metrics.expired.value += 1
+            return (
+                f"the session of {self._principal} has ended (connections.max.reauth.ms, or its "
+                "token expired)"
+            )
+        return None
+
+    def closed(self) -> None:
+        """The connection is lost."""
+        self._state = _State.FAILED
+        self._dialogue = None
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_late(self) -> None:
+        self._deadline = None
+        self._logins.log_failure(self._connection, f"did not log in within {DEADLINE_S:g} s")
+        self._logins.metrics.failed.value += 1
+        self._connection.abort()
+
+    # ------------------------------------------------------------------ SaslHandshake
+
+    async def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:
+        """The answer to SaslHandshake. An error closes the connection behind it."""
+        enabled = self._logins.mechanisms
+        if self._state is _State.DONE and not self._may_repeat:
+            return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE, enabled)
+        error = self._handshake_error(mechanism)
+        if error is None:
+            self._mechanism = mechanism
+            self._state = _State.TOKEN if version else _State.RAW_TOKEN
+            return SaslHandshakeResponse(mechanisms=enabled)
+        code, reason = error
+        await self._fail(Failure("", reason))
+        return SaslHandshakeResponse(code, enabled)
+
+    @property
+    def _may_repeat(self) -> bool:
+        """Whether a client that has logged in may do so again."""
+        return self._ends_s < math.inf and self._loop.time() - self._began_s >= _REPEAT_MIN_S
+
+    def _handshake_error(self, mechanism: str) -> tuple[ErrorCode, str] | None:
+        if self._state is _State.DONE:
+            if mechanism != self._mechanism:
+                return (
+                    ErrorCode.SASL_AUTHENTICATION_FAILED,
+                    f"changes its mechanism from {self._mechanism} to {mechanism!r}",
+                )
+        elif self._state is not _State.HANDSHAKE:
+            return ErrorCode.ILLEGAL_SASL_STATE, "began a login within a login"
+        self._dialogue = self._logins.begin(mechanism)
+        if self._dialogue is None:
+            enabled = ", ".join(self._logins.mechanisms)
+            return (
+                ErrorCode.UNSUPPORTED_SASL_MECHANISM,
+                f"asks for the mechanism {mechanism!r}; sasl.enabled.mechanisms has {enabled}",
+            )
+        self._began_s = self._loop.time()
+        return None
+
+    # ------------------------------------------------------------------ SaslAuthenticate
+
+    async def authenticate(self, token: bytes) -> SaslAuthenticateResponse | None:
+        """The answer to a token; None: none, the connection just ends. A failure closes it."""
+        dialogue = self._dialogue
+        if dialogue is None or self._state not in (_State.TOKEN, _State.RAW_TOKEN):
+            await self._fail(Failure("", "sent a token outside of a login"))
+            return SaslAuthenticateResponse(
+                ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake must come before SaslAuthenticate"
+            )
+        try:
+            step = await self._step(dialogue, token)
+        except Exception:
+            logger.exception("the %s dialogue failed", self._mechanism)
+            step = Failure("", "caused an unexpected error", is_retriable=True)
+        if self._dialogue is not dialogue:
+            return None  # the connection was lost meanwhile
+        if isinstance(step, Challenge):
+            return SaslAuthenticateResponse(auth_bytes=step.token)
+        if isinstance(step, Success):
+            changed = self._changed_principal(step)
+            if changed is None:
+                return self._succeeded(step)
+            step = changed
+        assert isinstance(step, Failure)
+        await self._fail(step)
+        if step.is_retriable:
+            return None
+        return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(step))
+
+    async def _step(self, dialogue: Dialogue, token: bytes) -> Step:
+        step = dialogue.step(token)
+        while isinstance(step, CheckPassword | CheckToken):
+            result = await self._logins.done(step)
+            step = result if isinstance(result, Failure) else dialogue.resume(result)
+        return step
+
+    def _told(self, failure: Failure) -> str:
+        """The message to the client: the same for whoever fails with this mechanism."""
+        return failure.public or f"the login by {self._mechanism} failed"
+
+    def _changed_principal(self, success: Success) -> Failure | None:
+        if self._principal in (None, success.principal):
+            return None
+        return Failure(
+            f"Cannot change principals during re-authentication from {self._principal}",
+            f"changes its principal to {success.principal}",
+        )
+
+    def _succeeded(self, success: Success) -> SaslAuthenticateResponse:
+        lifetime_ms = self._logins.lifetime_ms(self._mechanism, success)
+        self._ends_s = math.inf
+        if lifetime_ms is not None:
+            self._ends_s = self._loop.time() + lifetime_ms / 1000
+        metrics = self._logins.metrics
+        self._count(metrics.succeeded, metrics.repeated)
+        self._dialogue = None
+        self._state = _State.DONE
+        if self._principal is None:
+            self._principal = success.principal
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+            self._connection.log_in(success.principal)
+        return SaslAuthenticateResponse(
+            auth_bytes=success.token, session_lifetime_ms=lifetime_ms or 0
+        )
+
+    def _count(self, first: Counter, again: Counter) -> None:
+        counter = first if self._principal is None else again
+        counter.value += 1
+
+    async def _fail(self, failure: Failure) -> None:
+        """Note the failure and wait, so that guessing is slow. The answer is the last one."""
+        self._state = _State.FAILED
+        self._dialogue = None
+        metrics = self._logins.metrics
+        self._count(metrics.failed, metrics.repeat_failed)
+        by = f" by {self._mechanism}" if self._mechanism else ""
+        self._logins.log_failure(self._connection, f"failed to log in{by}: {failure.private}")
+        await asyncio.sleep(self._logins.failure_delay_s)
+        self._connection.drain()

@@ -1,0 +1,516 @@
+"""The gate of a SASL listener: what is served before a login, and how a login ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from metadata.scram_credentials import ScramUser, credential_record
+from runtime.kafka.authentication import (
+    DEADLINE_S,
+    MAX_REQUESTS,
+    AuthenticationMetrics,
+    Begin,
+    Gate,
+    ListenerLogins,
+)
+from runtime.metrics.registry import MetricsRegistry
+from security.sasl.dialogue import CheckToken, Dialogue, Failure, Step, Success
+from security.sasl.plain import PlainDialogue
+from security.sasl.scram import ScramDialogue
+from stele.errors import ErrorCode
+from stele.security import dialogues
+from stele.security.scram import SCRAM_SHA_256, ScramCredential, ScramMechanism
+from stele.wire.kafka import SIZE_BYTES
+from stele.wire.kafka.messages import api_versions, metadata, sasl_authenticate, sasl_handshake
+from tests.support.broker_apis import Client, Edges
+from tests.support.scram import SALT
+from tests.support.worlds import virtual
+
+SCRAM = "SCRAM-SHA-256"
+METADATA = metadata.MetadataRequest()
+
+
+class Inline:
+    """Computes at once, or fails."""
+
+    def __init__(self) -> None:
+        self.fails = False
+        self.calls = 0
+
+    async def call(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        self.calls += 1
+        await asyncio.sleep(0.01)
+        if self.fails:
+            raise OSError("nobody computes")
+        return work(*arguments)
+
+
+class Credentials:
+    """One user of SCRAM."""
+
+    def __init__(self) -> None:
+        self.of_bob: ScramCredential | None = ScramCredential.of_password(
+            SCRAM_SHA_256, "bob-secret", SALT, 4096
+        )
+
+    def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        return self.of_bob if (mechanism, user) == (SCRAM_SHA_256, "bob") else None
+
+    def stand_in(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
+        return ScramCredential(SALT, bytes(32), bytes(32), 4096)
+
+
+class Tokens:
+    """A dialogue whose token is verified elsewhere."""
+
+    def step(self, token: bytes) -> Step:
+        return CheckToken(token.decode())
+
+    def resume(self, result: object) -> Step:
+        assert isinstance(result, Success)
+        return result
+
+
+class World:
+    """A broker with a SASL listener, in virtual time."""
+
+    def __init__(self, session_ms: Mapping[str, int] | None = None) -> None:
+        self.edges = Edges()
+        self.compute = Inline()
+        self.credentials = Credentials()
+        self.metrics = AuthenticationMetrics(MetricsRegistry())
+        self.verified: Success | Failure = Success("User:token")
+        begin: dict[str, Begin] = {
+            "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, self.credentials),
+            SCRAM: lambda nonce: ScramDialogue(SCRAM_SHA_256, self.credentials, nonce),
+            "OAUTHBEARER": lambda nonce: Tokens(),
+        }
+        self.logins = ListenerLogins(
+            begin,
+            clock=self.edges.clock,
+            rng=random.Random(1),
+            compute=self.compute,
+            metrics=self.metrics,
+            failure_delay_ms=100,
+            session_ms=session_ms or {},
+            verify_token=self._verify,
+        )
+
+    async def _verify(self, token: str) -> Success | Failure:
+        await asyncio.sleep(0.01)
+        return self.verified
+
+    def client(self) -> Client:
+        return self.edges.client(logins=self.logins)
+
+
+async def shake(
+    client: Client, mechanism: str, version: int = 1
+) -> sasl_handshake.SaslHandshakeResponse:
+    request = sasl_handshake.SaslHandshakeRequest(mechanism)
+    return await client.call(sasl_handshake.API, version, request)
+
+
+async def say(
+    client: Client, token: bytes, version: int = 2
+) -> sasl_authenticate.SaslAuthenticateResponse:
+    request = sasl_authenticate.SaslAuthenticateRequest(token)
+    return await client.call(sasl_authenticate.API, version, request)
+
+
+async def log_in(client: Client, user: str = "alice") -> sasl_authenticate.SaslAuthenticateResponse:
+    assert (await shake(client, "PLAIN")).error_code == ErrorCode.NONE
+    return await say(client, f"\0{user}\0{user}-secret".encode())
+
+
+async def is_closed(client: Client) -> bool:
+    """Whether the connection closes without another answer."""
+    for _ in range(10):
+        await asyncio.sleep(0.05)
+        if client.transport.closed:
+            return client.transport.written.empty()
+    return False
+
+
+@virtual
+async def test_a_client_logs_in_and_works() -> None:
+    world = World()
+    client = world.client()
+    versions = await client.call(api_versions.API, 3, api_versions.ApiVersionsRequest("a", "1"))
+    told = {each.api_key: (each.min_version, each.max_version) for each in versions.api_keys}
+    assert (told[17], told[36]) == ((0, 1), (0, 2))
+    assert client.protocol.principal == "User:ANONYMOUS"
+    answer = await log_in(client)
+    assert (answer.error_code, answer.session_lifetime_ms) == (ErrorCode.NONE, 0)
+    assert client.protocol.principal == "User:alice"
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    assert world.metrics.succeeded.value == 1
+    await asyncio.sleep(2 * DEADLINE_S)
+    assert not client.transport.closed
+
+
+@virtual
+async def test_requests_carry_the_principal_of_the_login() -> None:
+    world = World()
+    client = world.client()
+    await client.call(api_versions.API, 3, api_versions.ApiVersionsRequest("a", "1"))
+    await log_in(client)
+    await client.call(metadata.API, 12, metadata.MetadataRequest([], False))
+    await client.call(api_versions.API, 3, api_versions.ApiVersionsRequest("a", "1"))
+    world.edges.authorizer.callers.clear()
+    await client.call(
+        metadata.API, 12, metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
+    )
+    assert {each.principal for each in world.edges.authorizer.callers} == {"User:alice"}
+
+
+@pytest.mark.parametrize("version", [0, 1, 2])
+@virtual
+async def test_scram_over_every_version(version: int) -> None:
+    world = World()
+    client = world.client()
+    dialogue = dialogues.ScramDialogue(SCRAM_SHA_256, "bob", "bob-secret", "abc")
+    assert (await shake(client, SCRAM)).mechanisms == ["PLAIN", SCRAM, "OAUTHBEARER"]
+    challenge = await say(client, dialogue.first(), version)
+    proof = dialogue.answer(challenge.auth_bytes)
+    assert proof is not None
+    last = await say(client, proof, version)
+    assert (last.error_code, last.error_message) == (ErrorCode.NONE, None)
+    assert dialogue.answer(last.auth_bytes) is None
+    assert client.protocol.principal == "User:bob"
+
+
+@virtual
+async def test_tokens_without_a_header_after_version_0_of_the_handshake() -> None:
+    world = World()
+    client = world.client()
+    dialogue = dialogues.ScramDialogue(SCRAM_SHA_256, "bob", "bob-secret", "abc")
+    await shake(client, SCRAM, 0)
+
+    async def say_raw(token: bytes) -> bytes:
+        client.send_bytes(len(token).to_bytes(SIZE_BYTES) + token)
+        answer = await client.transport.written.get()
+        assert int.from_bytes(answer[:SIZE_BYTES]) == len(answer) - SIZE_BYTES
+        return answer[SIZE_BYTES:]
+
+    proof = dialogue.answer(await say_raw(dialogue.first()))
+    assert proof is not None
+    assert dialogue.answer(await say_raw(proof)) is None
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+
+
+@virtual
+async def test_a_wrong_token_without_a_header_ends_the_connection() -> None:
+    client = World().client()
+    await shake(client, "PLAIN", 0)
+    client.send_bytes((13).to_bytes(SIZE_BYTES) + b"\0alice\0guessx")
+    assert await is_closed(client)
+
+
+@pytest.mark.parametrize(
+    ("token", "message"),
+    [
+        (b"\0alice\0guess", "Authentication failed: Invalid username or password"),
+        (b"\0nobody\0guess", "Authentication failed: Invalid username or password"),
+        (b"nonsense", "Authentication failed: Invalid username or password"),
+    ],
+)
+@virtual
+async def test_a_failure_is_answered_late_and_then_closes(token: bytes, message: str) -> None:
+    world = World()
+    client, other = world.client(), world.client()
+    await shake(client, "PLAIN")
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(token))
+    assert (await log_in(other)).error_code == ErrorCode.NONE
+    assert loop.time() - began_s < 0.1
+    answer = await client.receive(sasl_authenticate.API, 2)
+    assert (answer.error_code, answer.error_message) == (58, message)
+    assert loop.time() - began_s >= 0.1
+    assert await is_closed(client)
+    assert client.protocol.principal == "User:ANONYMOUS"
+    assert world.metrics.failed.value == 1
+
+
+@virtual
+async def test_a_mechanism_that_is_not_enabled_is_told_which_ones_are() -> None:
+    world = World()
+    client = world.client()
+    answer = await shake(client, "GSSAPI")
+    assert answer.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert answer.mechanisms == ["PLAIN", SCRAM, "OAUTHBEARER"]
+    assert await is_closed(client)
+
+
+@virtual
+async def test_a_token_before_the_handshake_and_a_handshake_within_a_login() -> None:
+    world = World()
+    client = world.client()
+    answer = await say(client, b"\0alice\0alice-secret")
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert await is_closed(client)
+    client = world.client()
+    await shake(client, "PLAIN")
+    assert (await shake(client, "PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert await is_closed(client)
+
+
+@virtual
+async def test_a_listener_without_sasl_has_no_logins() -> None:
+    client = World().edges.client()
+    assert (await shake(client, "PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
+    answer = await say(client, b"")
+    assert answer.error_code == ErrorCode.ILLEGAL_SASL_STATE
+    assert "has no SASL" in (answer.error_message or "")
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+
+
+@virtual
+async def test_other_requests_before_the_login_close_the_connection() -> None:
+    client = World().client()
+    client.send(metadata.API, 12, METADATA)
+    assert await is_closed(client)
+    client = World().client()
+    await shake(client, "PLAIN")
+    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b"\0alice\0x"))
+    client.send(metadata.API, 12, METADATA)  # pipelined behind a login that may succeed
+    await client.receive(sasl_authenticate.API, 2)
+    assert await is_closed(client)
+
+
+@virtual
+async def test_frames_before_the_login_are_small() -> None:
+    world = World()
+    client = world.client()
+    client.send_bytes((Gate.MAX_FRAME_BYTES + 1).to_bytes(SIZE_BYTES))
+    assert await is_closed(client)
+    client = world.client()
+    await log_in(client)
+    client.send_bytes((Gate.MAX_FRAME_BYTES + 1).to_bytes(SIZE_BYTES))
+    assert not await is_closed(client)
+
+
+@virtual
+async def test_requests_before_the_login_are_few() -> None:
+    client = World().client()
+    request = api_versions.ApiVersionsRequest("a", "1")
+    for _ in range(MAX_REQUESTS):
+        await client.call(api_versions.API, 3, request)
+    client.send(api_versions.API, 3, request)
+    assert await is_closed(client)
+
+
+@virtual
+async def test_a_login_has_a_deadline() -> None:
+    world = World()
+    client = world.client()
+    await asyncio.sleep(DEADLINE_S - 1)
+    assert (await shake(client, "PLAIN")).error_code == ErrorCode.NONE  # still open
+    await asyncio.sleep(1)
+    assert client.transport.closed
+    assert world.metrics.failed.value == 1
+
+
+@virtual
+async def test_a_lost_connection_leaves_nothing_behind() -> None:
+    world = World()
+    client = world.client()
+    await shake(client, "OAUTHBEARER")
+    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b"token"))
+    await asyncio.sleep(0.005)
+    client.disconnect()
+    await asyncio.sleep(2 * DEADLINE_S)
+    assert client.protocol.principal == "User:ANONYMOUS"
+    assert (world.metrics.succeeded.value, world.metrics.failed.value) == (0, 0)
+
+
+# --------------------------------------------------------------------------- slow work
+
+
+@virtual
+async def test_plain_checks_a_scram_credential_off_the_event_loop() -> None:
+    world = World()
+    assert (await log_in(world.client(), "bob")).error_code == ErrorCode.NONE
+    assert world.compute.calls == 1
+
+
+@virtual
+async def test_a_failure_of_the_work_is_not_told_as_a_failed_login() -> None:
+    world = World()
+    world.compute.fails = True
+    client = world.client()
+    await shake(client, "PLAIN")
+    client.send(
+        sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b"\0bob\0bob-secret")
+    )
+    assert await is_closed(client)
+    world.verified = Failure("", "the keys cannot be fetched", is_retriable=True)
+    client = world.client()
+    await shake(client, "OAUTHBEARER")
+    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b"token"))
+    assert await is_closed(client)
+
+
+@virtual
+async def test_a_dialogue_that_fails_itself_ends_the_connection(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(self: Dialogue, token: bytes) -> Step:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr(PlainDialogue, "step", broken)
+    client = World().client()
+    await shake(client, "PLAIN")
+    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b""))
+    assert await is_closed(client)
+    assert "the PLAIN dialogue failed" in caplog.text
+
+
+@virtual
+async def test_the_log_has_the_true_cause_once_a_second(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    world = World()
+    for user in ("alice", "nobody", "alice"):
+        client = world.client()
+        await shake(client, "PLAIN")
+        await say(client, f"\0{user}\0guess".encode())
+    await asyncio.sleep(1)
+    client = world.client()
+    await shake(client, "PLAIN")
+    await say(client, b"\0nobody\0guess")
+    said = [each.getMessage() for each in caplog.records if "failed to log in" in each.message]
+    who = "10.0.0.9:5555 on EXTERNAL failed to log in by PLAIN"
+    assert said == [
+        f"{who}: wrong password of user 'alice'",
+        f"{who}: unknown user 'nobody' (2 more since the last such line)",
+    ]
+    assert "guess" not in caplog.text
+
+
+# ------------------------------------------------------------------- re-authentication
+
+
+@virtual
+async def test_a_session_ends_unless_the_client_logs_in_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World({"PLAIN": 10_000})
+    client, idle = world.client(), world.client()
+    for each in (client, idle):
+        assert (await log_in(each)).session_lifetime_ms == 10_000
+    await asyncio.sleep(9)
+    assert (await log_in(client)).session_lifetime_ms == 10_000
+    await asyncio.sleep(9)
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    idle.send(metadata.API, 12, METADATA)
+    assert await is_closed(idle)
+    assert "the session of User:alice has ended" in caplog.text
+    assert world.metrics.expired.value == 1
+    assert (world.metrics.succeeded.value, world.metrics.repeated.value) == (2, 1)
+
+
+@virtual
+async def test_a_client_may_log_in_again_after_its_session_has_ended() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(20)
+    assert (await log_in(client)).error_code == ErrorCode.NONE
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    assert world.metrics.expired.value == 0
+
+
+@virtual
+async def test_requests_are_served_while_a_client_logs_in_again() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(5)
+    await shake(client, "PLAIN")
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    assert (await say(client, b"\0alice\0alice-secret")).error_code == ErrorCode.NONE
+
+
+@virtual
+async def test_the_end_of_a_token_is_the_end_of_the_session() -> None:
+    world = World({"OAUTHBEARER": 60_000})
+    for expires_in_ms, lifetime_ms in ((5_000, 5_000), (600_000, 60_000), (-5_000, 1)):
+        world.verified = Success(
+            "User:token", expires_ms=world.edges.clock.time_ms() + 10 + expires_in_ms
+        )
+        client = world.client()
+        await shake(client, "OAUTHBEARER")
+        assert (await say(client, b"token")).session_lifetime_ms == lifetime_ms
+    await asyncio.sleep(0.01)
+    client.send(metadata.API, 12, METADATA)
+    assert await is_closed(client)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token", "error"),
+    [
+        ("PLAIN", b"\0bob\0bob-secret", ErrorCode.SASL_AUTHENTICATION_FAILED),
+        ("PLAIN", b"\0alice\0guess", ErrorCode.SASL_AUTHENTICATION_FAILED),
+        (SCRAM, b"", ErrorCode.SASL_AUTHENTICATION_FAILED),
+    ],
+)
+@virtual
+async def test_whoever_logs_in_again_stays_the_same(
+    mechanism: str, token: bytes, error: ErrorCode
+) -> None:
+    world = World({"PLAIN": 10_000, SCRAM: 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(5)
+    answer: Any = await shake(client, mechanism)
+    if mechanism == "PLAIN":
+        answer = await say(client, token)
+    assert answer.error_code == error
+    assert await is_closed(client)
+    assert client.protocol.principal == "User:alice"
+    assert (world.metrics.failed.value, world.metrics.repeat_failed.value) == (0, 1)
+
+
+@virtual
+async def test_a_login_again_is_refused_where_sessions_have_no_end_or_too_soon() -> None:
+    for session_ms in ({}, {"PLAIN": 10_000}):
+        client = World(session_ms).client()
+        await log_in(client)
+        assert (await shake(client, "PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert (await client.call(metadata.API, 12, METADATA)).brokers
+
+
+@virtual
+async def test_a_session_goes_on_though_its_credential_is_gone() -> None:
+    """As in Kafka: the credential is asked for at a login, and sessions have an end for that."""
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client, "bob")
+    world.credentials.of_bob = None
+    await asyncio.sleep(5)
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    answer = await log_in(client, "bob")
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+
+# --------------------------------------------------------------------- the wiring
+
+
+@virtual
+async def test_a_credential_is_found_in_the_newest_metadata() -> None:
+    from broker.api.logins import NewestCredentials
+
+    edges = Edges()
+    store = NewestCredentials(edges.publisher)
+    assert store.find(SCRAM_SHA_256, "bob") is None
+    credential = ScramCredential.of_password(SCRAM_SHA_256, "bob-secret", SALT, 4096)
+    edges.commit(credential_record(ScramUser("bob", 1), credential))
+    assert store.find(SCRAM_SHA_256, "bob") == credential
+    assert len(store.stand_in(SCRAM_SHA_256, "nobody").salt) == 20
