@@ -46,6 +46,7 @@ from runtime.grpc.logins import only_logged_in
 from runtime.metrics.health import SAFE_TO_RESTART, Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
+from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address
 from stele.config import ClientWorld
 from stele.errors import ApiError
@@ -92,6 +93,7 @@ class Broker:
         cluster_id: str,
         registry: MetricsRegistry,
         authorizer: Authorizer,
+        tls: TlsListeners,
         on_fatal: Callable[[BaseException], None],
         is_safe_to_restart: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -109,7 +111,8 @@ class Broker:
         self._is_safe_to_restart = is_safe_to_restart
         self._incarnation_id = world.rng.randbytes(16)
         self._metrics = BrokerMetrics(registry)
-        self._kafka = KafkaServer(config, world.network, registry)
+        self._tls = tls
+        self._kafka = KafkaServer(config, world.network, registry, tls)
         self._grpc: dict[str, Listener] = {}
         self._grpc_ports: dict[str, int] = {}
         self._directories = BrokerDirectories(config, world, cluster_id)
@@ -413,6 +416,7 @@ class Broker:
                     Address(address.host, address.port),
                     self.service(address.name),
                     health=health,
+                    tls=self._tls.of(address.name),
                 )
             except OSError as error:
                 raise bind_error("grpc.listeners", address, error) from error

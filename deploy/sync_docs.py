@@ -35,11 +35,7 @@ CLIENTS: Final = (
     Client(
         "stele/sync/admin.py",
         "Admin",
-        (
-            ("stele/admin/admin.py", "Admin"),
-            ("stele/admin/transactions.py", "TransactionAdmin"),
-            ("stele/admin/acls.py", "AclAdmin"),
-        ),
+        (("stele/admin/admin.py", "Admin"), ("stele/admin/transactions.py", "TransactionAdmin")),
     ),
     Client("stele/sync/consumer.py", "Consumer", (("stele/consumer/consumer.py", "Consumer"),)),
     Client("stele/sync/producer.py", "Producer", (("stele/producer/producer.py", "Producer"),)),

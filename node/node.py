@@ -31,6 +31,7 @@ from runtime.orderly_end import OrderlyEnd
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.messages import parse_request
 from runtime.quorum.quorum import Quorum
+from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
@@ -112,6 +113,7 @@ class Node:
         self._ports = Ports()
         self._undo = OrderlyEnd()
         self._probe = LoopLagProbe(world.clock, self.registry)
+        self._tls = TlsListeners(world.network, world.clock, self.registry)
         self._failure: BaseException | None = None
         self._failed = asyncio.Event()
 
@@ -242,6 +244,7 @@ class Node:
     async def _start(self) -> None:
         config, world = self.config, self._world
         identity = read_identity(world.disk, config)
+        self._read_certificates()
         self._lock_metadata_directory()
         quorum = self.quorum = Quorum(
             quorum_config(
@@ -264,6 +267,16 @@ class Node:
         if broker is not None:
             await self._start_broker(broker)
         logger.info("node %d has started as %s", config.node_id, " and ".join(config.roles))
+
+    def _read_certificates(self) -> None:
+        config, advertised = self.config, self.config.controller_advertised_listener
+        if advertised is not None:
+            self._tls.add(config.security.controllers, [advertised.host])
+        for name, security in config.security.listeners.items():
+            both = (*config.advertised_listeners, *config.grpc_advertised_listeners)
+            self._tls.add(security, [address.host for address in both if address.name == name])
+        self._tls.start()
+        self._undo.push(self._tls.stop)
 
     def _lock_metadata_directory(self) -> None:
         """Where it is also a broker's log directory, the broker locks it."""
@@ -316,6 +329,7 @@ class Node:
                 Address(address.host, address.port),
                 controller_port_service(quorum, controller, port),
                 health=_Health(lambda: quorum.in_touch, self._is_safe_to_restart),
+                tls=self._tls.of(config.security.controllers.name),
             ),
         )
         self._undo.push(listener.close)
@@ -330,6 +344,7 @@ class Node:
             cluster_id=cluster_id,
             registry=self.registry,
             authorizer=self._authorizer,
+            tls=self._tls,
             on_fatal=self._fail,
             is_safe_to_restart=self._is_safe_to_restart,
         )

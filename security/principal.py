@@ -137,7 +137,7 @@ def _reference(rule: str, match: re.Match[str], pattern: re.Pattern[str]) -> lis
     """What a backslash or a dollar stands for."""
     if match["literal"] is not None:
         return [match["literal"]]
-    if match["name"] is not None and match["name"] in pattern.groupindex:
+    if match["name"] in pattern.groupindex:
         return [pattern.groupindex[match["name"]]]
     digits = match["number"]
     if digits is None or (int(digits[0]) > 0 and not pattern.groups):

@@ -20,7 +20,10 @@ import grpc
 import grpc.aio
 
 from stele.addresses import Address
+from stele.errors import SteleError
 from stele.forks import forks
+from stele.security.client_security import PLAINTEXT, ClientSecurity
+from stele.security.files import FileStates, look_at
 from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, RpcCode, RpcError, Stream
 
 # gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
@@ -37,6 +40,12 @@ CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     # An HTTP proxy in the environment is meant for the internet, not for a cluster.
     ("grpc.enable_http_proxy", 0),
 )
+
+LOOK_S = 10.0
+"""How often the files of a client's certificate are looked at, at its calls."""
+
+RETIRED_S = 3600.0
+"""How long the calls of a channel with an old certificate may go on."""
 
 _RPC_CODES = {
     grpc.StatusCode.UNAVAILABLE: RpcCode.UNAVAILABLE,
@@ -173,20 +182,57 @@ class RealStream:
         )
 
 
-class RealChannel:
-    """A gRPC channel. It connects at the first call and reconnects by itself."""
+class _Opened:
+    """A channel of gRPC, and what was made of it for its calls."""
 
-    def __init__(self, address: Address, client_id: str | None = None) -> None:
-        forks.use_grpc()
-        self._channel = grpc.aio.insecure_channel(str(address), CHANNEL_OPTIONS)
-        self._metadata = () if client_id is None else ((CLIENT_ID_KEY, quote(client_id)),)
+    def __init__(self, address: Address, credentials: grpc.ChannelCredentials | None) -> None:
+        if credentials is None:
+            self.channel = grpc.aio.insecure_channel(str(address), CHANNEL_OPTIONS)
+        else:
+            self.channel = grpc.aio.secure_channel(str(address), credentials, CHANNEL_OPTIONS)
         self._unary: dict[str, Any] = {}
         self._bidirectional: dict[str, Any] = {}
 
-    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+    def unary(self, method: str) -> Any:
         multicallable = self._unary.get(method)
         if multicallable is None:
-            multicallable = self._unary[method] = self._channel.unary_unary(method)
+            multicallable = self._unary[method] = self.channel.unary_unary(method)
+        return multicallable
+
+    def bidirectional(self, method: str) -> Any:
+        multicallable = self._bidirectional.get(method)
+        if multicallable is None:
+            multicallable = self._bidirectional[method] = self.channel.stream_stream(method)
+        return multicallable
+
+
+class RealChannel:
+    """A gRPC channel. It connects at the first call and reconnects by itself.
+
+    gRPC reads a client's certificate once. So when the files of ``security`` have changed, a new
+    channel takes the next calls, and the old one ends with its own.
+    """
+
+    def __init__(
+        self,
+        address: Address,
+        client_id: str | None = None,
+        security: ClientSecurity = PLAINTEXT,
+    ) -> None:
+        forks.use_grpc()
+        self._address = address
+        self._security = security
+        self._metadata = () if client_id is None else ((CLIENT_ID_KEY, quote(client_id)),)
+        self._files: FileStates = {}
+        self._looked_s = 0.0
+        self._opened: _Opened | None = None
+        self._retired: dict[asyncio.Task[None], _Opened] = {}
+        self._is_closed = False
+        if not security.protocol.has_tls:
+            self._opened = _Opened(address, None)
+
+    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+        multicallable = self._current().unary(method)
         try:
             with _Cancellable():
                 return bytes(
@@ -202,10 +248,50 @@ class RealChannel:
             raise RpcError(RpcCode.CANCELLED, "the channel was closed") from None
 
     def stream(self, method: str) -> Stream:
-        multicallable = self._bidirectional.get(method)
-        if multicallable is None:
-            multicallable = self._bidirectional[method] = self._channel.stream_stream(method)
+        multicallable = self._current().bidirectional(method)
         return RealStream(lambda: multicallable(metadata=self._metadata))
 
     async def close(self) -> None:
-        await self._channel.close()
+        self._is_closed = True
+        opened = [*self._retired.values()]
+        if self._opened is not None:
+            opened.append(self._opened)
+        for task in list(self._retired):
+            task.cancel()
+        await asyncio.gather(*self._retired, return_exceptions=True)
+        for each in opened:
+            await each.channel.close()
+
+    def _current(self) -> _Opened:
+        """The channel for the next call. Raises RpcError if the stores cannot be used."""
+        if not self._security.protocol.has_tls or self._is_closed:
+            if self._opened is None:
+                raise RpcError(RpcCode.CANCELLED, "the channel was closed")
+            return self._opened
+        now_s = asyncio.get_running_loop().time()
+        if self._opened is None or now_s - self._looked_s >= LOOK_S:
+            self._looked_s = now_s
+            files = look_at(self._security.tls)
+            if self._opened is None or files != self._files:
+                self._reopen(files)
+        assert self._opened is not None
+        return self._opened
+
+    def _reopen(self, files: FileStates) -> None:
+        from stele.security.grpc_credentials import channel_credentials  # loads cryptography
+
+        try:
+            credentials = channel_credentials(self._security.tls)
+        except SteleError as error:
+            if self._opened is None:
+                raise RpcError(RpcCode.UNAVAILABLE, str(error)) from error
+            return  # half written; the next look reads again
+        old, self._opened, self._files = (
+            self._opened,
+            _Opened(self._address, credentials),
+            files,
+        )
+        if old is not None:
+            task = asyncio.get_running_loop().create_task(old.channel.close(RETIRED_S))
+            self._retired[task] = old
+            task.add_done_callback(lambda done: self._retired.pop(done, None))

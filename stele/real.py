@@ -11,10 +11,14 @@ import random
 import socket
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from stele.addresses import Address
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.world import Channel, Connector, Rng
+
+if TYPE_CHECKING:
+    from stele.security.client_tls import ClientTls
 
 # CLOCK_BOOTTIME runs on while the machine sleeps, which a session timeout must notice.
 _MONOTONIC_ID: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -40,19 +44,30 @@ class RealConnector:
 
     def __init__(self, security: ClientSecurity = PLAINTEXT) -> None:
         self.security = security
+        self._tls: ClientTls | None = None  # made by the first encrypted connection
 
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
-        loop = asyncio.get_running_loop()
-        transport, _ = await loop.create_connection(factory, address.host, address.port)
+        if self.security.protocol.has_tls:
+            transport = await self._encrypted().connect(address, factory)
+        else:
+            loop = asyncio.get_running_loop()
+            transport, _ = await loop.create_connection(factory, address.host, address.port)
         set_no_delay(transport)
         return transport
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         from stele.grpc_channel import RealChannel  # loads grpc, which producers do not need
 
-        return RealChannel(address, client_id)
+        return RealChannel(address, client_id, self.security)
+
+    def _encrypted(self) -> ClientTls:
+        if self._tls is None:
+            from stele.security.client_tls import ClientTls  # loads cryptography
+
+            self._tls = ClientTls(self.security)
+        return self._tls
 
 
 def set_no_delay(transport: asyncio.Transport) -> None:

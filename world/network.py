@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
-from stele.addresses import Address
-from stele.security.client_security import ClientSecurity
+from stele.addresses import Address, SecurityProtocol
+from stele.security.client_security import ClientSecurity, TlsSettings
 from stele.world import Connector, Stream
 
 ANONYMOUS: Final = "User:ANONYMOUS"
@@ -22,7 +22,9 @@ class Peer:
     address: str  # of its machine, without a port
     client_id: str | None = None  # as it calls itself
     principal: str = ANONYMOUS
-    """The identity that the connection has proven. No connection proves one yet."""
+    """The identity that the connection has proven."""
+    node_ids: frozenset[int] = frozenset()
+    """The nodes that its certificate names. If it names any, it acts as these only."""
 
 
 UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]
@@ -45,6 +47,72 @@ class Service:
         self.streams.update(other.streams)
 
 
+class IdentityError(Exception):
+    """A peer's certificate gives it no identity here; the message says why."""
+
+
+@runtime_checkable
+class LearnsPrincipal(Protocol):
+    """A protocol of the data plane that is told who its peer is."""
+
+    def tls_established(self, principal: str) -> None:
+        """The handshake is complete, and bytes come from now on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerTlsSettings:
+    """How the listeners of one name are encrypted, and what they make of a certificate."""
+
+    listener: str
+    protocol: SecurityProtocol
+    tls: TlsSettings
+    client_auth: str  # none, requested or required
+    principal_of: Callable[[bytes | None], str]
+    """The principal of a peer by its certificate in DER. Raises IdentityError."""
+    named: Callable[[str], str]
+    """The name of a setting, as it is set for this listener."""
+    allows_dn_changes: bool = False
+    allows_san_changes: bool = False
+
+
+class ServerTls(Protocol):
+    """The certificate of the listeners of one name. It can be exchanged while they serve, which
+    concerns new connections only."""
+
+    @property
+    def valid_until_ms(self) -> int:
+        """When the certificate ends, since the Unix epoch."""
+        ...
+
+    @property
+    def handshakes(self) -> int:
+        """How many were completed."""
+        ...
+
+    @property
+    def failures(self) -> Mapping[str, int]:
+        """How many connections failed, by the kind of the reason."""
+        ...
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the last exchange was refused; None if it was not."""
+        ...
+
+    def names_host(self, host: str) -> bool:
+        """Whether clients that connect to this host accept the certificate."""
+        ...
+
+    async def refresh(self) -> None:
+        """Exchange the certificate if its files have changed."""
+        ...
+
+    async def exchange(self, tls: TlsSettings) -> str | None:
+        """Exchange it by other settings. Returns why not; then the old one stays."""
+        ...
+
+
 class Listener(Protocol):
     """A bound, listening port."""
 
@@ -64,14 +132,32 @@ class Network(Connector, Protocol):
         its own connections by it."""
         ...
 
+    def server_tls(self, settings: ServerTlsSettings) -> ServerTls:
+        """Read the certificate of the listeners of a name. Raises SteleError."""
+        ...
+
     async def listen(
-        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        address: Address,
+        factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        tls: ServerTls | None = None,
     ) -> Listener:
-        """Listen for byte connections (data plane). Port 0 picks one. Raises OSError."""
+        """Listen for byte connections (data plane). Port 0 picks one. Raises OSError.
+
+        With ``tls`` a protocol is made when the connection is accepted, and gets bytes when its
+        handshake is complete.
+        """
         ...
 
     async def serve(
-        self, address: Address, service: Service, *, health: Mapping[str, bool] | None = None
+        self,
+        address: Address,
+        service: Service,
+        *,
+        health: Mapping[str, bool] | None = None,
+        tls: ServerTls | None = None,
     ) -> Listener:
-        """Serve the control plane. ``health`` maps service names to serving or not."""
+        """Serve the control plane. ``health`` maps service names to serving or not. Raises OSError,
+        or ConfigError if gRPC cannot do what ``tls`` asks for."""
         ...

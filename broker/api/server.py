@@ -15,6 +15,7 @@ from runtime.kafka.authentication import ListenerLogins
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
 from runtime.metrics.registry import MetricsRegistry
+from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address, address_text
 from world.network import Listener, Network
 
@@ -33,9 +34,12 @@ _IDLE_CHECKS = 4
 class KafkaServer:
     """All Kafka listeners of one broker."""
 
-    def __init__(self, config: NodeConfig, network: Network, registry: MetricsRegistry) -> None:
+    def __init__(
+        self, config: NodeConfig, network: Network, registry: MetricsRegistry, tls: TlsListeners
+    ) -> None:
         self._config = config
         self._network = network
+        self._tls = tls
         self._listeners: dict[str, Listener] = {}
         self._apis: KafkaApis | None = None
         self._logins: dict[str, ListenerLogins] = {}
@@ -84,7 +88,9 @@ class KafkaServer:
         for address in self._config.listeners:
             try:
                 self._listeners[address.name] = await self._network.listen(
-                    Address(address.host, address.port), self._factory(address.name)
+                    Address(address.host, address.port),
+                    self._factory(address.name),
+                    tls=self._tls.of(address.name),
                 )
             except OSError as error:
                 await self.close()

@@ -19,10 +19,10 @@ from stele.security.client_security import ClientSecurity, SaslCredentials, Stor
 from stele.security.jaas import parse_jaas
 from stele.security.options import MECHANISMS
 
-BUILT: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SASL_PLAINTEXT)
+BUILT: Final = tuple(SecurityProtocol)
 """The security protocols of the brokers' listeners that are built."""
 
-BUILT_FOR_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT,)
+BUILT_FOR_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 
 _PREFIX: Final = "listener.name."
 _USER: Final = "user_"  # before the names of PLAIN's users in JAAS text

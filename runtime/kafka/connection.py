@@ -152,6 +152,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self._max_in_flight_bytes = max_in_flight_bytes
         self._memory = memory or ConnectionMemory(-1)
         self._held_bytes = 0  # as the memory was told last
+        self._tls_bytes = 0  # what encryption holds for the connection
         self._awaits_memory = False
         self._max_request_bytes = max_request_bytes
         self._reader = FrameReader(max_request_bytes, kafka.largest_request_bytes)
@@ -240,8 +241,14 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         else:
             self.gate = Gate(self, self._logins)
             self._reader.max_bytes = min(Gate.MAX_FRAME_BYTES, self._max_request_bytes)
+        self._tls_bytes = transport.get_extra_info("tls_memory_bytes", 0)
         if self._on_connect is not None:
             self._on_connect(self)
+
+    def tls_established(self, principal: str) -> None:
+        """See ``world.network.LearnsPrincipal``. Where clients log in, that says who they are."""
+        if self._logins is None:
+            self.principal = principal
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reader.has_partial and not self._is_draining:
@@ -299,6 +306,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _note_held(self) -> None:
         held = self._reader.held_bytes + self._pending_memory_bytes + self._unsent_bytes
+        held += self._tls_bytes
         if held != self._held_bytes and self._transport is not None:
             delta, self._held_bytes = held - self._held_bytes, held
             self._memory.change(delta)

@@ -8,6 +8,7 @@ import importlib
 import logging
 import pkgutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NoReturn, cast
 from urllib.parse import unquote
 
@@ -18,11 +19,22 @@ from grpc_reflection.v1alpha import reflection
 
 import stele.wire.v1
 from runtime.real.status_details import status_details
+from runtime.real.tls_listener import RealServerTls
+from runtime.real.tls_transport import RECEIVE_BYTES, TlsTransport
 from stele.addresses import Address
 from stele.real import RealConnector, set_no_delay
 from stele.security.client_security import ClientSecurity
 from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, Connector, RpcCode, RpcError
-from world.network import Listener, Peer, Service, StreamHandler, UnaryHandler
+from world.network import (
+    IdentityError,
+    Listener,
+    Peer,
+    ServerTls,
+    ServerTlsSettings,
+    Service,
+    StreamHandler,
+    UnaryHandler,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -75,18 +87,28 @@ class RealNetwork(RealConnector):
         # A server that is garbage collected while it runs hangs the process: inside the collection
         # gRPC waits for calls that its closed event loop never delivers.
         self._serving: set[_GrpcListener] = set()
+        # Two: a signature takes a core for up to a millisecond, and the loop needs one, too.
+        self._handshakes = ThreadPoolExecutor(2, "tls-handshake")  # starts its threads when used
 
     def secured(self, security: ClientSecurity) -> Connector:
         return RealConnector(security)
 
+    def server_tls(self, settings: ServerTlsSettings) -> ServerTls:
+        return RealServerTls(settings, self._handshakes)
+
     async def listen(
-        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        address: Address,
+        factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        tls: ServerTls | None = None,
     ) -> Listener:
         connections = _Connections()
         loop = asyncio.get_running_loop()
+        made = factory if tls is None else _encrypted(factory, tls)
         try:
             server = await loop.create_server(
-                lambda: _Accepted(factory, connections),
+                lambda: _Accepted(made, connections),
                 address.host,
                 address.port,
                 backlog=_BACKLOG,
@@ -96,20 +118,30 @@ class RealNetwork(RealConnector):
         return _TcpListener(server, connections)
 
     async def serve(
-        self, address: Address, service: Service, *, health: Mapping[str, bool] | None = None
+        self,
+        address: Address,
+        service: Service,
+        *,
+        health: Mapping[str, bool] | None = None,
+        tls: ServerTls | None = None,
     ) -> Listener:
         """See ``Network.serve``; ``health`` is read anew at every question, so it may change.
 
         Beside the service itself, the standard ``grpc.health.v1`` and reflection are served.
         """
+        credentials = None if tls is None else _real(tls).grpc_credentials()
         server = grpc.aio.server(options=SERVER_OPTIONS)
-        server.add_generic_rpc_handlers((_GenericHandler(service),))
+        callers = _Callers(None if tls is None else _real(tls))
+        server.add_generic_rpc_handlers((_GenericHandler(service, callers),))
         health_pb2_grpc.add_HealthServicer_to_server(_Health(health or {}), server)
         _enable_reflection(service, server)
         bound = 0
         refusal: OSError | None = None
         try:
-            bound = server.add_insecure_port(str(address))
+            if credentials is None:
+                bound = server.add_insecure_port(str(address))
+            else:
+                bound = server.add_secure_port(str(address), credentials)
         except RuntimeError as error:
             refusal = _bind_error(address, error)
         await _start(server)
@@ -123,6 +155,7 @@ class RealNetwork(RealConnector):
     async def stop_serving(self) -> None:
         """End at once all servers that ``serve`` began and nobody closed; before the loop ends."""
         await asyncio.gather(*(listener.close() for listener in list(self._serving)))
+        self._handshakes.shutdown(wait=False)
 
 
 async def _start(server: grpc.aio.Server) -> None:
@@ -190,6 +223,19 @@ class _Accepted(asyncio.Protocol):
         protocol.connection_made(transport)
 
 
+def _encrypted(
+    factory: Callable[[], asyncio.BaseProtocol], tls: ServerTls
+) -> Callable[[], asyncio.BaseProtocol]:
+    """A factory whose protocols are behind TLS."""
+    of_listener, received = _real(tls), bytearray(RECEIVE_BYTES)
+    return lambda: TlsTransport(of_listener, factory(), received)
+
+
+def _real(tls: ServerTls) -> RealServerTls:
+    assert isinstance(tls, RealServerTls)  # `server_tls` made it
+    return tls
+
+
 class _TcpListener:
     def __init__(self, server: asyncio.Server, connections: _Connections) -> None:
         self._server = server
@@ -247,15 +293,44 @@ class _GrpcListener:
                 self._serving.discard(self)
 
 
+class _Callers:
+    """Who calls, by what gRPC knows of a connection."""
+
+    def __init__(self, tls: RealServerTls | None) -> None:
+        self._tls = tls
+
+    def peer(self, context: grpc.aio.ServicerContext[bytes, bytes]) -> Peer:
+        """From gRPC's ``ipv4:127.0.0.1:5000``; in ``ipv6:%5B::1%5D:5000`` brackets are escaped.
+        Raises RpcError if the certificate gives no identity."""
+        _, _, place = unquote(context.peer()).partition(":")
+        client_id = next(
+            (
+                unquote(str(value))
+                for key, value in context.invocation_metadata() or ()
+                if key == CLIENT_ID_KEY
+            ),
+            None,
+        )
+        address = place.rpartition(":")[0].strip("[]")
+        if self._tls is None:
+            return Peer(address, client_id)
+        shown = context.auth_context().get("x509_pem_cert")
+        try:
+            principal, node_ids = self._tls.identity_of(shown[0] if shown else None)
+        except IdentityError as error:
+            raise RpcError(RpcCode.PERMISSION_DENIED, str(error)) from None
+        return Peer(address, client_id, principal, node_ids)
+
+
 class _GenericHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
     """Routes full method names to a service's handlers, bytes in and bytes out."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: Service, callers: _Callers) -> None:
         self._methods = {
-            name: grpc.unary_unary_rpc_method_handler(_unary_behaviour(name, handler))
+            name: grpc.unary_unary_rpc_method_handler(_unary_behaviour(name, handler, callers))
             for name, handler in service.unary.items()
         } | {
-            name: grpc.stream_stream_rpc_method_handler(_stream_behaviour(name, handler))
+            name: grpc.stream_stream_rpc_method_handler(_stream_behaviour(name, handler, callers))
             for name, handler in service.streams.items()
         }
 
@@ -264,11 +339,11 @@ class _GenericHandler(grpc.GenericRpcHandler):  # type: ignore[misc]
 
 
 def _unary_behaviour(
-    name: str, handler: UnaryHandler
+    name: str, handler: UnaryHandler, callers: _Callers
 ) -> Callable[[bytes, grpc.aio.ServicerContext[bytes, bytes]], Awaitable[bytes]]:
     async def answer(request: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         try:
-            return await handler(request, _peer(context))
+            return await handler(request, callers.peer(context))
         except RpcError as error:
             await _abort(context, error)
         except Exception:
@@ -279,14 +354,14 @@ def _unary_behaviour(
 
 
 def _stream_behaviour(
-    name: str, handler: StreamHandler
+    name: str, handler: StreamHandler, callers: _Callers
 ) -> Callable[[AsyncIterator[bytes], grpc.aio.ServicerContext[bytes, bytes]], Awaitable[None]]:
     async def converse(
         _: AsyncIterator[bytes], context: grpc.aio.ServicerContext[bytes, bytes]
     ) -> None:
         stream = _ServerStream(context)
         try:
-            await handler(stream, _peer(context))
+            await handler(stream, callers.peer(context))
         except RpcError as error:
             if not context.done():
                 await _abort(context, error)
@@ -295,20 +370,6 @@ def _stream_behaviour(
             await _abort(context, _INTERNAL_ERROR)
 
     return converse
-
-
-def _peer(context: grpc.aio.ServicerContext[bytes, bytes]) -> Peer:
-    """From gRPC's ``ipv4:127.0.0.1:5000``; in ``ipv6:%5B::1%5D:5000`` brackets are escaped."""
-    _, _, place = unquote(context.peer()).partition(":")
-    client_id = next(
-        (
-            unquote(str(value))
-            for key, value in context.invocation_metadata() or ()
-            if key == CLIENT_ID_KEY
-        ),
-        None,
-    )
-    return Peer(place.rpartition(":")[0].strip("[]"), client_id)
 
 
 _INTERNAL_ERROR = RpcError(RpcCode.INTERNAL, "internal error; see the node's log")

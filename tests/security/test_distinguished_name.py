@@ -141,6 +141,7 @@ def test_a_length_may_have_up_to_four_bytes() -> None:
     for header in ("81", "8200", "830000", "84000000"):
         data = bytes.fromhex("04" + header + "02abcd")
         assert [each.content for each in elements(data)] == [b"\xab\xcd"]
+    assert [each.content for each in elements(bytes.fromhex("048100"))] == [b""]
     for header in ("80", "85"):
         with pytest.raises(MalformedNameError, match="length"):
             list(elements(bytes.fromhex("04" + header + "0000000002abcd")))
@@ -148,6 +149,13 @@ def test_a_length_may_have_up_to_four_bytes() -> None:
         b"\x04\x00",
         b"\x05\x01\xaa",
     ]
+
+
+def test_a_certificate_of_version_1_has_no_version() -> None:
+    # A serial number, an algorithm, an issuer, a validity, a subject.
+    signed = bytes.fromhex("020101" + "3000" + "3000" + "3000" + "300d310b3009060355040a0c024162")
+    parts = b"\x30" + bytes([len(signed)]) + signed
+    assert subject_of(b"\x30" + bytes([len(parts)]) + parts) == "O=Ab"
 
 
 @pytest.mark.parametrize(

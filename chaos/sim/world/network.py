@@ -17,9 +17,10 @@ from chaos.sim.world.process import Machine, Process
 from chaos.sim.world.rpc_server import RpcServer
 from chaos.sim.world.transport import SimTransport, pair
 from stele.addresses import Address
+from stele.errors import ConfigError
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.world import Channel
-from world.network import ANONYMOUS, Listener, Service
+from world.network import ANONYMOUS, Listener, ServerTls, ServerTlsSettings, Service
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "")
 
@@ -78,14 +79,28 @@ class SimNetwork:
 
     # --------------------------------------------------------------------------------- server
 
+    def server_tls(self, settings: ServerTlsSettings) -> ServerTls:
+        raise ConfigError(f"listener {settings.listener}: the simulation has no TLS")
+
     async def listen(
-        self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
+        self,
+        address: Address,
+        factory: Callable[[], asyncio.BaseProtocol],
+        *,
+        tls: ServerTls | None = None,
     ) -> Listener:
+        assert tls is None
         return ByteListener(self, self._bind(address), factory)
 
     async def serve(
-        self, address: Address, service: Service, *, health: Mapping[str, bool] | None = None
+        self,
+        address: Address,
+        service: Service,
+        *,
+        health: Mapping[str, bool] | None = None,
+        tls: ServerTls | None = None,
     ) -> Listener:
+        assert tls is None
         return RpcServer(self, self._bind(address), service, health or {})
 
     def _bind(self, address: Address) -> int:

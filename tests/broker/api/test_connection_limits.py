@@ -17,6 +17,8 @@ from broker.api.server import KafkaServer
 from runtime.config.node import ConfigError, NodeConfig, from_settings
 from runtime.metrics.registry import MetricsRegistry
 from runtime.real.network import RealNetwork
+from runtime.tls.listeners import TlsListeners
+from stele.real import RealClock
 from tests.support.timing import until
 
 LISTENERS = ("CLIENTS", "BROKERS")
@@ -148,11 +150,17 @@ class _NoApis:
         pass
 
 
+def no_tls(network: RealNetwork, registry: MetricsRegistry) -> TlsListeners:
+    return TlsListeners(network, RealClock(), registry)
+
+
 async def test_a_refused_connection_is_closed_at_once_counted_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    registry = MetricsRegistry()
-    server = KafkaServer(config(max_connections_per_ip="2"), RealNetwork(), registry)
+    registry, network = MetricsRegistry(), RealNetwork()
+    server = KafkaServer(
+        config(max_connections_per_ip="2"), network, registry, no_tls(network, registry)
+    )
     await server.bind(cast(KafkaApis, _NoApis()))
     port = server.ports["CLIENTS"]
     admitted = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
@@ -174,8 +182,8 @@ async def test_a_refused_connection_is_closed_at_once_counted_and_logged(
 
 
 async def test_a_broker_takes_the_place_of_the_client_that_was_silent_for_longest() -> None:
-    registry = MetricsRegistry()
-    server = KafkaServer(config(max_connections="2"), RealNetwork(), registry)
+    registry, network = MetricsRegistry(), RealNetwork()
+    server = KafkaServer(config(max_connections="2"), network, registry, no_tls(network, registry))
     await server.bind(cast(KafkaApis, _NoApis()))
     clients = [await asyncio.open_connection("127.0.0.1", server.ports["CLIENTS"])]
     await asyncio.sleep(0.01)  # the loop's clock goes on

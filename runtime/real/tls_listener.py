@@ -1,0 +1,190 @@
+"""The certificate of a listener's name, as it is now, and what happened to handshakes.
+
+The Kafka listener and the gRPC listener of one name share it. Files are looked at now and then. A
+changed store is tried first. If it does not fit, the last good one stays, and the reason is logged
+and kept until a store fits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+import logging
+import ssl
+import time
+from collections import Counter
+from concurrent.futures import Executor
+from functools import lru_cache
+from typing import Final
+
+import grpc
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from runtime.real.tls_first_bytes import why_not_tls
+from runtime.real.tls_transport import Failure
+from security.node_identity import named_nodes
+from security.renewal import names_host, refusal
+from stele.errors import ConfigError, SteleError
+from stele.security.client_security import TlsSettings
+from stele.security.contexts import NONE, REQUESTED, REQUIRED, server_context
+from stele.security.files import FileStates, look_at
+from stele.security.stores import KeyStore, TrustStore, read_key_store, read_trust_store
+from world.network import ServerTlsSettings
+
+logger = logging.getLogger(__name__)
+
+_LOG_INTERVAL_S: Final = 1.0
+_KNOWN_CERTIFICATES: Final = 1024
+
+
+class RealServerTls:
+    """See ``world.network.ServerTls``."""
+
+    def __init__(self, settings: ServerTlsSettings, executor: Executor) -> None:
+        """Read the stores. Raises SteleError in one line."""
+        self._settings = settings
+        self.executor = executor
+        self.failures: Counter[str] = Counter()
+        self.handshakes = 0
+        self.refusal: str | None = None
+        self._tls = settings.tls
+        self._files: FileStates = look_at(settings.tls)
+        self._made = _Made(settings, settings.tls)
+        # By certificate: clients come again and again with the same one.
+        self._known = lru_cache(_KNOWN_CERTIFICATES)(settings.principal_of)
+        self._known_callers = lru_cache(_KNOWN_CERTIFICATES)(self._read_identity)
+        self._logged_s = -_LOG_INTERVAL_S
+        self._left_out = 0
+
+    # ------------------------------------------------------------------ for connections
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return self._made.context
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        return self._made.keys.certificate
+
+    @property
+    def valid_until_ms(self) -> int:
+        return int(self.certificate.not_valid_after_utc.timestamp() * 1000)
+
+    def names_host(self, host: str) -> bool:
+        return names_host(self.certificate, host)
+
+    def principal_of(self, certificate: bytes | None) -> str:
+        return self._known(certificate)
+
+    def succeeded(self) -> None:
+        self.handshakes += 1
+
+    def failed(self, failure: Failure, peer: object, first_bytes: bytes, reason: str) -> None:
+        """Count it, and log at most one a second: a peer that fails may come again at once."""
+        self.failures[failure.value] += 1
+        if failure is Failure.LEFT and not first_bytes:
+            return  # somebody only looked whether the port is open
+        now_s = time.monotonic()
+        if now_s - self._logged_s < _LOG_INTERVAL_S:
+            self._left_out += 1
+            return
+        more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
+        said = reason or why_not_tls(first_bytes, self._settings.protocol.value)
+        where = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(peer)
+        logger.warning("TLS of %s on %s failed: %s%s", where, self._settings.listener, said, more)
+        self._logged_s, self._left_out = now_s, 0
+
+    # -------------------------------------------------------------------------- for gRPC
+
+    def identity_of(self, certificate: bytes | None) -> tuple[str, frozenset[int]]:
+        """The principal of a caller by its certificate in PEM, and the nodes that it names. Raises
+        IdentityError."""
+        return self._known_callers(certificate)
+
+    def _read_identity(self, certificate: bytes | None) -> tuple[str, frozenset[int]]:
+        if certificate is None:
+            return self._settings.principal_of(None), frozenset()
+        read = x509.load_pem_x509_certificate(certificate)
+        return self._settings.principal_of(read.public_bytes(Encoding.DER)), named_nodes(read)
+
+    def grpc_credentials(self) -> grpc.ServerCredentials:
+        """Credentials that ask for the certificate of the day at every new connection. Raises
+        ConfigError."""
+        if self._settings.client_auth == REQUESTED:
+            raise ConfigError(
+                f"{self._settings.named('ssl.client.auth')}=requested: gRPC can only require a "
+                "certificate or ask for none; set required or none"
+            )
+        return grpc.dynamic_ssl_server_credentials(
+            self._made.for_grpc,
+            lambda: self._made.for_grpc,
+            require_client_authentication=self._settings.client_auth == REQUIRED,
+        )
+
+    # ------------------------------------------------------------------------- exchanging
+
+    async def refresh(self) -> None:
+        """Look at the files; if one has changed, exchange the certificate."""
+        loop = asyncio.get_running_loop()
+        files = await loop.run_in_executor(self.executor, look_at, self._tls)
+        if files != self._files:
+            self._files = files
+            await self._exchange(self._tls)
+
+    async def exchange(self, tls: TlsSettings) -> str | None:
+        """Serve new connections by other settings; or why not."""
+        why = await self._exchange(tls)
+        if why is None:
+            self._files = await asyncio.get_running_loop().run_in_executor(
+                self.executor, look_at, tls
+            )
+        return why
+
+    async def _exchange(self, tls: TlsSettings) -> str | None:
+        loop = asyncio.get_running_loop()
+        name = self._settings.listener
+        try:
+            made = await loop.run_in_executor(self.executor, _Made, self._settings, tls)
+            why = self._refusal(made)
+        except (SteleError, OSError, ValueError) as error:
+            why = str(error)
+        if why is not None:
+            self.refusal = why
+            logger.error("listener %s goes on with its old certificate: %s", name, why)
+            return why
+        self._made, self._tls, self.refusal = made, tls, None
+        ends = self.certificate.not_valid_after_utc
+        logger.info("listener %s has a new certificate, valid until %s", name, f"{ends:%Y-%m-%d}")
+        return None
+
+    def _refusal(self, made: _Made) -> str | None:
+        old, new = self._made, made
+        if (old.trust is None) != (new.trust is None):
+            return (
+                "a trust store can be exchanged, but neither added nor removed, without a restart"
+            )
+        return refusal(
+            old.keys.certificate,
+            new.keys.certificate,
+            datetime.datetime.now(datetime.UTC),
+            allows_dn_changes=self._settings.allows_dn_changes,
+            allows_san_changes=self._settings.allows_san_changes,
+        )
+
+
+class _Made:
+    """Everything that is made of the stores."""
+
+    def __init__(self, settings: ServerTlsSettings, tls: TlsSettings) -> None:
+        """Reads files. Raises SteleError."""
+        named = settings.named
+        self.keys: KeyStore = read_key_store(tls.keystore, named)
+        self.trust: TrustStore | None = None
+        if settings.client_auth != NONE and not tls.truststore.is_empty:
+            self.trust = read_trust_store(tls.truststore, named)
+        self.context = server_context(tls, self.keys, self.trust, settings.client_auth, named)
+        self.for_grpc = grpc.ssl_server_certificate_configuration(
+            [(self.keys.key_pem, self.keys.chain_pem)],
+            root_certificates=None if self.trust is None else self.trust.pem,
+        )

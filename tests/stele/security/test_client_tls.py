@@ -1,0 +1,126 @@
+"""The client's side of TLS, against a real listener: what it believes, and how it explains."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime
+from pathlib import Path
+
+import pytest
+
+from stele.addresses import Address, SecurityProtocol
+from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
+from stele.real import RealConnector
+from stele.security.client_security import ClientSecurity, Store, TlsSettings
+from tests.runtime.real.test_tls_transport import serving
+from tests.support.tls import AUTHORITY, Authority, listener
+from world.network import ServerTlsSettings
+
+EXPIRED = AUTHORITY.key_store("127.0.0.1", valid_for=-datetime.timedelta(days=30))
+
+
+def security(**changes: object) -> ClientSecurity:
+    tls = TlsSettings(**{"truststore": AUTHORITY.trust_store, **changes})  # type: ignore[arg-type]
+    return ClientSecurity(protocol=SecurityProtocol.SSL, tls=tls)
+
+
+async def refusal(of: ServerTlsSettings, client: ClientSecurity, host: str = "127.0.0.1") -> str:
+    async with serving(of) as server:
+        with pytest.raises(OSError) as caught:  # noqa: PT011
+            await RealConnector(client).connect(Address(host, server.port), asyncio.Protocol)
+    return str(caught.value)
+
+
+async def test_a_believed_broker_is_connected_to() -> None:
+    async with serving() as server:
+        transport = await RealConnector(security()).connect(
+            Address("127.0.0.1", server.port), asyncio.Protocol
+        )
+        transport.write(b"hello")
+        sink = await server.sink()
+        transport.close()
+        assert sink.transport.get_extra_info("tls_version") == "TLSv1.3"
+
+
+@pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
+async def test_the_version_is_chosen(version: str) -> None:
+    async with serving() as server:
+        transport = await RealConnector(security(enabled_protocols=(version,))).connect(
+            Address("127.0.0.1", server.port), asyncio.Protocol
+        )
+        sink = await server.sink()
+        assert sink.transport.get_extra_info("tls_version") == version
+        transport.close()
+
+
+async def test_an_unknown_authority_is_named_with_the_setting() -> None:
+    said = await refusal(listener(), Authority("another").client())
+    assert "(CN=127.0.0.1, issued by CN=authority) is not accepted" in said
+    assert "is its authority in ssl_truststore_location?" in said
+
+
+async def test_a_host_that_is_not_named_is_told_with_the_names_there_are() -> None:
+    of = listener(keystore=AUTHORITY.key_store("broker.example", "10.0.0.1"))
+    said = await refusal(of, security())
+    assert "is not valid for '127.0.0.1'; it names DNS:broker.example, IP:10.0.0.1." in said
+    async with serving(of) as server:
+        connector = RealConnector(security(checks_host_name=False))
+        transport = await connector.connect(Address("127.0.0.1", server.port), asyncio.Protocol)
+        transport.close()
+
+
+async def test_an_expired_certificate_is_told_with_its_date() -> None:
+    ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=30)
+    said = await refusal(listener(keystore=EXPIRED), security())
+    assert f"(CN=127.0.0.1) expired on {ended:%Y-%m-%d}" in said
+
+
+async def test_a_broker_that_closes_at_once_may_speak_plaintext() -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    server = await asyncio.start_server(close, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(OSError, match="closed during the TLS handshake: does this port speak TLS"):
+        await RealConnector(security()).connect(Address("127.0.0.1", port), asyncio.Protocol)
+    server.close()
+
+
+async def test_an_answer_that_is_no_tls_is_told() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    with pytest.raises(OSError, match=r"the peer does not speak TLS .*security_protocol=PLAINTEXT"):
+        await RealConnector(security()).connect(Address("127.0.0.1", port), asyncio.Protocol)
+    server.close()
+
+
+async def test_a_missing_client_certificate_is_told_at_the_first_request() -> None:
+    async with serving(listener(client_auth="required")) as server:
+        connection = await KafkaConnection.open(RealConnector(security()), "127.0.0.1", server.port)
+        with pytest.raises(ConnectionLostError) as caught:
+            await connection.negotiate(timeout_s=5)
+        assert "certificate required" in str(caught.value).lower().replace("_", " ")
+
+
+async def test_a_store_that_cannot_be_read_is_told_by_its_file() -> None:
+    missing = security(truststore=Store(location="/no/ca.pem"))
+    with pytest.raises(OSError, match=r"ssl_truststore_location=/no/ca.pem: No such file"):
+        await RealConnector(missing).connect(Address("127.0.0.1", 1), asyncio.Protocol)
+
+
+async def test_a_changed_file_counts_from_the_next_connection_on(tmp_path: Path) -> None:
+    file = tmp_path / "ca.pem"
+    file.write_text(Authority().pem)
+    connector = RealConnector(security(truststore=Store(location=str(file))))
+    async with serving() as server:
+        address = Address("127.0.0.1", server.port)
+        with pytest.raises(OSError, match="is not accepted"):
+            await connector.connect(address, asyncio.Protocol)
+        file.write_text(AUTHORITY.pem)
+        (await connector.connect(address, asyncio.Protocol)).close()
+        file.write_text("half writ")  # the last good one stays
+        (await connector.connect(address, asyncio.Protocol)).close()
