@@ -199,6 +199,10 @@ class ClientProcess:
             raise
         return client
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def ask(self, **command: object) -> dict[str, float]:
         """Send a command. Returns what the client measured."""
         assert self._process.stdin is not None

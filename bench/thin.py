@@ -1,19 +1,22 @@
 """What clients of ``stele.v1.Log`` cost, beside those that speak to leaders in whole batches.
 
-    python -m bench thin [--seconds 3] [--json]
+    python -m bench thin [--seconds 3] [--repeat 3] [--json]
 
 The topic has six partitions on three brokers. Thin clients use one broker for all of them. The
-client's process and the brokers share the cores.
+client's process and the brokers share the cores. So the rate depends on the CPU time of all of
+them together, which other work on the machine changes less than it changes rates. Rounds of all
+clients follow each other, and each figure is the median of the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from bench.processes import ClientProcess, cpu_of, fresh_cluster, wait_whole
+from bench.processes import ClientProcess, cpu_of, cpu_s, fresh_cluster, wait_whole
 from bench.report import Cell, Report
 from chaos.process_cluster import ProcessCluster
 from stele.admin.descriptions import NewTopic
@@ -25,36 +28,56 @@ BATCH_BYTES = 64 * 1024
 MESSAGES_RECORDS = (1, 10, 100, 1000)
 
 
-async def _measure(
-    cluster: ProcessCluster, job: dict[str, Any], name: str, seconds: float
-) -> list[Cell]:
-    """A row of the table, without the ratio."""
+Figures = tuple[float, float, float]
+
+
+async def _measure(cluster: ProcessCluster, job: dict[str, Any], seconds: float) -> Figures:
+    """Records per second, and microseconds of CPU for each in the brokers and in the client."""
     client = await ClientProcess.start(job)
     brokers = [cluster.nodes[each] for each in cluster.broker_ids]
     try:
-        before = cpu_of(brokers)
+        before, client_before_s = cpu_of(brokers), cpu_s(client.pid)
         seen = await client.ask(do="throughput", seconds=seconds)
-        cpu = cpu_of(brokers) - before
+        brokers_s = (cpu_of(brokers) - before).nodes
+        client_s = cpu_s(client.pid) - client_before_s
     finally:
         await client.close()
-    return [name, seen["records"] / seen["seconds"], cpu.nodes / seen["records"] * 1e6]
+    records = seen["records"]
+    return records / seen["seconds"], brokers_s / records * 1e6, client_s / records * 1e6
 
 
-def _with_ratios(rows: list[list[Cell]]) -> list[list[Cell]]:
-    """Each rate also as a part of the first row's."""
-    first = rows[0][1]
-    assert isinstance(first, float)
-    return [[*row, row[1] / first if isinstance(row[1], float) else None] for row in rows]
+COLUMNS = [
+    "client", "records/s", "brokers' CPU µs/record", "client's", "ratio of rates", "ratio of CPU",
+]  # fmt: skip
+
+
+def _rows(names: Sequence[str], rounds: list[list[Figures]]) -> list[list[Cell]]:
+    """The medians of the rounds. The ratios are those to the first client: above 1 is better."""
+    medians = [
+        tuple(statistics.median(part) for part in zip(*each, strict=True))
+        for each in zip(*rounds, strict=True)
+    ]
+    first_rate, *first_cpu = medians[0]
+    return [
+        [name, rate, *cpu, rate / first_rate, sum(first_cpu) / sum(cpu)]
+        for name, (rate, *cpu) in zip(names, medians, strict=True)
+    ]
+
+
+def _writers(common: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The jobs of all that write, by name, without their topics."""
+    jobs = {"batches, to leaders": common | {"client": "own"}}
+    for is_publisher in (False, True):
+        for count in MESSAGES_RECORDS:
+            name = f"{count} records/message" + (", publisher" if is_publisher else "")
+            more = {"message_records": count, "is_publisher": is_publisher}
+            jobs[name] = common | more | {"client": "thin writer"}
+    return jobs
 
 
 async def run(options: argparse.Namespace) -> None:
     report = Report("thin", as_json=options.json)
     async with fresh_cluster() as cluster, Admin(cluster.bootstrap_servers) as admin:
-        configs = {"min.insync.replicas": "2"}
-        names = [f"written-{number}" for number in range(2 * len(MESSAGES_RECORDS) + 1)]
-        await admin.create_topics([NewTopic(name, PARTITIONS, 3, configs) for name in names])
-        await wait_whole(admin, names)
-        topics = iter(names)
         node = cluster.nodes[cluster.broker_ids[0]]
         common = {
             "bootstrap": cluster.bootstrap_servers,
@@ -64,31 +87,40 @@ async def run(options: argparse.Namespace) -> None:
             "batch_bytes": BATCH_BYTES,
             "acks": "all",
         }
-        own = common | {"client": "own", "topic": next(topics)}
-        rows = [await _measure(cluster, own, "batches, to leaders", options.seconds)]
-        for is_publisher in (False, True):
-            for count in MESSAGES_RECORDS:
-                thin = common | {
-                    "client": "thin writer",
-                    "topic": next(topics),
-                    "message_records": count,
-                    "is_publisher": is_publisher,
-                }
-                name = f"{count} records/message" + (", publisher" if is_publisher else "")
-                rows.append(await _measure(cluster, thin, name, options.seconds))
-        columns = ["client", "records/s", "brokers' CPU µs/record", "ratio"]
-        report.table("Writing records of 100 B, acks=all", columns, _with_ratios(rows))
-        rows = []
-        for kind, name in (("own reader", "batches, from leaders"), ("thin reader", "Subscribe")):
-            reader = common | {"client": kind, "topic": names[0]}
-            rows.append(await _measure(cluster, reader, name, options.seconds))
-        report.table("Reading them", columns, _with_ratios(rows))
+        writers = _writers(common)
+        readers = {"batches, from leaders": "own reader", "Subscribe": "thin reader"}
+        written: list[list[Figures]] = []
+        read: list[list[Figures]] = []
+        for number in range(options.repeat):
+            report.note(f"round {number + 1} of {options.repeat}")
+            topics = [f"written-{number}-{each}" for each in range(len(writers))]
+            configs = {"min.insync.replicas": "2"}
+            await admin.create_topics([NewTopic(each, PARTITIONS, 3, configs) for each in topics])
+            await wait_whole(admin, topics)
+            written.append(
+                [
+                    await _measure(cluster, job | {"topic": topic}, options.seconds)
+                    for job, topic in zip(writers.values(), topics, strict=True)
+                ]
+            )
+            read.append(
+                [
+                    await _measure(
+                        cluster, common | {"client": kind, "topic": topics[0]}, options.seconds
+                    )
+                    for kind in readers.values()
+                ]
+            )
+            await admin.delete_topics(topics)
+        report.table("Writing records of 100 B, acks=all", COLUMNS, _rows(list(writers), written))
+        report.table("Reading them", COLUMNS, _rows(list(readers), read))
     report.finish()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench thin", description="What thin clients cost.")
     parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds of all measurements")
     parser.add_argument("--json", action="store_true")
     asyncio.run(run(parser.parse_args(arguments)))
 
