@@ -114,6 +114,28 @@ def changed_state(state: PartitionState, record: pb.PartitionChangeRecord) -> Pa
     )
 
 
+def without_directories(state: PartitionState) -> PartitionState:
+    """The partition once the directories of its replicas are forgotten.
+
+    This happens to all partitions at once. To name each field takes a quarter of the time of
+    ``changed_state``.
+    """
+    return PartitionState(
+        state.replicas,
+        state.isr,
+        state.leader,
+        state.leader_epoch,
+        state.partition_epoch + 1,
+        state.elr,
+        state.last_known_elr,
+        state.adding_replicas,
+        state.removing_replicas,
+        state.original_replicas,
+        state.leader_recovery_state,
+        state.unclean_elections,
+    )
+
+
 def state_of(record: pb.PartitionRecord) -> PartitionState:
     """A partition as it was made, or as a snapshot holds it."""
     return PartitionState(

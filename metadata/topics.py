@@ -7,7 +7,13 @@ from dataclasses import dataclass, field, replace
 
 from immutables import Map
 
-from metadata.partitions import PartitionState, changed_state, record_of, state_of
+from metadata.partitions import (
+    PartitionState,
+    changed_state,
+    record_of,
+    state_of,
+    without_directories,
+)
 from metadata.records import MetadataError
 from stele.ids import encode_uuid
 from stele.wire.v1 import metadata_pb2 as pb
@@ -178,11 +184,15 @@ class TopicsDelta:
 
     def forget_directories(self) -> None:
         """No directory of any replica is known any more."""
-        unknown = pb.PartitionChangeRecord(directories=pb.PartitionChangeRecord.Directories())
         for topic in self.apply().sorted():
-            for number, state in enumerate(topic.partitions):
-                if state.directories:
-                    self.set_partition(topic.topic_id, number, changed_state(state, unknown))
+            changed = {
+                number: without_directories(state)
+                for number, state in enumerate(topic.partitions)
+                if state.directories
+            }
+            if changed:
+                self._partitions.setdefault(topic.topic_id, {}).update(changed)
+                self._result = self._changed = None
 
     def set_partition(self, topic_id: bytes, number: int, state: PartitionState) -> None:
         """A partition is made or changed."""

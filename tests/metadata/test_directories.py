@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from metadata.brokers import BrokerRegistration
 from metadata.delta import MetadataDelta
 from metadata.directories import LOST, MIGRATING, UNASSIGNED, is_reserved
 from metadata.image import EMPTY
-from metadata.partitions import PartitionState, changed_state
+from metadata.partitions import PartitionState, changed_state, without_directories
 from metadata.records import METADATA_VERSION
 from metadata.snapshot import records_of
 from stele.wire.v1 import metadata_pb2 as pb
@@ -74,6 +76,17 @@ def made(topic: bytes, number: int, *directories: bytes) -> pb.MetadataRecord:
         topic_id=topic, partition=number, replicas=[1, 2], isr=[1, 2], directories=directories
     )
     return pb.MetadataRecord(partition=record)
+
+
+def test_to_forget_directories_is_a_change_of_nothing_else() -> None:
+    """Each field has a value of its own, so a field that is left out or exchanged shows."""
+    fields = {
+        field.name: number if isinstance(field.default, int) else (number,)
+        for number, field in enumerate(dataclasses.fields(PartitionState), start=5)
+    }
+    state = PartitionState(**{**fields, "directories": (A,)})  # type: ignore[arg-type]
+    unknown = pb.PartitionChangeRecord(directories=Directories())
+    assert without_directories(state) == changed_state(state, unknown)
 
 
 @pytest.mark.parametrize("in_one_delta", [False, True])
