@@ -14,7 +14,7 @@ from broker.membership.controller_client import CALL_TIMEOUT_S
 from broker.service.context import BrokerContext
 from metadata.features import REQUEST_OUTCOMES, metadata_version
 from runtime.administration.changes import change_of
-from runtime.administration.parts import Answers, Part, parts_of
+from runtime.administration.parts import Answers, Part, parts_in_turns
 from runtime.administration.refused import NOTHING_REFUSED, take_refused
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
 from runtime.authorization.caller import Caller
@@ -82,7 +82,7 @@ async def change(
     if items is not None:
         check_named(sum(len(getattr(request, field)) for field in items.lists), items.what)
     deadline = context.clock.monotonic() + timeout_s
-    parts = parts_of(request)
+    parts = await parts_in_turns(request)
     if len(parts) == 1:
         answer = await _decided(context, caller, request, deadline)
     else:

@@ -6,14 +6,16 @@ part with an id takes effect once.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from runtime.administration.changes import Change, Items, change_of
 from stele.errors import ApiError
 
 _ID_BYTES: Final = 16
+_ITEMS_PER_TURN: Final = 256
 
 
 class Part(NamedTuple):
@@ -31,22 +33,40 @@ def items_of(items: Items, request: Any) -> Iterator[tuple[str, Any]]:
             yield field, item
 
 
-def parts_of(request: Any) -> list[Part]:
-    """The decisions of a change. The first part of a divided request has its id, the others have
-    ids that follow from it."""
+async def parts_in_turns(request: Any) -> list[Part]:
+    """The decisions of a change, made in turns of the event loop. The first part of a divided
+    request has its id, the others have ids that follow from it. The request must not change
+    meanwhile."""
+    parts: list[Part] = []
+    for number, some in enumerate(dividing(request)):
+        if number:  # most requests are one slice
+            await asyncio.sleep(0)
+        parts += some
+    return parts
+
+
+def dividing(request: Any) -> Iterator[Sequence[Part]]:
+    """The decisions of a change, some or none after each slice of the work."""
     items = change_of(request).items
     if items is None:
-        return [Part(request, ())]
+        yield [Part(request, ())]
+        return
     every = list(items_of(items, request))
-    works = [items.work(item) for _, item in every]
+    works: list[int] = []
+    while some := every[len(works) : len(works) + _ITEMS_PER_TURN]:
+        if works:
+            yield ()
+        works += [items.work(item) for _, item in some]
     if items.at_once is None or sum(works) <= items.at_once:
-        return [Part(request, range(len(every)))]
-    frame = type(request)()
-    frame.CopyFrom(request)
-    for field in items.lists:
-        frame.ClearField(field)
-    parts = []
-    for number, places in enumerate(_divided(items, every, works, items.at_once)):
+        yield [Part(request, range(len(every)))]
+        return
+    by_key: dict[Hashable, list[int]] = {}
+    for place, (_, item) in enumerate(every):
+        by_key.setdefault(items.key(item), []).append(place)
+        if not place % _ITEMS_PER_TURN:
+            yield ()
+    frame = _without_items(items, request)
+    for number, places in enumerate(_divided(by_key, works, items.at_once)):
         part = type(request)()
         part.CopyFrom(frame)
         for place in places:
@@ -54,18 +74,28 @@ def parts_of(request: Any) -> list[Part]:
             getattr(part, field).append(item)
         if number and request.request_id:
             part.request_id = _part_id(request.request_id, number)
-        parts.append(Part(part, places))
-    return parts
+        yield [Part(part, places)]
+
+
+def _without_items(items: Items, request: Any) -> Any:
+    """Everything else of a request. To copy all of it and to drop the items would be one long
+    turn."""
+    frame = type(request)()
+    for field, value in request.ListFields():
+        if field.name in items.lists:
+            continue
+        if field.message_type is None:
+            setattr(frame, field.name, value)
+        else:
+            getattr(frame, field.name).CopyFrom(value)
+    return frame
 
 
 def _divided(
-    items: Items, every: Sequence[tuple[str, Any]], works: Sequence[int], at_once: int
+    by_key: Mapping[Hashable, Sequence[int]], works: Sequence[int], at_once: int
 ) -> Iterator[list[int]]:
     """The places of the items of each part. Within a part they are in the order of the request's
     fields, because its answer is."""
-    by_key: dict[Hashable, list[int]] = {}
-    for place, (_, item) in enumerate(every):
-        by_key.setdefault(items.key(item), []).append(place)
     part: list[int] = []
     size = 0
     for places in by_key.values():

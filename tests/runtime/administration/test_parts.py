@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -22,9 +23,10 @@ from runtime.administration.changes import (
     Items,
     change_of,
 )
-from runtime.administration.parts import Answers, Part, items_of, parts_of
+from runtime.administration.parts import Answers, Part, dividing, items_of, parts_in_turns
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
+from tests.support.worlds import virtual
 
 DIVIDED = [each for each in CHANGES if each.items is not None and each.items.at_once is not None]
 
@@ -56,6 +58,10 @@ def request_of(change: Change, numbers: list[int]) -> Any:
             request.keep_replication_factor = True
             request.partitions.add(topic="t", partition=number)
     return request
+
+
+def parts_of(request: Any) -> list[Part]:
+    return [part for some in dividing(request) for part in some]
 
 
 @pytest.mark.parametrize("change", DIVIDED, ids=lambda change: change.name)
@@ -173,3 +179,29 @@ def test_the_controller_decides_about_every_change() -> None:
     assert max(Counter(each.method for each in CHANGES).values()) == 1
     assert all(change_of(each.request()) is each for each in CHANGES)
     assert CREATE_TOPICS.method == "/stele.v1.Admin/CreateTopics"
+
+
+@pytest.mark.parametrize("change", DIVIDED, ids=lambda change: change.name)
+@virtual
+async def test_a_request_of_many_items_is_divided_in_turns(change: Change) -> None:
+    request = request_of(change, list(range(10_000)))
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.ensure_future(count())
+    parts = await parts_in_turns(request)
+    counting.cancel()
+    assert parts == parts_of(request)
+    assert turns > 2 * 10_000 // 256
+
+
+@virtual
+async def test_a_small_request_is_divided_at_once() -> None:
+    dividing = parts_in_turns(request_of(DIVIDED[0], [1]))
+    with pytest.raises(StopIteration):
+        dividing.send(None)
