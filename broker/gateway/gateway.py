@@ -25,9 +25,8 @@ from runtime.authorization.caller import Caller
 from stele.addresses import address_text
 from stele.config import ClientWorld, CompressionName
 from stele.errors import ApiError, ErrorCode
-from stele.producer.partitioner import partition_of
+from stele.producer.partitioner import partitions_of
 from stele.wire.compression import Compression
-from storage.turns import in_slices
 
 PUBLISH_STREAMS_MAX: Final = 1_000
 SUBSCRIBE_STREAMS_MAX: Final = 200
@@ -78,7 +77,7 @@ class Gateway:
         if isinstance(topic, ErrorCode):
             raise stream_error(topic, metadata={"topic": name})
         count = len(topic.partitions)
-        return count, await in_slices(lambda key: partition_of(key, count), keys)
+        return count, await partitions_of(keys, count)
 
     def _publisher(self, publisher_id: int, compression: CompressionName) -> Publisher:
         return Publisher(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 from broker.gateway.lanes import BATCH_BYTES
@@ -29,7 +29,12 @@ from runtime.authorization.caller import Caller
 from stele.aio import Producer
 from stele.config import CompressionName
 from stele.errors import ErrorCode
-from stele.producer.partitioner import remembered_partition_of
+from stele.producer.partitioner import (
+    LONG_KEY_BYTES,
+    murmur2_in_turns,
+    partition_of_hash,
+    remembered_partition_of,
+)
 from stele.records import RecordMetadata
 from stele.wire.batch import Header
 from stele.wire.record import RECORD_OVERHEAD, record_size_bound
@@ -202,6 +207,7 @@ class Publication:
                 await self._publish(piece)
 
     async def _publish(self, records: Sequence[ToPublish]) -> None:
+        hashes = await _hashes_of_long_keys(records)
         number = self._count
         self._count += len(records)
         self._held_records += len(records)
@@ -238,7 +244,7 @@ class Publication:
                 )
                 if refusal is None:
                     if partition is None:
-                        partition = runs.choose(found, key, size)
+                        partition = runs.choose(found, key, size, hashes)
                     time_ms = now_ms if timestamp_ms is None else timestamp_ms
                     as_encoded = (key, value, headers, time_ms)
                     runs.add(found, partition, sequence, number, as_encoded, size)
@@ -399,6 +405,16 @@ class Publication:
         await self._room.wait()
 
 
+async def _hashes_of_long_keys(records: Sequence[ToPublish]) -> dict[bytes, int]:
+    """The hash of each key that is too long to be hashed in one turn of the event loop."""
+    hashes: dict[bytes, int] = {}
+    for record in records:
+        key = record.key
+        if key is not None and len(key) > LONG_KEY_BYTES and record.partition is None:
+            hashes[key] = await murmur2_in_turns(key)
+    return hashes
+
+
 class _Runs:
     """The runs of a piece of a message, until they are written."""
 
@@ -416,9 +432,13 @@ class _Runs:
         self._runs: dict[tuple[Writable, int], Run] = {}
         self._keyless: dict[Writable, int] = {}  # the partition that was chosen last
 
-    def choose(self, topic: Writable, key: bytes | None, size: int) -> int:
-        """The partition of a record that names none."""
+    def choose(
+        self, topic: Writable, key: bytes | None, size: int, hashes: Mapping[bytes, int]
+    ) -> int:
+        """The partition of a record that names none. ``hashes``: of long keys."""
         if key is not None:
+            if hashes and key in hashes:
+                return partition_of_hash(hashes[key], topic.partition_count)
             return remembered_partition_of(key, topic.partition_count)
         chosen = self._shared.keyless.choose(topic.topic.topic_id, topic.available, size)
         self._keyless[topic] = chosen

@@ -9,7 +9,11 @@ from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import TopicPartition
 from stele.producer.accumulator import PartitionQueue, PendingBatch
 from stele.producer.idempotence import Lane
-from stele.producer.partitioner import StickyPartitioner, remembered_partition_of
+from stele.producer.partitioner import (
+    StickyPartitioner,
+    partition_of_hash,
+    remembered_partition_of,
+)
 
 
 class TopicUnknownError(SteleError):
@@ -25,6 +29,13 @@ class Destinations:
         self._view = view
         self._queues: dict[TopicPartition, PartitionQueue] = {}
         self._sticky: dict[str, StickyPartitioner] = {}
+
+    def of_hash(self, topic: str, key_hash: int) -> int | None:
+        """The partition of a key with this hash; None while the topic is not known."""
+        view = self._view.topic(topic)
+        if view is None or not view.partitions:
+            return None
+        return partition_of_hash(key_hash, len(view.partitions))
 
     def queue_for(
         self, topic: str, key: bytes | None, partition: int | None, size: int

@@ -7,8 +7,9 @@ Records without a key go to one partition until that got a batch's worth of byte
 
 from __future__ import annotations
 
+import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -21,22 +22,69 @@ _MASK: Final = 0xFFFFFFFF
 
 def murmur2(data: bytes) -> int:
     """The unsigned 32-bit hash of ``data`` (Java's ``Utils.murmur2`` returns it signed)."""
-    size = len(data)
-    value = MURMUR_SEED ^ size
-    words = size >> 2
-    for word in struct.unpack_from(f"<{words}I", data):
+    words = len(data) >> 2
+    return _finished(_mixed(MURMUR_SEED ^ len(data), data, 0, words), data[words * 4 :])
+
+
+def _mixed(value: int, data: bytes, offset: int, words: int) -> int:
+    """The hash after so many more words, which begin at an offset."""
+    for word in struct.unpack_from(f"<{words}I", data, offset):
         word = word * MURMUR_M & _MASK
         word = (word ^ (word >> 24)) * MURMUR_M & _MASK
         value = (value * MURMUR_M & _MASK) ^ word
-    if tail := data[words * 4 :]:
+    return value
+
+
+def _finished(value: int, tail: bytes) -> int:
+    """The hash after the last bytes, less than a word."""
+    if tail:
         value = (value ^ int.from_bytes(tail, "little")) * MURMUR_M & _MASK
     value = (value ^ (value >> 13)) * MURMUR_M & _MASK
     return value ^ (value >> 15)
 
 
+async def murmur2_in_turns(data: bytes) -> int:
+    """``murmur2`` of a long key, one slice of ``LONG_KEY_BYTES`` in a turn of the event loop."""
+    value = MURMUR_SEED ^ len(data)
+    offset, end = 0, len(data) & ~3
+    while end - offset > LONG_KEY_BYTES:
+        value = _mixed(value, data, offset, LONG_KEY_BYTES >> 2)
+        offset += LONG_KEY_BYTES
+        await asyncio.sleep(0)
+    return _finished(_mixed(value, data, offset, (end - offset) >> 2), data[end:])
+
+
+def partition_of_hash(key_hash: int, partition_count: int) -> int:
+    """The partition of a key with this ``murmur2``. It changes when the topic gets more
+    partitions."""
+    return (key_hash & 0x7FFFFFFF) % partition_count
+
+
 def partition_of(key: bytes, partition_count: int) -> int:
-    """The partition of a key. It changes when the topic gets more partitions."""
-    return (murmur2(key) & 0x7FFFFFFF) % partition_count
+    """The partition of a key."""
+    return partition_of_hash(murmur2(key), partition_count)
+
+
+LONG_KEY_BYTES: Final = 16 << 10
+"""To hash this much takes about a millisecond. Longer keys are hashed in turns."""
+
+_KEY_COST_BYTES: Final = 64  # a key costs as much beside its bytes
+
+
+async def partitions_of(keys: Iterable[bytes], partition_count: int) -> list[int]:
+    """The partition of each key, in turns of the event loop."""
+    partitions = []
+    turn_bytes = 0
+    for key in keys:
+        turn_bytes += len(key) + _KEY_COST_BYTES
+        if turn_bytes > LONG_KEY_BYTES:
+            turn_bytes = len(key) % LONG_KEY_BYTES
+            await asyncio.sleep(0)
+        if len(key) > LONG_KEY_BYTES:
+            partitions.append(partition_of_hash(await murmur2_in_turns(key), partition_count))
+        else:
+            partitions.append(partition_of(key, partition_count))
+    return partitions
 
 
 _SHORT_KEY_BYTES: Final = 256

@@ -31,6 +31,7 @@ from stele.producer.arguments import (
     whole_number,
 )
 from stele.producer.destinations import Destinations, TopicUnknownError
+from stele.producer.partitioner import LONG_KEY_BYTES, murmur2_in_turns
 from stele.producer.sender import Sender
 from stele.producer.topic_waits import TopicWaits
 from stele.producer.transactional import Transactional
@@ -133,10 +134,11 @@ class Producer:
         client, and a record without a key to the partition of the current batch.
 
         The call waits only while the topic is not known or the buffer is full, for at most
-        ``max_block_ms``. Then it raises ApiError UNKNOWN_TOPIC_OR_PARTITION, UnreachableError or
-        BufferFullError. It raises ApiError INVALID_RECORD, INVALID_TIMESTAMP or MESSAGE_TOO_LARGE
-        for a record that no batch can hold, and ClosedError. Records of a partition are in the
-        order of the calls of ``send`` that did not have to wait.
+        ``max_block_ms``, and while a key of more than 16 KiB is hashed. After ``max_block_ms`` it
+        raises ApiError UNKNOWN_TOPIC_OR_PARTITION, UnreachableError or BufferFullError. It raises
+        ApiError INVALID_RECORD, INVALID_TIMESTAMP or MESSAGE_TOO_LARGE for a record that no batch
+        can hold, and ClosedError. Records of a partition are in the order of the calls of ``send``
+        that did not have to wait.
 
         >>> delivery = await producer.send("orders", b"value", key=b"invoice-1")
         >>> print((await delivery).offset)
@@ -160,9 +162,14 @@ class Producer:
         transaction = self._transaction_number()
         record = new_record(topic, value, key, headers, timestamp_ms, partition)
         self._accumulator.check_size(record.size, "a record")
+        key_hash = None
+        if record.key is not None and partition is None and len(record.key) > LONG_KEY_BYTES:
+            key_hash = await murmur2_in_turns(record.key)
         await self._ready_for(topic, record.size)
         if transaction != self._transaction_number():
             raise TransactionAbortedError("the transaction ended while the record waited for room")
+        if key_hash is not None:
+            record = record._replace(partition=self._destinations.of_hash(topic, key_hash))
         self.take(future, record)
 
     async def _ready_for(self, topic: str, size: int) -> None:
@@ -239,7 +246,7 @@ class Producer:
         partition: int | None = None,
     ) -> Delivery:
         """As ``send``, but never waits. Raises BufferFullError, or TopicUnknownError for the first
-        record of a topic.
+        record of a topic. The event loop waits while a long key is hashed, some 60 ms for 1 MiB.
         """
         record = new_record(topic, value, key, headers, timestamp_ms, partition)
         self._accumulator.check_size(record.size, "a record")

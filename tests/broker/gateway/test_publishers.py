@@ -195,7 +195,7 @@ async def test_a_topic_that_is_made_anew_does_not_know_the_publisher(world: Worl
 async def test_partitions_of_keys_and_their_number(world: World) -> None:
     await create(world, partitions=7)
     channel = world.network.channel(Address(HOST, 9192))
-    keys = [b"", b"a", b"order-1", b"\x00\xff"]
+    keys = [b"", b"a", b"order-1", b"\x00\xff", b"long" * 50_000]
 
     async def find(topic: str, keys: list[bytes]) -> pb.FindPartitionsResponse:
         request = pb.FindPartitionsRequest(topic=topic, keys=keys)

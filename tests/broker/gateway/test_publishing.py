@@ -49,6 +49,17 @@ async def test_records_are_written_as_they_were_given(world: World) -> None:
 
 
 @on_a_node
+async def test_a_long_key_chooses_the_partition_that_it_always_has(world: World) -> None:
+    await create(world, partitions=7)
+    keys = [bytes([number]) * 100_000 for number in range(4)]
+    results = await publish(
+        world.network.channel(Address(HOST, 9192)), [record(b"v", key) for key in (*keys, *keys)]
+    )
+    expected = [partition_of(key, 7) for key in keys]
+    assert [result.partition for result in results] == expected * 2
+
+
+@on_a_node
 async def test_a_record_that_is_refused_says_why_and_the_others_are_written(world: World) -> None:
     await create(world, max_message_bytes="1000")
     await create(world, "compacted", 1, cleanup_policy="compact")

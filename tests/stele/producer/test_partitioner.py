@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from itertools import pairwise
@@ -9,7 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as reference
 
-from stele.producer.partitioner import StickyPartitioner, murmur2, partition_of
+from stele.producer.partitioner import (
+    LONG_KEY_BYTES,
+    StickyPartitioner,
+    murmur2,
+    murmur2_in_turns,
+    partition_of,
+    partitions_of,
+)
+from tests.support.timing import run_virtual
+from tests.support.worlds import virtual
 
 
 @pytest.mark.parametrize(
@@ -30,6 +40,51 @@ def test_hash_is_that_of_the_java_client(key: bytes, expected: int) -> None:
 @given(st.binary(max_size=64))
 def test_hash_agrees_with_another_implementation(key: bytes) -> None:
     assert murmur2(key) == reference(key) & 0xFFFFFFFF
+
+
+@given(st.integers(0, 4), st.integers(-5, 5), st.integers(0, 99))
+def test_a_long_key_has_the_same_hash_in_turns(slices: int, more: int, seed: int) -> None:
+    key = random.Random(seed).randbytes(max(0, slices * LONG_KEY_BYTES + more))
+    assert run_virtual(murmur2_in_turns(key)) == murmur2(key)
+
+
+class Turns:
+    """Counts the turns of the event loop until it is stopped."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            self.count += 1
+            await asyncio.sleep(0)
+
+    def stop(self) -> int:
+        self._task.cancel()
+        return self.count
+
+
+@virtual
+async def test_a_turn_hashes_no_more_than_a_slice() -> None:
+    turns = Turns()
+    await murmur2_in_turns(bytes(1 << 20))
+    assert turns.stop() >= (1 << 20) // LONG_KEY_BYTES - 1
+
+
+@pytest.mark.parametrize(
+    ("size", "count", "least"), [(0, 1000, 3), (1000, 1000, 60), (100_000, 10, 60), (9000, 10, 4)]
+)
+def test_partitions_of_many_keys_are_found_in_turns(size: int, count: int, least: int) -> None:
+    keys = [number.to_bytes(4, "big") + bytes(size) for number in range(count)]
+
+    async def scenario() -> None:
+        turns = Turns()
+        found = await partitions_of(keys, 7)
+        assert turns.stop() >= least
+        assert found == [partition_of(key, 7) for key in keys]
+
+    run_virtual(scenario())
 
 
 def test_partition_clears_the_sign_before_the_remainder() -> None:

@@ -144,6 +144,20 @@ async def test_keys_choose_the_partition_as_kafka_does(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_long_key_is_hashed_in_turns_and_chooses_the_same_partition(stage: Stage) -> None:
+    stage.cluster.create("t", 6)
+    async with stage.producer() as producer:
+        await producer.send("t", b"first")
+        for number in range(3):
+            key = bytes([number]) * 200_000
+            sending = asyncio.ensure_future(producer.send("t", b"v", key=key))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert not sending.done(), "other tasks run meanwhile"
+            assert (await (await sending)).partition == partition_of(key, 6)
+
+
+@on_stage
 async def test_keyless_records_are_spread_over_partitions(stage: Stage) -> None:
     stage.cluster.create("t", 4)
     used = set()
