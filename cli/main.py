@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from cli import (
+    acls,
     certs,
     cluster,
     consume,
@@ -72,6 +73,7 @@ app.command("produce")(produce.produce)
 app.command("consume")(consume.consume)
 app.add_typer(group.app, name="group")
 app.add_typer(transactions.app, name="transaction")
+app.add_typer(acls.app, name="acls")
 app.add_typer(certs.app, name="certs")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(quorum.quorum_app, name="quorum")

@@ -35,7 +35,11 @@ CLIENTS: Final = (
     Client(
         "stele/sync/admin.py",
         "Admin",
-        (("stele/admin/admin.py", "Admin"), ("stele/admin/transactions.py", "TransactionAdmin")),
+        (
+            ("stele/admin/admin.py", "Admin"),
+            ("stele/admin/transactions.py", "TransactionAdmin"),
+            ("stele/admin/acls.py", "AclAdmin"),
+        ),
     ),
     Client("stele/sync/consumer.py", "Consumer", (("stele/consumer/consumer.py", "Consumer"),)),
     Client("stele/sync/producer.py", "Producer", (("stele/producer/producer.py", "Producer"),)),

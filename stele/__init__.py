@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from stele.lazy_names import lazy_names
 
 if TYPE_CHECKING:
+    from stele.admin.acls import Acl as Acl
+    from stele.admin.acls import AclFilter as AclFilter
     from stele.admin.descriptions import ConfigResource as ConfigResource
     from stele.admin.descriptions import NewTopic as NewTopic
     from stele.consumer.group.listener import RebalanceListener as RebalanceListener
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Acl": "stele.admin.acls",
+    "AclFilter": "stele.admin.acls",
     "Admin": "stele.sync",
     "ApiError": "stele.errors",
     "CommitFailedError": "stele.errors",

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from stele.admin.acls import AclAdmin
 from stele.admin.descriptions import (
     ClusterDescription,
     ConfigEntry,
@@ -38,7 +39,6 @@ from stele.admin.partitions import PartitionAdmin, PartitionReassignment
 from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
 from stele.admin.requests import AdminRequests
-from stele.admin.transactions import TransactionAdmin
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.consumer.offset_lookup import OffsetLookup
@@ -53,7 +53,7 @@ Place = TypeVar("Place", bound=tuple[str, int])
 """A topic and the number of a partition, also as a TopicPartition."""
 
 
-class Admin(TransactionAdmin):
+class Admin(AclAdmin):
     """Administrates a cluster over asyncio.
 
     >>> async with Admin("127.0.0.1:9092") as admin:
@@ -101,12 +101,10 @@ class Admin(TransactionAdmin):
                 "this process was forked from one that had used gRPC, which does not work after a "
                 "fork, and administration needs it: make the Admin in a process of its own"
             )
-        super().__init__(
-            ClusterView(
-                self._config, world or real_world(self._config.client_security()), AdminPlane
-            )
+        view = ClusterView(
+            self._config, world or real_world(self._config.client_security()), AdminPlane
         )
-        self._requests = AdminRequests(self._view, self._config)
+        super().__init__(view, AdminRequests(view, self._config))
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
         self._features = FeatureAdmin(self._requests)
         self._maintenance = MaintenanceAdmin(self._requests)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
 from stele import aio
+from stele.admin.acls import AccessVerdict, Acl, AclFilter
 from stele.admin.admin import Place
 from stele.admin.descriptions import (
     ClusterDescription,
@@ -521,3 +522,58 @@ class Admin(Face):
         Raises BulkError, for example UNKNOWN_TOPIC_OR_PARTITION.
         """
         return self._run(lambda: self._admin.describe_configs(resources, linearizable=linearizable))
+
+    # ------------------------------------------------------------------------- ACLs
+
+    def create_acls(self, acls: Sequence[Acl], *, request_id: bytes | None = None) -> None:
+        """Add rules. A rule that is there already is no error.
+
+        Returns when every live broker has applied them. Raises BulkError, for example with
+        INVALID_REQUEST for a host that is neither an address nor ``*``. Raises ApiError
+        SECURITY_DISABLED if the cluster has no authorizer.
+
+        >>> admin.create_acls([Acl("User:orders-app", "WRITE", "TOPIC", "orders")])
+        """
+        self._run(lambda: self._admin.create_acls(acls, request_id=request_id))
+
+    def delete_acls(
+        self, filters: Sequence[AclFilter], *, request_id: bytes | None = None
+    ) -> list[Acl]:
+        """Delete all rules that any of the filters matches, together. Returns them.
+
+        Returns when no live broker goes by them any more. Raises ApiError.
+
+        >>> admin.delete_acls([AclFilter(principal="User:orders-app")])
+        """
+        return self._run(lambda: self._admin.delete_acls(filters, request_id=request_id))
+
+    def describe_acls(
+        self, wanted: AclFilter | None = None, *, linearizable: bool = True
+    ) -> list[Acl]:
+        """The rules that the filter matches, by default all. Raises ApiError.
+
+        >>> admin.describe_acls(AclFilter(resource_type="TOPIC"))
+        """
+        return self._run(lambda: self._admin.describe_acls(wanted, linearizable=linearizable))
+
+    def test_access(
+        self,
+        principal: str,
+        operation: str,
+        resource_type: str,
+        resource_name: str,
+        *,
+        host: str = "",
+    ) -> AccessVerdict:
+        """Whether a principal may do something, and by which rule. Nothing is done.
+
+        ``host``: the address that it would come from. Without it only rules for every host count.
+        Raises ApiError.
+
+        >>> admin.test_access("User:orders-app", "WRITE", "TOPIC", "orders")
+        """
+        return self._run(
+            lambda: self._admin.test_access(
+                principal, operation, resource_type, resource_name, host=host
+            )
+        )

@@ -25,6 +25,10 @@ PLAN = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": 
 ARGUMENTS = {
     "produce": ["t"],
     "consume": ["t"],
+    "acls add": ["User:ann", "READ", "topic:t"],
+    "acls list": [],
+    "acls remove": ["--all"],
+    "acls test": ["User:ann", "READ", "topic:t"],
     "topic create": ["t"],
     "topic list": [],
     "topic describe": ["t"],
