@@ -40,7 +40,13 @@ Only = Annotated[
 ]
 Record = Annotated[
     bool,
-    typer.Option("--record", help="With --mutants: record for the tests which seeds caught them."),
+    typer.Option(
+        "--record",
+        help=(
+            "With --mutants: record for the tests which seeds caught them. Without --seeds, a bug "
+            "keeps its recorded seed if this still catches it."
+        ),
+    ),
 ]
 Directory = Annotated[
     Path, typer.Option("--dir", help="Directory of results.jsonl and of transcripts of failures.")
@@ -84,7 +90,13 @@ def sim(
         with terminable():
             if mutants:
                 return sim_run.mutants(
-                    span, seconds or 30.0, only, jobs, as_json=as_json, note_down=record
+                    span,
+                    seconds or 30.0,
+                    only,
+                    jobs,
+                    as_json=as_json,
+                    note_down=record,
+                    keep_catches=record and seeds is None,
                 )
             if trace:
                 return sim_run.trace(span.start, order)

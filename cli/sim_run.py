@@ -20,8 +20,10 @@ from chaos.sim.runs.mutants.catalogue import MUTANTS
 from chaos.sim.runs.mutants.harness import (
     Verdict,
     hunt,
+    hunt_again,
     hunting,
     record,
+    recorded,
     shorten,
     source_tree,
 )
@@ -203,18 +205,29 @@ def _explain(outcome: Outcome, directory: Path) -> dict[str, object]:
 
 
 def mutants(
-    span: range, seconds: float, only: str, jobs: int, *, as_json: bool, note_down: bool
+    span: range,
+    seconds: float,
+    only: str,
+    jobs: int,
+    *,
+    as_json: bool,
+    note_down: bool,
+    keep_catches: bool = False,
 ) -> int:
+    """``keep_catches``: a bug that its recorded seed still catches is not hunted with others."""
     chosen = [each for each in MUTANTS if only in each.name]
     if not chosen:
         raise CommandError(f"no planted bug has {only!r} in its name")
     verdicts: list[Verdict] = []
+    catches = recorded() if keep_catches else {}
     with hunting() as hunters, _progress("planted bugs", len(chosen), quiet=as_json) as advance:
 
         def hunted(mutant: Mutant) -> Iterator[Verdict]:
-            verdict = hunt(hunters, mutant, span, seconds=seconds)
-            if note_down:
-                shorten(hunters, verdict)
+            verdict = hunt_again(hunters, mutant, catches.get(mutant.name))
+            if not verdict.caught:
+                verdict = hunt(hunters, mutant, span, seconds=seconds)
+                if note_down:
+                    shorten(hunters, verdict)
             yield verdict
 
         with closing(_in_parallel(chosen, hunted, jobs, hunters.end)) as hunts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import shutil
 import subprocess
 import sys
@@ -173,6 +174,13 @@ def faults_for(mutant: Mutant) -> tuple[str, ...]:
     return ("conditions", *mutant.kinds, *(AIMED_AT + name for name in mutant.aims))
 
 
+def hunt_again(hunters: Hunters, mutant: Mutant, catch: Catch | None) -> Verdict:
+    """The verdict of the run that caught the bug when it was last hunted, if any did."""
+    if catch is None:
+        return Verdict(mutant)
+    return hunt(hunters, mutant, [catch.seed], seconds=catch.seconds)
+
+
 def hunt(
     hunters: Hunters,
     mutant: Mutant,
@@ -196,12 +204,18 @@ def hunt(
 
 
 def shorten(hunters: Hunters, verdict: Verdict) -> None:
-    """Let a catch be one of ``SHORT_S`` seconds of faults if its seed catches the bug in those.
-    The true source is run with what is recorded, to its end."""
+    """Let a catch be one of fewer seconds of faults if its seed catches the bug in those: in
+    ``SHORT_S``, or else in those that had passed when it was caught. The true source is run with
+    what is recorded, to its end."""
     caught = verdict.caught_by
-    if caught is not None and caught.plan.seconds > SHORT_S:
-        shorter = hunt(hunters, verdict.mutant, [caught.plan.seed], seconds=SHORT_S)
-        verdict.caught_by = shorter.caught_by or caught
+    if caught is None:
+        return
+    for seconds in sorted({SHORT_S, max(SHORT_S, math.ceil(caught.virtual_s))}):
+        if seconds < caught.plan.seconds:
+            shorter = hunt(hunters, verdict.mutant, [caught.plan.seed], seconds=seconds)
+            if shorter.caught:
+                verdict.caught_by = shorter.caught_by
+                return
 
 
 # ------------------------------------------------------------------------------- the record
