@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from broker.api import KafkaApis
 from broker.api.connection_limits import ConnectionLimits
-from runtime.authorization.caller import NODE_ITSELF
 from runtime.config.node import ConfigError, NamedAddress, NodeConfig
 from runtime.kafka.authentication import ListenerLogins
 from runtime.kafka.connection import KafkaServerProtocol
@@ -89,7 +88,7 @@ class KafkaServer:
             try:
                 self._listeners[address.name] = await self._network.listen(
                     Address(address.host, address.port),
-                    self._factory(address.name),
+                    self._factory(address.name, self._logins.get(address.name)),
                     tls=self._tls.of(address.name),
                 )
             except OSError as error:
@@ -105,9 +104,7 @@ class KafkaServer:
     def accept(self, listener_name: str) -> KafkaServerProtocol:
         """The server's side of a connection from within this process, as if it had come in on this
         listener. Its caller is this node."""
-        connection = self._factory(listener_name)()
-        connection.principal = NODE_ITSELF
-        return connection
+        return self._factory(listener_name, None)()
 
     async def close(self) -> None:
         """Take no more requests, answer those taken, close."""
@@ -121,9 +118,8 @@ class KafkaServer:
 
     # ------------------------------------------------------------------ connections
 
-    def _factory(self, listener_name: str) -> _ConnectionFactory:
+    def _factory(self, listener_name: str, logins: ListenerLogins | None) -> _ConnectionFactory:
         assert self._apis is not None
-        logins = self._logins.get(listener_name)
         return _ConnectionFactory(self, self._apis, self._config, listener_name, logins)
 
     def opened(self, connection: KafkaServerProtocol) -> None:

@@ -12,11 +12,13 @@ from collections import deque
 from typing import Any, Protocol, TypeVar, cast
 
 from stele.addresses import Address, address_text
+from stele.cluster.kafka_login import log_in
 from stele.errors import ApiError, ErrorCode
+from stele.security.client_security import SaslCredentials
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader
 from stele.wire.kafka.messages import api_versions
-from stele.world import Connector
+from stele.world import Buffer, Connector
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +29,12 @@ Kafka lacks to such clients only."""
 
 STELES_FEATURE = "stele.metadata.version"
 """A feature that only Stele's clusters have."""
+
+LOGIN_TIMEOUT_S = 30.0
+"""How long each step of a login may take, unless the opener of the connection is less patient."""
+
+_SESSION_SHARE = 0.85
+"""After this share of its session a client begins to prove again who it is, as in Kafka."""
 
 Request = TypeVar("Request", bound=kafka.Struct)
 Response = TypeVar("Response", bound=kafka.Struct)
@@ -75,6 +83,16 @@ class _Pending:
         self.deadline = deadline  # in the event loop's time
 
 
+class _Held:
+    """A request that leaves when the login that is under way has ended."""
+
+    __slots__ = ("buffers", "pending")
+
+    def __init__(self, pending: _Pending | None, buffers: list[Buffer]) -> None:
+        self.pending = pending  # None: it gets no answer
+        self.buffers = buffers
+
+
 class KafkaConnection(asyncio.BufferedProtocol):
     """An open connection to one broker. It does not reconnect: open another one.
 
@@ -109,6 +127,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         # Set to the earliest deadline or before it. It need not be exact, as nearly all requests
         # are answered before.
         self._timer: asyncio.TimerHandle | None = None
+        # Requests that came since a login is due on the open connection; None: none is.
+        self._held: list[_Held] | None = None
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._drained: asyncio.Future[None] | None = None  # done when no request is unanswered
 
     @classmethod
     async def open(
@@ -120,9 +143,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
         *,
         max_response_bytes: int = DEFAULT_MAX_RESPONSE_BYTES,
     ) -> KafkaConnection:
-        """Connect. Raises OSError as the connector does."""
+        """Connect, and prove who this client is if the connector's security has SASL. Raises
+        OSError as the connector does. With SASL it raises LoginError if the broker refuses the
+        login, and ApiError as ``request`` does."""
         connection = cls(address_text(host, port), client_id, max_response_bytes=max_response_bytes)
-        await connector.connect(Address(host, port), lambda: connection)
+        transport = await connector.connect(Address(host, port), lambda: connection)
+        credentials = connector.security.sasl
+        if credentials is not None and not transport.get_extra_info("is_in_process", False):
+            try:
+                await connection.log_in(credentials)
+            except BaseException:
+                connection.close()
+                raise
         return connection
 
     @property
@@ -191,7 +223,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         buffers = kafka.encode_request(api, version, correlation_id, self.client_id, message)
         deadline = self._loop.time() + timeout_s
-        self._pending.append(_Pending(api, version, correlation_id, answer, timeout_s, deadline))
+        pending = _Pending(api, version, correlation_id, answer, timeout_s, deadline)
+        if self._held is not None and api.key not in _OF_A_LOGIN:
+            self._held.append(_Held(pending, buffers))
+            return
+        self._pending.append(pending)
         self._arm(deadline)
         self._transport.writelines(buffers)
 
@@ -208,9 +244,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._transport.set_write_buffer_limits(high=0)  # it is full until all are taken
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        self._transport.writelines(
-            kafka.encode_request(api, version, correlation_id, self.client_id, message)
-        )
+        buffers = kafka.encode_request(api, version, correlation_id, self.client_id, message)
+        if self._held is not None:
+            self._held.append(_Held(None, buffers))
+        else:
+            self._transport.writelines(buffers)
         room: asyncio.Future[None] = self._loop.create_future()
         if self._is_full:
             self._on_room.append(room)
@@ -260,6 +298,53 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self.finalized_features = {
             each.name: each.max_version_level for each in response.finalized_features
         }
+
+    # ----------------------------------------------------------------------------- login
+
+    async def log_in(self, credentials: SaslCredentials) -> None:
+        """Prove who this client is. If the broker says that this counts for some time only, the
+        connection proves it again before the end of that. Raises LoginError, and ApiError as
+        ``request`` does."""
+
+        async def ask(api: kafka.Api[Any, Any], version: int, message: kafka.Struct) -> Any:
+            return await self.request(api, version, message, timeout_s=LOGIN_TIMEOUT_S)
+
+        lifetime_s = await log_in(ask, self.name, credentials)
+        if lifetime_s is not None and not self.is_closed:
+            self._renewal = self._loop.call_later(
+                lifetime_s * _SESSION_SHARE, self._begin_renewal, credentials
+            )
+
+    def _begin_renewal(self, credentials: SaslCredentials) -> None:
+        self._renewal = None
+        self._held = []
+        self._renewing = self._loop.create_task(self._renew(credentials))
+
+    async def _renew(self, credentials: SaslCredentials) -> None:
+        """Log in again. Brokers of Kafka take no other request meanwhile, so those that were sent
+        are answered first, and those that come wait."""
+        try:
+            if self._pending:
+                self._drained = self._loop.create_future()
+                await self._drained
+            await self.log_in(credentials)
+        except ApiError as error:
+            if not self.is_closed:
+                logger.warning("closing the connection to %s: %s", self.name, error.message)
+            self._abandon(error.message)
+        else:
+            self._release()
+
+    def _release(self) -> None:
+        """Send what was held back."""
+        held, self._held = self._held or [], None
+        if self._transport is None:
+            return
+        for each in held:
+            if each.pending is not None:
+                self._pending.append(each.pending)
+                self._arm(each.pending.deadline)
+            self._transport.writelines(each.buffers)
 
     def version_of(self, api: kafka.Api[Any, Any], at_most: int | None = None) -> int:
         """The newest version that both sides support. Raises ApiError UNSUPPORTED_VERSION if there
@@ -317,6 +402,8 @@ class KafkaConnection(asyncio.BufferedProtocol):
         if not self._pending:
             raise kafka.MalformedMessageError(f"an answer {correlation_id} without a request")
         pending = self._pending.popleft()
+        if self._drained is not None and not self._pending:
+            self._note_drained()
         if correlation_id != pending.correlation_id:
             self._pending.appendleft(pending)
             raise kafka.MalformedMessageError(
@@ -338,7 +425,18 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.abort()
         self._fail_pending()
 
+    def _note_drained(self) -> None:
+        drained, self._drained = self._drained, None
+        if drained is not None and not drained.done():
+            drained.set_result(None)
+
     def _fail_pending(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        held, self._held = self._held or [], None
+        self._pending.extend(each.pending for each in held if each.pending is not None)
+        self._note_drained()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -350,6 +448,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
         for room in waiting:
             if not room.done():
                 room.set_exception(ConnectionLostError(f"{self.name}: {self._reason}"))
+
+
+_OF_A_LOGIN = (kafka.ApiKey.SASL_HANDSHAKE, kafka.ApiKey.SASL_AUTHENTICATE)
 
 
 def _error_code(number: int) -> ErrorCode:

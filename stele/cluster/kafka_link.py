@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from stele.addresses import address_text
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
+from stele.cluster.kafka_login import LoginError
 from stele.cluster.plane import BrokerAddress
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
@@ -101,6 +102,8 @@ class KafkaLink:
             connection = await KafkaConnection.open(self._connector, host, port, self._client_id)
         except OSError as error:
             raise RpcError(RpcCode.UNAVAILABLE, f"{address_text(host, port)}: {error}") from error
+        except ApiError as error:  # of a login
+            raise unanswered(error) from error
         try:
             await connection.negotiate(timeout_s=self._open_s)
             self._check_open()
@@ -160,6 +163,8 @@ def unanswered(error: ApiError) -> RpcError:
     """The failure of a connection as that of a question."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         return RpcError(RpcCode.DEADLINE_EXCEEDED, error.message)
+    if isinstance(error, LoginError):
+        return RpcError(RpcCode.UNAUTHENTICATED, error.message)
     if isinstance(error, ConnectionLostError):
         return RpcError(RpcCode.UNAVAILABLE, error.message)
     return RpcError(RpcCode.INTERNAL, error.message)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.cluster.kafka_link import KafkaLink, Question, question
+from stele.cluster.kafka_login import LoginError
 from stele.cluster.kafka_stream import (
     MAX_FETCH_CONNECTIONS,
     Encoded,
@@ -70,11 +71,14 @@ class KafkaPlane:
         return KafkaLink(address, self._connector, self._client_id, self._open_s)
 
     async def find_brokers(self, host: str, port: int, timeout_s: float) -> ClusterNews:
-        """Ask a bootstrap server for the brokers. Raises OSError, SteleError."""
+        """Ask a bootstrap server for the brokers. Raises OSError, SteleError, in particular
+        LoginError."""
         link = self.link(BrokerAddress(host, port))
         try:
             return await self.metadata([]).ask(link, timeout_s)
         except RpcError as error:
+            if error.code is RpcCode.UNAUTHENTICATED:
+                raise LoginError(ErrorCode.SASL_AUTHENTICATION_FAILED, error.detail) from error
             raise OSError(error.detail) from error
         finally:
             await link.close()

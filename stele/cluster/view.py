@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from stele.addresses import address_text
 from stele.cluster.kafka_link import KafkaLink, Question
+from stele.cluster.kafka_login import LoginError
 from stele.cluster.kafka_plane import KafkaPlane
 from stele.cluster.plane import (
     BrokerAddress,
@@ -241,7 +242,7 @@ class ClusterView:
     async def _refresh_logged(self) -> None:
         try:
             await self._refresh()
-        except UnreachableError as error:
+        except (UnreachableError, LoginError) as error:
             self.waiting.say(str(error), "unreachable")
         except ClosedError:
             return
@@ -421,12 +422,15 @@ class ClusterView:
         ]
 
     async def _find_brokers(self) -> None:
-        """Ask the bootstrap servers one after the other. Raises UnreachableError."""
+        """Ask the bootstrap servers one after the other. Raises UnreachableError, and LoginError:
+        the next server would refuse the login, too."""
         causes: list[str] = []
         for host, port in self._bootstrap:
             try:
                 async with asyncio.timeout(self.attempt_s):
                     news = await self.plane.find_brokers(host, port, self.attempt_s)
+            except LoginError:
+                raise
             except (OSError, SteleError) as error:
                 reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
                 causes.append(f"{address_text(host, port)}: {reason}")
@@ -463,6 +467,9 @@ class ClusterView:
             except TimeoutError:
                 raise cause from None
             except RpcError as error:
+                if error.code is RpcCode.UNAUTHENTICATED:
+                    code = ErrorCode.SASL_AUTHENTICATION_FAILED
+                    raise LoginError(code, f"{what}: {error.detail}") from error
                 cause = UnreachableError(f"{what}: {error}")
             except UnreachableError as error:
                 cause = error

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from stele.errors import SteleError
 from stele.security import scram
+from stele.security.client_security import SaslCredentials
 from stele.security.scram import ScramError, ScramMechanism
 
 PLAIN: Final = "PLAIN"
@@ -126,3 +127,21 @@ class OauthBearerDialogue:
             return None
         self._refusal = f"the server refused the token: {challenge.decode(errors='replace')}"
         return b"\x01"
+
+
+def dialogue_of(credentials: SaslCredentials, nonce: str, token: str = "") -> ClientDialogue:
+    """The login by these credentials. ``nonce``: random, printable, without a comma. ``token``: of
+    OAUTHBEARER, one that is valid now."""
+    mechanism = credentials.mechanism
+    if mechanism == PLAIN:
+        return PlainDialogue(credentials.username, credentials.password)
+    if mechanism == OAUTHBEARER:
+        return OauthBearerDialogue(token)
+    extensions = {scram.TOKEN_EXTENSION: "true"} if credentials.is_delegation_token else None
+    return ScramDialogue(
+        scram.MECHANISMS[mechanism],
+        credentials.username,
+        credentials.password,
+        nonce,
+        extensions,
+    )

@@ -21,7 +21,7 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Endpoint = Literal["https", ""]
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-BUILT: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
+BUILT: Final = tuple(SecurityProtocol)
 """The security protocols that clients speak."""
 
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
