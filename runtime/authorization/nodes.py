@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation, refusal
 from runtime.authorization.caller import grpc_caller
+from runtime.authorization.node_identity import CheckedStream, check_sender
 from stele.world import ErrorInfo, RpcCode, RpcError, Stream
 from world.network import Peer, Service, StreamHandler, UnaryHandler
 
@@ -26,7 +27,31 @@ def for_nodes(service: Service, authorizer: Authorizer, listener: str) -> Servic
             code = RpcCode.PERMISSION_DENIED if authorizer.is_loaded else RpcCode.UNAVAILABLE
             raise RpcError(code, f"{why.code.name}: {why.message}", ErrorInfo(why.code.name))
 
-    return _behind(service, check)
+    return _behind(_in_own_name(service), check)
+
+
+def _in_own_name(service: Service) -> Service:
+    """The service behind the check of node ids (``node_identity``)."""
+
+    def unary(method: str, handler: UnaryHandler) -> UnaryHandler:
+        async def handle(payload: bytes, peer: Peer) -> bytes:
+            check_sender(method, payload, peer)
+            return await handler(payload, peer)
+
+        return handle
+
+    def stream(method: str, handler: StreamHandler) -> StreamHandler:
+        async def handle(stream: Stream, peer: Peer) -> None:
+            if peer.node_ids:
+                stream = CheckedStream(stream, lambda said: check_sender(method, said, peer))
+            await handler(stream, peer)
+
+        return handle
+
+    return Service(
+        unary={name: unary(name, handler) for name, handler in service.unary.items()},
+        streams={name: stream(name, handler) for name, handler in service.streams.items()},
+    )
 
 
 def when_loaded(service: Service, authorizer: Authorizer) -> Service:

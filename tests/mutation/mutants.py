@@ -124,12 +124,14 @@ ROOMS = (
     Room(
         "identity",
         tuple(
-            f"security/{noun}.py" for noun in ("distinguished_name", "principal", "node_identity")
+            f"security/{noun}.py"
+            for noun in ("distinguished_name", "principal", "node_identity", "renewal")
         ),
         (
             "tests/security/test_distinguished_name.py",
             "tests/security/test_principal.py",
             "tests/security/test_node_identity.py",
+            "tests/security/test_renewal.py",
         ),
     ),
     Room(

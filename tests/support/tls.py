@@ -136,6 +136,11 @@ def listener(
 
 def in_files(folder: Path, store: Store) -> Store:
     """The same store in a PEM file."""
-    path = folder / f"{len(list(folder.iterdir()))}.pem"
-    path.write_text((store.key or "") + (store.certificates or ""))
-    return Store(location=str(path))
+    found = Store(location=str(folder / f"{len(list(folder.iterdir()))}.pem"))
+    overwrite(found, store)
+    return found
+
+
+def overwrite(file: Store, store: Store) -> None:
+    """Put an inline store into the file of another one."""
+    Path(file.location or "").write_text((store.key or "") + (store.certificates or ""))

@@ -17,7 +17,11 @@ from stele.wire.kafka.primitives import MalformedMessageError
 
 _SIZE = struct.Struct(">i")
 _KEY = struct.Struct(">h")
-_HTTP: Final = int.from_bytes(b"HTTP")  # how an answer of an HTTP server begins
+_HTTP_ANSWER: Final = int.from_bytes(b"HTTP")
+_HTTP_REQUESTS: Final = frozenset(
+    int.from_bytes(verb) for verb in (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"CONN", b"PRI ")
+)
+_TLS: Final = (0x1603, 0x1503)  # a client's first message, and a server's alert
 
 CHUNK_BYTES: Final = 32 * 1024
 GROWTH_BYTES: Final = 1024 * 1024
@@ -27,6 +31,10 @@ size."""
 
 class FrameSizeError(MalformedMessageError):
     """A frame announces a size that is negative or above the maximum."""
+
+
+class ForeignProtocolError(MalformedMessageError):
+    """The peer speaks another protocol."""
 
 
 class FrameReader:
@@ -90,10 +98,27 @@ class FrameReader:
         else:
             self._end += size
 
+    def _check_protocol(self, size: int) -> None:
+        """A size that cannot be one may be the first bytes of another protocol."""
+        if size == _HTTP_ANSWER:
+            raise ForeignProtocolError(
+                "the peer speaks HTTP: is this the port of a node's metrics?"
+            )
+        if size in _HTTP_REQUESTS:
+            raise ForeignProtocolError(
+                "the peer speaks HTTP, and this port speaks Kafka's protocol"
+            )
+        if size >> 16 in _TLS:
+            raise ForeignProtocolError(
+                "the peer speaks TLS, and this end speaks plaintext: security.protocol in the "
+                "client must be the security protocol of the listener"
+            )
+
     def next_frame(self) -> bytearray | None:
         """The next whole frame without its size bytes; None until more is received.
 
-        Raises FrameSizeError for a size that is negative or above the maximum. Then the rest of the
+        Raises FrameSizeError for a size that is negative or above the maximum, and
+        ForeignProtocolError if it looks like another protocol. Then the rest of the
         stream cannot be understood.
         """
         if self._frame is not None:
@@ -106,9 +131,8 @@ class FrameReader:
         if available < 0:
             return None
         (size,) = _SIZE.unpack_from(self._chunk, self._start)
-        if size == _HTTP:
-            raise FrameSizeError("the peer speaks HTTP: is this the port of a node's metrics?")
         if not 0 <= size <= self.max_bytes:
+            self._check_protocol(size)
             raise FrameSizeError(f"a frame of {size} bytes, at most {self.max_bytes}")
         start = self._start + SIZE_BYTES
         if size > GROWTH_BYTES and self._max_bytes_of is not None:

@@ -245,7 +245,9 @@ async def test_many_answered_at_once_do_not_recurse() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes"),
+        (b"GET / HTTP/1.1\r\n\r\n", "the peer speaks HTTP, and this port speaks Kafka's protocol"),
+        (b"\x16\x03\x01\x02\x00\x01", "the peer speaks TLS, and this end speaks plaintext"),
+        (b"\x15\x03\x03\x00\x02\x02", "security protocol of the listener"),
         (struct.pack(">i", -1), "a frame of -1 bytes"),
         (struct.pack(">i", MAX_REQUEST_BYTES + 1), "at most 4000000"),
         (struct.pack(">i", 0), "a request of 0 bytes"),

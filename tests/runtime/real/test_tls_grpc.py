@@ -1,0 +1,188 @@
+"""gRPC over TLS: who calls, certificates that are exchanged, and what gRPC cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+from cryptography import x509
+
+import stele.grpc_channel
+from runtime.real.network import RealNetwork
+from runtime.real.tls_listener import RealServerTls
+from security.distinguished_name import subject_of
+from security.node_identity import node_uri
+from stele.addresses import Address, SecurityProtocol
+from stele.errors import ConfigError
+from stele.grpc_channel import RealChannel
+from stele.security.client_security import ClientSecurity, Store, TlsSettings
+from stele.world import RpcCode, RpcError, Stream
+from tests.support.tls import AUTHORITY, Authority, in_files, listener, overwrite
+from world.network import IdentityError, Peer, ServerTlsSettings, Service
+
+WHO = "/stele.v1.Test/Who"
+TALK = "/stele.v1.Test/Talk"
+
+
+def principal_of(certificate: bytes | None) -> str:
+    if certificate is None:
+        return "User:ANONYMOUS"
+    subject = subject_of(certificate)
+    if subject == "CN=nobody":
+        raise IdentityError("no rule matches 'CN=nobody'")
+    return f"User:{subject}"
+
+
+@contextlib.asynccontextmanager
+async def serving(of: ServerTlsSettings) -> AsyncIterator[tuple[int, list[Peer], RealServerTls]]:
+    network, peers = RealNetwork(), list[Peer]()
+
+    async def who(payload: bytes, peer: Peer) -> bytes:
+        peers.append(peer)
+        return payload
+
+    async def talk(stream: Stream, peer: Peer) -> None:
+        peers.append(peer)
+        while (message := await stream.receive()) is not None:
+            await stream.send(message)
+
+    tls = cast(RealServerTls, network.server_tls(of))
+    bound = await network.serve(Address("127.0.0.1", 0), Service({WHO: who}, {TALK: talk}), tls=tls)
+    try:
+        yield bound.port, peers, tls
+    finally:
+        await bound.close()
+        await network.stop_serving()
+
+
+async def call(port: int, security: ClientSecurity) -> None:
+    channel = RealChannel(Address("127.0.0.1", port), "me", security)
+    try:
+        await channel.call(WHO, b"x", timeout_s=5)
+    finally:
+        await channel.close()
+
+
+async def test_a_certificate_gives_the_principal_and_the_node() -> None:
+    asked = listener(client_auth="required", principal_of=principal_of)
+    async with serving(asked) as (port, peers, _):
+        own = AUTHORITY.key_store("localhost", node_uri(7), common_name="node-7")
+        await call(port, AUTHORITY.client(own))
+        await call(port, AUTHORITY.client(AUTHORITY.key_store("a", common_name="app")))
+        assert peers == [
+            Peer("127.0.0.1", "me", "User:CN=node-7", frozenset([7])),
+            Peer("127.0.0.1", "me", "User:CN=app"),
+        ]
+
+
+async def test_a_stream_has_the_callers_principal() -> None:
+    asked = listener(client_auth="required", principal_of=principal_of)
+    async with serving(asked) as (port, peers, _):
+        own = AUTHORITY.key_store("a", common_name="app")
+        channel = RealChannel(Address("127.0.0.1", port), None, AUTHORITY.client(own))
+        stream = channel.stream(TALK)
+        await stream.send(b"x")
+        assert await stream.receive() == b"x"
+        await stream.close()
+        await channel.close()
+        assert [peer.principal for peer in peers] == ["User:CN=app"]
+
+
+async def test_without_client_certificates_callers_are_anonymous() -> None:
+    async with serving(listener(principal_of=principal_of)) as (port, peers, _):
+        await call(port, AUTHORITY.client())
+        assert peers == [Peer("127.0.0.1", "me")]
+
+
+@pytest.mark.parametrize("own", [None, Authority("another").key_store("x")])
+async def test_a_required_certificate_that_is_missing_or_unknown_is_refused(
+    own: Store | None,
+) -> None:
+    async with serving(listener(client_auth="required")) as (port, peers, _):
+        with pytest.raises(RpcError) as raised:
+            await call(port, AUTHORITY.client(own))
+        assert raised.value.code is RpcCode.UNAVAILABLE
+        assert peers == []
+
+
+async def test_a_certificate_without_identity_is_denied() -> None:
+    asked = listener(client_auth="required", principal_of=principal_of)
+    async with serving(asked) as (port, _, _):
+        with pytest.raises(RpcError, match="no rule matches 'CN=nobody'") as raised:
+            await call(port, AUTHORITY.client(AUTHORITY.key_store("a", common_name="nobody")))
+        assert raised.value.code is RpcCode.PERMISSION_DENIED
+
+
+async def test_grpc_cannot_request_certificates_without_requiring_them() -> None:
+    with pytest.raises(ConfigError, match=r"listener\.name\.clients\.ssl\.client\.auth=requested"):
+        async with serving(listener(client_auth="requested")):
+            pass
+
+
+async def test_new_connections_get_the_new_certificate(tmp_path: Path) -> None:
+    store = in_files(tmp_path, AUTHORITY.key_store("127.0.0.1", common_name="node"))
+    async with serving(listener(keystore=store)) as (port, peers, tls):
+        before = await certificate_at(port)
+        renewed = AUTHORITY.key_store("127.0.0.1", common_name="node")
+        overwrite(store, renewed)
+        await tls.refresh()
+        after = await certificate_at(port)
+        assert after != before
+        assert after == tls.certificate
+        await call(port, AUTHORITY.client())
+        assert len(peers) == 1
+
+
+async def certificate_at(port: int) -> x509.Certificate:
+    pem = await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
+    return x509.load_pem_x509_certificate(pem.encode())
+
+
+async def test_a_channel_takes_a_renewed_certificate_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stele.grpc_channel, "LOOK_S", 0.0)
+    asked = listener(client_auth="required", principal_of=principal_of)
+    store = in_files(tmp_path, AUTHORITY.key_store("a", common_name="old"))
+    async with serving(asked) as (port, peers, _):
+        security = ClientSecurity(
+            protocol=SecurityProtocol.SSL,
+            tls=TlsSettings(keystore=store, truststore=AUTHORITY.trust_store),
+        )
+        channel = RealChannel(Address("127.0.0.1", port), None, security)
+        stream = channel.stream(TALK)
+        await stream.send(b"1")
+        assert await stream.receive() == b"1"
+        new = AUTHORITY.key_store("a", common_name="new")
+        overwrite(store, Store(key="half writ"))
+        await channel.call(WHO, b"x", timeout_s=5)
+        overwrite(store, new)
+        await channel.call(WHO, b"x", timeout_s=5)
+        await stream.send(b"2")  # what runs goes on
+        assert await stream.receive() == b"2"
+        await stream.close()
+        await channel.close()
+        assert [peer.principal for peer in peers] == ["User:CN=old", "User:CN=old", "User:CN=new"]
+
+
+async def test_a_channel_says_which_file_it_cannot_read() -> None:
+    missing = ClientSecurity(
+        protocol=SecurityProtocol.SSL,
+        tls=TlsSettings(truststore=Store(location="/no/ca.pem")),
+    )
+    with pytest.raises(RpcError, match=r"ssl_truststore_location=/no/ca\.pem: No such file"):
+        await call(1, missing)
+
+
+async def test_grpc_always_checks_the_host_name() -> None:
+    unchecked = ClientSecurity(
+        protocol=SecurityProtocol.SSL,
+        tls=TlsSettings(truststore=AUTHORITY.trust_store, checks_host_name=False),
+    )
+    with pytest.raises(RpcError, match="gRPC always checks the host name"):
+        await call(1, unchecked)
