@@ -200,6 +200,32 @@ async def check_durable(
     expected.update(state(copy))
 
 
+@virtual
+async def test_a_copy_of_a_cold_log_says_what_to_warm() -> None:
+    disk = MemoryDisk()
+    log = opened(disk, ONE).create(*KEY, TOPIC_ID, CONFIG)
+    append(log, make_batch())
+    copying = Copying(log, await opened(disk, OTHER).copies.begin(KEY, TOPIC_ID, CONFIG))
+    disk.cold = True
+    found = copying.advance()
+    assert isinstance(found, ColdRange)
+    await log.warm(found)
+    assert copying.advance() == log.size_bytes
+    assert copying.step is CopyStep.COMPLETE
+
+
+@virtual
+async def test_a_copy_begins_where_its_log_does_although_the_first_batch_is_later() -> None:
+    """Compaction has removed the batches before it."""
+    disk = MemoryDisk()
+    log = opened(disk, ONE).create(*KEY, TOPIC_ID, CONFIG)
+    log.append_as_follower(make_batch(base_offset=3))
+    copying = Copying(log, await opened(disk, OTHER).copies.begin(KEY, TOPIC_ID, CONFIG))
+    copying.advance()
+    assert (copying.copy.start_offset, copying.copy.end_offset) == (0, 4)
+    assert copying.step is CopyStep.COMPLETE
+
+
 @given(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3), st.integers(0, 3))
 def test_steps(start: int, length: int, copy_start: int, copied: int) -> None:
     begun = Lineage(1, 1)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stele.errors import ApiError, ErrorCode
@@ -29,7 +29,7 @@ from storage.leader_epochs import EpochEndOffset
 from storage.log import PartitionLog
 from storage.retention import retained_from
 from tests.support.batches import make_batch
-from tests.support.storage import MemoryDisk, append
+from tests.support.storage import MemoryDisk, MemoryFile, append
 from tests.support.timing import HandClock
 
 SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=200)
@@ -285,6 +285,26 @@ async def test_a_cold_read_says_what_to_warm(disk: MemoryDisk) -> None:
     assert 1 <= rounds <= 3
 
 
+def test_a_start_reads_a_cold_log_and_waits_for_the_device(
+    disk: MemoryDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read_now = MemoryFile.read_now
+
+    def warming(file: MemoryFile, position: int, size: int) -> bytes:
+        file.disk.warmed.append((file.path, position, size))
+        return read_now(file, position, size)
+
+    log = open_log(disk)
+    for _ in range(30):
+        append(log, make_batch())
+    log.prepare_clean_shutdown()
+    log.close()
+    log = open_log(disk, clean_shutdown=True)
+    monkeypatch.setattr(MemoryFile, "read_now", warming)
+    disk.cold = True
+    assert [header.base_offset for header, _ in log.batches_now(7)] == [*range(7, 30)]
+
+
 def test_a_wrong_index_is_found_out_and_made_anew(disk: MemoryDisk) -> None:
     log = open_log(disk)
     for _ in range(40):
@@ -448,6 +468,7 @@ async def test_times_that_fall_are_found_too(disk: MemoryDisk) -> None:
     st.integers(0, 130),
     st.booleans(),
 )
+@example([[1, 9, 99]], 1, 2, False)  # the first record that counts is the only one
 def test_the_newest_record_is_one_of_those_that_count(
     times: list[list[int]], start_offset: int, limit_offset: int, cold: bool
 ) -> None:

@@ -236,6 +236,22 @@ async def test_a_topic_is_deleted_and_made_again_while_it_is_copied(
     }
 
 
+@with_topic(settings=SLOW)
+async def test_a_copy_of_a_topic_that_was_deleted_meanwhile_is_deleted_at_the_start(
+    cluster: ReplicaCluster,
+) -> None:
+    node = cluster[1]
+    await Writer(node).write(40, size=20_000)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await begun(node, OTHER_DIRECTORY)
+    node.kill()
+    cluster.delete_topic()
+    await node.start()
+    cluster.register(node)
+    await until(lambda: on_disk(node) == [])
+    assert futures(node) == []
+
+
 @with_topic(brokers=3, settings=SLOW)
 async def test_a_follower_moves_and_is_truncated_meanwhile(cluster: ReplicaCluster) -> None:
     """Its copy begins anew. Nothing that was acknowledged is lost when the others are gone."""

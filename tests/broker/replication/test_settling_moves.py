@@ -12,6 +12,7 @@ from stele.errors import ErrorCode
 from storage.errors import CorruptLogError
 from tests.support.directory_moves import (
     DIRECTORIES,
+    KEY,
     Writer,
     crash,
     holders,
@@ -65,6 +66,39 @@ async def test_nothing_is_acknowledged_before_the_copy_counts(cluster: ReplicaCl
     await until(lambda: node.holds() and node.replica().machine.is_leader)
     assert (place(node), holders(node)) == (DIRECTORY, [DIRECTORY])
     writer.check(await values(node))
+
+
+@with_topic
+async def test_a_full_disk_puts_off_the_time_when_the_copy_counts(cluster: ReplicaCluster) -> None:
+    node = cluster[1]
+    await Writer(node).write(5)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await switched(node)
+    node.disk.faults.quota_bytes = node.disk.used_bytes()
+    node.disk.faults.extra_sync_s = 0
+    await asyncio.sleep(3)
+    assert node.manager.moves.is_settling(P0)
+    assert holders(node) == [*DIRECTORIES]
+    node.disk.faults.quota_bytes = None
+    await moved(node, OTHER_DIRECTORY)
+    assert holders(node) == [OTHER_DIRECTORY]
+
+
+@with_topic
+async def test_a_copy_whose_directory_fails_before_it_counts_is_given_up(
+    cluster: ReplicaCluster,
+) -> None:
+    """The old log is still there for the next process."""
+    node = cluster[1]
+    await Writer(node).write(5)
+    assert await move(node, OTHER_DIRECTORY) is ErrorCode.NONE
+    await switched(node)
+    error = OSError(errno.EROFS, "it failed")
+    node.process.loop.call_soon(node.directories[1].failed, node.replica().log, error)
+    node.disk.faults.extra_sync_s = 0
+    await until(lambda: not node.manager.moves.is_settling(P0))
+    assert node.failed_directories == [OTHER_DIRECTORY]
+    assert f"{DIRECTORY}/{KEY}" in on_disk(node)
 
 
 @with_topic
