@@ -535,10 +535,10 @@ class Consumer:
         >>> await consumer.offsets_for_times({("orders", 0): 1_767_225_600_000})
         """
         self._check_open()
-        for name, timestamp_ms in timestamps_ms.items():
+        wanted = {TopicPartition(*name): time for name, time in timestamps_ms.items()}
+        for name, timestamp_ms in wanted.items():
             if timestamp_ms < 0:
                 raise ConfigError(f"the time {timestamp_ms} for {name} must not be negative")
-        wanted = {TopicPartition(*name): time for name, time in timestamps_ms.items()}
         found = await self._lookup.offsets(wanted, self._limit_s(timeout_ms))
         return {name: each if each.offset >= 0 else None for name, each in found.items()}
 

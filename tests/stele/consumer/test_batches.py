@@ -89,3 +89,19 @@ async def test_a_group_hands_out_no_batches(stage: Stage) -> None:
     async with stage.consumer(group_id="g") as consumer:
         with pytest.raises(ConfigError, match="without a group"):
             await consumer.poll_batches()
+
+
+@on_stage
+async def test_a_paused_partition_gives_no_batches(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a")
+    append(partition, b"b")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        consumer.seek("t", 0, 0)
+        assert await polled(consumer, max_bytes=1) == [(0, b"a")]
+        consumer.pause()
+        assert consumer.paused() == [("t", 0)]
+        assert await consumer.poll_batches(timeout_ms=100) == []
+        consumer.resume()
+        assert await polled(consumer) == [(1, b"b")]

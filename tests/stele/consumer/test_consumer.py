@@ -210,6 +210,8 @@ async def test_out_of_range_without_a_policy_is_an_error_until_a_seek(stage: Sta
         consumer.assign([("t", 0)])
         with pytest.raises(OffsetOutOfRangeError, match="has no position"):
             await consumer.poll()
+        with pytest.raises(OffsetOutOfRangeError, match="has no position"):
+            await consumer.position("t", 0)
         consumer.seek("t", 0, 9)
         for _ in range(2):
             with pytest.raises(OffsetOutOfRangeError, match="from 0 to 1") as failure:
@@ -331,6 +333,28 @@ async def test_prefetch_is_bounded(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    for _ in range(9):
+        append(partition, b"x" * 1000)
+    limit = len(partition.batches[0])
+    fetch = stage.cluster.fetch
+    fetched: list[int] = []
+
+    async def noted(broker: int, request: FetchRequest) -> list[FetchAnswer]:
+        answers = await fetch(broker, request)
+        fetched.extend(len(part.records) for part in answers)
+        return answers
+
+    stage.cluster.fetch = noted  # type: ignore[method-assign]
+    async with stage.consumer(max_partition_fetch_bytes=limit) as consumer:
+        consumer.assign([("t", 0)])
+        await consumer.poll(1)
+        await asyncio.sleep(5)
+        assert fetched == [limit, limit], "one was handed out, the next one waits"
+
+
+@on_stage
 async def test_offsets(stage: Stage) -> None:
     partition = stage.cluster.create("t").partitions[0]
     for time_ms in (100, 200, 300):
@@ -341,6 +365,8 @@ async def test_offsets(stage: Stage) -> None:
         found = await consumer.offsets_for_times({("t", 0): 150})
         assert found == {("t", 0): OffsetAndTimestamp(1, 200, 0)}
         assert await consumer.offsets_for_times({("t", 0): 301}) == {("t", 0): None}
+        with pytest.raises(ConfigError, match="-1 for t-0 must not be negative"):
+            await consumer.offsets_for_times({("t", 0): -1})
         assert await consumer.partitions_for("t") == [0]
         assert not stage.waits, "a client that gets its answer at once complains of nothing"
 

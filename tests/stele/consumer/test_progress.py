@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Sequence
+from dataclasses import replace
 from unittest.mock import Mock
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.cluster.leader_requests import PartitionRetry
+from stele.cluster.plane import FetchAnswer, FetchRequest
 from stele.consumer.consumer import Consumer
 from stele.consumer.positions import PartitionPosition, Progress
 from stele.ids import TopicPartition
@@ -176,3 +179,25 @@ async def test_a_batch_that_begins_before_the_position_gives_the_records_from_th
         consumer.assign([NAME])
         consumer.seek(*NAME, 1)
         assert await polled(consumer) == ([1, 2], (3, 3))
+
+
+@on_stage
+async def test_records_come_although_a_new_leader_does_not_know_yet_that_they_are_committed(
+    stage: Stage,
+) -> None:
+    """There is no progress to tell then."""
+    partition = stage.cluster.create("t").partitions[0]
+    append(partition, b"a")
+    append(partition, b"b")
+    fetch = stage.cluster.fetch
+
+    async def ignorant(broker: int, request: FetchRequest) -> list[FetchAnswer]:
+        return [replace(each, high_watermark=0) for each in await fetch(broker, request)]
+
+    async with stage.consumer() as consumer:
+        consumer.assign([NAME])
+        consumer.seek(*NAME, 0)
+        assert await polled(consumer, 1) == ([0], (1, 2))
+        stage.cluster.fetch = ignorant  # type: ignore[method-assign]
+        await asyncio.sleep(5)
+        assert await polled(consumer, 1) == ([1], None)

@@ -168,6 +168,24 @@ def test_a_claim_of_an_old_generation_is_no_ownership_but_must_be_released() -> 
     assert found == {"old": [], "new": both}
 
 
+@pytest.mark.parametrize(
+    ("generation", "shares"),
+    [(1, {"a": [], "b": [TopicPartition("a", 0)]}), (2, {"a": [TopicPartition("a", 0)], "b": []})],
+)
+def test_a_claim_counts_unless_another_one_is_as_new(generation: int, shares: Shares) -> None:
+    """A partition counts as a member's share although others have to release it first. One that
+    nobody owns goes to whoever has none, and that member has nothing else then."""
+    claimed = (TopicPartition("a", 1),)
+    found = STICKY.assign(
+        [
+            Candidate("a", None, Subscription(("a",), None, claimed, 2)),
+            Candidate("b", None, Subscription(("a",), None, claimed, generation)),
+        ],
+        {"a": 2},
+    )
+    assert found == shares
+
+
 def test_the_generation_of_an_older_client_is_in_its_user_data() -> None:
     claimed = (TopicPartition("a", 0),)
     found = STICKY.assign(

@@ -239,6 +239,7 @@ async def test_a_static_member_has_its_partitions_back_and_a_second_one_fences_i
     with pytest.raises(FencedInstanceError, match="group_instance_id='one'"):
         await until(lambda: False, again, other)
     assert again.assignment() == []
+    assert "the consumer is no member of group readers: " in str(again.why())
     for each in (again, twin, other):
         await each.close()
 
@@ -324,6 +325,7 @@ async def test_a_consumer_says_why_its_group_gives_it_nothing(clients: Clients) 
     first, second = clients.consumer(), clients.consumer()
     first.subscribe(["t"])
     assert list(first.why()) == names
+    assert list(first.why(("t", 0))) == partitions(0)
     assert "must be joined (the subscription changed): poll() does it" in str(first.why())
     await first.poll(timeout_ms=0)
     assert "is rebalancing, waits for: " in first.why()["t", -1]  # type: ignore[index]

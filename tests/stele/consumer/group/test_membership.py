@@ -81,7 +81,8 @@ def test_what_is_told_to_an_earlier_standing_or_in_another_state_does_not_count(
     member = membership()
     early = member.join_request()
     member.on_lost(Standing("another"))
-    assert state(member) is State.JOINING
+    member.on_join(JoinRequest(Standing("older"), (), ""), joined(1))
+    assert (state(member), member.standing.is_member) == (State.JOINING, False)
     member.on_lost(early.standing)
     assert needs_join(member)
     member.on_join(early, joined(1))  # given up already
@@ -231,6 +232,19 @@ def test_a_leader_may_be_told_to_assign_nothing_and_still_looks_at_the_topics() 
     assert sync.assignments == {}
     member.on_sync(sync, SyncAnswer(ErrorCode.NONE, assignment=Assignment((T0,)).encode()))
     member.took_share(member.share())
+    member.metadata_changed({"t": 3, "u": 1})
+    assert needs_join(member)
+
+
+def test_a_leader_that_is_about_to_take_its_share_looks_at_the_topics_afterwards() -> None:
+    member = membership()
+    request = member.join_request()
+    member.on_join(request, joined(1, leads=True))
+    sync = member.sync_request({"t": 2, "u": 1})
+    member.metadata_changed({"t": 3, "u": 1})
+    member.on_sync(sync, SyncAnswer(ErrorCode.NONE, assignment=Assignment((T0,)).encode()))
+    member.took_share(member.share())
+    assert not needs_join(member)
     member.metadata_changed({"t": 3, "u": 1})
     assert needs_join(member)
 

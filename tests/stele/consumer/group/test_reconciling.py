@@ -56,7 +56,7 @@ def test_a_member_says_everything_when_it_joins() -> None:
     assert member.needs_join
     assert not member.may_heartbeat
     member.join()
-    assert (state(member), member.needs_join) == (State.JOINING, False)
+    assert (state(member), member.needs_join, member.has_news) == (State.JOINING, False, True)
     assert not member.standing.is_member
     assert beat(member, answered(3, ID0)) == Heartbeat("m", 0, None, WANTED, frozenset())
     assert member.standing == Standing("m", 3)
@@ -162,6 +162,15 @@ def test_an_answer_to_an_earlier_epoch_does_not_count() -> None:
     member.join()
     member.on_answer(early, answered(5, ID1))
     assert state(member) is State.JOINING
+
+
+def test_an_answer_to_who_has_left_meanwhile_does_not_count() -> None:
+    member = subscribed()
+    member.join()
+    asked = member.heartbeat()
+    member.leave()
+    member.on_answer(asked, answered(5, ID1))
+    assert (state(member), member.standing.is_member) == (State.UNJOINED, False)
 
 
 def test_a_refused_commit_of_an_earlier_standing_does_not_count() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from stele.errors import CommitFailedError, ErrorCode
 from stele.records import OffsetAndMetadata
-from tests.support.consumer_groups import Clients, numbers, read, with_clients
+from tests.support.consumer_groups import Clients, numbers, read, until, with_clients
 
 both_protocols = pytest.mark.parametrize("protocol", ["classic", "consumer"])
 
@@ -38,6 +38,20 @@ async def test_offsets_of_the_deleted_topic_are_not_committed_for_the_new_one(
     async with clients.consumer() as second:
         second.subscribe(["t"])
         assert numbers(await read(second, 20)) == list(range(100, 120))
+
+
+@both_protocols
+@with_clients
+async def test_an_offset_of_the_deleted_topic_is_not_committed_though_nothing_was_read(
+    clients: Clients, protocol: str
+) -> None:
+    await clients.create(partitions=1)
+    async with clients.consumer(enable_auto_commit=False) as consumer:
+        consumer.subscribe(["t"])
+        await until(lambda: consumer.consumed_offsets() != {}, consumer)
+        await make_anew(clients, 1, first=100)
+        with pytest.raises(CommitFailedError, match="deleted"):
+            await consumer.commit({("t", 0): OffsetAndMetadata(7)})
 
 
 @both_protocols

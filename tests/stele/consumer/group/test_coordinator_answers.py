@@ -1,0 +1,93 @@
+"""What a consumer makes of its coordinator's answers, on virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stele.errors import ApiError, ErrorCode, FencedInstanceError
+from stele.records import OffsetAndMetadata
+from stele.wire.kafka.messages import consumer_group_heartbeat, find_coordinator, offset_fetch
+from stele.wire.kafka.messages.offset_fetch import (
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from tests.support.stele import Stage, on_stage
+
+
+def coordinating(stage: Stage) -> None:
+    """Broker 1 coordinates all groups."""
+
+    def find(broker: int, request: find_coordinator.FindCoordinatorRequest) -> Any:
+        return find_coordinator.FindCoordinatorResponse(
+            coordinators=[
+                find_coordinator.Coordinator(key, 1, "127.0.0.1", 9001)
+                for key in request.coordinator_keys
+            ]
+        )
+
+    stage.cluster.answer(find_coordinator.API, find)
+
+
+def group(*told: OffsetFetchResponsePartitions) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup("g", [OffsetFetchResponseTopics("t", partitions=[*told])])
+
+
+def answering(stage: Stage, *groups: OffsetFetchResponseGroup) -> list[Any]:
+    """Give these answers about committed offsets. Returns the requests so far."""
+    requests: list[Any] = []
+
+    def fetch(broker: int, request: offset_fetch.OffsetFetchRequest) -> Any:
+        requests.append(request)
+        return OffsetFetchResponse(groups=[groups[len(requests) - 1]])
+
+    coordinating(stage)
+    stage.cluster.answer(offset_fetch.API, fetch)
+    return requests
+
+
+@on_stage
+async def test_an_offset_that_a_transaction_holds_back_is_asked_for_again(stage: Stage) -> None:
+    unstable = OffsetFetchResponsePartitions(0, -1, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    there = OffsetFetchResponsePartitions(0, 5, 2, metadata=None)
+    requests = answering(stage, group(unstable), group(there))
+    async with stage.consumer(group_id="g") as consumer:
+        found = await consumer.committed([("t", 0)])
+    assert found == {("t", 0): OffsetAndMetadata(5, 2, "")}
+    assert len(requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("message", "text"), [("ask Eve", "ask Eve"), (None, "may not do this with the group")]
+)
+@on_stage
+async def test_a_refusal_of_all_offsets_says_why(
+    stage: Stage, message: str | None, text: str
+) -> None:
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+    answering(stage, OffsetFetchResponseGroup("g", error_code=code, error_message=message))
+    async with stage.consumer(group_id="g") as consumer:
+        with pytest.raises(ApiError, match=text) as refused:
+            await consumer.committed([("t", 0)])
+    assert refused.value.code is code
+
+
+@on_stage
+async def test_a_static_member_that_another_process_replaced_is_told_its_instance_id(
+    stage: Stage,
+) -> None:
+    fenced = ErrorCode.FENCED_INSTANCE_ID
+
+    def beat(broker: int, request: consumer_group_heartbeat.ConsumerGroupHeartbeatRequest) -> Any:
+        return consumer_group_heartbeat.ConsumerGroupHeartbeatResponse(error_code=fenced)
+
+    coordinating(stage)
+    stage.cluster.answer(consumer_group_heartbeat.API, beat)
+    options = {"group_protocol": "consumer", "group_instance_id": "one"}
+    async with stage.consumer(group_id="g", **options) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(FencedInstanceError, match="group_instance_id='one'"):
+            await consumer.poll(timeout_ms=5000)
