@@ -238,6 +238,28 @@ def test_steps(start: int, length: int, copy_start: int, copied: int) -> None:
 
 
 @virtual
+async def test_a_relaxed_copy_acknowledges_nothing_before_it_counts() -> None:
+    disk = MemoryDisk()
+    relaxed = LogConfig(flush_messages=1000)
+    log = opened(disk, ONE).create(*KEY, TOPIC_ID, relaxed)
+    log.sync_now()
+    append(log, make_batch())
+    assert log.durable_offset == 1
+    other = opened(disk, OTHER)
+    copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, relaxed))
+    copying.advance()
+    copy = copying.copy
+    copy.take_over(log)
+    other.copies.put_in_place(KEY)
+    append(copy, make_batch())
+    assert (copy.durable_offset, copy.end_offset) == (1, 2)
+    await other.flush()
+    assert copy.durable_offset == 1
+    copy.release()
+    assert copy.durable_offset == 2
+
+
+@virtual
 async def test_a_copy_that_is_left_is_no_log_and_gives_way_to_one() -> None:
     disk = MemoryDisk()
     other = opened(disk, OTHER)

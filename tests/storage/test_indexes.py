@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from storage.offset_index import OffsetIndex
+from storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from storage.offset_index import decode_entries as decode_offsets
 from storage.segment import Segment
 from storage.segment_indexes import SegmentIndexes
@@ -99,7 +99,17 @@ def test_an_offset_index_that_cannot_be_right_is_refused(disk: MemoryDisk, data:
     assert len(index) == 0
 
 
-@pytest.mark.parametrize("data", [b"\0" * 13, struct.pack(">qiqi", 10, 5, 20, 5)])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\0" * 13,
+        struct.pack(">qiqi", 10, 5, 20, 5),  # the offset stays
+        struct.pack(">qiqi", 20, 3, 10, 5),  # the time falls
+        struct.pack(">qiqi", -7, 0, 10, 5),  # no such time
+        struct.pack(">qiqi", -7, 0, -6, 5),
+        struct.pack(">qi", 10, -5),
+    ],
+)
 def test_a_time_index_that_cannot_be_right_is_refused(disk: MemoryDisk, data: bytes) -> None:
     disk.replace_file_now("/d/a.timeindex", data)
     assert not TimeIndex("/d/a.timeindex", 0).load(disk)
@@ -142,3 +152,10 @@ def test_times_that_found_no_room_stay_in_memory_when_the_offsets_are_loaded(
     assert indexes.load(segment, with_times=False, wait=True) is True
     assert indexes.has_times
     assert indexes.times.last == (1000, 0)
+
+
+def test_the_farthest_offset_that_an_entry_can_name(disk: MemoryDisk) -> None:
+    index = TimeIndex("/d/a.timeindex", 1000)
+    index.maybe_append(5, 1000 + RELATIVE_OFFSET_MAX)
+    index.maybe_append(6, 1001 + RELATIVE_OFFSET_MAX)
+    assert index.last == (5, 1000 + RELATIVE_OFFSET_MAX)

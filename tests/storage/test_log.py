@@ -469,6 +469,7 @@ async def test_times_that_fall_are_found_too(disk: MemoryDisk) -> None:
     st.booleans(),
 )
 @example([[1, 9, 99]], 1, 2, False)  # the first record that counts is the only one
+@example([[9, 1], [99]], 1, 2, False)  # its batch has a greater one that does not count
 def test_the_newest_record_is_one_of_those_that_count(
     times: list[list[int]], start_offset: int, limit_offset: int, cold: bool
 ) -> None:
@@ -713,8 +714,9 @@ def test_a_new_log_and_a_new_segment_put_their_entries_into_the_group(disk: Memo
     log.sync_now()
     assert log.begin_sync().paths == (f"/d/t-0/{0:020d}.log",)
     while len(log.segment_bases) == 1:
-        append(log, make_batch())
-    assert "/d/t-0" in log.begin_sync().paths
+        append(log, make_batch(producer=(7, 0, log.end_offset)))
+    paths = log.begin_sync().paths
+    assert {"/d/t-0", f"/d/t-0/{log.segment_bases[1]:020d}.snapshot"} <= set(paths)
     log.sync_now()
     disk.power_loss()
     assert open_log(disk).end_offset == log.end_offset
@@ -732,6 +734,27 @@ def test_bytes_are_counted_as_a_read_would_give_them(disk: MemoryDisk) -> None:
         for limit in range(log.end_offset + 1):
             found = log.read(offset, 1 << 20, limit_offset=limit)
             assert log.readable_bytes(offset, limit) == len(found.data), (offset, limit)
+
+
+def test_what_only_the_device_could_count_is_not_counted(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    for _ in range(3):
+        append(log, make_batch())
+    disk.cold = True
+    assert log.readable_bytes(1, 3) is None
+    assert log.readable_bytes(1, 2) is None
+
+
+def test_the_greatest_time_of_a_segment_is_that_of_the_first_batch_that_has_it(
+    disk: MemoryDisk,
+) -> None:
+    log = open_log(disk)
+    for timestamp_ms in (3, 5, 5):
+        append(log, make_batch(timestamp_ms=timestamp_ms))
+    segment = log.segments.active
+    assert (segment.max_timestamp_ms, segment.max_timestamp_offset) == (5, 1)
+    segment.close()
+    assert not segment.intact
 
 
 def test_what_ends_with_a_segment_is_not_counted_but_read(disk: MemoryDisk) -> None:
