@@ -1,7 +1,7 @@
 """InitProducerId (22), versions 0-6: an id for an idempotent or a transactional producer.
 
 Deviations: an idempotent producer that asks for a higher epoch gets another id instead, as in
-Kafka. A client that may write to a topic, but lacks IDEMPOTENT_WRITE, gets none.
+Kafka.
 """
 
 from __future__ import annotations

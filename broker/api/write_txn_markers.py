@@ -1,7 +1,8 @@
 """WriteTxnMarkers (27), versions 1-2: a coordinator has the ends of transactions written to the
 partitions that this broker leads.
 
-Only nodes may send it (CLUSTER_ACTION). Deviations: none known.
+Nodes send it (CLUSTER_ACTION), and administrators that end a hanging transaction (ALTER).
+Deviations: none known.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from storage.turns import SLICE_STEPS, Slices
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: WriteTxnMarkersRequest
 ) -> WriteTxnMarkersResponse:
-    transactions.check_node(context, request_context.caller)
+    transactions.check_markers(context, request_context.caller)
     image = context.image()
     slices = Slices(SLICE_STEPS)
     asked: list[Marker | None] = []

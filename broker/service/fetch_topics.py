@@ -64,9 +64,7 @@ class FetchTopics:
 
     def _find(self, key: bytes) -> Topic | ErrorCode:
         if len(key) > len(NO_TOPIC_ID):
-            if self._topics.may(key.removeprefix(_NO_ID).decode()):
-                return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return self._topics.named(key.removeprefix(_NO_ID).decode())
         found = self._topics.identified(key)
         return self.error(found) if isinstance(found, ErrorCode) else found
 

@@ -76,11 +76,13 @@ async def commit(
     if transaction is not None:
         resource = transactional_id_resource(transaction.transactional_id)
         why = refusal(context.authorizer, caller, Operation.WRITE, resource)
-        group = group_resource(request.group_id)
-        why = why or refusal(context.authorizer, caller, Operation.READ, group)
         if why is not None:
             raise why
         request = replace(request, producer=transaction.producer)
+    group = group_resource(request.group_id)
+    why = refusal(context.authorizer, caller, Operation.READ, group)
+    if why is not None:
+        raise why
     topics = Topics(context, caller, Operation.READ)
     items = await in_slices(lambda each: _committable(topics, each), offsets)
     allowed = [each for each in items if isinstance(each, OffsetToCommit)]
@@ -194,9 +196,9 @@ def _fetchable(topics: Topics, asked: AskedTopic) -> TopicToFetch | ErrorCode:
         if isinstance(topic, Topic):
             return TopicToFetch(topic.name, partitions, topic.topic_id)
         return topic
-    if not topics.may(asked.name):
-        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     topic = topics.named(asked.name)  # offsets of a deleted topic may be left
+    if topic is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+        return topic
     return TopicToFetch(
         asked.name, partitions, topic.topic_id if isinstance(topic, Topic) else NO_TOPIC_ID
     )
@@ -224,8 +226,13 @@ async def delete(
     """What became of each offset, in their order. Many are deleted in parts. If the group gets
     members meanwhile, the offsets that are left get its error. Raises ApiError as ``ask`` does, and
     the error of the whole group, if nothing was deleted."""
+    why = refusal(context.authorizer, caller, Operation.DELETE, group_resource(group_id))
+    if why is not None:
+        raise why
     topics = Topics(context, caller, Operation.READ)
     found = [topics.named(each.topic) for each in offsets]
+    if offsets and not any(isinstance(each, Topic) for each in found):
+        return [each for each in found if isinstance(each, ErrorCode)]
     known = [each for each, what in zip(offsets, found, strict=True) if isinstance(what, Topic)]
     errors: list[ErrorCode] = []
     for some in _in_parts(known, lambda each: _size_bound(group_id, each)):

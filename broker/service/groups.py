@@ -78,6 +78,10 @@ async def consumer_heartbeat(
     """Also raises ApiError TOPIC_AUTHORIZATION_FAILED, INVALID_REGULAR_EXPRESSION, and
     UNSUPPORTED_VERSION: the cluster has no consumer protocol."""
     _check_version(context)
+    group = group_resource(request.group_id)
+    why = refusal(context.authorizer, caller, Operation.READ, group)
+    if why is not None:
+        raise why
     for name in request.topic_names or ():
         why = refusal(context.authorizer, caller, Operation.DESCRIBE, topic_resource(name))
         if why is not None:
@@ -144,8 +148,9 @@ async def describe_consumers(
             if topic is not None:
                 resource = topic_resource(topic.name)
                 why = refusal(context.authorizer, caller, Operation.DESCRIBE, resource)
-                if why is not None:
-                    return why
+                if why is not None:  # its message names the topic
+                    message = "its members use topics that the caller may not DESCRIBE"
+                    return ApiError(why.code, message)
         return answer
 
     return list(await asyncio.gather(*map(one, group_ids)))

@@ -180,6 +180,8 @@ async def page_of_partitions(
     slices = Slices(SLICE_STEPS)
     for name in sorted(name for name in asked if name >= first_topic):
         await slices.step()
+        if not names and not topics.may(name):
+            continue
         topic = topics.named(name)
         if isinstance(topic, ErrorCode):
             if topic is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

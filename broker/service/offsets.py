@@ -8,13 +8,21 @@ from broker.replication.types import EpochQuery, OffsetQuery, OffsetResult
 from broker.service.context import BrokerContext
 from broker.service.items import merge
 from broker.service.topics import Topics, error_by_name
-from runtime.authorization.authorizer import Operation
+from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.authorization.caller import Caller
 
 
 def topics(context: BrokerContext, caller: Caller) -> Topics:
     """The partitions whose offsets the caller may know."""
     return Topics(context, caller, Operation.DESCRIBE)
+
+
+def topics_with_epochs(context: BrokerContext, caller: Caller) -> Topics:
+    """The partitions whose leader epochs the caller may know: a node all of them, others what they
+    may DESCRIBE."""
+    if context.authorizer.allows(caller, Operation.CLUSTER_ACTION, CLUSTER):
+        return Topics(context, caller, Operation.CLUSTER_ACTION, CLUSTER)
+    return topics(context, caller)
 
 
 async def list_offsets(

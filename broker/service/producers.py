@@ -5,18 +5,23 @@ from __future__ import annotations
 from broker.replication.descriptions import LedProducer
 from broker.service.context import BrokerContext
 from broker.service.topics import Topics
-from runtime.authorization.authorizer import CLUSTER, Operation, refusal
+from runtime.authorization.authorizer import CLUSTER, Operation, ResourceType, refusal
 from runtime.authorization.caller import Caller
+from stele.errors import ApiError
 from stele.ids import PartitionId
 from storage.producer_state import ProducerEntry
 
 
 async def new_producer_id(context: BrokerContext, caller: Caller) -> int:
-    """A new id for an idempotent producer. Raises ApiError CLUSTER_AUTHORIZATION_FAILED, and as
+    """A new id for an idempotent producer, for a caller that may write to any topic or has
+    IDEMPOTENT_WRITE (KIP-679). Raises ApiError CLUSTER_AUTHORIZATION_FAILED, and as
     ``ProducerIds.take`` does."""
-    why = refusal(context.authorizer, caller, Operation.IDEMPOTENT_WRITE, CLUSTER)
-    if why is not None:
-        raise why
+    authorizer = context.authorizer
+    if not authorizer.allows_any(caller, Operation.WRITE, ResourceType.TOPIC):
+        why = refusal(authorizer, caller, Operation.IDEMPOTENT_WRITE, CLUSTER)
+        if why is not None:
+            message = f"{why.message}, and may WRITE to no topic: one of both is needed"
+            raise ApiError(why.code, message)
     return await context.producer_ids.take()
 
 

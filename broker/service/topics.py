@@ -62,10 +62,7 @@ class Topics:
         if found is None:
             found = self.image.topic_by_id(topic_id) or ErrorCode.UNKNOWN_TOPIC_ID
             if isinstance(found, Topic):
-                is_allowed = self.may(found.name)
-                found = (
-                    self._writable(found) if is_allowed else ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                )
+                found = self._writable(found) if self.may(found.name) else self._denied(found.name)
             self._found[topic_id] = found
         return found
 
@@ -89,6 +86,11 @@ class Topics:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return PartitionId(topic.topic_id, partition)
 
+    def _denied(self, name: str) -> ErrorCode:
+        resource = self._resource or topic_resource(name)
+        self._authorizer.note_denial(self._caller, self._operation, resource)
+        return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
     def may(self, name: str) -> bool:
         """Whether the caller may do the operation to a topic of this name."""
         resource = self._resource or topic_resource(name)
@@ -96,7 +98,7 @@ class Topics:
 
     def _find(self, name: str) -> Topic | ErrorCode:
         if not self.may(name):
-            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            return self._denied(name)
         topic = self.image.topic(name)
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if topic is None else self._writable(topic)
 

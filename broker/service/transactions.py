@@ -179,6 +179,13 @@ async def end(context: BrokerContext, caller: Caller, request: EndRequest) -> En
 # ------------------------------------------------------------------------------- brokers
 
 
+def check_markers(context: BrokerContext, caller: Caller) -> None:
+    """Raises ApiError CLUSTER_AUTHORIZATION_FAILED: only nodes, and administrators of hanging
+    transactions, may have markers written."""
+    if not context.authorizer.allows(caller, Operation.ALTER, CLUSTER):
+        check_node(context, caller)
+
+
 def check_node(context: BrokerContext, caller: Caller) -> None:
     """Raises ApiError CLUSTER_AUTHORIZATION_FAILED: only nodes may ask this."""
     why = refusal(context.authorizer, caller, Operation.CLUSTER_ACTION, CLUSTER)

@@ -8,10 +8,14 @@ from typing import Any
 from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
+from metadata.features import GROUP_VERSION
+from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
 from runtime.authorization.authorizer import topic_resource
 from stele.errors import ErrorCode
+from tests.support.authorizer import FakeAuthorizer
 from tests.support.broker_apis import Edges
 from tests.support.broker_edges import PEER
+from tests.support.timing import until
 
 A, B = topic_resource("a"), topic_resource("b")
 
@@ -26,7 +30,7 @@ def told_errors(answer: Any) -> Iterator[ErrorCode]:
     else:
         fields = [(name, getattr(answer, name)) for name in getattr(answer, "__slots__", ())]
     for name, value in fields:
-        if name in ("error", "error_code", "topic_config_error_code"):
+        if name == "error" or name.endswith("error_code"):
             if value:
                 yield ErrorCode(value)
         elif isinstance(value, list):
@@ -40,6 +44,21 @@ def edges_with_topics() -> Edges:
     edges = Edges()
     for name in ("a", "b"):
         edges.add_topic(name, [[1, 2]])
+    return edges
+
+
+async def edges_with_coordinators(authorizer: FakeAuthorizer) -> Edges:
+    """There is a topic, and this broker coordinates every group and every transactional id."""
+    edges = Edges(
+        authorizer,
+        group_initial_rebalance_delay_ms="0",
+        transaction_two_phase_commit_enable="true",
+    )
+    edges.finalize(GROUP_VERSION, 1)
+    edges.add_topic("there", [[1, 2]])
+    for name in (GROUP_TOPIC, TRANSACTION_TOPIC):
+        edges.add_topic(name, [[1]])
+    await until(lambda: len(edges.groups.active) == len(edges.transactions.active) == 1)
     return edges
 
 

@@ -356,14 +356,14 @@ class Edges:
     """A broker without logs. Three brokers are registered: 1 (this one), 2 and 3. There are no
     topics."""
 
-    def __init__(self, **settings: str) -> None:
+    def __init__(self, authorizer: FakeAuthorizer | None = None, /, **settings: str) -> None:
         self.clock = LoopClock()
         self.network = FakeNetwork()
         self.config: NodeConfig = from_settings(
             SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
         )
         self.replicas = FakeReplicas(ME)
-        self.authorizer = FakeAuthorizer()
+        self.authorizer = authorizer or FakeAuthorizer()
         self.lease = True
         self.controller_features: dict[int, tuple[FeatureLevels, ...]] = {}
         self.leader = LeaderAndEpoch(100, 1)

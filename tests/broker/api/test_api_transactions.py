@@ -405,7 +405,7 @@ async def test_a_coordinator_has_markers_written(version: int) -> None:
 @virtual
 async def test_markers_of_strangers_are_refused() -> None:
     edges = await edges_with_transactions()
-    edges.authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
+    edges.authorizer.denied |= {(Operation.CLUSTER_ACTION, CLUSTER), (Operation.ALTER, CLUSTER)}
     answer = await edges.client().call(write_txn_markers.API, 2, markers(("orders", [0])))
     (partition,) = answer.markers[0].topics[0].partitions
     assert partition.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED

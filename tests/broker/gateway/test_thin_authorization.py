@@ -31,6 +31,9 @@ class Forbidding(AllowAll):
             return (operation, resource) not in self.forbidden
         return True
 
+    def allows_any(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> bool:
+        return self.allows(caller, operation, Resource(resource_type, "*"))
+
 
 @pytest.fixture
 def authorizer() -> Forbidding:
@@ -70,7 +73,10 @@ async def test_topics_that_may_not_be_written(world: World, authorizer: Forbiddi
 async def test_publishers_need_the_permission_to_be_idempotent(
     world: World, authorizer: Forbidding
 ) -> None:
-    authorizer.forbidden = {(Operation.IDEMPOTENT_WRITE, CLUSTER)}
+    authorizer.forbidden = {
+        (Operation.IDEMPOTENT_WRITE, CLUSTER),
+        (Operation.WRITE, Resource(ResourceType.TOPIC, "*")),
+    }
     channel = world.network.channel(Address(HOST, 9192))
     with pytest.raises(RpcError) as caught:
         await channel.call("/stele.v1.Log/CreatePublisher", b"", timeout_s=5)

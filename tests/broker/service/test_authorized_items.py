@@ -46,7 +46,7 @@ async def test_what_may_not_be_changed_is_refused_in_its_place_and_never_sent() 
 @virtual
 async def test_topics_to_delete_by_name_and_by_id() -> None:
     edges = edges_with_topics()
-    edges.authorizer.denied.add((Operation.DELETE, A))
+    edges.authorizer.denied |= {(Operation.DELETE, A), (Operation.DELETE, CLUSTER)}
     request = admin.DeleteTopicsRequest(names=["a", "b"], topic_ids=[topic_id("a"), b"?" * 16])
     answer = await call_admin(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
     refused = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -66,7 +66,7 @@ async def test_an_id_that_is_not_known_here_yet_is_sent_only_for_who_may_delete_
     None
 ):
     edges = Edges()
-    edges.authorizer.denied.add((Operation.DELETE, ANY_TOPIC))
+    edges.authorizer.denied |= {(Operation.DELETE, ANY_TOPIC), (Operation.DELETE, CLUSTER)}
     request = admin.DeleteTopicsRequest(topic_ids=[topic_id("a")])
     answer = await call_admin(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
     assert list(told_errors(answer)) == [ErrorCode.UNKNOWN_TOPIC_ID]
@@ -104,7 +104,7 @@ async def test_configurations_of_topics_and_of_brokers() -> None:
 @virtual
 async def test_nothing_is_sent_where_all_is_refused() -> None:
     edges = edges_with_topics()
-    edges.authorizer.denied.add((Operation.DELETE, A))
+    edges.authorizer.denied |= {(Operation.DELETE, A), (Operation.DELETE, CLUSTER)}
     request = admin.DeleteTopicsRequest(names=["a"])
     answer = await call_admin(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)
     assert (answer.leader_id, answer.error, len(answer.topics)) == (-1, ErrorCode.NONE, 1)
@@ -115,7 +115,11 @@ async def test_nothing_is_sent_where_all_is_refused() -> None:
 async def test_a_copy_is_sent_though_all_is_refused() -> None:
     """Only the controller can refuse the earlier copy too, which another broker may still send."""
     edges = edges_with_topics()
-    edges.authorizer.denied |= {(Operation.DELETE, A), (Operation.ALTER, CLUSTER)}
+    edges.authorizer.denied |= {
+        (Operation.DELETE, A),
+        (Operation.DELETE, CLUSTER),
+        (Operation.ALTER, CLUSTER),
+    }
     copy = OnBehalfOf(repeats=True)
     request = admin.DeleteTopicsRequest(names=["a"], on_behalf_of=copy)
     await call_admin(edges, "Admin/DeleteTopics", request, admin.DeleteTopicsResponse)

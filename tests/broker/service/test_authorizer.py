@@ -8,6 +8,7 @@ import pytest
 from google.protobuf.message import Message
 
 from runtime.authorization.authorizer import (
+    ANY_TOPIC,
     CLUSTER,
     Operation,
     Resource,
@@ -322,6 +323,14 @@ OVER_KAFKA = [
 ]
 
 
+OTHER_WAYS = {
+    offset_for_leader_epoch.API: [(Operation.CLUSTER_ACTION, CLUSTER)],
+    delete_topics.API: [(Operation.DELETE, CLUSTER)],
+    init_producer_id.API: [(Operation.WRITE, ANY_TOPIC)],
+}
+"""Other permissions, each of which is enough by itself."""
+
+
 def _refusal(resource: Resource, api: Api[Any, Any] | None = None) -> ErrorCode:
     if resource is CLUSTER and api is not fetch.API:
         return ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -337,7 +346,7 @@ def _refusal(resource: Resource, api: Api[Any, Any] | None = None) -> ErrorCode:
 async def test_over_kafkas_protocol(asked: Asked) -> None:
     edges = edges_with_topics()
     error = _refusal(asked.resource, asked.api)
-    edges.authorizer.denied.add((asked.operation, asked.resource))
+    edges.authorizer.denied |= {(asked.operation, asked.resource), *OTHER_WAYS.get(asked.api, ())}
     answer = await edges.client().call(asked.api, asked.version, asked.request)
     assert set(told_errors(answer)) == {error}
     edges.authorizer.denied.clear()
