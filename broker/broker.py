@@ -25,7 +25,7 @@ from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
 from broker.membership.directories import BrokerDirectories
 from broker.membership.identity import BrokerIdentity
-from broker.membership.lifecycle import BrokerLifecycle, BrokerState
+from broker.membership.lifecycle import BrokerLifecycle, BrokerState, OwnState, Timing
 from broker.membership.publisher import MetadataPublisher
 from broker.membership.room import Rooms
 from broker.metrics import BrokerMetrics
@@ -438,16 +438,20 @@ class Broker:
             ),
             clock=self._world.clock,
             controller=self._controller,
-            heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
-            session_timeout_ms=config.broker_session_timeout_ms,
-            registration_timeout_ms=config.initial_broker_registration_timeout_ms,
-            endpoints=self._endpoints,
-            metadata_offset=lambda: self._publisher.offset,
-            corrupt=self._replicas.reports.corrupt,
-            unsynced=self._replicas.reports.unsynced,
-            held=self._replicas.reports.held,
-            room=lambda: self._rooms.room,
-            failed_directories=lambda: self._replicas.reports.failed_directories,
+            timing=Timing(
+                heartbeat_interval_ms=config.broker_heartbeat_interval_ms,
+                session_timeout_ms=config.broker_session_timeout_ms,
+                registration_timeout_ms=config.initial_broker_registration_timeout_ms,
+            ),
+            own=OwnState(
+                endpoints=self._endpoints,
+                metadata_offset=lambda: self._publisher.offset,
+                corrupt=self._replicas.reports.corrupt,
+                unsynced=self._replicas.reports.unsynced,
+                held=self._replicas.reports.held,
+                room=lambda: self._rooms.room,
+                failed_directories=lambda: self._replicas.reports.failed_directories,
+            ),
             on_failure=self._on_fatal,
         )
 

@@ -114,8 +114,7 @@ def change(
     the ISR also completes the reassignment.
     ``directories`` are the new directories of the replicas, and exclude an ``assignment``.
     """
-    present = Assignment.of(state)
-    planned = (assignment or present).applied_to(state)
+    planned = (assignment or Assignment.of(state)).applied_to(state)
     if directories is not None:
         planned = replace(planned, directories=directories)
     wanted = set(planned.isr if isr is None else isr) - lossy
@@ -134,23 +133,41 @@ def change(
     if completed is not None:
         planned, choice = completed
 
-    unchanged = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
-    record = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
     # The leader epoch rises: in the old one the leader may not know its new replicas yet. It must
     # not go on to count fetches of removed replicas, or to use the minimum of the old replicas.
     outdated = completed is not None or not set(state.replicas) <= set(planned.replicas)
     outdated = outdated or not lossy.isdisjoint(planned.replicas)
-    if outdated or choice.leader != state.leader:
-        record.leader = choice.leader
+    elr, last_known_elr = _eligible(state, planned, choice, lossy, rules)
+    changed = replace(planned, elr=elr, last_known_elr=last_known_elr)
+    record = _difference(key, state, changed, choice, is_outdated=outdated)
     if now_recovery != state.leader_recovery_state:
         record.leader_recovery_state = now_recovery
+    if directories is not None and directories != state.directories:
+        told = planned.directories or (UNASSIGNED,) * len(planned.replicas)
+        record.directories.CopyFrom(pb.PartitionChangeRecord.Directories(ids=told))
+    unchanged = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
+    return None if record == unchanged else pb.MetadataRecord(partition_change=record)
+
+
+def _difference(
+    key: PartitionId,
+    state: PartitionState,
+    changed: PartitionState,
+    choice: _Choice,
+    *,
+    is_outdated: bool,
+) -> pb.PartitionChangeRecord:
+    """The record that makes ``changed`` with this leader and ISR of a partition. ``is_outdated``:
+    the leader epoch rises even if the leader stays."""
+    record = pb.PartitionChangeRecord(topic_id=key.topic_id, partition=key.partition)
+    if is_outdated or choice.leader != state.leader:
+        record.leader = choice.leader
     record.unclean = choice.unclean
-    elr, last_known_elr = _eligible(state, planned, choice, lossy, rules)
-    replicas = Assignment.of(planned)
+    present, replicas = Assignment.of(state), Assignment.of(changed)
     for name, before, after in (
         ("isr", state.isr, choice.isr),
-        ("elr", state.elr, elr),
-        ("last_known_elr", state.last_known_elr, last_known_elr),
+        ("elr", state.elr, changed.elr),
+        ("last_known_elr", state.last_known_elr, changed.last_known_elr),
         ("replicas", present.replicas, replicas.replicas),
         ("adding_replicas", present.adding, replicas.adding),
         ("removing_replicas", present.removing, replicas.removing),
@@ -158,10 +175,7 @@ def change(
     ):
         if before != after:
             getattr(record, name).CopyFrom(pb.PartitionChangeRecord.Nodes(ids=after))
-    if directories is not None and directories != state.directories:
-        told = planned.directories or (UNASSIGNED,) * len(planned.replicas)
-        record.directories.CopyFrom(pb.PartitionChangeRecord.Directories(ids=told))
-    return None if record == unchanged else pb.MetadataRecord(partition_change=record)
+    return record
 
 
 def _completed(

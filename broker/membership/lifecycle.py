@@ -11,6 +11,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from google.protobuf.message import DecodeError
 
@@ -70,6 +71,33 @@ class BrokerState(enum.Enum):
     SHUTTING_DOWN = "shutting down"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The settings of the same names in the node's configuration."""
+
+    heartbeat_interval_ms: int
+    session_timeout_ms: int
+    registration_timeout_ms: int
+    """How long to ask again while another process holds the id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnState:
+    """What the broker can say of itself at any moment: registrations and heartbeats tell it."""
+
+    endpoints: Callable[[], Sequence[Endpoint]]
+    """Where the broker is found, once its ports are bound."""
+    metadata_offset: Callable[[], int]
+    """The last metadata offset that is applied; -1 before the first."""
+    corrupt: Callable[[], Sequence[PartitionId]] = lambda: ()
+    unsynced: Callable[[], Sequence[PartitionId]] = lambda: ()
+    held: Callable[[], Mapping[bytes, Sequence[PartitionId]]] = dict
+    """The replicas with a sound log, by directory id."""
+    room: Callable[[], Room] = lambda: Room.ENOUGH
+    failed_directories: Callable[[], Sequence[bytes]] = lambda: ()
+    """The ids of log directories that have failed."""
+
+
 class BrokerLifecycle:
     """Registers, heartbeats, keeps the lease and shuts down in good order."""
 
@@ -79,39 +107,18 @@ class BrokerLifecycle:
         *,
         clock: Clock,
         controller: ControllerClient,
-        heartbeat_interval_ms: int,
-        session_timeout_ms: int,
-        registration_timeout_ms: int,
-        endpoints: Callable[[], Sequence[Endpoint]],
-        metadata_offset: Callable[[], int],
-        corrupt: Callable[[], Sequence[PartitionId]] = lambda: (),
-        unsynced: Callable[[], Sequence[PartitionId]] = lambda: (),
-        held: Callable[[], Mapping[bytes, Sequence[PartitionId]]] = dict,
-        room: Callable[[], Room] = lambda: Room.ENOUGH,
-        failed_directories: Callable[[], Sequence[bytes]] = lambda: (),
+        timing: Timing,
+        own: OwnState,
         on_failure: Callable[[ApiError], None] = lambda error: None,
     ) -> None:
-        """``endpoints``: where this broker is found, once its ports are bound;
-        ``registration_timeout_ms``: how long to ask again while another process holds the id;
-        ``metadata_offset``: last offset applied here, -1 before the first; ``corrupt``,
-        ``unsynced``: replicas to report at registration; ``held``: those with a sound log, by
-        directory id, which a registration tells, too; ``room``: how the disks of this broker
-        are, told by every heartbeat; so are ``failed_directories``, ids of log directories;
-        ``on_failure``: told why this broker can never join.
-        """
+        """``on_failure`` gets the reason why this broker can never join."""
         self.identity = identity
         self._clock = clock
         self._controller = controller
-        self._interval_s = heartbeat_interval_ms / 1000
-        self._session_s = session_timeout_ms / 1000
-        self._registration_s = registration_timeout_ms / 1000
-        self._endpoints = endpoints
-        self._metadata_offset = metadata_offset
-        self._corrupt = corrupt
-        self._unsynced = unsynced
-        self._held = held
-        self._room = room
-        self._failed_directories = failed_directories
+        self._interval_s = timing.heartbeat_interval_ms / 1000
+        self._session_s = timing.session_timeout_ms / 1000
+        self._registration_s = timing.registration_timeout_ms / 1000
+        self._own = own
         self._on_failure = on_failure
 
         self._task: asyncio.Task[None] | None = None
@@ -148,7 +155,7 @@ class BrokerLifecycle:
         self._leads_nothing_at = 0
 
         self._sequence = 0
-        self._lease = Lease(clock, self._session_s, metadata_offset)
+        self._lease = Lease(clock, self._session_s, own.metadata_offset)
 
     # ------------------------------------------------------------------ what others ask
 
@@ -172,7 +179,7 @@ class BrokerLifecycle:
         until it has applied that offset.
         """
         at = self._leads_nothing_at
-        return at > 0 and self._metadata_offset() < at
+        return at > 0 and self._own.metadata_offset() < at
 
     @property
     def state(self) -> BrokerState:
@@ -330,7 +337,7 @@ class BrokerLifecycle:
         """
         if not self._fenced:
             return
-        caught_up = self._metadata_offset() >= self._epoch
+        caught_up = self._own.metadata_offset() >= self._epoch
         if (caught_up, unfenced) > (self._told_caught_up, self._told_unfenced):
             self._told_caught_up, self._told_unfenced = caught_up, unfenced
             self._wake.set()
@@ -417,10 +424,10 @@ class BrokerLifecycle:
 
     def _registration(self) -> RegisterBrokerRequest:
         return self.identity.registration(
-            self._endpoints(),
-            corrupt=self._corrupt(),
-            unsynced=self._unsynced(),
-            held=self._held(),
+            self._own.endpoints(),
+            corrupt=self._own.corrupt(),
+            unsynced=self._own.unsynced(),
+            held=self._own.held(),
         )
 
     async def _heartbeat(self) -> bool:
@@ -462,19 +469,19 @@ class BrokerLifecycle:
                 pass
             self._wake.clear()
             self._sequence += 1
-            room = self._room()
+            room = self._own.room()
             request = HeartbeatRequest(
                 broker_id=self.identity.broker_id,
                 broker_epoch=self._epoch,
                 incarnation_id=self.identity.incarnation_id,
-                metadata_offset=self._metadata_offset(),
+                metadata_offset=self._own.metadata_offset(),
                 want_fence=self._want_fence,
                 want_shutdown=self._want_shutdown,
                 sequence=self._sequence,
                 out_of_room=room is not Room.ENOUGH,
                 yields=room is Room.YIELDS,
                 cluster_id=self.identity.cluster_id,
-                offline_directories=self._failed_directories(),
+                offline_directories=self._own.failed_directories(),
             )
             self._lease.sent(self._sequence)
             try:

@@ -12,6 +12,12 @@ from typing import Self, TypeVar, Unpack
 
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ConsumerConfig, ConsumerOptions, real_world
+from stele.consumer.arguments import (
+    OffsetArgument,
+    PartitionArgument,
+    given_offsets,
+    given_times,
+)
 from stele.consumer.assigned import AssignedPartitions
 from stele.consumer.group.coordinator import Coordinator
 from stele.consumer.group.group import LAST_COMMIT_S, ConsumerGroup
@@ -20,14 +26,13 @@ from stele.consumer.group.topic_choice import TopicChoice
 from stele.consumer.offset_lookup import OffsetLookup
 from stele.consumer.polled import ConsumerRecords
 from stele.consumer.positions import EARLIEST, LATEST, PartitionPosition, Progress, RawBatch
+from stele.consumer.reasons import with_reason
 from stele.errors import ApiError, ClosedError, ConfigError, ErrorCode
 from stele.ids import TopicPartition
 from stele.records import ConsumerRecord, GroupMetadata, OffsetAndMetadata, OffsetAndTimestamp
 
 log = logging.getLogger(__name__)
 
-PartitionArgument = tuple[str, int]
-OffsetArgument = int | OffsetAndMetadata
 Taken = TypeVar("Taken")
 
 
@@ -375,12 +380,14 @@ class Consumer:
         for name in names:
             position = self._positions.get(name)
             if position is None:
-                reasons[name] = _and("not assigned to this consumer", rebalance)
+                reasons[name] = with_reason("not assigned to this consumer", rebalance)
             else:
-                reasons[name] = _and(self._fetcher.why(position, waits_for), rebalance)
+                reasons[name] = with_reason(self._fetcher.why(position, waits_for), rebalance)
         if group is not None and not partitions:
             for topic in group.topics - {name.topic for name in self._positions}:
-                reasons[TopicPartition(topic, -1)] = _and("no partition is assigned", rebalance)
+                reasons[TopicPartition(topic, -1)] = with_reason(
+                    "no partition is assigned", rebalance
+                )
         return reasons
 
     # ------------------------------------------------------------------------ commits
@@ -404,7 +411,7 @@ class Consumer:
         >>> await consumer.commit({("orders", 0): record.offset + 1})
         """
         group = self._needed_group("commit")
-        given = None if offsets is None else _offsets(offsets)
+        given = None if offsets is None else given_offsets(offsets)
         await group.commit(given, self._limit_s(timeout_ms))
 
     def commit_async(
@@ -414,7 +421,7 @@ class Consumer:
         were begun. ``close`` does not wait for them.
         """
         group = self._needed_group("commit_async")
-        given = None if offsets is None else _offsets(offsets)
+        given = None if offsets is None else given_offsets(offsets)
         commit = asyncio.ensure_future(group.commit(given))
         commit.add_done_callback(_look_at)
         return commit
@@ -535,10 +542,7 @@ class Consumer:
         >>> await consumer.offsets_for_times({("orders", 0): 1_767_225_600_000})
         """
         self._check_open()
-        wanted = {TopicPartition(*name): time for name, time in timestamps_ms.items()}
-        for name, timestamp_ms in wanted.items():
-            if timestamp_ms < 0:
-                raise ConfigError(f"the time {timestamp_ms} for {name} must not be negative")
+        wanted = given_times(timestamps_ms)
         found = await self._lookup.offsets(wanted, self._limit_s(timeout_ms))
         return {name: each if each.offset >= 0 else None for name, each in found.items()}
 
@@ -581,26 +585,6 @@ class Consumer:
         # While the consumer closes, its rebalance listener may commit.
         if self._closed and not (self._group is not None and self._group.is_rebalancing):
             raise ClosedError("the consumer is closed")
-
-
-def _offsets(
-    offsets: Mapping[PartitionArgument, OffsetArgument],
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Raises ConfigError for offsets below 0."""
-    given = {
-        TopicPartition(*name): each
-        if isinstance(each, OffsetAndMetadata)
-        else OffsetAndMetadata(each)
-        for name, each in offsets.items()
-    }
-    for name, each in given.items():
-        if each.offset < 0:
-            raise ConfigError(f"the offset {each.offset} of {name} must not be negative")
-    return given
-
-
-def _and(reason: str, rebalance: str) -> str:
-    return f"{reason}; {rebalance}" if rebalance else reason
 
 
 def _look_at(commit: asyncio.Future[None]) -> None:

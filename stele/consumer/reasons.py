@@ -82,3 +82,8 @@ def _with(text: str, last: str) -> str:
 
 def _seconds(duration_s: float) -> str:
     return f"{duration_s:.1f} s"
+
+
+def with_reason(reason: str, more: str) -> str:
+    """Both reasons; ``more`` may be empty."""
+    return f"{reason}; {more}" if more else reason

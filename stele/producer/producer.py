@@ -35,7 +35,7 @@ from stele.producer.partitioner import LONG_KEY_BYTES, murmur2_in_turns
 from stele.producer.sender import Sender
 from stele.producer.topic_waits import TopicWaits
 from stele.producer.transactional import Transactional
-from stele.producer.transactions import PreparedTransaction, State
+from stele.producer.transactions import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
 from stele.wire.record import EncodedRecords
 
@@ -391,12 +391,8 @@ class Producer:
         """Abort the transaction in which this error happened, unless it is being committed. Raises
         nothing.
         """
-        tx = self._tx()
-        if tx.machine.question is not None or tx.machine.state not in (
-            State.IN_TRANSACTION,
-            State.ABORTABLE_ERROR,
-        ):
-            return  # it is being committed, prepared or has failed for good
+        if not self._tx().may_be_aborted:
+            return
         try:
             await self.abort_transaction()
         except SteleError as problem:

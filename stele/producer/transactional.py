@@ -279,3 +279,12 @@ class Transactional:
         if machine.state is State.ABORTING:
             return True
         return machine.state in (State.IN_TRANSACTION, State.ABORTABLE_ERROR) and machine.is_used
+
+    @property
+    def may_be_aborted(self) -> bool:
+        """Whether there is a transaction that is not being committed or prepared, and has not
+        failed for good."""
+        return self.machine.question is None and self.machine.state in (
+            State.IN_TRANSACTION,
+            State.ABORTABLE_ERROR,
+        )

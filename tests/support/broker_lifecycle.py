@@ -6,7 +6,7 @@ import asyncio
 
 from broker.membership.controller_client import ControllerClient
 from broker.membership.identity import BrokerIdentity, DirectoryHistory
-from broker.membership.lifecycle import BrokerLifecycle
+from broker.membership.lifecycle import BrokerLifecycle, OwnState, Timing
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
 from stele.errors import ApiError, ErrorCode
@@ -127,16 +127,20 @@ class Cluster:
             ),
             clock=self.clock,
             controller=self.client,
-            heartbeat_interval_ms=2000,
-            session_timeout_ms=9000,
-            registration_timeout_ms=20_000,
-            endpoints=lambda: [
-                Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
-            ],
-            metadata_offset=lambda: self.offset,
-            corrupt=lambda: self.corrupt,
-            held=lambda: {b"d" * 16: [PartitionId(b"t" * 16, 5)]},
-            room=lambda: self.room,
+            timing=Timing(
+                heartbeat_interval_ms=2000,
+                session_timeout_ms=9000,
+                registration_timeout_ms=20_000,
+            ),
+            own=OwnState(
+                endpoints=lambda: [
+                    Endpoint(listener="PLAINTEXT", host="b4", port=9092, protocol="PLAINTEXT")
+                ],
+                metadata_offset=lambda: self.offset,
+                corrupt=lambda: self.corrupt,
+                held=lambda: {b"d" * 16: [PartitionId(b"t" * 16, 5)]},
+                room=lambda: self.room,
+            ),
             on_failure=self.failures.append,
         )
 

@@ -272,7 +272,7 @@ CONTROLLER = [
     bug(
         "controller: tell nobody that an election was unclean",
         "controller/partitions.py",
-        "change",
+        "_difference",
         "record.unclean = choice.unclean",
         "",
         "unclean_election",
