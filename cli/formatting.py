@@ -11,6 +11,8 @@ from cli.output import CommandError, UsageError, print_json
 from cli.server import Settings, load_config
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from node.format import FirstVoters
     from runtime.config.node import NodeConfig
     from stele.world import Rng
@@ -85,10 +87,20 @@ def format_command(
                 "metadata_directory_id": directory_id,
             }
         )
-        return
+    else:
+        _tell(node, chosen, directories, fresh, directory_id)
+
+
+def _tell(
+    node: NodeConfig,
+    cluster_id: str,
+    directories: list[str],
+    fresh: Collection[str],
+    directory_id: str,
+) -> None:
     for path in directories:
         state = "formatted" if path in fresh else "left as it was"
-        print(f"{path}: {state} (cluster {chosen}, node {node.node_id})")
+        print(f"{path}: {state} (cluster {cluster_id}, node {node.node_id})")
     if node.is_controller:
         print(f"as a controller its directory id is {directory_id}")
 

@@ -8,11 +8,31 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.client_properties import VARIABLE, command_security
+from cli.client_properties import command_security
 from cli.command_list import CommandList
 from cli.connection import milliseconds
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, Json, tell_wait
 from cli.output import CommandError, UsageError, did_you_mean, note, print_json
+from cli.perf.options import (
+    Bootstrap,
+    ConsumerFile,
+    ConsumerProperties,
+    Interval,
+    PayloadDelimiter,
+    PayloadFile,
+    PayloadMonotonic,
+    ProducerFile,
+    ProducerProperties,
+    RecordSize,
+    RecordsToRead,
+    RecordsToSend,
+    Throughput,
+    Timeout,
+    Topic,
+    TransactionalId,
+    TransactionDuration,
+    WarmupRecords,
+)
 
 if TYPE_CHECKING:
     from cli.perf.consume_run import Consumed
@@ -23,30 +43,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(cls=CommandList, help="Measure throughput and latency.", no_args_is_help=True)
 
-Topic = Annotated[str, typer.Option("--topic", help="An existing topic.")]
-Bootstrap = Annotated[
-    str | None,
-    typer.Option(
-        "--bootstrap-server",
-        "-b",
-        envvar="STELE_BOOTSTRAP_SERVER",
-        help=f"Kafka ports of some brokers: host:port,… (default {DEFAULT_BOOTSTRAP_SERVER})",
-    ),
-]
-_PROPERTY_HELP = "A property of the client; may be repeated."
-_FILE_HELP = "A file with properties of the client."
-Interval = Annotated[
-    int,
-    typer.Option(
-        "--reporting-interval", min=1, metavar="MS", help="Milliseconds between two lines."
-    ),
-]
-Timeout = Annotated[
-    float,
-    typer.Option(
-        "--timeout", min=0.1, help="Seconds without a record after which the command gives up."
-    ),
-]
 INTERVAL_MS = 5000
 TRANSACTION_MS = 3000
 """How long transactions are, as in Kafka's tool."""
@@ -56,73 +52,17 @@ EXIT_INCOMPLETE = 1
 @app.command()
 def produce(
     topic: Topic,
-    num_records: Annotated[
-        int, typer.Option("--num-records", min=1, help="Number of records to send.")
-    ],
-    throughput: Annotated[
-        float, typer.Option("--throughput", help="Records per second; -1: as fast as possible.")
-    ],
-    record_size: Annotated[
-        int | None,
-        typer.Option(
-            "--record-size", min=1, help="Size of a record in bytes, made of random letters."
-        ),
-    ] = None,
-    payload_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--payload-file",
-            exists=True,
-            dir_okay=False,
-            help="File of values, of which each record gets one at random.",
-        ),
-    ] = None,
-    payload_delimiter: Annotated[
-        str, typer.Option("--payload-delimiter", help="Separator between two values of the file.")
-    ] = "\\n",
-    payload_monotonic: Annotated[
-        bool, typer.Option("--payload-monotonic", help="Values are 0, 1, 2, …")
-    ] = False,
-    warmup_records: Annotated[
-        int,
-        typer.Option(
-            "--warmup-records",
-            min=0,
-            help="Number of first records that a second summary leaves out.",
-        ),
-    ] = 0,
-    transactional_id: Annotated[
-        str | None,
-        typer.Option("--transactional-id", help="Send in transactions with this id."),
-    ] = None,
-    transaction_duration_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--transaction-duration-ms",
-            min=1,
-            help=(
-                "Milliseconds after which a transaction is committed (default 3000). Without "
-                "--transactional-id a random id is used."
-            ),
-        ),
-    ] = None,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--producer-props", "--command-property", metavar="NAME=VALUE", help=_PROPERTY_HELP
-        ),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--producer.config",
-            "--command-config",
-            envvar=VARIABLE,
-            exists=True,
-            dir_okay=False,
-            help=_FILE_HELP,
-        ),
-    ] = None,
+    num_records: RecordsToSend,
+    throughput: Throughput,
+    record_size: RecordSize = None,
+    payload_file: PayloadFile = None,
+    payload_delimiter: PayloadDelimiter = "\\n",
+    payload_monotonic: PayloadMonotonic = False,
+    warmup_records: WarmupRecords = 0,
+    transactional_id: TransactionalId = None,
+    transaction_duration_ms: TransactionDuration = None,
+    properties: ProducerProperties = None,
+    config: ProducerFile = None,
     interval_ms: Interval = INTERVAL_MS,
     as_json: Json = False,
     bootstrap: Bootstrap = None,
@@ -198,9 +138,7 @@ async def _produce(
 @app.command()
 def consume(
     topic: Topic,
-    num_records: Annotated[
-        int, typer.Option("--messages", "--num-records", min=1, help="Number of records to read.")
-    ],
+    num_records: RecordsToRead,
     group: Annotated[
         str | None,
         typer.Option(
@@ -220,21 +158,8 @@ def consume(
     hide_header: Annotated[
         bool, typer.Option("--hide-header", help="Print only the figures.")
     ] = False,
-    properties: Annotated[
-        list[str] | None,
-        typer.Option("--command-property", metavar="NAME=VALUE", help=_PROPERTY_HELP),
-    ] = None,
-    config: Annotated[
-        Path | None,
-        typer.Option(
-            "--consumer.config",
-            "--command-config",
-            envvar=VARIABLE,
-            exists=True,
-            dir_okay=False,
-            help=_FILE_HELP,
-        ),
-    ] = None,
+    properties: ConsumerProperties = None,
+    config: ConsumerFile = None,
     interval_ms: Interval = INTERVAL_MS,
     as_json: Json = False,
     bootstrap: Bootstrap = None,
@@ -347,9 +272,7 @@ class _ConsumeOutput:
 @app.command("end-to-end")
 def end_to_end(
     topic: Topic,
-    num_records: Annotated[
-        int, typer.Option("--num-records", min=1, help="Number of records to send.")
-    ],
+    num_records: RecordsToSend,
     record_size: Annotated[
         int,
         typer.Option(
