@@ -42,6 +42,11 @@ SUPPORTED_FEATURES = _PREFIX + "SupportedFeatures"
 
 _LEVEL_MAX = 0x7FFF  # what the voters' record has room for
 
+EPOCH_STEP_MAX: Final = 1 << 28
+"""An epoch that is so much greater than this replica's own is no epoch of this quorum, because a
+new leader in each second would need eight years for it. Epochs only grow and have 32 bits, so one
+damaged message with the greatest epoch would end all elections for good."""
+
 _FEATURES_MAX = 1000
 _NAME_MAX = 249
 _ENDPOINT_MAX = 1000
@@ -148,9 +153,24 @@ def encode_request(
             return FETCH_SNAPSHOT, piece.SerializeToString()
 
 
+def check_epoch(epoch: int, own_epoch: int) -> None:
+    """Refuse the epoch of a request or an answer that cannot be one of this quorum."""
+    if epoch < 0:
+        raise MessageError(f"epoch {epoch} is negative")
+    if epoch > own_epoch + EPOCH_STEP_MAX:
+        raise MessageError(f"epoch {epoch} is too far ahead of this replica's epoch {own_epoch}")
+
+
+def _node_id(wire: int) -> int:
+    """The id of the node that a request is about. No node has a negative one."""
+    if wire < 0:
+        raise MessageError(f"{wire} is no id of a node")
+    return wire
+
+
 def _vote_request(wire: pb.VoteRequest) -> messages.VoteRequest:
     return messages.VoteRequest(
-        candidate_id=wire.candidate_id,
+        candidate_id=_node_id(wire.candidate_id),
         candidate_directory_id=directory_id(wire.candidate_directory_id),
         voter_id=wire.voter_id,
         voter_directory_id=directory_id(wire.voter_directory_id),
@@ -163,13 +183,16 @@ def _vote_request(wire: pb.VoteRequest) -> messages.VoteRequest:
 
 def _begin_request(wire: pb.BeginQuorumEpochRequest) -> messages.BeginQuorumEpochRequest:
     return messages.BeginQuorumEpochRequest(
-        wire.leader_id, wire.epoch, wire.voter_id, directory_id(wire.voter_directory_id)
+        _node_id(wire.leader_id),
+        wire.epoch,
+        wire.voter_id,
+        directory_id(wire.voter_directory_id),
     )
 
 
 def _end_request(wire: pb.EndQuorumEpochRequest) -> messages.EndQuorumEpochRequest:
     return messages.EndQuorumEpochRequest(
-        wire.leader_id, wire.epoch, tuple(wire.preferred_successors)
+        _node_id(wire.leader_id), wire.epoch, tuple(wire.preferred_successors)
     )
 
 

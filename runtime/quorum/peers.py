@@ -16,6 +16,7 @@ from runtime.quorum.inbox import Inbox
 from runtime.quorum.messages import (
     ForeignClusterError,
     MessageError,
+    check_epoch,
     decode_response,
     encode_request,
 )
@@ -105,6 +106,7 @@ class Peers:
                 method, request, timeout_s=self._timeout_s(call)
             )
             response, leader_endpoint = decode_response(method, answer)
+            check_epoch(response.epoch, call.message.epoch)
         except RpcError as error:
             _log.debug("%s to node %d failed: %s", method, call.to, error)
             self._endpoints.failed(call.to)

@@ -26,6 +26,7 @@ from runtime.quorum.messages import (
     METHODS,
     SUPPORTED_FEATURES,
     MessageError,
+    check_epoch,
     encode_response,
     endpoint,
     features_to_wire,
@@ -81,6 +82,7 @@ class QuorumService:
                 _log.warning("%s from cluster %r is refused", name, wire.cluster_id)
                 return self._encoded(method.foreign)
             message = method.decode(wire)
+            check_epoch(message.epoch, self._driver.leader.epoch)
             if isinstance(message, BeginQuorumEpochRequest):
                 self._endpoints.tell(message.leader_id, endpoint(wire.leader_endpoint))
         except MessageError as error:

@@ -92,6 +92,27 @@ async def test_a_foreign_cluster_at_a_voters_address_is_as_good_as_nobody(
     assert len(said) <= 4, "it is said once for each address, not at each call"
 
 
+@with_quorum
+async def test_a_damaged_epoch_in_an_answer_ends_no_epoch(cluster: QuorumCluster) -> None:
+    """An epoch of 2^31 - 1 would be the last one: no election could follow."""
+    leader = await cluster.start()
+    leader.kill()
+    asked: list[str] = []
+
+    async def answer(method: str, _: bytes, __: Peer) -> bytes:
+        asked.append(method)
+        encoded: bytes = RESPONSES[method](epoch=2**31 - 1, leader_id=-1).SerializeToString()
+        return encoded
+
+    process = cluster.simulation.process(leader.machine)
+    service = Service(unary={method: partial(answer, method) for method in RESPONSES})
+    await process.run(process.world.network.serve(Address(leader.machine, PORT), service))
+    leads = await cluster.leader(after_epoch=leader.quorum.leader.epoch)
+    assert asked
+    assert leads.quorum.leader.epoch < 100
+    await leads.propose(b"a")
+
+
 @with_quorum(observers=1)
 async def test_an_observer_with_a_foreign_bootstrap_server_finds_its_own_quorum(
     cluster: QuorumCluster,

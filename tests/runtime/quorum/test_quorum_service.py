@@ -12,6 +12,7 @@ from runtime.quorum.messages import (
     BEGIN_QUORUM_EPOCH,
     DESCRIBE_QUORUM,
     END_QUORUM_EPOCH,
+    EPOCH_STEP_MAX,
     FETCH,
     VOTE,
 )
@@ -65,6 +66,38 @@ async def test_garbage_is_refused_and_harms_nobody(
     with pytest.raises(RpcError) as refusal:
         await cluster.others(leader)[0].call(leader, method, garbage)
     assert refusal.value.code is RpcCode.INVALID_ARGUMENT
+    await leader.propose(b"a")
+    await cluster.until_equal()
+
+
+ABOUT_A_LEADER = {
+    VOTE: lambda leader, epoch: pb.VoteRequest(
+        cluster_id="cluster", candidate_id=leader, voter_id=1, epoch=epoch, pre_vote=False
+    ),
+    BEGIN_QUORUM_EPOCH: lambda leader, epoch: pb.BeginQuorumEpochRequest(
+        cluster_id="cluster", leader_id=leader, voter_id=1, epoch=epoch
+    ),
+    END_QUORUM_EPOCH: lambda leader, epoch: pb.EndQuorumEpochRequest(
+        cluster_id="cluster", leader_id=leader, epoch=epoch
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("leader_id", "epoch"), [(2, 2**31 - 1), (2, 2 + EPOCH_STEP_MAX), (2, -1), (-1, 2)]
+)
+@pytest.mark.parametrize("method", ABOUT_A_LEADER)
+@with_quorum
+async def test_what_cannot_be_an_epoch_or_a_leader_of_this_quorum_ends_no_epoch(
+    cluster: QuorumCluster, method: str, leader_id: int, epoch: int
+) -> None:
+    """A greater epoch than the last of 32 bits could never follow."""
+    leader = await cluster.start()
+    request = ABOUT_A_LEADER[method](leader_id, epoch).SerializeToString()
+    with pytest.raises(RpcError) as refusal:
+        await cluster.others(leader)[0].call(leader, method, request)
+    assert refusal.value.code is RpcCode.INVALID_ARGUMENT
+    assert leader.quorum.leader.epoch == 1
     await leader.propose(b"a")
     await cluster.until_equal()
 
