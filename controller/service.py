@@ -42,7 +42,7 @@ from runtime.authorization.authorizer import (
 from runtime.authorization.caller import Caller
 from runtime.authorization.forwarding import ControllerPort, check_cluster, is_copy
 from runtime.config.node import NodeConfig
-from runtime.grpc.requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse
+from runtime.grpc.requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse_in_slices
 from runtime.silence import STALL_S
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
@@ -401,7 +401,7 @@ class ControllerService:
         elements_max = NODE_ELEMENTS_MAX if from_nodes else REQUEST_ELEMENTS_MAX
 
         async def handler(payload: bytes, peer: Peer) -> bytes:
-            request = parse(
+            request = await parse_in_slices(
                 request_type, payload, bytes_max=ADMIN_BYTES_MAX, elements_max=elements_max
             )
             try:

@@ -7,7 +7,7 @@ spelling of a broker's key (log.retention.hours), and give the value in the unit
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service.config_view import DescribedKey, describe_resource
+from broker.service.config_view import RESOURCES_AT_ONCE, DescribedKey, describe_resource
 from broker.service.context import BrokerContext
 from metadata import effective
 from metadata.config_keys import Type
@@ -31,9 +31,6 @@ CONFIG_SOURCES = {  # their numbers in the protocol
     effective.STATIC_BROKER: 4,
     effective.DEFAULT: 5,
 }
-_AT_ONCE = 8
-"""Resources described in one turn of the event loop: each has dozens of keys."""
-
 _TYPES = {
     Type.BOOLEAN: 1,
     Type.STRING: 2,
@@ -52,7 +49,7 @@ async def handle(
     results = await in_slices(
         lambda resource: _describe(context, request_context, request, resource),
         asked.values(),
-        _AT_ONCE,
+        RESOURCES_AT_ONCE,
     )
     return DescribeConfigsResponse(results=results)
 

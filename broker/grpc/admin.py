@@ -16,18 +16,18 @@ from typing import Any, TypeVar, cast
 
 from google.protobuf.message import Message
 
+from broker.grpc.answers import check_count
 from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
-from broker.replication.deletion import Deletion, DeletionResult
 from broker.service import acls, records
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
-from broker.service.config_view import describe_resource, set_on_topic
+from broker.service.config_view import RESOURCES_AT_ONCE, describe_resource, set_on_topic
 from broker.service.context import BrokerContext
 from broker.service.metadata import MissingTopic, all_topics, find_topics, present_image
 from broker.service.metadata_log import read_metadata_log
+from broker.service.records import Asked
 from broker.service.scram_credentials import describe_users
-from broker.service.topics import NO_TOPIC_ID
 from metadata.acl import AclFilter
 from metadata.brokers import BrokerRegistration, Plane
 from metadata.features import describe as describe_features
@@ -57,6 +57,7 @@ from stele.wire.v1.raft_pb2 import (
     VoterChangeResponse,
 )
 from stele.world import RpcCode, RpcError
+from storage.turns import SLICE_STEPS, Slices, in_slices
 from world.network import Service
 
 Q = TypeVar("Q", bound=Message)
@@ -170,15 +171,9 @@ class AdminService:
                 RpcCode.UNAVAILABLE,
                 f"broker {self._context.broker_id} has not caught up with the metadata yet",
             )
-        topics = records.topics(self._context, caller)
-        items: list[Deletion | DeletionResult] = []
-        for partition in request.partitions:
-            found = topics.partition(partition.topic, NO_TOPIC_ID, partition.partition)
-            if isinstance(found, ErrorCode):
-                items.append(DeletionResult(found))
-            else:
-                items.append(Deletion(found, partition.offset))
-        results = await records.delete_records(self._context, items, request.timeout_ms)
+        check_count(len(request.partitions), "partitions")
+        asked = [Asked(each.topic, each.partition, each.offset) for each in request.partitions]
+        results = await records.delete_records(self._context, caller, asked, request.timeout_ms)
         return pb.DeleteRecordsResponse(
             partitions=[
                 pb.DeleteRecordsResponse.Partition(
@@ -188,7 +183,7 @@ class AdminService:
                     low_watermark=result.low_watermark,
                     message=result.message or explain(result.error),
                 )
-                for partition, result in zip(request.partitions, results, strict=True)
+                for partition, result in zip(asked, results, strict=True)
             ]
         )
 
@@ -213,16 +208,17 @@ class AdminService:
             found = await find_topics(self._context, caller, request.names)
         else:
             found = await all_topics(self._context, caller)
-        return pb.DescribeTopicsResponse(
-            topics=[
-                _missing(each)
-                if isinstance(each, MissingTopic)
-                else _topic(
-                    found.image, each, set_on_topic(self._context, caller, found.image, each.name)
-                )
-                for each in found.topics
-            ]
-        )
+        answer = pb.DescribeTopicsResponse()
+        slices = Slices(SLICE_STEPS)
+        for each in found.topics:
+            if isinstance(each, MissingTopic):
+                answer.topics.append(_missing(each))
+                await slices.step()
+            else:
+                configs = set_on_topic(self._context, caller, found.image, each.name)
+                answer.topics.append(_topic(found.image, each, configs))
+                await slices.step(1 + len(each.partitions))
+        return answer
 
     async def _read_metadata_log(
         self, caller: Caller, request: pb.ReadMetadataLogRequest
@@ -279,14 +275,16 @@ class AdminService:
         self, caller: Caller, request: pb.DescribeConfigsRequest
     ) -> pb.DescribeConfigsResponse:
         await self._present_image(request)
+        check_count(len(request.resources), "resources")
         answer = pb.DescribeConfigsResponse()
-        for resource in request.resources:
+
+        def describe(resource: pb.ConfigResource) -> None:
             described = answer.resources.add(resource=resource)
             try:
                 entries = describe_resource(self._context, caller, resource.type, resource.name)
             except ApiError as error:
                 described.error, described.message = error.code, error.message
-                continue
+                return
             for entry in entries:
                 described.entries.add(
                     name=entry.key.name,
@@ -296,6 +294,9 @@ class AdminService:
                     documentation=entry.key.doc,
                     read_only=entry.read_only,
                 )
+
+        once = {(each.type, each.name): each for each in request.resources}
+        await in_slices(describe, once.values(), RESOURCES_AT_ONCE)
         return answer
 
     async def _describe_acls(

@@ -13,6 +13,7 @@ from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError
 from stele.world import RpcCode, RpcError
+from storage.turns import SLICE_STEPS, Slices
 
 Q = TypeVar("Q", bound=Message)
 R = TypeVar("R", bound=Message)
@@ -51,7 +52,9 @@ async def tell_coordinators(
 ) -> None:
     """Where the coordinator of each id is, or why it is not known. ``add`` adds the answer for an
     id."""
+    slices = Slices(SLICE_STEPS)
     for each in ids:
+        await slices.step()
         told = add(each)
         told.broker_id = told.grpc_port = -1
         try:

@@ -33,6 +33,7 @@ from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import groups_pb2 as pb
+from storage.turns import SLICE_STEPS, Slices, in_slices
 from world.network import Service
 
 Q = TypeVar("Q", bound=Message)
@@ -107,6 +108,7 @@ class GroupsService:
         )
         errors = await group_offsets.commit(self._context, caller, commit, offsets)
         response = pb.OffsetCommitResponse()
+        slices = Slices(SLICE_STEPS)
         for each, error in zip(request.partitions, errors, strict=True):
             more = group_offsets.why_refused(self._context, each.metadata, error)
             response.partitions.add(
@@ -116,15 +118,16 @@ class GroupsService:
                 topic_id=each.topic_id,
                 message=more or explain(error),
             )
+            await slices.step()
         return response
 
     async def _fetch(
         self, caller: Caller, request: pb.OffsetFetchRequest
     ) -> pb.OffsetFetchResponse:
-        asked = [
-            AskedTopic(each.topic, each.topic_id or NO_TOPIC_ID, each.partitions)
-            for each in request.topics
-        ]
+        asked = await in_slices(
+            lambda each: AskedTopic(each.topic, each.topic_id or NO_TOPIC_ID, each.partitions),
+            request.topics,
+        )
         told = await group_offsets.fetch(
             self._context,
             caller,
@@ -132,9 +135,12 @@ class GroupsService:
             asked or None,
             require_stable=request.require_stable,
         )
-        return pb.OffsetFetchResponse(
-            partitions=[
-                pb.OffsetFetchResponse.Partition(
+        answer = pb.OffsetFetchResponse()
+        slices = Slices(SLICE_STEPS)
+        for topic in told:
+            await slices.step()
+            for each, error in topic.partitions:
+                answer.partitions.add(
                     topic=topic.name,
                     partition=each.partition,
                     error=error,
@@ -143,28 +149,23 @@ class GroupsService:
                     metadata=each.metadata,
                     topic_id=each.topic_id,
                 )
-                for topic in told
-                for each, error in topic.partitions
-            ]
-        )
+                await slices.step()
+        return answer
 
     async def _delete_offsets(
         self, caller: Caller, request: pb.OffsetDeleteRequest
     ) -> pb.OffsetDeleteResponse:
-        offsets = [
-            OffsetToDelete(topic.topic, partition)
-            for topic in request.topics
-            for partition in topic.partitions
-        ]
-        errors = await group_offsets.delete(self._context, caller, request.group, offsets)
-        return pb.OffsetDeleteResponse(
-            partitions=[
-                pb.OffsetDeleteResponse.Partition(
-                    topic=each.topic, partition=each.partition, error=error
-                )
-                for each, error in zip(offsets, errors, strict=True)
-            ]
+        offsets = await in_slices(
+            lambda named: OffsetToDelete(*named),
+            ((topic.topic, each) for topic in request.topics for each in topic.partitions),
         )
+        errors = await group_offsets.delete(self._context, caller, request.group, offsets)
+        answer = pb.OffsetDeleteResponse()
+        slices = Slices(SLICE_STEPS)
+        for each, error in zip(offsets, errors, strict=True):
+            answer.partitions.add(topic=each.topic, partition=each.partition, error=error)
+            await slices.step()
+        return answer
 
     # -------------------------------------------------------------------- administration
 

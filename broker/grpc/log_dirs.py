@@ -7,9 +7,10 @@ from broker.service.context import BrokerContext
 from broker.service.directories import alter_directories, describe_directories
 from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
-from stele.errors import ApiError
+from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import in_slices
 
 
 class LogDirs:
@@ -21,9 +22,10 @@ class LogDirs:
     async def describe(
         self, caller: Caller, request: pb.DescribeLogDirsRequest
     ) -> pb.DescribeLogDirsResponse:
-        wanted = {(each.topic, each.partition) for each in request.partitions} or None
+        wanted: set[tuple[str, int]] = set()
+        await in_slices(lambda each: wanted.add((each.topic, each.partition)), request.partitions)
         try:
-            directories = await describe_directories(self._context, caller, wanted)
+            directories = await describe_directories(self._context, caller, wanted or None)
         except ApiError as error:
             return pb.DescribeLogDirsResponse(error=error.code, message=error.message)
         return pb.DescribeLogDirsResponse(directories=[_directory(each) for each in directories])
@@ -32,21 +34,26 @@ class LogDirs:
         self, caller: Caller, request: pb.AlterReplicaLogDirsRequest
     ) -> pb.AlterReplicaLogDirsResponse:
         """Of a partition that is named twice, the last directory counts."""
-        wanted = {
-            TopicPartition(each.topic, each.partition): each.path for each in request.replicas
-        }
-        errors = await alter_directories(self._context, caller, wanted)
-        return pb.AlterReplicaLogDirsResponse(
-            replicas=[
-                pb.AlterReplicaLogDirsResponse.Replica(
-                    topic=name.topic,
-                    partition=name.partition,
-                    error=error,
-                    message=explain(error) if error else "",
-                )
-                for name, error in errors.items()
-            ]
+        wanted = dict(
+            await in_slices(
+                lambda each: (TopicPartition(each.topic, each.partition), each.path),
+                request.replicas,
+            )
         )
+        errors = await alter_directories(self._context, caller, wanted)
+        answer = pb.AlterReplicaLogDirsResponse()
+
+        def tell(told: tuple[TopicPartition, ErrorCode]) -> None:
+            name, error = told
+            answer.replicas.add(
+                topic=name.topic,
+                partition=name.partition,
+                error=error,
+                message=explain(error) if error else "",
+            )
+
+        await in_slices(tell, errors.items())
+        return answer
 
 
 def _directory(directory: DirectoryDescription) -> pb.DescribeLogDirsResponse.Directory:

@@ -8,7 +8,7 @@ from typing import TypeVar
 from google.protobuf.message import Message
 
 from runtime.authorization.caller import Caller, grpc_caller
-from runtime.grpc.requests import ADMIN_BYTES_MAX, parse
+from runtime.grpc.requests import ADMIN_BYTES_MAX, parse_in_slices
 from world.network import Peer, UnaryHandler
 
 M = TypeVar("M", bound=Message)
@@ -20,7 +20,7 @@ def unary(
     """A handler on bytes made of one on messages, for those who came in over one listener."""
 
     async def handler(payload: bytes, peer: Peer) -> bytes:
-        request = parse(message_type, payload, bytes_max=ADMIN_BYTES_MAX)
+        request = await parse_in_slices(message_type, payload, bytes_max=ADMIN_BYTES_MAX)
         return (await answer(grpc_caller(listener, peer), request)).SerializeToString()
 
     return handler

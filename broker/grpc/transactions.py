@@ -19,6 +19,7 @@ from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import transactions_pb2 as pb
+from storage.turns import SLICE_STEPS, Slices
 from world.network import Service
 
 Q = TypeVar("Q", bound=Message)
@@ -151,8 +152,11 @@ class TransactionsService:
     ) -> pb.DescribeProducersResponse:
         topics = producers.topics(self._context, caller)
         answer = pb.DescribeProducersResponse()
+        slices = Slices(SLICE_STEPS)
         for topic in request.topics:
+            await slices.step()
             for number in topic.partitions:
+                await slices.step()
                 told = answer.partitions.add(topic=topic.topic, partition=number)
                 found = topics.partition(topic.topic, NO_TOPIC_ID, number)
                 try:

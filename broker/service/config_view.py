@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from broker.service.config_resources import CLIENT_METRICS
 from broker.service.context import BrokerContext
@@ -15,6 +16,9 @@ from runtime.authorization.authorizer import Operation, config_resource, refusal
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.metadata_pb2 import ConfigResourceType
+
+RESOURCES_AT_ONCE: Final = 8
+"""Resources described in one turn of the event loop: each has dozens of keys."""
 
 
 @dataclass(frozen=True, slots=True)

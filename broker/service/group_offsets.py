@@ -160,7 +160,9 @@ async def fetch(
     contains only committed records. A member of the consumer protocol gives its id and epoch.
     Raises ApiError as ``ask`` does, and UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH."""
     topics = Topics(context, caller, Operation.DESCRIBE)
-    found = None if asked is None else [_fetchable(topics, each) for each in asked]
+    found = None
+    if asked is not None:
+        found = await in_slices(lambda each: _fetchable(topics, each), asked)
     request = OffsetFetchRequest(
         group_id,
         None if found is None else tuple(each for each in found if isinstance(each, TopicToFetch)),
@@ -174,19 +176,18 @@ async def fetch(
     if asked is None or found is None:
         return _by_topic(topics, answer.offsets)
     offsets = iter(answer.offsets)
-    return [
-        ToldTopic(
-            each.name,
-            each.topic_id,
-            [
-                _told(next(offsets))
-                if isinstance(what, TopicToFetch)
-                else (FetchedOffset(each.name, number), what)
-                for number in each.partitions
-            ],
-        )
-        for each, what in zip(asked, found, strict=True)
-    ]
+
+    def tell(asked: tuple[AskedTopic, TopicToFetch | ErrorCode]) -> ToldTopic:
+        topic, what = asked
+        partitions = [
+            _told(next(offsets))
+            if isinstance(what, TopicToFetch)
+            else (FetchedOffset(topic.name, number), what)
+            for number in topic.partitions
+        ]
+        return ToldTopic(topic.name, topic.topic_id, partitions)
+
+    return await in_slices(tell, zip(asked, found, strict=True))
 
 
 def _fetchable(topics: Topics, asked: AskedTopic) -> TopicToFetch | ErrorCode:
@@ -230,7 +231,7 @@ async def delete(
     if why is not None:
         raise why
     topics = Topics(context, caller, Operation.READ)
-    found = [topics.named(each.topic) for each in offsets]
+    found = await in_slices(lambda each: topics.named(each.topic), offsets)
     if offsets and not any(isinstance(each, Topic) for each in found):
         return [each for each in found if isinstance(each, ErrorCode)]
     known = [each for each, what in zip(offsets, found, strict=True) if isinstance(what, Topic)]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+import asyncio
+from collections.abc import Generator, Iterable, Mapping, Sized
 from functools import cache
 from typing import Final, TypeVar, cast
 
@@ -30,24 +31,40 @@ _FIELDS_PER_ELEMENT: Final = 4
 and has some of its own."""
 _FIELD_BYTES_MIN: Final = 2
 
+_ELEMENTS_A_TURN: Final = 1024
+"""Elements that are counted in one turn of the event loop."""
 
-def _elements(values: Sized, most: int) -> int:
-    """The number of elements in a list and in the lists within it. Counting stops at the first
-    element beyond the limit."""
+
+def _elements(values: Sized, of: Descriptor | None, most: int) -> Generator[None, None, int]:
+    """The number of elements in a list of these messages and in the lists within it. ``of`` is None
+    for a list of something else. Counting stops at the first element beyond the limit. Yields now
+    and then."""
     count = len(values)
-    if count > most or isinstance(values, Mapping):
+    if count > most or of is None or isinstance(values, Mapping) or not _has_lists(of):
         return count
-    for value in cast("Iterable[object]", values):
-        if not isinstance(value, Message):
-            return count
-        for field, nested in value.ListFields():
-            if field.is_repeated:
-                count += _elements(nested, most)
-            elif isinstance(nested, Message):
-                count += _elements([nested], most) - 1
+    within = _within(of)
+    for number, value in enumerate(cast("Iterable[Message]", values), 1):
+        for name, nested, is_list in within:
+            if is_list:
+                count += yield from _elements(getattr(value, name), nested, most - count)
+            elif value.HasField(name):
+                count += yield from _elements([getattr(value, name)], nested, most - count)
+                count -= 1  # it is no element
         if count > most:
             return count
+        if not number % _ELEMENTS_A_TURN:
+            yield
     return count
+
+
+@cache
+def _within(descriptor: Descriptor) -> tuple[tuple[str, Descriptor | None, bool], ...]:
+    """The fields of a message that are lists or have some: name, message, and whether it is one."""
+    return tuple(
+        (field.name, field.message_type, field.is_repeated)
+        for field in descriptor.fields
+        if field.is_repeated or (field.message_type is not None and _has_lists(field.message_type))
+    )
 
 
 @cache
@@ -60,6 +77,7 @@ def _lists_within(descriptor: Descriptor) -> dict[int, Descriptor]:
     }
 
 
+@cache
 def _has_lists(descriptor: Descriptor) -> bool:
     """No message of a request contains itself."""
     return any(
@@ -68,27 +86,35 @@ def _has_lists(descriptor: Descriptor) -> bool:
     )
 
 
-def _count_fields(message: memoryview, descriptor: Descriptor, most: int) -> int:
+def _count_fields(
+    message: memoryview, descriptor: Descriptor, most: int
+) -> Generator[None, None, int]:
     """The fields of a message and of those within it that have lists. Each element of a list is a
-    field. Raises TooManyFieldsError, ValueError."""
+    field. Yields now and then. Raises TooManyFieldsError, ValueError."""
     found = fields(message, most)
     count = len(found)
     within = _lists_within(descriptor)
     if within:
-        for each in found:
+        for number, each in enumerate(found, 1):
             nested = within.get(each.number)
             if nested is not None:
                 inside = message[each.content : each.end]
-                count += _count_fields(inside, nested, most - count)
+                count += yield from _count_fields(inside, nested, most - count)
+                if not number % _ELEMENTS_A_TURN:
+                    yield
     return count
 
 
-def _check_count(message_type: type[Message], payload: bytes, most: int) -> None:
+def _check_count(
+    message_type: type[Message], payload: bytes, most: int
+) -> Generator[None, None, None]:
     """Refuse a message of far too many elements before they are made. Raises RpcError."""
     if len(payload) <= most * _FIELD_BYTES_MIN:
         return
     try:
-        _count_fields(memoryview(payload), cast(Descriptor, message_type.DESCRIPTOR), most)
+        yield from _count_fields(
+            memoryview(payload), cast(Descriptor, message_type.DESCRIPTOR), most
+        )
     except TooManyFieldsError:
         raise RpcError(RpcCode.INVALID_ARGUMENT, f"a message of more than {most} fields") from None
     except ValueError as error:
@@ -100,6 +126,31 @@ def _no_message(message_type: type[Message], payload: bytes) -> RpcError:
     return RpcError(RpcCode.INVALID_ARGUMENT, f"{len(payload)} bytes that are no {name}")
 
 
+def _parse(
+    message_type: type[M], payload: bytes, bytes_max: int, elements_max: int
+) -> Generator[None, None, M]:
+    if len(payload) > bytes_max:
+        raise RpcError(
+            RpcCode.INVALID_ARGUMENT,
+            f"a {message_type.DESCRIPTOR.name} of {len(payload)} bytes: {bytes_max} are the most",
+        )
+    yield from _check_count(message_type, payload, _FIELDS_PER_ELEMENT * elements_max)
+    try:
+        message = message_type.FromString(payload)
+    except DecodeError as error:
+        raise _no_message(message_type, payload) from error
+    for field, value in message.ListFields():
+        if not field.is_repeated:
+            continue
+        count = yield from _elements(value, field.message_type, elements_max)
+        if count > elements_max:
+            raise RpcError(
+                RpcCode.INVALID_ARGUMENT,
+                f"{count} elements in {field.name}: {elements_max} are the most",
+            )
+    return message
+
+
 def parse(
     message_type: type[M],
     payload: bytes,
@@ -108,23 +159,29 @@ def parse(
     elements_max: int = REQUEST_ELEMENTS_MAX,
 ) -> M:
     """The message. Raises RpcError INVALID_ARGUMENT, also for lists longer than allowed (as long as
-    a Kafka request may hold, by default): protobuf makes all elements, and a handler looks at all
-    of them, in one turn of the event loop. Lists of numbers are made before they are counted, with
-    at most some bytes for each byte of the message. ``bytes_max`` bounds these."""
-    if len(payload) > bytes_max:
-        raise RpcError(
-            RpcCode.INVALID_ARGUMENT,
-            f"a {message_type.DESCRIPTOR.name} of {len(payload)} bytes: {bytes_max} are the most",
-        )
-    _check_count(message_type, payload, _FIELDS_PER_ELEMENT * elements_max)
-    try:
-        message = message_type.FromString(payload)
-    except DecodeError as error:
-        raise _no_message(message_type, payload) from error
-    for field, value in message.ListFields():
-        if field.is_repeated and (count := _elements(value, elements_max)) > elements_max:
-            raise RpcError(
-                RpcCode.INVALID_ARGUMENT,
-                f"{count} elements in {field.name}: {elements_max} are the most",
-            )
-    return message
+    a Kafka request may hold, by default): protobuf makes all elements in one turn of the event
+    loop. Lists of numbers are made before they are counted, with at most some bytes for each byte
+    of the message. ``bytes_max`` bounds these."""
+    work = _parse(message_type, payload, bytes_max, elements_max)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast(M, end.value)
+
+
+async def parse_in_slices(
+    message_type: type[M],
+    payload: bytes,
+    *,
+    bytes_max: int = MAX_MESSAGE_BYTES,
+    elements_max: int = REQUEST_ELEMENTS_MAX,
+) -> M:
+    """As ``parse``. Between slices of the elements other tasks run."""
+    work = _parse(message_type, payload, bytes_max, elements_max)
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return cast(M, end.value)
+        await asyncio.sleep(0)

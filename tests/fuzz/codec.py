@@ -28,7 +28,6 @@ CPU_S_PER_MB: Final = 2.0
 """Of a decoding in the whole. A megabyte of the smallest elements takes a second at most."""
 
 _POOL: Final = 12
-_MEASURED_FROM_BYTES: Final = 2000
 
 KINDS: Final = [
     (definitions.find(each.api.key).name, version)
@@ -145,22 +144,3 @@ def check_cpu(frame: bytearray) -> None:
         if took[-1] <= most:
             return
     raise AssertionError(f"{min(took):.3f} s for {len(frame)} bytes")
-
-
-class CodecTarget:
-    """One changed request at a time."""
-
-    name = "codec"
-
-    def __init__(self, rng: random.Random) -> None:
-        self._pools = {kind: Pool(rng, *kind) for kind in KINDS}
-
-    def draw(self, rng: random.Random) -> bytearray:
-        return self._pools[rng.choice(KINDS)].changed(rng)
-
-    def check(self, data: bytearray) -> str:
-        outcome = check(data)
-        if len(data) >= _MEASURED_FROM_BYTES:
-            check_cpu(data)
-            check_memory(data)
-        return outcome

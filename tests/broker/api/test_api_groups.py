@@ -30,6 +30,7 @@ from stele.wire.kafka.messages import (
 )
 from stele.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
 from stele.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from storage.turns import SLICE_STEPS
 from tests.support.batches import make_batch
 from tests.support.broker_apis import Client, Edges, topic_id
 from tests.support.timing import until
@@ -602,10 +603,11 @@ async def test_offsets_that_are_left_when_a_member_joins_get_the_error() -> None
         protocol_type="connect",  # a group of no consumers, of which every offset is used
         protocols=[JoinGroupRequestProtocol("range", b"")],
     )
-    answer, _ = await asyncio.gather(
-        edges.client().call(offset_delete.API, 0, deletion),
-        edges.client().call(join_group.API, 3, joining),
-    )
+    deleting = asyncio.ensure_future(edges.client().call(offset_delete.API, 0, deletion))
+    for _ in range(PARTITIONS // SLICE_STEPS + 1):  # the deletion first looks at them in slices
+        await asyncio.sleep(0)
+    await edges.client().call(join_group.API, 3, joining)
+    answer = await deleting
     assert answer.error_code == ErrorCode.NONE
     errors = [each.error_code for each in answer.topics[0].partitions]
     left = errors.count(ErrorCode.NON_EMPTY_GROUP)

@@ -4,14 +4,11 @@ works."""
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broker.api import SERVED
-from chaos.sim.world.loop import SimLoop
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
 from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
@@ -22,6 +19,7 @@ from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.batches import make_batch
 from tests.support.dense_requests import distinct_requests
 from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
+from tests.support.turns import Turns
 from world.world import World
 
 LIMIT_BYTES = 8 * 1024 * 1024
@@ -184,38 +182,6 @@ ADMINISTRATION_MAX = 10_000
 CALLS_PER_ELEMENT = 2.5
 """In one turn, of a request that has as many elements as it may. Handled in one turn, it would take
 five to a hundred of them for each: in the whole these are 10 to 80 ms."""
-
-
-class Turns:
-    """Counts the calls of functions in each turn of one process's event loop."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.loop: SimLoop | None = None
-        self.most = 0
-        self._calls = 0
-        call_soon = SimLoop.call_soon
-
-        def counted(
-            loop: SimLoop, callback: Callable[..., object], *args: Any, context: Any = None
-        ) -> asyncio.Handle:
-            if loop is not self.loop:
-                return call_soon(loop, callback, *args, context=context)
-            return call_soon(loop, self._count, callback, *args, context=context)
-
-        monkeypatch.setattr(SimLoop, "call_soon", counted)
-
-    def _count(self, callback: Callable[..., object], *args: Any) -> None:
-        before = sys.getprofile()
-        self._calls = 0
-        sys.setprofile(self._called)
-        try:
-            callback(*args)
-        finally:
-            sys.setprofile(before)
-            self.most = max(self.most, self._calls)
-
-    def _called(self, frame: object, event: str, what: object) -> None:
-        self._calls += event in ("call", "c_call")
 
 
 def largest_requests(name: str) -> list[tuple[int, Any, int, Any]]:

@@ -1,14 +1,11 @@
-"""Changed requests on the connections of a whole simulated node, which goes on working."""
+"""A whole simulated node, which goes on working whatever it is sent."""
 
 from __future__ import annotations
 
 import asyncio
-import random
-import struct
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import create_topics, fetch, find_coordinator, produce
@@ -19,68 +16,12 @@ from stele.wire.kafka.messages.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from tests.fuzz.brokers import Said
-from tests.fuzz.codec import KINDS, Pool
 from tests.support.batches import make_batch
 from tests.support.one_node import HOST, OneNode, ask, with_machine
 from world.world import World
 
-AT_ONCE: Final = 150
-"""Requests to one node."""
-
-_SIZE: Final = struct.Struct(">i")
-_ANSWERED_WITHIN_S: Final = 0.05
 _SILENT_FOR_S: Final = 700.0
 """Longer than a connection may be idle."""
-
-_CHANGE_THE_CLUSTER: Final = frozenset({"UnregisterBroker", "UpdateFeatures"})
-"""A changed request of these may be a sound one, after which another node would be needed."""
-
-
-class _Rude(asyncio.Protocol):
-    """Sends bytes, and takes answers without looking at them."""
-
-    def __init__(self) -> None:
-        self.transport: Any = None
-        self.is_lost = False
-        self.taken_bytes = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self.taken_bytes += len(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_lost = True
-
-    def abort(self) -> None:
-        self.transport.abort()
-
-
-async def _connect(world: World) -> _Rude:
-    rude = _Rude()
-    await world.network.connect(Address(HOST, 9092), lambda: rude)
-    return rude
-
-
-async def _send_all(world: World, frames: Sequence[bytes]) -> list[_Rude]:
-    """Some requests share a connection. Returns those that may still wait for an answer, except for
-    two of three that are broken off."""
-    rude: _Rude | None = None
-    left: list[_Rude] = []
-    for number, frame in enumerate(frames):
-        if rude is None or rude.is_lost:
-            rude = await _connect(world)
-        before = rude.taken_bytes
-        rude.transport.write(_SIZE.pack(len(frame)) + frame)
-        await asyncio.sleep(_ANSWERED_WITHIN_S)
-        if rude.taken_bytes == before and not rude.is_lost:
-            if number % 3:
-                rude.transport.abort()
-            else:
-                left.append(rude)
-            rude = None
-    return left if rude is None else [*left, rude]
 
 
 async def _check_works(world: World, topic: str) -> None:
@@ -168,22 +109,3 @@ def check_node(send: Send, requests: int) -> None:
     with Said() as said:
         with_machine.run(scenario)
     said.check(2 * requests)
-
-
-class LiveTarget:
-    name = "live"
-
-    def __init__(self, rng: random.Random) -> None:
-        kinds = [kind for kind in KINDS if kind[0] not in _CHANGE_THE_CLUSTER]
-        self._pools = [Pool(rng, *kind) for kind in kinds]
-
-    def draw(self, rng: random.Random) -> list[bytes]:
-        return [self._frame(rng) for _ in range(AT_ONCE)]
-
-    def _frame(self, rng: random.Random) -> bytes:
-        pool = rng.choice(self._pools)
-        return bytes(pool.changed(rng)) if rng.random() < 0.8 else rng.choice(pool.frames)
-
-    def check(self, data: list[bytes]) -> str:
-        check_node(lambda world: _send_all(world, data), len(data))
-        return "went on"
