@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Final, Protocol
 
 from stele.cluster.kafka_connection import KafkaConnection
@@ -83,7 +83,7 @@ Send = Callable[[World], Awaitable[Sequence[Waiting]]]
 """Sends everything, and returns what may still wait for an answer."""
 
 
-def check_node(send: Send, requests: int) -> None:
+def check_node(send: Send, requests: int, refusals: Collection[str] = ()) -> None:
     """The node answers or closes, says little, keeps nothing, and serves others as before."""
 
     async def scenario(machine: OneNode) -> None:
@@ -106,6 +106,6 @@ def check_node(send: Send, requests: int) -> None:
         assert not [name for name in metrics if name.startswith("stele_request_failures")]
         assert machine.node.ready
 
-    with Said() as said:
+    with Said(refusals) as said:
         with_machine.run(scenario)
     said.check(2 * requests)

@@ -24,6 +24,9 @@ _CHANGE_THE_CLUSTER: Final = frozenset(
 _AS_A_NODE: Final = {"cluster_id": "the-cluster", "broker_id": 1, "voter_id": 1}
 """Without these, nearly all requests would be refused at once."""
 
+_REFUSALS: Final = ("%s says it leads epoch %d",)
+"""A claim of two leaders in one epoch is refused, and is an error of the quorum."""
+
 
 class NodesTarget:
     name = "nodes"
@@ -41,7 +44,9 @@ class NodesTarget:
         return self._conversations.draw(rng, AT_ONCE)
 
     def run(self, data: Sequence[Conversation], meter: Meter) -> str:
-        check_node(lambda world: send_all(world, _CONTROLLER_PORT, data, meter), len(data))
+        check_node(
+            lambda world: send_all(world, _CONTROLLER_PORT, data, meter), len(data), _REFUSALS
+        )
         return "went on"
 
 

@@ -70,7 +70,7 @@ async def test_garbage_is_refused_and_harms_nobody(
     await cluster.until_equal()
 
 
-ABOUT_A_LEADER = {
+ABOUT_A_LEADER: dict[str, Any] = {
     VOTE: lambda leader, epoch: pb.VoteRequest(
         cluster_id="cluster", candidate_id=leader, voter_id=1, epoch=epoch, pre_vote=False
     ),
