@@ -21,6 +21,7 @@ from broker.grpc.admin import AdminService
 from broker.grpc.groups import GroupsService
 from broker.grpc.log import LogService
 from broker.grpc.transactions import TransactionsService
+from broker.membership.certificates import CertificateChanges
 from broker.membership.controller_client import ControllerClient
 from broker.membership.deposed import VisibleImage
 from broker.membership.directories import BrokerDirectories
@@ -112,6 +113,7 @@ class Broker:
         self._incarnation_id = world.rng.randbytes(16)
         self._metrics = BrokerMetrics(registry)
         self._tls = tls
+        self._certificates = CertificateChanges(config.node_id, config.security, tls)
         self._kafka = KafkaServer(config, world.network, registry, tls)
         self._grpc: dict[str, Listener] = {}
         self._grpc_ports: dict[str, int] = {}
@@ -331,6 +333,7 @@ class Broker:
         hosting = self._replicas.hosting
         self._groups = GroupCoordinators(config, hosting, clock=world.clock, rng=world.rng)
         self._publisher.subscribe(self._groups)
+        self._publisher.subscribe(self._certificates)
         self._assemble_transactions()
         self._metrics.read_groups(self._groups)
         self._metrics.read_partitions(self._replicas.measures, config.metrics_offsets_max)
@@ -545,6 +548,7 @@ class Broker:
             self._markers.stop,
             self._verification.stop,
             self._apis.close,
+            self._certificates.stop,
             self._stop_serving,
         ):
             end.push(step)
@@ -572,6 +576,7 @@ class Broker:
         end = OrderlyEnd()
         end.push(self._controller.close)
         end.push(self._directories.abandon)
+        end.push(self._certificates.stop)
         end.push(lambda: self._close_grpc(0.0))
         end.push(self._kafka.close)
         await end.run()

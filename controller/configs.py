@@ -29,6 +29,7 @@ from metadata.group_config import check_group
 from metadata.image import MetadataImage
 from metadata.internal_topics import check_cleanup_policy
 from metadata.records import METADATA_VERSION
+from metadata.security_settings import store_key
 from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -133,7 +134,12 @@ def _alter(decision: Decision, request: admin.AlterConfigsRequest.Resource) -> N
     elif resource.type == pb.ConfigResourceType.GROUP:
         require(decision.image, GROUP_CONFIGS, "a configuration of a group")
         check_group(after, decision.context.static)
-    changed = {name: value for name, value in values.items() if before.get(name) != value}
+    # A store's file may have changed though its name has not: the broker is told all the same.
+    changed = {
+        name: value
+        for name, value in values.items()
+        if before.get(name) != value or (value is not None and store_key(name) is not None)
+    }
     decision.extend_asked([_record(resource, name, value) for name, value in changed.items()])
     if _ELECTION.intersection(values):
         _elect_anew(decision, resource)

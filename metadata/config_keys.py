@@ -18,7 +18,7 @@ from typing import Final
 from metadata.config_key import INT_MAX, LONG_MAX, ConfigKey, Scope, Type, Value
 from metadata.group_config import GROUP
 from metadata.node_settings import SETTINGS
-from metadata.security_settings import NODE_SECURITY_KEYS
+from metadata.security_settings import NODE_SECURITY_KEYS, STORE_KEYS, store_key
 from metadata.topic_config import TOPIC, TopicConfig
 from stele.errors import ApiError, ErrorCode
 
@@ -298,10 +298,18 @@ def validate_broker_config(name: str, value: str | None, *, one_broker: bool) ->
 
     Raises ApiError INVALID_CONFIG.
     """
-    key = NODE_KEYS.get(name)
+    of_store = store_key(name)
+    key = NODE_KEYS.get(name) if of_store is None else of_store.key
     if key is None:
         message = unknown(name, NODE_KEYS, "configuration")
         raise ApiError(ErrorCode.INVALID_CONFIG, message)
+    if of_store is not None and not one_broker:
+        raise ApiError(ErrorCode.INVALID_REQUEST, f"{name} is set for one broker, by its number")
+    if key in STORE_KEYS:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"{name} can be changed for one listener only: set listener.name.<listener>.{name}",
+        )
     if key.scope is Scope.STATIC:
         raise ApiError(
             ErrorCode.INVALID_CONFIG,

@@ -7,9 +7,10 @@ wins, as in Kafka.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
-from metadata.config_key import ConfigKey, Type
+from metadata.config_key import ConfigKey, Scope, Type
 
 _TLS: Final = (
     ConfigKey(
@@ -123,6 +124,36 @@ FAILURE_DELAY: Final = ConfigKey(
     "How long after a failed authentication the connection is closed. It slows down guessing.",
     minimum=0,
 )  # fmt: skip
+
+STORE_KEYS: Final = tuple(
+    key
+    for key in _TLS
+    if key.name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key.password"))
+)
+"""The keys of a listener that one broker can be given while it runs (with the prefix only)."""
+
+_LISTENER_PREFIX: Final = "listener.name."
+_STORE_KEYS: Final = {key.name: key for key in STORE_KEYS}
+
+
+class StoreKey(NamedTuple):
+    """A key of a listener's stores."""
+
+    listener: str  # in lower case
+    name: str  # without the prefix
+    key: ConfigKey  # with the full name
+
+
+def store_key(name: str) -> StoreKey | None:
+    """The parts of ``listener.name.external.ssl.keystore.location``; None for any other key."""
+    if not name.startswith(_LISTENER_PREFIX):
+        return None
+    listener, dot, bare = name.removeprefix(_LISTENER_PREFIX).partition(".ssl.")
+    key = _STORE_KEYS.get(f"ssl.{bare}")
+    if not dot or not listener or key is None:
+        return None
+    return StoreKey(listener.lower(), key.name, replace(key, name=name, scope=Scope.CLUSTER))
+
 
 NODE_SECURITY_KEYS: Final = (
     *LISTENER_KEYS,

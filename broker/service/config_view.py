@@ -12,6 +12,7 @@ from metadata.config_keys import GROUP_KEYS, NODE_KEYS, TOPIC_KEYS, ConfigKey, S
 from metadata.configs import CLUSTER, ConfigResource
 from metadata.effective import DYNAMIC_TOPIC, Layer, layers
 from metadata.image import MetadataImage
+from metadata.security_settings import store_key
 from runtime.authorization.authorizer import Operation, config_resource, refusal, topic_resource
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
@@ -150,6 +151,16 @@ def _describe_broker(context: BrokerContext, name: str) -> list[DescribedKey]:
     for key in _by_name(NODE_KEYS):
         found = layers(context.image(), key, static=context.config.raw, broker_id=context.broker_id)
         described.append(DescribedKey(key, found, key.scope is Scope.STATIC))
+    for name in sorted(context.image().config(ConfigResource.broker(context.broker_id))):
+        of_store = store_key(name)
+        if of_store is not None:
+            found = layers(
+                context.image(),
+                of_store.key,
+                static=context.config.raw,
+                broker_id=context.broker_id,
+            )
+            described.append(DescribedKey(of_store.key, found, read_only=False))
     return described
 
 

@@ -7,7 +7,7 @@ Of each key, ``listener.name.<listener>.<mechanism>.<key>`` wins over
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from metadata.config_key import ConfigKey
@@ -69,6 +69,11 @@ class ListenerSecurity:
             if (owner, key) in self._values:
                 return self._values[owner, key]
         return _KEYS[key].default or ""
+
+    def with_values(self, values: Mapping[str, str]) -> ListenerSecurity:
+        """The same, with values by their bare keys in place of its own."""
+        changed = {("", key): value for key, value in values.items()}
+        return replace(self, _values={**self._values, **changed})
 
     def items(self, key: str) -> tuple[str, ...]:
         """The value of a list."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -380,3 +381,26 @@ def test_what_kafka_changes_at_run_time_and_changes_nothing_here_is_accepted(
     request = admin.AlterConfigsRequest(resources=[resource])
     answer = machine.do(lambda context: configs.alter_configs(context, request)).resources[0]
     assert not answer.error, answer.message
+
+
+def test_a_store_that_is_set_to_the_value_it_has_is_written_again(machine: Machine) -> None:
+    """Its file may have changed: the record tells the broker to read it again (KAFKA-14136)."""
+    written: list[bool] = []
+    for value in ("/a.pem", "/a.pem", None, None):
+        change = admin.AlterConfigsRequest.Change(
+            name="listener.name.external.ssl.keystore.location", value=value
+        )
+        request = admin.AlterConfigsRequest(
+            resources=[
+                admin.AlterConfigsRequest.Resource(
+                    resource=admin.ConfigResource(
+                        type=metadata.ConfigResourceType.BROKER, name="1"
+                    ),
+                    changes=[change],
+                )
+            ]
+        )
+        answer = machine.do(partial(configs.alter_configs, request=request))
+        assert answer.resources[0].error == 0, answer.resources[0].message
+        written.append(bool(machine.last_records))
+    assert written == [True, True, True, False]

@@ -26,6 +26,7 @@ from metadata.effective import (
     unclean_election_enabled,
 )
 from metadata.image import EMPTY, MetadataImage
+from metadata.security_settings import store_key
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 
@@ -286,3 +287,34 @@ def test_cluster_wide_values() -> None:
     assert cluster_int(image, NUM_PARTITIONS, {"num.partitions": "4"}) == 5
     assert not unclean_election_enabled(EMPTY, "t", {})
     assert unclean_election_enabled(EMPTY, "t", {"unclean.leader.election.enable": "true"})
+
+
+STORE = "listener.name.external.ssl.keystore.location"
+
+
+def test_a_listeners_stores_are_dynamic_on_one_broker_with_the_prefix() -> None:
+    validate_broker_config(STORE, "/new.pem", one_broker=True)
+    validate_broker_config(STORE, None, one_broker=True)
+    for name, one_broker, said in (
+        (STORE, False, "is set for one broker, by its number"),
+        ("ssl.keystore.location", True, "set listener.name.<listener>.ssl.keystore.location"),
+        ("ssl.key.password", True, "set listener.name.<listener>.ssl.key.password"),
+    ):
+        with pytest.raises(ApiError, match=said) as raised:
+            validate_broker_config(name, "x", one_broker=one_broker)
+        assert raised.value.code == ErrorCode.INVALID_REQUEST
+    for name in ("listener.name.external.ssl.client.auth", "listener.name.ssl.keystore.x"):
+        with pytest.raises(ApiError) as raised:
+            validate_broker_config(name, "required", one_broker=True)
+        assert raised.value.code == ErrorCode.INVALID_CONFIG
+
+
+def test_the_parts_of_a_stores_key() -> None:
+    found = store_key("listener.name.My.Net.ssl.key.password")
+    assert found is not None
+    assert (found.listener, found.name, found.key.type) == (
+        "my.net",
+        "ssl.key.password",
+        Type.PASSWORD,
+    )
+    assert store_key("ssl.key.password") is None
