@@ -56,7 +56,7 @@ from stele.wire.v1.raft_pb2 import (
     TransferLeadershipResponse,
     VoterChangeResponse,
 )
-from stele.world import RpcCode, RpcError
+from stele.world import ErrorInfo, RpcCode, RpcError
 from storage.turns import SLICE_STEPS, Slices, in_slices
 from world.network import Service
 
@@ -336,10 +336,14 @@ class AdminService:
 
 @contextmanager
 def _unavailable() -> Iterator[None]:
-    """Turn an ApiError into UNAVAILABLE with its message: the client tries another broker."""
+    """Turn an ApiError into UNAVAILABLE with its message: the client tries another broker. If the
+    client lacks a permission, no other broker serves it either."""
     try:
         yield
     except ApiError as error:
+        if error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            info = ErrorInfo(error.code.name)
+            raise RpcError(RpcCode.PERMISSION_DENIED, error.message, info) from error
         raise RpcError(RpcCode.UNAVAILABLE, error.message) from error
 
 

@@ -90,7 +90,13 @@ def call(method: str, request: Message, parse: Callable[[bytes], AnswerT]) -> Qu
     async def ask(link: KafkaLink, timeout_s: float) -> AnswerT:
         if not isinstance(link, AdminLink):
             raise ConfigError(f"only an Admin can ask for {method}")
-        told = await link.channel.call(method, request.SerializeToString(), timeout_s=timeout_s)
+        try:
+            told = await link.channel.call(method, request.SerializeToString(), timeout_s=timeout_s)
+        except RpcError as error:
+            if error.code is not RpcCode.PERMISSION_DENIED:
+                raise
+            denied = ErrorCode.CLUSTER_AUTHORIZATION_FAILED  # no other broker serves it either
+            raise ApiError(denied, error.detail) from error
         try:
             return parse(told)
         except DecodeError as error:

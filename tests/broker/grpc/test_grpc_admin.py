@@ -11,6 +11,7 @@ from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
 from broker.replication.deletion import Deletion
+from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.messages import SnapshotId
 from runtime.authorization.authorizer import CLUSTER, Operation
@@ -407,21 +408,23 @@ def test_what_was_changed_before_is_seen() -> None:
 def test_the_metadata_log_is_read_in_pieces_from_where_it_begins() -> None:
     async def main() -> None:
         edges = Edges()
-        edges.metadata_log.snapshot = Snapshot(SnapshotId(5, 1), 900, (b"s",), None)
+        topics = (metadata_pb2.TopicRecord(name=name, topic_id=bytes(16)) for name in "sabc")
+        s, a, b, c = (encode(metadata_pb2.MetadataRecord(topic=each)) for each in topics)
+        edges.metadata_log.snapshot = Snapshot(SnapshotId(5, 1), 900, (s,), None)
         edges.metadata_log.batches = [
-            CommittedBatch(5, 1, 1000, (b"a", b"b")),
-            CommittedBatch(7, 2, 1001, (b"c",)),
+            CommittedBatch(5, 1, 1000, (a, b)),
+            CommittedBatch(7, 2, 1001, (c,)),
         ]
         request = pb.ReadMetadataLogRequest(offset=0)
         answer = await _call(edges, "ReadMetadataLog", request, pb.ReadMetadataLogResponse)
-        assert (answer.snapshot.end_offset, list(answer.snapshot.records)) == (5, [b"s"])
+        assert (answer.snapshot.end_offset, list(answer.snapshot.records)) == (5, [s])
         assert (answer.next_offset, answer.high_watermark) == (5, 8)
         request = pb.ReadMetadataLogRequest(offset=5)
         answer = await _call(edges, "ReadMetadataLog", request, pb.ReadMetadataLogResponse)
         assert not answer.HasField("snapshot")
         (decision,) = answer.decisions
         assert (decision.base_offset, decision.epoch, decision.timestamp_ms) == (5, 1, 1000)
-        assert list(decision.records) == [b"a", b"b"]
+        assert list(decision.records) == [a, b]
         assert answer.next_offset == 7
 
     run_virtual(main())
