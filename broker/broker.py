@@ -43,7 +43,7 @@ from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.nodes import for_nodes, when_loaded
 from runtime.config.node import NodeConfig
-from runtime.grpc.logins import only_logged_in
+from runtime.logins.grpc import GrpcLogins
 from runtime.metrics.health import SAFE_TO_RESTART, Check
 from runtime.metrics.registry import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
@@ -135,6 +135,7 @@ class Broker:
             on_leader_change=self._leader_changed,
             on_fatal=on_fatal,
         )
+        self._logins = logins_of(config, self._publisher, world, registry)
         self._access = self.image.acls, self.image.scram_credentials  # as applied last
         # Made by `start`.
         self._replicas: ReplicaManager
@@ -264,9 +265,11 @@ class Broker:
         of_clients.include(LogService(self._gateway, listener_name).service())
         service = when_loaded(of_clients, self._authorizer)
         service.include(for_nodes(self._lifecycle.service(), self._authorizer, listener_name))
-        if self._config.security.listeners[listener_name].protocol.has_sasl:
-            return only_logged_in(service, listener_name)
-        return service
+        logins = self._logins.get(listener_name)
+        if logins is None:
+            return service
+        world = self._world
+        return GrpcLogins(listener_name, logins, world.clock, world.rng).protect(service)
 
     # ------------------------------------------------------------------ start
 
@@ -289,8 +292,7 @@ class Broker:
         await self._directories.load(self._incarnation_id)
         self._assemble()
         await self._serve_grpc()
-        logins = logins_of(self._config, self._publisher, self._world, self._registry)
-        await self._kafka.bind(self._apis, logins)
+        await self._kafka.bind(self._apis, self._logins)
         self._replicas.start()
         self._lifecycle.start()
         self._becoming_ready = asyncio.get_running_loop().create_task(

@@ -24,7 +24,14 @@ from stele.errors import SteleError
 from stele.forks import forks
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.security.files import FileStates, look_at
-from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, RpcCode, RpcError, Stream
+from stele.world import (
+    AUTHORIZATION_KEY,
+    CLIENT_ID_KEY,
+    MAX_MESSAGE_BYTES,
+    RpcCode,
+    RpcError,
+    Stream,
+)
 
 # gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
@@ -222,7 +229,9 @@ class RealChannel:
         forks.use_grpc()
         self._address = address
         self._security = security
-        self._metadata = () if client_id is None else ((CLIENT_ID_KEY, quote(client_id)),)
+        self._metadata: tuple[tuple[str, str], ...] = ()
+        if client_id is not None:
+            self._metadata = ((CLIENT_ID_KEY, quote(client_id)),)
         self._files: FileStates = {}
         self._looked_s = 0.0
         self._opened: _Opened | None = None
@@ -231,13 +240,14 @@ class RealChannel:
         if not security.protocol.has_tls:
             self._opened = _Opened(address, None)
 
-    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+    async def call(
+        self, method: str, request: bytes, *, timeout_s: float, authorization: str | None = None
+    ) -> bytes:
         multicallable = self._current().unary(method)
+        metadata = self._metadata_of(authorization)
         try:
             with _Cancellable():
-                return bytes(
-                    await multicallable(request, timeout=timeout_s, metadata=self._metadata)
-                )
+                return bytes(await multicallable(request, timeout=timeout_s, metadata=metadata))
         except grpc.aio.AioRpcError as error:
             raise rpc_error_of(error) from None
         except grpc.aio.UsageError as error:
@@ -247,9 +257,15 @@ class RealChannel:
                 raise
             raise RpcError(RpcCode.CANCELLED, "the channel was closed") from None
 
-    def stream(self, method: str) -> Stream:
+    def stream(self, method: str, authorization: str | None = None) -> Stream:
         multicallable = self._current().bidirectional(method)
-        return RealStream(lambda: multicallable(metadata=self._metadata))
+        metadata = self._metadata_of(authorization)
+        return RealStream(lambda: multicallable(metadata=metadata))
+
+    def _metadata_of(self, authorization: str | None) -> tuple[tuple[str, str], ...]:
+        if authorization is None:
+            return self._metadata
+        return (*self._metadata, (AUTHORIZATION_KEY, authorization))
 
     async def close(self) -> None:
         self._is_closed = True

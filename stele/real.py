@@ -60,7 +60,12 @@ class RealConnector:
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         from stele.grpc_channel import RealChannel  # loads grpc, which producers do not need
 
-        return RealChannel(address, client_id, self.security)
+        channel = RealChannel(address, client_id, self.security)
+        if self.security.sasl is None:
+            return channel
+        from stele.grpc_login import LoggedInChannel
+
+        return LoggedInChannel(channel, self.security.sasl, real_rng())
 
     def _encrypted(self) -> ClientTls:
         if self._tls is None:

@@ -121,6 +121,9 @@ class Channel(Protocol):
     async def close(self) -> None: ...
 
 
+AUTHORIZATION_KEY: Final = "authorization"
+"""The key of a gRPC call's metadata with the login of a client."""
+
 CLIENT_ID_KEY: Final = "client-id"
 """The key of a gRPC call's metadata with the name by which a client calls itself,
 percent-encoded."""

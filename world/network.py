@@ -25,6 +25,8 @@ class Peer:
     """The identity that the connection has proven."""
     node_ids: frozenset[int] = frozenset()
     """The nodes that its certificate names. If it names any, it acts as these only."""
+    authorization: str | None = field(default=None, repr=False)
+    """The login that the call carries. Nobody has checked it yet."""
 
 
 UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]

@@ -8,7 +8,7 @@ from typing import Protocol
 from metadata.image import MetadataImage
 from runtime.config.node import NodeConfig
 from runtime.config.security import ListenerSecurity
-from runtime.kafka.authentication import AuthenticationMetrics, Begin, ListenerLogins
+from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
 from security.sasl.dialogue import CredentialStore
 from security.sasl.plain import PlainDialogue

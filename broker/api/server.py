@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from broker.api import KafkaApis
 from broker.api.connection_limits import ConnectionLimits
 from runtime.config.node import ConfigError, NamedAddress, NodeConfig
-from runtime.kafka.authentication import ListenerLogins
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
+from runtime.logins.listener import ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
 from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address, address_text

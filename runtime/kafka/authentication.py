@@ -12,25 +12,13 @@ work off the event loop, and delays the answer to a failure without keeping anyb
 from __future__ import annotations
 
 import asyncio
-import base64
 import enum
-import logging
 import math
-from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
-from runtime.metrics.registry import Counter, MetricsRegistry
-from security.sasl.dialogue import (
-    Challenge,
-    CheckPassword,
-    CheckToken,
-    Dialogue,
-    Failure,
-    Step,
-    Success,
-    Work,
-)
-from security.sasl.plain import password_is_right
+from runtime.logins.listener import ListenerLogins
+from runtime.metrics.registry import Counter
+from security.sasl.dialogue import Challenge, Dialogue, Failure, Success
 from stele.errors import ErrorCode
 from stele.wire.kafka import SIZE_BYTES, ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.sasl_authenticate import (
@@ -38,10 +26,7 @@ from stele.wire.kafka.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from stele.wire.kafka.messages.sasl_handshake import SaslHandshakeResponse
-from stele.world import Buffer, Clock, Rng
-from world.compute import Compute
-
-logger = logging.getLogger(__name__)
+from stele.world import Buffer
 
 MAX_REQUESTS: Final = 16
 """The most requests before a client has logged in. A login takes five at most."""
@@ -52,24 +37,11 @@ DEADLINE_S: Final = 30.0
 _REPEAT_MIN_S: Final = 1.0
 """A client may not log in again more often, as in Kafka."""
 
-_WORK_MAX: Final = 64
-"""The most passwords and tokens of a listener that are being checked off the event loop."""
-
-_LOG_S: Final = 1.0
-"""How far apart lines about failed logins are."""
-
-_NONCE_BYTES: Final = 18
-
 RAW_TOKEN: Final = RequestHeader(ApiKey.SASL_AUTHENTICATE, -1, 0, None)
 """The header of a token that came without one, as after version 0 of SaslHandshake."""
 
 _BEFORE_LOGIN: Final = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 _OF_A_LOGIN: Final = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-
-Begin = Callable[[str], Dialogue]
-"""Begins a dialogue; takes a nonce, random and printable."""
-
-VerifyToken = Callable[[str], Awaitable[Success | Failure]]
 
 
 class GatedConnection(Protocol):
@@ -91,124 +63,6 @@ class GatedConnection(Protocol):
     def abort(self) -> None:
         """Close at once."""
         ...
-
-
-class AuthenticationMetrics:
-    """The counters of all gates of a node."""
-
-    def __init__(self, registry: MetricsRegistry) -> None:
-        self.succeeded = registry.counter(
-            "stele_successful_authentications",
-            "Logins that succeeded (successful-authentication-total).",
-        )
-        self.failed = registry.counter(
-            "stele_failed_authentications",
-            "Logins that failed (failed-authentication-total).",
-        )
-        self.repeated = registry.counter(
-            "stele_successful_reauthentications",
-            "Clients that proved again who they are (successful-reauthentication-total).",
-        )
-        self.repeat_failed = registry.counter(
-            "stele_failed_reauthentications",
-            "Clients that could not prove again who they are (failed-reauthentication-total).",
-        )
-        self.expired = registry.counter(
-            "stele_expired_connections_killed",
-            "Connections closed because a request came after the end of their session"
-            " (expired-connections-killed-count).",
-        )
-
-
-class ListenerLogins:
-    """How clients of one listener log in. All connections of the listener share it."""
-
-    def __init__(
-        self,
-        dialogues: Mapping[str, Begin],
-        *,
-        clock: Clock,
-        rng: Rng,
-        compute: Compute,
-        metrics: AuthenticationMetrics,
-        failure_delay_ms: int,
-        session_ms: Mapping[str, int],
-        verify_token: VerifyToken | None = None,
-    ) -> None:
-        """``dialogues``: by mechanism, those that are enabled. ``session_ms``: by mechanism, how
-        long a login lasts; 0 or absent: as long as the connection. ``verify_token`` is for
-        OAUTHBEARER."""
-        self._dialogues = dialogues
-        self._clock = clock
-        self._rng = rng
-        self._compute = compute
-        self._session_ms = session_ms
-        self._verify_token = verify_token
-        self.metrics: Final = metrics
-        self.failure_delay_s: Final = failure_delay_ms / 1000
-        self._working = 0
-        # When a failure was last logged, and how many were not logged since then.
-        self._logged_s = -math.inf
-        self._left_out = 0
-
-    @property
-    def mechanisms(self) -> list[str]:
-        return list(self._dialogues)
-
-    def begin(self, mechanism: str) -> Dialogue | None:
-        """A new dialogue; None: the mechanism is not enabled."""
-        begin = self._dialogues.get(mechanism)
-        if begin is None:
-            return None
-        return begin(base64.b64encode(self._rng.randbytes(_NONCE_BYTES)).decode())
-
-    def lifetime_ms(self, mechanism: str, success: Success) -> int | None:
-        """How long the session lasts from now on; None: it has no end."""
-        ends = []
-        if configured := self._session_ms.get(mechanism, 0):
-            ends.append(configured)
-        if success.expires_ms is not None:
-            ends.append(max(1, success.expires_ms - self._clock.time_ms()))
-        return min(ends, default=None)
-
-    async def done(self, work: Work) -> bool | Success | Failure:
-        """The result of slow work. A failure may be that of the work itself."""
-        if self._working >= _WORK_MAX:
-            return Failure("", f"{self._working} other logins are being checked", is_retriable=True)
-        self._working += 1
-        try:
-            if isinstance(work, CheckToken):
-                if self._verify_token is None:
-                    return Failure("", "there is nobody to verify tokens", is_retriable=True)
-                return await self._verify_token(work.token)
-            return await self._check_password(work)
-        finally:
-            self._working -= 1
-
-    async def _check_password(self, work: CheckPassword) -> bool | Failure:
-        credential = work.credential
-        try:
-            is_right = await self._compute.call(
-                password_is_right,
-                work.mechanism.name,
-                work.password,
-                credential.salt,
-                credential.stored_key,
-                credential.iterations,
-            )
-        except OSError as error:
-            return Failure("", f"no password can be checked now: {error}", is_retriable=True)
-        return is_right is True
-
-    def log_failure(self, connection: GatedConnection, what: str) -> None:
-        """At most once a second: whoever fails may come again as fast as it can."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s - self._logged_s < _LOG_S:
-            self._left_out += 1
-            return
-        more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
-        logger.warning("%s on %s %s%s", connection.peer, connection.listener_name, what, more)
-        self._logged_s, self._left_out = now_s, 0
 
 
 class _State(enum.Enum):
@@ -340,11 +194,7 @@ class Gate:
             return SaslAuthenticateResponse(
                 ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake must come before SaslAuthenticate"
             )
-        try:
-            step = await self._step(dialogue, token)
-        except Exception:
-            logger.exception("the %s dialogue failed", self._mechanism)
-            step = Failure("", "caused an unexpected error", is_retriable=True)
+        step = await self._logins.step(dialogue, token)
         if self._dialogue is not dialogue:
             return None  # the connection was lost meanwhile
         if isinstance(step, Challenge):
@@ -359,13 +209,6 @@ class Gate:
         if step.is_retriable:
             return None
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(step))
-
-    async def _step(self, dialogue: Dialogue, token: bytes) -> Step:
-        step = dialogue.step(token)
-        while isinstance(step, CheckPassword | CheckToken):
-            result = await self._logins.done(step)
-            step = result if isinstance(result, Failure) else dialogue.resume(result)
-        return step
 
     def _told(self, failure: Failure) -> str:
         """The message to the client: the same for whoever fails with this mechanism."""

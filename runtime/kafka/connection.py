@@ -16,8 +16,9 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Final, Protocol, cast
 
-from runtime.kafka.authentication import RAW_TOKEN, Gate, ListenerLogins
+from runtime.kafka.authentication import RAW_TOKEN, Gate
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
+from runtime.logins.listener import ListenerLogins
 from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader, FrameSizeError

@@ -24,7 +24,14 @@ from runtime.real.tls_transport import RECEIVE_BYTES, TlsTransport
 from stele.addresses import Address
 from stele.real import RealConnector, set_no_delay
 from stele.security.client_security import ClientSecurity
-from stele.world import CLIENT_ID_KEY, MAX_MESSAGE_BYTES, Connector, RpcCode, RpcError
+from stele.world import (
+    AUTHORIZATION_KEY,
+    CLIENT_ID_KEY,
+    MAX_MESSAGE_BYTES,
+    Connector,
+    RpcCode,
+    RpcError,
+)
 from world.network import (
     IdentityError,
     Listener,
@@ -303,23 +310,22 @@ class _Callers:
         """From gRPC's ``ipv4:127.0.0.1:5000``; in ``ipv6:%5B::1%5D:5000`` brackets are escaped.
         Raises RpcError if the certificate gives no identity."""
         _, _, place = unquote(context.peer()).partition(":")
-        client_id = next(
-            (
-                unquote(str(value))
-                for key, value in context.invocation_metadata() or ()
-                if key == CLIENT_ID_KEY
-            ),
-            None,
-        )
+        client_id: str | None = None
+        authorization: str | None = None
+        for key, value in context.invocation_metadata() or ():
+            if key == CLIENT_ID_KEY:
+                client_id = unquote(str(value))
+            elif key == AUTHORIZATION_KEY:
+                authorization = str(value)
         address = place.rpartition(":")[0].strip("[]")
         if self._tls is None:
-            return Peer(address, client_id)
+            return Peer(address, client_id, authorization=authorization)
         shown = context.auth_context().get("x509_pem_cert")
         try:
             principal, node_ids = self._tls.identity_of(shown[0] if shown else None)
         except IdentityError as error:
             raise RpcError(RpcCode.PERMISSION_DENIED, str(error)) from None
-        return Peer(address, client_id, principal, node_ids)
+        return Peer(address, client_id, principal, node_ids, authorization)
 
 
 class _GenericHandler(grpc.GenericRpcHandler):  # type: ignore[misc]

@@ -24,8 +24,8 @@ from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
 from runtime.config.node import NodeConfig, from_settings
-from runtime.kafka.authentication import ListenerLogins
 from runtime.kafka.connection import KafkaServerProtocol
+from runtime.logins.listener import ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
 from runtime.quorum.log import HistoryPiece
 from runtime.quorum.snapshots import Snapshot

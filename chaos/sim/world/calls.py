@@ -50,6 +50,7 @@ class ClientCall:
         self.process = network.process
         self.method = method
         self.client_id = client_id
+        self.authorization: str | None = None
         self._host, self._port = address[:2]
         self._on_end = on_end
         self._answer: asyncio.Future[bytes] = self.process.loop.create_future()
@@ -181,7 +182,12 @@ class ServerCall:
 
     def __init__(self, server: RpcServer, client: ClientCall) -> None:
         self.server = server
-        self.peer = Peer(client.process.machine.name, client.client_id, client.network.principal)
+        self.peer = Peer(
+            client.process.machine.name,
+            client.client_id,
+            client.network.principal,
+            authorization=client.authorization,
+        )
         self._client = client
         self._task: asyncio.Task[None] | None = None
         self.over = False

@@ -21,15 +21,19 @@ class SimChannel:
         self._open: dict[ClientCall | ClientStream, None] = {}  # in the order of their start
         self._closed = False
 
-    async def call(self, method: str, request: bytes, *, timeout_s: float) -> bytes:
+    async def call(
+        self, method: str, request: bytes, *, timeout_s: float, authorization: str | None = None
+    ) -> bytes:
         if self._closed:
             raise RpcError(RpcCode.CANCELLED, "the channel is closed")
         call = ClientCall(self._network, self._address, self._client_id, method, self._ended)
+        call.authorization = authorization
         self._open[call] = None
         return await call.run(bytes(request), timeout_s)
 
-    def stream(self, method: str) -> Stream:
+    def stream(self, method: str, authorization: str | None = None) -> Stream:
         stream = ClientStream(self._network, self._address, self._client_id, method, self._ended)
+        stream.authorization = authorization
         self._open[stream] = None
         if self._closed:
             stream.channel_closed()

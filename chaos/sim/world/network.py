@@ -18,6 +18,7 @@ from chaos.sim.world.rpc_server import RpcServer
 from chaos.sim.world.transport import SimTransport, pair
 from stele.addresses import Address
 from stele.errors import ConfigError
+from stele.grpc_login import LoggedInChannel
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.world import Channel
 from world.network import ANONYMOUS, Listener, ServerTls, ServerTlsSettings, Service
@@ -62,7 +63,10 @@ class SimNetwork:
         return await attempt.run()
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
-        return SimChannel(self, address, client_id)
+        channel = SimChannel(self, address, client_id)
+        if self.security.sasl is None:
+            return channel
+        return LoggedInChannel(channel, self.security.sasl, self.process.world.rng)
 
     def secured(self, security: ClientSecurity) -> SimNetwork:
         """The same process's network, whose connections carry this security."""

@@ -153,6 +153,7 @@ class ClientStream(StreamEnd):
         super().__init__(network, target or network.process.machine, _CLIENT_KEEPALIVE_S)
         self.method = method
         self.client_id = client_id
+        self.authorization: str | None = None
         self._port = address.port
         self._on_end = on_end
         self._resource = self.process.own(self)
@@ -219,7 +220,12 @@ class ServerStream(StreamEnd):
         super().__init__(server.network, client.process.machine, _SERVER_KEEPALIVE_S)
         self.other = client
         self._method = client.method
-        self.peer = Peer(client.process.machine.name, client.client_id, client.network.principal)
+        self.peer = Peer(
+            client.process.machine.name,
+            client.client_id,
+            client.network.principal,
+            authorization=client.authorization,
+        )
         self._server = server
         self._task: asyncio.Task[None] | None = None
         self._began = False

@@ -14,11 +14,9 @@ from metadata.scram_credentials import ScramUser, credential_record
 from runtime.kafka.authentication import (
     DEADLINE_S,
     MAX_REQUESTS,
-    AuthenticationMetrics,
-    Begin,
     Gate,
-    ListenerLogins,
 )
+from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
 from security.sasl.dialogue import CheckToken, Dialogue, Failure, Step, Success
 from security.sasl.plain import PlainDialogue
@@ -370,7 +368,7 @@ async def test_a_dialogue_that_fails_itself_ends_the_connection(
     await shake(client, "PLAIN")
     client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b""))
     assert await is_closed(client)
-    assert "the PLAIN dialogue failed" in caplog.text
+    assert "a dialogue of SASL failed" in caplog.text
 
 
 @virtual

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stele.addresses import SecurityProtocol
+from stele.aio import Admin as AioAdmin
 from stele.aio import Producer as AioProducer
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.cluster.kafka_login import LoginError
@@ -174,3 +175,15 @@ async def test_brokers_log_in_at_one_another(world: World) -> None:
         await producer.begin_transaction()
         await (await producer.send("t", b"x", partition=0))
         await producer.commit_transaction()
+
+
+@on_a_node(**SETTINGS)
+async def test_an_administrator_logs_in_on_both_planes(world: World) -> None:
+    for user, password in (("alice", "alice-secret"), ("alice", "wrong")):
+        client = ClientWorld(world.clock, secured(world, user, password), world.rng)
+        async with AioAdmin(f"{HOST}:{PORT}", world=client) as admin:
+            if password == "wrong":
+                with pytest.raises(LoginError):
+                    await admin.describe_cluster()
+            else:
+                assert len((await admin.describe_cluster()).brokers) == 1

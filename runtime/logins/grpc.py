@@ -1,0 +1,240 @@
+"""Logins on a gRPC listener with SASL: the dialogues of ``security.sasl`` in unary calls.
+
+A client that has logged in gets a session, which it sends with each call. A session is signed by
+this process and stored nowhere, so that sessions take no memory. Another broker, and this one after
+a restart, asks the client to log in again. A dialogue under way is stored: their number and their
+time are bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+from dataclasses import dataclass, replace
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from runtime.logins.listener import ListenerLogins
+from security.sasl.dialogue import Challenge, Dialogue, Failure, Success
+from stele.errors import ErrorCode
+from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
+from stele.world import Clock, Rng, RpcCode, RpcError, Stream
+from world.network import Peer, Service, StreamHandler, UnaryHandler
+
+LOG_IN: Final = "/stele.v1.Logins/LogIn"
+
+MAX_REQUEST_BYTES: Final = 64 * 1024
+"""The largest request of a login."""
+
+MAX_DIALOGUES: Final = 1024
+"""The most dialogues under way. The oldest makes way for another one."""
+
+DEADLINE_S: Final = 30.0
+"""How long a dialogue may take."""
+
+SESSION_MS: Final = 3_600_000
+"""The longest session. Its client logs in again then, which nobody notices."""
+
+_ID_BYTES: Final = 16
+_KEY_BYTES: Final = 32
+_TOKENS_MAX: Final = 1024
+"""The most tokens that are remembered as verified."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Session:
+    principal: str
+    ends_ms: int  # since the Unix epoch
+
+
+@dataclass(frozen=True, slots=True)
+class _Caller:
+    """Who logs in, for the log."""
+
+    peer: str
+    listener_name: str
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A dialogue that waits for its client."""
+
+    dialogue: Dialogue
+    mechanism: str
+    began_s: float
+
+
+class GrpcLogins:
+    """The logins of one gRPC listener."""
+
+    def __init__(self, listener: str, logins: ListenerLogins, clock: Clock, rng: Rng) -> None:
+        self._listener = listener
+        self._logins = logins
+        self._clock = clock
+        self._rng = rng
+        self._key = rng.randbytes(_KEY_BYTES)
+        self._pending: dict[bytes, _Pending] = {}  # the oldest first
+        self._verified: dict[str, _Session] = {}  # by the token that proves it, the oldest first
+
+    def protect(self, service: Service) -> Service:
+        """The service for those who have logged in, and the method by which they do. Its methods
+        raise RpcError UNAUTHENTICATED for everybody else, before they look at the request."""
+
+        def unary(handler: UnaryHandler) -> UnaryHandler:
+            async def handle(payload: bytes, peer: Peer) -> bytes:
+                session = await self._session_of(peer)
+                return await handler(payload, replace(peer, principal=session.principal))
+
+            return handle
+
+        def stream(handler: StreamHandler) -> StreamHandler:
+            async def handle(stream: Stream, peer: Peer) -> None:
+                session = await self._session_of(peer)
+                left_s = (session.ends_ms - self._clock.time_ms()) / 1000
+                try:
+                    async with asyncio.timeout(left_s) as timeout:
+                        await handler(stream, replace(peer, principal=session.principal))
+                except TimeoutError:
+                    if not timeout.expired():
+                        raise
+                    raise self._refused("the session has ended: log in again") from None
+
+            return handle
+
+        return Service(
+            unary={
+                LOG_IN: self._log_in,
+                **{name: unary(handler) for name, handler in service.unary.items()},
+            },
+            streams={name: stream(handler) for name, handler in service.streams.items()},
+        )
+
+    def _refused(self, why: str) -> RpcError:
+        return RpcError(RpcCode.UNAUTHENTICATED, f"listener {self._listener}: {why}")
+
+    # ------------------------------------------------------------------ sessions
+
+    async def _session_of(self, peer: Peer) -> _Session:
+        """Raises RpcError UNAUTHENTICATED."""
+        scheme, _, value = (peer.authorization or "").partition(" ")
+        found: _Session | None = None
+        match scheme.lower():
+            case "":
+                raise self._refused("it has SASL, and the call has no login (stele.v1.Logins)")
+            case "session":
+                found = self._read(value)
+            case "bearer":
+                found = self._verified.get(value) or await self._verify(peer, value)
+        if found is None:
+            raise self._refused(f"a login of the kind {scheme[:20]!r} is not valid here")
+        if found.ends_ms <= self._clock.time_ms():
+            self._verified.pop(value, None)
+            self._logins.metrics.expired.value += 1
+            raise self._refused("the session has ended: log in again")
+        return found
+
+    def _issue(self, session: _Session) -> str:
+        principal = base64.urlsafe_b64encode(session.principal.encode()).decode()
+        content = f"{session.ends_ms}.{principal}"
+        return f"{content}.{self._signature(content)}"
+
+    def _signature(self, content: str) -> str:
+        return hmac.new(self._key, content.encode(), "sha256").hexdigest()
+
+    def _read(self, token: str) -> _Session | None:
+        content, _, signature = token.rpartition(".")
+        if not hmac.compare_digest(self._signature(content).encode(), signature.encode()):
+            return None
+        ends_ms, _, principal = content.partition(".")
+        try:
+            name = base64.urlsafe_b64decode(principal).decode()
+        except (binascii.Error, UnicodeDecodeError):
+            return None
+        return _Session(name, int(ends_ms))
+
+    async def _verify(self, peer: Peer, token: str) -> _Session | None:
+        """A token of OAUTHBEARER, which is itself the login."""
+        if not self._logins.verifies_tokens:
+            return None
+        result = await self._logins.verified(token)
+        if isinstance(result, Failure):
+            if result.is_retriable:
+                raise RpcError(RpcCode.UNAVAILABLE, "tokens cannot be verified now: try again")
+            await self._fail(peer, "OAUTHBEARER", result)
+            return None
+        session = self._session(result, "OAUTHBEARER")
+        while len(self._verified) >= _TOKENS_MAX:
+            del self._verified[next(iter(self._verified))]
+        self._verified[token] = session
+        return session
+
+    def _session(self, success: Success, mechanism: str) -> _Session:
+        lifetime_ms = self._logins.lifetime_ms(mechanism, success)
+        lifetime_ms = SESSION_MS if lifetime_ms is None else min(lifetime_ms, SESSION_MS)
+        self._logins.metrics.succeeded.value += 1
+        return _Session(success.principal, self._clock.time_ms() + lifetime_ms)
+
+    # ------------------------------------------------------------------ dialogues
+
+    async def _log_in(self, payload: bytes, peer: Peer) -> bytes:
+        if len(payload) > MAX_REQUEST_BYTES:
+            raise RpcError(RpcCode.INVALID_ARGUMENT, f"a login of {len(payload)} bytes")
+        try:
+            request = LogInRequest.FromString(payload)
+        except DecodeError as error:
+            raise RpcError(RpcCode.INVALID_ARGUMENT, f"no LogInRequest: {error}") from error
+        answer = await self._answer(request, peer)
+        return answer.SerializeToString()
+
+    async def _answer(self, request: LogInRequest, peer: Peer) -> LogInResponse:
+        pending = self._taken(request)
+        if pending is None:
+            if request.dialogue_id:
+                why, code = "continues no dialogue that is under way", ErrorCode.ILLEGAL_SASL_STATE
+            else:
+                why = f"asks for the mechanism {request.mechanism!r}"
+                code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
+            await self._fail(peer, "", Failure("", why))
+            return LogInResponse(error=code, message=why, mechanisms=self._logins.mechanisms)
+        step = await self._logins.step(pending.dialogue, request.token)
+        if isinstance(step, Challenge):
+            return LogInResponse(token=step.token, dialogue_id=self._wait(pending))
+        if isinstance(step, Success):
+            session = self._session(step, pending.mechanism)
+            return LogInResponse(
+                token=step.token,
+                session=self._issue(session),
+                session_lifetime_ms=session.ends_ms - self._clock.time_ms(),
+            )
+        assert isinstance(step, Failure)
+        await self._fail(peer, pending.mechanism, step)
+        if step.is_retriable:
+            raise RpcError(RpcCode.UNAVAILABLE, "logins cannot be checked now: try again")
+        code = ErrorCode.SASL_AUTHENTICATION_FAILED
+        return LogInResponse(error=code, message=step.public or "the login failed")
+
+    def _taken(self, request: LogInRequest) -> _Pending | None:
+        """The dialogue that the request begins or continues; nobody else can continue it then."""
+        now_s = self._clock.monotonic()
+        if request.dialogue_id:
+            pending = self._pending.pop(request.dialogue_id, None)
+            return pending if pending and now_s - pending.began_s < DEADLINE_S else None
+        dialogue = self._logins.begin(request.mechanism)
+        return None if dialogue is None else _Pending(dialogue, request.mechanism, now_s)
+
+    def _wait(self, pending: _Pending) -> bytes:
+        while len(self._pending) >= MAX_DIALOGUES:
+            del self._pending[next(iter(self._pending))]
+        dialogue_id = self._rng.randbytes(_ID_BYTES)
+        self._pending[dialogue_id] = pending
+        return dialogue_id
+
+    async def _fail(self, peer: Peer, mechanism: str, failure: Failure) -> None:
+        self._logins.metrics.failed.value += 1
+        by = f" by {mechanism}" if mechanism else ""
+        who = _Caller(peer.address, self._listener)
+        self._logins.log_failure(who, f"failed to log in{by}: {failure.private}")
+        await asyncio.sleep(self._logins.failure_delay_s)

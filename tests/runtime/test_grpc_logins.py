@@ -1,0 +1,286 @@
+"""Logins on a gRPC listener with SASL, in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from runtime.logins.grpc import (
+    DEADLINE_S,
+    LOG_IN,
+    MAX_DIALOGUES,
+    MAX_REQUEST_BYTES,
+    SESSION_MS,
+    GrpcLogins,
+)
+from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
+from runtime.metrics.registry import MetricsRegistry
+from security.sasl.dialogue import Failure, Success
+from security.sasl.plain import PlainDialogue
+from security.sasl.scram import ScramDialogue
+from stele.errors import ErrorCode
+from stele.grpc_login import LoggedInChannel
+from stele.security import dialogues
+from stele.security.client_security import SaslCredentials
+from stele.security.scram import SCRAM_SHA_256, ScramCredential, ScramMechanism
+from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
+from stele.world import RpcCode, RpcError, Stream
+from tests.support.scram import SALT
+from tests.support.timing import LoopClock
+from tests.support.worlds import virtual
+from world.network import Peer, Service
+
+METHOD = "/stele.v1.Admin/DescribeCluster"
+STREAM = "/stele.v1.Log/Subscribe"
+
+
+class Credentials:
+    def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
+        if (mechanism, user) != (SCRAM_SHA_256, "bob"):
+            return None
+        return ScramCredential.of_password(mechanism, "bob-secret", SALT, 4096)
+
+    def stand_in(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
+        return ScramCredential(SALT, bytes(32), bytes(32), 4096)
+
+
+class NoCompute:
+    async def call(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        raise OSError("nobody computes")
+
+
+class Idle:
+    """A stream on which nothing comes."""
+
+    async def send(self, message: bytes) -> None: ...
+
+    async def receive(self) -> bytes | None:
+        await asyncio.sleep(1e6)
+        return None
+
+    async def close(self) -> None: ...
+
+
+class Server:
+    """A gRPC listener, and a channel to it."""
+
+    def __init__(self, session_ms: int = 0, *, verifies: bool = True) -> None:
+        self.clock = LoopClock()
+        self.metrics = AuthenticationMetrics(MetricsRegistry())
+        self.verified: Success | Failure = Success("User:token")
+        self.verifications = 0
+        begin: dict[str, Begin] = {
+            "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, None),
+            "SCRAM-SHA-256": lambda nonce: ScramDialogue(SCRAM_SHA_256, Credentials(), nonce),
+        }
+        self.rng = random.Random(1)
+        self.logins = ListenerLogins(
+            begin,
+            clock=self.clock,
+            rng=self.rng,
+            compute=NoCompute(),
+            metrics=self.metrics,
+            failure_delay_ms=100,
+            session_ms=dict.fromkeys([*begin, "OAUTHBEARER"], session_ms),
+            verify_token=self._verify if verifies else None,
+        )
+        self.callers: list[str] = []
+        self.service: Service
+        self.restart()
+
+    def restart(self) -> None:
+        served = Service(unary={METHOD: self._unary}, streams={STREAM: self._stream})
+        logins = GrpcLogins("CLIENTS", self.logins, self.clock, self.rng)
+        self.service = logins.protect(served)
+
+    async def _verify(self, token: str) -> Success | Failure:
+        self.verifications += 1
+        return self.verified
+
+    async def _unary(self, payload: bytes, peer: Peer) -> bytes:
+        self.callers.append(peer.principal)
+        return b"answer"
+
+    async def _stream(self, stream: Stream, peer: Peer) -> None:
+        self.callers.append(peer.principal)
+        await stream.receive()
+
+    # -------------------------------------------------------- as an OpenChannel
+
+    async def call(
+        self, method: str, request: bytes, *, timeout_s: float, authorization: str | None = None
+    ) -> bytes:
+        peer = Peer("10.0.0.9", authorization=authorization)
+        return await self.service.unary[method](request, peer)
+
+    def stream(self, method: str, authorization: str | None = None) -> Stream:
+        raise NotImplementedError
+
+    async def close(self) -> None: ...
+
+    async def log_in(self, **request: Any) -> LogInResponse:
+        payload = LogInRequest(**request).SerializeToString()
+        return LogInResponse.FromString(await self.call(LOG_IN, payload, timeout_s=1))
+
+    async def refusal(self, authorization: str | None) -> RpcError:
+        with pytest.raises(RpcError) as caught:
+            await self.call(METHOD, b"", timeout_s=1, authorization=authorization)
+        return caught.value
+
+
+def channel(server: Server, user: str = "bob", mechanism: str = "SCRAM-SHA-256") -> LoggedInChannel:
+    credentials = SaslCredentials(mechanism=mechanism, username=user, password=f"{user}-secret")
+    return LoggedInChannel(server, credentials, server.rng)
+
+
+PLAIN_TOKEN = b"\0alice\0alice-secret"
+
+
+@pytest.mark.parametrize(("user", "mechanism"), [("bob", "SCRAM-SHA-256"), ("alice", "PLAIN")])
+@virtual
+async def test_a_client_logs_in_once_for_all_its_calls(user: str, mechanism: str) -> None:
+    server = Server()
+    own = channel(server, user, mechanism)
+    answers = await asyncio.gather(*(own.call(METHOD, b"", timeout_s=1) for _ in range(3)))
+    assert answers == [b"answer"] * 3
+    assert server.callers == [f"User:{user}"] * 3
+    assert server.metrics.succeeded.value == 1
+
+
+@virtual
+async def test_a_client_logs_in_again_before_its_session_ends_and_after_a_restart() -> None:
+    server = Server(10_000)
+    own = channel(server)
+    for _ in range(20):
+        assert await own.call(METHOD, b"", timeout_s=1) == b"answer"
+        await asyncio.sleep(1)
+    assert server.metrics.succeeded.value in (2, 3)
+    server.restart()
+    assert await own.call(METHOD, b"", timeout_s=1) == b"answer"
+    assert server.metrics.expired.value == 0
+
+
+@virtual
+async def test_a_refused_login_is_told_late_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server()
+    loop = asyncio.get_running_loop()
+    began_s = loop.time()
+    own = LoggedInChannel(
+        server,
+        SaslCredentials(mechanism="SCRAM-SHA-256", username="bob", password="guess"),
+        server.rng,
+    )
+    with pytest.raises(RpcError, match="the login of user 'bob' by SCRAM-SHA-256 failed") as caught:
+        await own.call(METHOD, b"", timeout_s=1)
+    assert caught.value.code is RpcCode.UNAUTHENTICATED
+    assert loop.time() - began_s >= 0.1
+    assert "10.0.0.9 on CLIENTS failed to log in by SCRAM-SHA-256: wrong password" in caplog.text
+    assert "guess" not in caplog.text
+    assert (server.metrics.failed.value, server.callers) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [None, "Session", "Session x.y.z", "Session 9999999999999.VXNlcjphbGljZQ==.", "Basic YTpi"],
+)
+@virtual
+async def test_a_call_without_a_login_is_refused(authorization: str | None) -> None:
+    server = Server()
+    assert (await server.refusal(authorization)).code is RpcCode.UNAUTHENTICATED
+    assert server.callers == []
+
+
+@virtual
+async def test_a_session_cannot_be_changed() -> None:
+    server = Server()
+    answer = await server.log_in(mechanism="PLAIN", token=PLAIN_TOKEN)
+    assert answer.session_lifetime_ms == SESSION_MS
+    ends_ms, principal, signature = answer.session.split(".")
+    root = base64.urlsafe_b64encode(b"User:root").decode()
+    for changed in (
+        f"{int(ends_ms) + 1}.{principal}.{signature}",
+        f"{ends_ms}.{root}.{signature}",
+        f"{ends_ms}.{principal}.{signature[:-1]}",
+        f"{ends_ms}.{principal}",
+    ):
+        assert (await server.refusal(f"Session {changed}")).code is RpcCode.UNAUTHENTICATED
+    assert await server.call(METHOD, b"", timeout_s=1, authorization=f"session {answer.session}")
+
+
+@virtual
+async def test_a_session_ends() -> None:
+    server = Server(10_000)
+    answer = await server.log_in(mechanism="PLAIN", token=PLAIN_TOKEN)
+    authorization = f"Session {answer.session}"
+    await asyncio.sleep(9.9)
+    await server.call(METHOD, b"", timeout_s=1, authorization=authorization)
+    peer = Peer("10.0.0.9", authorization=authorization)
+    with pytest.raises(RpcError, match="the session has ended") as caught:
+        await server.service.streams[STREAM](Idle(), peer)
+    assert caught.value.code is RpcCode.UNAUTHENTICATED
+    assert "has ended" in (await server.refusal(authorization)).detail
+    assert server.metrics.expired.value == 1
+
+
+@virtual
+async def test_a_token_is_a_login() -> None:
+    server = Server()
+    server.verified = Success("User:token", expires_ms=server.clock.time_ms() + 5_000)
+    for _ in range(3):
+        await server.call(METHOD, b"", timeout_s=1, authorization="Bearer abc")
+    assert (server.callers, server.verifications) == (["User:token"] * 3, 1)
+    await asyncio.sleep(5)
+    assert "has ended" in (await server.refusal("Bearer abc")).detail
+    server.verified = Failure("", "wrong audience")
+    assert (await server.refusal("Bearer abc")).code is RpcCode.UNAUTHENTICATED
+    server.verified = Failure("", "no keys", is_retriable=True)
+    assert (await server.refusal("Bearer abc")).code is RpcCode.UNAVAILABLE
+    assert (await Server(verifies=False).refusal("Bearer abc")).code is RpcCode.UNAUTHENTICATED
+
+
+@virtual
+async def test_an_unknown_mechanism_and_an_unknown_dialogue() -> None:
+    server = Server()
+    answer = await server.log_in(mechanism="GSSAPI")
+    assert answer.error == ErrorCode.UNSUPPORTED_SASL_MECHANISM
+    assert list(answer.mechanisms) == ["PLAIN", "SCRAM-SHA-256"]
+    answer = await server.log_in(dialogue_id=b"x", token=b"c=biws")
+    assert answer.error == ErrorCode.ILLEGAL_SASL_STATE
+
+
+@virtual
+async def test_a_dialogue_is_continued_once_and_in_time() -> None:
+    server = Server()
+    dialogue = dialogues.ScramDialogue(SCRAM_SHA_256, "bob", "bob-secret", "abc")
+    first = await server.log_in(mechanism="SCRAM-SHA-256", token=dialogue.first())
+    proof = dialogue.answer(first.token)
+    assert (await server.log_in(dialogue_id=first.dialogue_id, token=proof)).session
+    again = await server.log_in(dialogue_id=first.dialogue_id, token=proof)
+    assert again.error == ErrorCode.ILLEGAL_SASL_STATE
+    late = await server.log_in(mechanism="SCRAM-SHA-256", token=dialogue.first())
+    await asyncio.sleep(DEADLINE_S)
+    answer = await server.log_in(dialogue_id=late.dialogue_id, token=proof)
+    assert answer.error == ErrorCode.ILLEGAL_SASL_STATE
+
+
+@virtual
+async def test_dialogues_and_requests_are_bounded() -> None:
+    server = Server()
+    dialogue = dialogues.ScramDialogue(SCRAM_SHA_256, "bob", "bob-secret", "abc")
+    first = await server.log_in(mechanism="SCRAM-SHA-256", token=dialogue.first())
+    for _ in range(MAX_DIALOGUES):
+        last = await server.log_in(mechanism="SCRAM-SHA-256", token=b"n,,n=bob,r=abc")
+    answer = await server.log_in(dialogue_id=first.dialogue_id, token=b"")
+    assert answer.error == ErrorCode.ILLEGAL_SASL_STATE
+    assert (await server.log_in(dialogue_id=last.dialogue_id)).error == (
+        ErrorCode.SASL_AUTHENTICATION_FAILED
+    )
+    for payload in (bytes(MAX_REQUEST_BYTES + 1), b"\xff"):
+        with pytest.raises(RpcError) as caught:
+            await server.call(LOG_IN, payload, timeout_s=1)
+        assert caught.value.code is RpcCode.INVALID_ARGUMENT
