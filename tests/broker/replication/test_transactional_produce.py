@@ -419,6 +419,23 @@ async def test_a_marker_waits_to_be_committed_and_decides_nothing_before(
 
 
 @transactional
+async def test_a_leader_without_a_lease_reports_no_marker_as_written(
+    cluster: ReplicaCluster, coordinator: Coordinator
+) -> None:
+    """The marker is committed. But a leader that may have been replaced answers for nothing, and
+    the coordinator asks its successor, which knows the marker."""
+    leader = cluster[1]
+    await leader.produce(batch(0), transaction=NEW)
+    leader.lease = False
+    assert await leader.mark(marker()) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    machine = leader.replica().machine
+    assert (machine.log.end_offset, machine.high_watermark) == (2, 2)
+    leader.lease = True
+    assert await leader.mark(marker()) == [ErrorCode.NONE]
+    assert machine.log.end_offset == 2
+
+
+@transactional
 async def test_followers_serve_readers_of_committed_records(
     cluster: ReplicaCluster, coordinator: Coordinator
 ) -> None:
