@@ -144,6 +144,9 @@ class Node:
     def replica_path(self, name: str) -> str:
         return f"/data/{name}"
 
+    def kept_paths(self, name: str) -> list[str]:
+        return [f"/data/{name}"]
+
     @property
     def running(self) -> SimpleNamespace | None:
         return self.node if self.alive else None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.broker import Broker
+from broker.replication.replica import Replica, ReplicaState
 from chaos.sim.world.process import Process
 from chaos.sim.world.simulation import Simulation
 from node.format import directories_of, format_directory
@@ -12,6 +13,7 @@ from node.node import SUPPORTED_FEATURES, Node, build
 from raft.core import RaftCore
 from runtime.config.node import NodeConfig
 from stele.errors import SteleError
+from storage.copies import COPY_FILE
 from storage.directory_names import METADATA_PARTITION, METADATA_TOPIC
 
 CLUSTER_ID = "simulated-cluster-0000"
@@ -44,14 +46,37 @@ class SimNode:
         return f"{self.metadata_directory}/{METADATA_TOPIC}-{METADATA_PARTITION}"
 
     def replica_path(self, name: str) -> str:
-        """Where the log of a replica is on the disk. Of two logs of a name the one in the first
-        directory is the newer: it was made while the other directory was dead. A log that is
-        nowhere would be in the first, too."""
-        first, *others = self.config.log_dirs
-        for directory in self.config.log_dirs if others else ():
-            if self.machine.disk.find(f"{directory}/{name}") is not None:
-                return f"{directory}/{name}"
-        return f"{first}/{name}"
+        """Where the log of a replica is on the disk: the one that its broker uses, if it runs."""
+        used = self._used_replica(name)
+        return self.kept_paths(name)[0] if used is None else used.log.directory
+
+    def kept_paths(self, name: str) -> list[str]:
+        """Where a restart after a loss of power may find the log of a replica.
+
+        There may be two if the broker does not run: one was made or copied while the other
+        directory was dead. The metadata tell which counts. A log that is nowhere would be in the
+        first directory.
+        """
+        paths = [f"{directory}/{name}" for directory in self.config.log_dirs]
+        used = self._used_replica(name)
+        if used is not None and not self._is_copy(used.log.directory):
+            return [used.log.directory]
+        there = [path for path in paths if self.machine.disk.find(path) is not None]
+        return [path for path in there if not self._is_copy(path)] or paths
+
+    def _is_copy(self, path: str) -> bool:
+        """Whether a loss of power would leave a copy there that is no log yet."""
+        return self.machine.disk.exists_durably(f"{path}/{COPY_FILE}")
+
+    def _used_replica(self, name: str) -> Replica | None:
+        """The running broker's replica of a name, if the broker has several log directories and
+        can use the replica. With one directory nothing depends on it."""
+        if len(self.config.log_dirs) == 1 or self.broker is None:
+            return None
+        for replica in self.broker.replicas:
+            if replica.state is ReplicaState.ONLINE and repr(replica) == name:
+                return replica
+        return None
 
     @property
     def shares_metadata_disk(self) -> bool:

@@ -99,11 +99,11 @@ def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
     topic id survives. The search goes backwards, since the value is usually near the end of a
     segment."""
     disk = node.machine.disk
-    topic_id = f"{node.replica_path(partition)}/{PARTITION_METADATA_FILE}"
-    if not disk.durable_file(topic_id) and topic_id not in disk.destroyed:
-        return False
-    for inode in disk.durable_files(node.replica_path(partition), ".log"):
-        if inode.durable.rfind(value) >= 0:
+    for path in node.kept_paths(partition):
+        topic_id = f"{path}/{PARTITION_METADATA_FILE}"
+        if not disk.durable_file(topic_id) and topic_id not in disk.destroyed:
+            continue
+        if any(inode.durable.rfind(value) >= 0 for inode in disk.durable_files(path, ".log")):
             return True
     return False
 
@@ -111,8 +111,8 @@ def is_durable(node: SimNode, partition: str, value: bytes) -> bool:
 def was_destroyed(node: SimNode, partition: str, value: bytes) -> bool:
     """Whether the storm took a durable record away."""
     destroyed = node.machine.disk.destroyed
-    directory = f"{node.replica_path(partition)}/"
-    return any(path.startswith(directory) and value in data for path, data in destroyed.items())
+    directories = tuple(f"{directory}/{partition}/" for directory in node.config.log_dirs)
+    return any(path.startswith(directories) and value in data for path, data in destroyed.items())
 
 
 def _segments(node: SimNode, partition: str) -> list[tuple[str, Inode]]:

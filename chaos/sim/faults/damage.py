@@ -158,24 +158,27 @@ class Damage:
             self.metadata.discard(node.id)
         return True
 
-    def restore(self, node: SimNode, image: DiskImage) -> bool:
-        """Put an earlier state in the place of a broker's disk. The node is down."""
+    def restore(self, node: SimNode, image: DiskImage, path: str = ROOT) -> bool:
+        """Put an earlier state in the place of a broker's disk, with the directory ``path``. The
+        node is down."""
         held = self._replicas_to_wipe(node)
         if held is None:
             return False
-        self._disk(node).restore(ROOT, image)
+        self._disk(node).restore(path, image)
         for place in held:
             self.hurt[place.id] = node.id
-        self.metadata.discard(node.id)
-        self.counts["disks restored"] += 1
+        if path == ROOT:
+            self.metadata.discard(node.id)
+        self.counts["disks restored" if path == ROOT else "log directories restored"] += 1
         return True
 
-    def registered_incarnation(self, node: SimNode) -> bytes | None:
-        """The broker's process that registered last, by the committed metadata. None if nobody
-        knows them."""
+    def last_incarnation(self, node: SimNode, directory_id: bytes) -> bytes | None:
+        """The broker's process that registered last with this log directory open, by the committed
+        metadata. None if nobody knows it."""
         image = self._image()
         registration = None if image is None else image.broker(node.id)
-        return None if registration is None else registration.incarnation_id
+        use = None if registration is None else registration.last_use(directory_id)
+        return None if use is None else use.incarnation_id or None
 
     def lose_voter(self, node: SimNode) -> bool:
         """Kill a controller and give it an empty disk, if the quorum can spare it."""

@@ -1,4 +1,5 @@
-"""Log directories that die and come back, on brokers with two of them."""
+"""Log directories that die and come back, perhaps in an earlier state, on brokers with two of
+them."""
 
 from __future__ import annotations
 
@@ -14,10 +15,12 @@ SECOND: Final = "/more"
 metadata log, without which the node ends."""
 
 _RESTART: Final = 0.4  # how likely a broker without its directory is restarted before the repair
+_SNAPSHOT: Final = 0.3  # how likely a directory is restored from a snapshot, or gets one
 
 
 class DyingDirectories:
-    """The devices of second log directories. No data are lost: what was synced comes back."""
+    """The devices of second log directories. After a repair, all that was synced comes back. A
+    directory that is restored has what was synced at the time of its snapshot."""
 
     def __init__(self, field: Field, counts: Counter[str]) -> None:
         self._field = field
@@ -28,11 +31,14 @@ class DyingDirectories:
         return self._rng.uniform(1.0, 8.0)
 
     def act(self) -> None:
-        """Let the directory of a random broker die. If it is dead, repair it, or restart the broker
-        without it."""
+        """Let the directory of a random broker die, or restore it. If it is dead, repair it, or
+        restart the broker without it."""
         node = self._rng.choice(list(self._field.cluster.brokers.values()))
         lot = self._rng.random()
-        if not self._field.disk_faults(node).dead:
+        is_dead = bool(self._field.disk_faults(node).dead)
+        if not is_dead and lot < _SNAPSHOT:
+            self._restore(node)
+        elif not is_dead:
             self._field.disk_faults(node).dead = SECOND
             self._note("log directories dead", node)
         elif lot >= _RESTART:
@@ -40,6 +46,16 @@ class DyingDirectories:
         elif self._field.kill(node):
             self._note("brokers restarted without a log directory", node)
             self._field.revive(node)
+
+    def _restore(self, node: SimNode) -> None:
+        """Restart the broker with an earlier state of its directory. The first time takes it."""
+        images = self._field.images
+        if images.take(node, SECOND):
+            self._note("log directories kept as snapshots", node)
+            return
+        self._field.kill(node)
+        images.restore(node, SECOND)
+        self._field.revive(node)
 
     def mend(self) -> None:
         """Repair all of them. The nodes are without power then."""

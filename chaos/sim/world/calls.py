@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 _MAY_COME_LATE = frozenset(
     {
         "/stele.v1.Controller/AlterPartition",
+        "/stele.v1.Controller/AssignReplicasToDirectories",
         "/stele.v1.Raft/Vote",
         "/stele.v1.Raft/BeginQuorumEpoch",
         "/stele.v1.Raft/EndQuorumEpoch",

@@ -332,6 +332,11 @@ class VirtualDisk:
             raise os_error(errno.EISDIR, path)
         return node
 
+    def exists_durably(self, path: str) -> bool:
+        """Whether a loss of power would leave the entry of a file in its directory."""
+        directory = self.find(posixpath.dirname(path))
+        return isinstance(directory, Directory) and posixpath.basename(path) in directory.durable
+
     def durable_file(self, path: str) -> bytes:
         """The bytes that a file surely has after a power loss; none if the file may be missing."""
         node: _Node | None = self._root
