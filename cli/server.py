@@ -48,8 +48,22 @@ def server(
     from runtime.log_format import formatter
 
     handler.setFormatter(formatter(node.logging_format, node.node_id))
+    if node.audit_log_file:
+        _write_audit(node.audit_log_file)
 
     return run_node(node)
+
+
+def _write_audit(path: str) -> None:
+    """Denied requests go into this file and no longer into the node's log."""
+    import logging
+
+    from runtime.log_format import AUDIT_LOGGER
+
+    audit = logging.getLogger(AUDIT_LOGGER)
+    audit.addHandler(logging.FileHandler(path, encoding="utf-8"))
+    audit.setLevel(logging.INFO)
+    audit.propagate = False
 
 
 def load_config(path: Path, settings: list[str] | None) -> NodeConfig:

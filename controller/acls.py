@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from controller.machine import Context, ControllerResult, Decision, check_size
-from metadata.acl import Acl
+from metadata.acl import Acl, ResourceType
 from metadata.acls import ACL_RECORDS, record_of
 from metadata.features import require
 from runtime.administration.acls import acl_of, filter_of, message_of
-from stele.errors import ApiError
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import metadata_pb2 as pb
 from stele.wire.v1.admin_pb2 import (
     CreateAclsRequest,
@@ -19,6 +19,9 @@ from stele.wire.v1.admin_pb2 import (
 )
 
 ACL_ID_BYTES: Final = 16
+
+_COMPARED_MAX: Final = 50_000
+"""How often one request may compare a filter with a rule: some 30 ms."""
 
 
 def create_acls(
@@ -57,16 +60,20 @@ def delete_acls(
     Raises ApiError POLICY_VIOLATION for too many filters or rules.
     """
     check_size(len(request.filters), "filters of ACLs")
+    _check_work(context, request)
     decision = Decision(context)
     response = DeleteAclsResponse()
+    matched = 0
     removed: dict[bytes, pb.MetadataRecord] = {}
     for message in request.filters:
         result = response.results.add()
         try:
             matching = context.image.acls.matching(filter_of(message))
+            matched += len(matching)
         except ApiError as error:
             result.error, result.message = error.code, error.message
             continue
+        check_size(matched, "matched ACLs")
         result.acls.extend(message_of(acl) for acl, _ in matching)
         for _, acl_id in matching:
             record = pb.MetadataRecord(remove_acl=pb.RemoveAclRecord(id=acl_id))
@@ -75,3 +82,18 @@ def delete_acls(
                 removed[acl_id] = record
     decision.extend(removed.values())
     return decision.result(response)
+
+
+def _check_work(context: Context, request: DeleteAclsRequest) -> None:
+    """Raises ApiError POLICY_VIOLATION for filters that would be compared with too many rules in
+    one turn of the event loop."""
+    scans = sum(
+        not (each.HasField("resource_name") and each.resource_type > ResourceType.ANY)
+        for each in request.filters
+    )
+    if scans > 1 and scans * len(context.image.acls) > _COMPARED_MAX:
+        raise ApiError(
+            ErrorCode.POLICY_VIOLATION,
+            f"{scans} filters without a resource would be compared with {len(context.image.acls)} "
+            "ACLs each: name the resources, or send fewer filters at once",
+        )

@@ -42,6 +42,11 @@ class NodeSettings:
         "line with time (UTC), level, logger, node and message.",
         allowed=("text", "json"),
     )
+    audit_log_file = string(
+        "",
+        "A file for the requests that the authorizer denied: one object of JSON per line, with the "
+        "rule. If empty, they are in the node's log, from the logger stele.audit.",
+    )
     # Connections and requests.
     socket_request_max_bytes = integer(
         104857600,

@@ -101,6 +101,7 @@ class Node:
     ) -> None:
         self.config = config
         self._features = features
+        self._world = world
         self._authorizer = authorizer or self._configured_authorizer()
         self._knows_acls = False
         self.registry = MetricsRegistry()
@@ -108,7 +109,6 @@ class Node:
         self.controller: ControllerService | None = None
         self.broker: Broker | None = None  # once its logs are open and its ports bound
         self._own_broker: Broker | None = None  # also while it opens its logs
-        self._world = world
         self._restart_safety = RestartSafety(config.node_id, config.raw)
         self._ports = Ports()
         self._undo = OrderlyEnd()
@@ -222,7 +222,9 @@ class Node:
 
     def _configured_authorizer(self) -> Authorizer:
         policy = self.config.access_policy
-        return AllowAll() if policy is None else AclAuthorizer(policy, self._newest_acls)
+        if policy is None:
+            return AllowAll()
+        return AclAuthorizer(policy, self._newest_acls, self._world.clock)
 
     def _newest_acls(self) -> Acls | None:
         """Of the committed metadata. While a node starts it replays an old part of the metadata

@@ -9,6 +9,9 @@ from typing import Final
 
 JSON: Final = "json"
 
+AUDIT_LOGGER: Final = "stele.audit"
+"""The logger of denied requests. Each message is an object of JSON."""
+
 _FOR_PEOPLE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _DAY_AND_TIME: Final = "%Y-%m-%dT%H:%M:%S"
 

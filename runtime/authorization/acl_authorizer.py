@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from metadata.acl import Operation, Resource, ResourceType
 from metadata.acls import Acls
 from runtime.authorization.caller import NODE_ITSELF, Caller
+from runtime.log_format import AUDIT_LOGGER
+from security.audit import AuditLimiter, Denial, line
 from security.authorizer.decision import Policy, Verdict
 from security.authorizer.machine import AccessMachine
+from stele.world import Clock
+
+audit_log = logging.getLogger(AUDIT_LOGGER)
 
 
 class AclAuthorizer:
@@ -16,12 +22,14 @@ class AclAuthorizer:
 
     has_acls = True
 
-    def __init__(self, policy: Policy, newest: Callable[[], Acls | None]) -> None:
+    def __init__(self, policy: Policy, newest: Callable[[], Acls | None], clock: Clock) -> None:
         """``newest``: the ACLs of the newest committed metadata that the node has; None before it
         has those of its cluster."""
         super_users = policy.super_users | {NODE_ITSELF}
         self._machine = AccessMachine(policy._replace(super_users=super_users))
         self._newest = newest
+        self._clock = clock
+        self._audit = AuditLimiter()
 
     @property
     def is_loaded(self) -> bool:
@@ -40,7 +48,21 @@ class AclAuthorizer:
         return verdict.is_allowed
 
     def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        pass
+        verdict = self.verdict(caller.principal, caller.address, operation, resource)
+        denial = Denial(
+            caller.principal,
+            operation,
+            resource,
+            caller.address,
+            caller.client_id,
+            caller.listener,
+            verdict.rule(),
+        )
+        left_out = self._audit.take(denial, self._clock.monotonic())
+        if left_out is not None:
+            audit_log.info(
+                "%s", line(denial, time_ms=int(self._clock.time_ms()), left_out=left_out)
+            )
 
     def verdict(
         self, principal: str, host: str, operation: Operation, resource: Resource

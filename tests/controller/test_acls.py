@@ -131,9 +131,24 @@ def test_requests_are_bounded() -> None:
     create(machine, *many[:-1])
     create(machine, many[-1])
     assert len(machine.image.acls) == RECORDS_MAX + 1
-    with pytest.raises(ApiError, match="split the request"):
+    with pytest.raises(ApiError, match="matched ACLs are too many"):
         delete(machine, filter_message(1, None, 1, None, None, 1, 1))
     assert len(machine.image.acls) == RECORDS_MAX + 1
+
+
+def test_filters_that_compare_too_much_are_refused() -> None:
+    machine = Machine()
+    create(machine, *(acl(f"t{number}") for number in range(2_000)))
+    wide = filter_message(1, None, 1, "User:bob", None, 1, 1)
+    with pytest.raises(ApiError, match="name the resources, or send fewer filters") as caught:
+        delete(machine, *[wide] * 26)
+    assert caught.value.code is ErrorCode.POLICY_VIOLATION
+    assert delete(machine, *[wide] * 25) == [[]] * 25
+    named = filter_message(2, "t1", 3, "User:bob", None, 1, 1)
+    assert delete(machine, *[named] * 1_000) == [[]] * 1_000
+    matching = filter_message(2, None, 1, None, None, 1, 1)
+    with pytest.raises(ApiError, match="12000 matched ACLs are too many"):
+        delete(machine, *[matching] * 6)
 
 
 def test_below_their_level_there_are_none() -> None:

@@ -109,6 +109,47 @@ def test_what_a_filter_matches(rule: Acl, wanted: AclFilter) -> None:
     assert acls.matching(wanted) == ([(rule, id_of(1))] if is_right else [])
 
 
+ALL = AclFilter()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "is_matched"),
+    [
+        (ALL, True),
+        (ALL._replace(principal="User:ann"), True),
+        (ALL._replace(principal="User:bob"), False),
+        (ALL._replace(host="*"), True),
+        (ALL._replace(host="10.0.0.1"), False),
+        (ALL._replace(operation=Operation.WRITE), False),
+        (ALL._replace(permission=Permission.ALLOW), True),
+        (ALL._replace(permission=Permission.DENY), False),
+        (ALL._replace(resource_type=ResourceType.GROUP), False),
+        (ALL._replace(resource_name="ab"), True),
+        (ALL._replace(resource_name="abc"), False),
+        (ALL._replace(resource_type=ResourceType.TOPIC, resource_name="ab"), True),
+        (ALL._replace(resource_name="abc", pattern_type=PatternType.MATCH), True),
+        (ALL._replace(resource_name="a", pattern_type=PatternType.MATCH), False),
+        (ALL._replace(resource_name="ab", pattern_type=PatternType.PREFIXED), True),
+        (ALL._replace(resource_name="ab", pattern_type=PatternType.LITERAL), False),
+        (ALL._replace(pattern_type=PatternType.LITERAL), False),
+    ],
+)
+def test_each_property_of_a_filter(wanted: AclFilter, *, is_matched: bool) -> None:
+    rule = acl("ab", pattern_type=PatternType.PREFIXED)
+    assert wanted.matches(rule) is is_matched
+    others = [(acl("other", principal="User:x", host="1.1.1.1"), id_of(2))]
+    found = acls_of([(rule, id_of(1)), *others]).matching(wanted)
+    assert ((rule, id_of(1)) in found) is is_matched
+
+
+def test_equal_rules_are_equal_parts() -> None:
+    one = acls_of([(acl(), id_of(1))])
+    assert one == acls_of([(acl(), id_of(1))])
+    assert one != acls_of([(acl(), id_of(2))])
+    assert one != one.by_id
+    assert len(one) == 1
+
+
 def test_rules_are_added_once_and_removed_once() -> None:
     image = replayed(EMPTY, record_of(acl(), id_of(1)))
     for wrong in (record_of(acl(), id_of(2)), record_of(acl("b"), id_of(1)), removal(2)):

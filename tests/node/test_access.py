@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from typing import Any
+
+import pytest
 
 from chaos.sim.world.network import SimNetwork
 from metadata.acl import Acl, Operation, PatternType, Permission, ResourceType
 from runtime.administration.acls import filter_message, message_of
+from runtime.log_format import AUDIT_LOGGER
 from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode
@@ -178,6 +183,25 @@ async def test_the_reason_of_a_decision(world: World) -> None:
     assert (await verdict(principal=ROOT)).reason == "SuperUser"
     for wrong in ({"operation": 2}, {"principal": "ann"}, {"resource_type": 1}):
         assert (await verdict(**wrong)).error == ErrorCode.INVALID_REQUEST
+
+
+@WITH_ACLS
+async def test_denials_are_told_and_what_is_merely_left_out_is_not(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await make_topics(world, "a")
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+        assert await seen(world, ANN) == []
+        for _ in range(3):
+            named = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="a")])
+            await ask(world, ANN, metadata.API, named)
+    (denied,) = [
+        json.loads(each.getMessage()) for each in caplog.records if each.name == AUDIT_LOGGER
+    ]
+    assert (denied["principal"], denied["operation"], denied["resource_name"]) == (
+        ANN, "DESCRIBE", "a",
+    )  # fmt: skip
+    assert (denied["rule"], denied["listener"]) == ("DefaultDeny", "PLAINTEXT")
 
 
 @on_a_node

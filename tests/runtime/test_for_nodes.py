@@ -15,6 +15,7 @@ from runtime.authorization.nodes import for_nodes, when_loaded
 from security.authorizer.decision import Policy
 from stele.world import RpcCode, RpcError, Stream
 from tests.support.authorizer import FakeAuthorizer
+from tests.support.timing import LoopClock
 from world.network import Peer, Service
 
 PEER = Peer("10.0.0.1")
@@ -54,7 +55,7 @@ async def test_before_the_acls_are_known_nobody_is_denied_and_nobody_is_answered
     async def unary(payload: bytes, peer: Peer) -> bytes:
         return b"answer"
 
-    authorizer = AclAuthorizer(Policy(frozenset(["User:node"])), lambda: acls)
+    authorizer = AclAuthorizer(Policy(frozenset(["User:node"])), lambda: acls, LoopClock())
     acls: Acls | None = None
     of_nodes = for_nodes(Service({"/a": unary}), authorizer, "INTERNAL").unary["/a"]
     of_clients = when_loaded(Service({"/a": unary}), authorizer).unary["/a"]

@@ -194,6 +194,33 @@ def test_decisions_are_made_once_until_the_rules_change() -> None:
     assert made.decide("User:ann", "10.0.0.1", READ, A).reason is Reason.NOT_LOADED
 
 
+def test_the_first_of_several_rules_is_named() -> None:
+    for permission in (Permission.ALLOW, DENY):
+        rules = [acl(name, permission=permission) for name in ("a", "*")]
+        verdict = machine(*rules).decide("User:ann", "10.0.0.1", READ, A)
+        assert verdict.acl == min(rules)
+
+
+def test_names_as_long_as_that_of_a_topic_are_remembered() -> None:
+    made = machine(acl("a", pattern_type=PatternType.PREFIXED))
+    longest = Resource(ResourceType.TOPIC, "a" * NAME_MAX)
+    assert made.decide("User:ann", "", READ, longest) is made.decide("User:ann", "", READ, longest)
+
+
+def test_what_is_remembered_by_type_is_bounded() -> None:
+    made = machine(acl("a"))
+
+    def decided(number: int) -> object:
+        return made.decide_by_type("User:ann", f"host-{number}", READ, ResourceType.TOPIC)
+
+    first = decided(0)
+    for number in range(1, REMEMBERED_MAX):
+        decided(number)
+    assert decided(0) is first
+    decided(REMEMBERED_MAX)
+    assert decided(0) is not first
+
+
 def test_what_is_remembered_is_bounded() -> None:
     made = machine(acl("a", pattern_type=PatternType.PREFIXED))
     long = Resource(ResourceType.TOPIC, "a" * (NAME_MAX + 1))
