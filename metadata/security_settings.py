@@ -110,6 +110,40 @@ _SASL: Final = (
         "such key.",
     ),
     ConfigKey(
+        "sasl.oauthbearer.jwks.endpoint.url", Type.STRING, "",
+        "Where the keys of OAUTHBEARER's issuer are: an https or file URL of a JSON Web Key Set.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.jwks.endpoint.refresh.ms", Type.LONG, "3600000",
+        "How often these keys are fetched again. A token with an unknown key makes it happen, too.",
+        minimum=1,
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.expected.audience", Type.LIST, "",
+        "A token must be for one of these audiences. If empty, for anybody.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.expected.issuer", Type.STRING, "",
+        "A token must be issued by this issuer. If empty, by anybody with one of the keys.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.clock.skew.seconds", Type.INT, "30",
+        "How much the clocks of the node and of the issuer may differ.", minimum=0,
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.sub.claim.name", Type.STRING, "sub",
+        "The claim of a token that names the user.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.scope.claim.name", Type.STRING, "scope",
+        "The claim of a token with its scope: a text or a list.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.unsecured.enable", Type.BOOLEAN, "false",
+        "Whether unsigned tokens are believed, which anybody can make. For development only, in "
+        "place of sasl.oauthbearer.jwks.endpoint.url. Kafka does so wherever no keys are set.",
+    ),
+    ConfigKey(
         "connections.max.reauth.ms", Type.LONG, "0",
         "How long an authentication lasts before the client must repeat it. 0: as long as the "
         "connection.", minimum=0,

@@ -138,6 +138,10 @@ class Network(Connector, Protocol):
         """Read the certificate of the listeners of a name. Raises SteleError."""
         ...
 
+    async def fetch(self, url: str, *, timeout_s: float) -> bytes:
+        """The content of an https or file URL, of a bounded size. Raises OSError."""
+        ...
+
     async def listen(
         self,
         address: Address,

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from metadata.image import MetadataImage
 from runtime.config.node import NodeConfig
 from runtime.config.security import ListenerSecurity
-from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
+from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins, VerifyToken
+from runtime.logins.tokens import TokenVerifier, UnsecuredVerifier
 from runtime.metrics.registry import MetricsRegistry
 from security.sasl.dialogue import CredentialStore
+from security.sasl.oauthbearer import OauthBearerDialogue
 from security.sasl.plain import PlainDialogue
 from security.sasl.scram import ScramDialogue
-from stele.security.dialogues import PLAIN
+from security.sasl.tokens import TokenRules
+from stele.security.dialogues import OAUTHBEARER, PLAIN
 from stele.security.scram import MECHANISMS, ScramCredential, ScramMechanism
 from world.world import World
+
+logger = logging.getLogger(__name__)
+
+_FETCH_S: Final = 10.0
+"""How long the keys of an issuer may take to come."""
 
 
 class NewestMetadata(Protocol):
@@ -55,6 +64,7 @@ def logins_of(
             compute=world.compute,
             metrics=metrics,
             failure_delay_ms=config.security.failed_authentication_delay_ms,
+            verify_token=_verify_token(security, world),
             session_ms={
                 each: security.number("connections.max.reauth.ms", each)
                 for each in security.mechanisms
@@ -68,6 +78,8 @@ def logins_of(
 def _begin(security: ListenerSecurity, mechanism: str, store: CredentialStore) -> Begin:
     if mechanism == PLAIN:
         return _begin_plain(security, store)
+    if mechanism == OAUTHBEARER:
+        return lambda nonce: OauthBearerDialogue()
     scram = MECHANISMS[mechanism]
     return lambda nonce: ScramDialogue(scram, store, nonce)
 
@@ -76,3 +88,34 @@ def _begin_plain(security: ListenerSecurity, store: CredentialStore) -> Begin:
     users: Mapping[str, str] = security.plain_users
     asked = store if security.flag("sasl.plain.scram.enable", PLAIN) else None
     return lambda nonce: PlainDialogue(users, asked)
+
+
+def _verify_token(security: ListenerSecurity, world: World) -> VerifyToken | None:
+    if OAUTHBEARER not in security.mechanisms:
+        return None
+
+    def text(name: str) -> str:
+        return security.text(f"sasl.oauthbearer.{name}", OAUTHBEARER)
+
+    rules = TokenRules(
+        audiences=tuple(each.strip() for each in text("expected.audience").split(",") if each),
+        issuer=text("expected.issuer"),
+        skew_s=int(text("clock.skew.seconds")),
+        subject_claim=text("sub.claim.name"),
+        scope_claim=text("scope.claim.name"),
+    )
+    if security.flag("sasl.oauthbearer.unsecured.enable", OAUTHBEARER):
+        logger.warning(
+            "listener %s believes unsigned tokens: whoever reaches it can be anybody "
+            "(sasl.oauthbearer.unsecured.enable)",
+            security.name,
+        )
+        return UnsecuredVerifier(rules, world.clock).verify
+    url = text("jwks.endpoint.url")
+    return TokenVerifier(
+        rules,
+        lambda: world.network.fetch(url, timeout_s=_FETCH_S),
+        world.clock,
+        refresh_ms=int(text("jwks.endpoint.refresh.ms")),
+        source=url,
+    ).verify

@@ -277,9 +277,20 @@ class SecurityReader:
                 + ", ".join(MECHANISMS)
             )
         if "OAUTHBEARER" in listener.mechanisms:
-            self._faults.append(f"listener {listener.name}: OAUTHBEARER is not built yet")
+            self._check_tokens(listener)
         if "PLAIN" in listener.mechanisms:
             self._check_plain(listener)
+
+    def _check_tokens(self, listener: ListenerSecurity) -> None:
+        key, unsecured = "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.unsecured.enable"
+        url = listener.text(key, "OAUTHBEARER")
+        if bool(url) == listener.flag(unsecured, "OAUTHBEARER"):
+            self._faults.append(
+                f"listener {listener.name} has the mechanism OAUTHBEARER: set {key} to the keys of "
+                f"its issuer, or {unsecured}=true to believe whatever a token says, not both"
+            )
+        elif url and not url.startswith(("https://", "file:/")):
+            self._faults.append(f"{key}={url}: it must be an https or a file URL")
 
     def _check_plain(self, listener: ListenerSecurity) -> None:
         try:
@@ -327,6 +338,11 @@ class SecurityReader:
                 self._faults.append(error.message.replace(parts.key.name, name, 1))
 
     def _client(self, listener: ListenerSecurity, mechanism: str) -> ClientSecurity:
+        if listener.protocol.has_sasl and mechanism == "OAUTHBEARER":
+            self._faults.append(
+                "sasl.mechanism.inter.broker.protocol=OAUTHBEARER is not built: brokers log in at "
+                "one another by PLAIN or SCRAM"
+            )
         if listener.protocol.has_sasl and not mechanism:
             self._faults.append(
                 f"brokers connect to {listener.name}, which is {listener.protocol.value}: "

@@ -129,7 +129,9 @@ class ListenerLogins:
             step = dialogue.step(token)
             while isinstance(step, CheckPassword | CheckToken):
                 result = await self._done(step)
-                step = result if isinstance(result, Failure) else dialogue.resume(result)
+                if isinstance(result, Failure) and result.is_retriable:
+                    return result
+                step = dialogue.resume(result)
         except Exception:
             logger.exception("a dialogue of SASL failed")
             return Failure("", "caused an unexpected error", is_retriable=True)

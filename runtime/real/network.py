@@ -18,6 +18,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 import stele.wire.v1
+from runtime.real.fetching import fetch
 from runtime.real.status_details import status_details
 from runtime.real.tls_listener import RealServerTls
 from runtime.real.tls_transport import RECEIVE_BYTES, TlsTransport
@@ -99,6 +100,9 @@ class RealNetwork(RealConnector):
 
     def secured(self, security: ClientSecurity) -> Connector:
         return RealConnector(security)
+
+    async def fetch(self, url: str, *, timeout_s: float) -> bytes:
+        return await fetch(url, timeout_s)
 
     def server_tls(self, settings: ServerTlsSettings) -> ServerTls:
         return RealServerTls(settings, self._handshakes)

@@ -68,6 +68,9 @@ class SimNetwork:
             return channel
         return LoggedInChannel(channel, self.security.sasl, self.process.world.rng)
 
+    async def fetch(self, url: str, *, timeout_s: float) -> bytes:
+        raise OSError(errno.EHOSTUNREACH, f"{url}: there is no web here")
+
     def secured(self, security: ClientSecurity) -> SimNetwork:
         """The same process's network, whose connections carry this security."""
         secured = copy.copy(self)

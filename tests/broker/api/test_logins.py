@@ -18,7 +18,8 @@ from runtime.kafka.authentication import (
 )
 from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
-from security.sasl.dialogue import CheckToken, Dialogue, Failure, Step, Success
+from security.sasl.dialogue import Dialogue, Failure, Step, Success
+from security.sasl.oauthbearer import OauthBearerDialogue
 from security.sasl.plain import PlainDialogue
 from security.sasl.scram import ScramDialogue
 from stele.errors import ErrorCode
@@ -31,6 +32,7 @@ from tests.support.scram import SALT
 from tests.support.worlds import virtual
 
 SCRAM = "SCRAM-SHA-256"
+TOKEN = b"n,,\x01auth=Bearer token\x01\x01"
 METADATA = metadata.MetadataRequest()
 
 
@@ -64,17 +66,6 @@ class Credentials:
         return ScramCredential(SALT, bytes(32), bytes(32), 4096)
 
 
-class Tokens:
-    """A dialogue whose token is verified elsewhere."""
-
-    def step(self, token: bytes) -> Step:
-        return CheckToken(token.decode())
-
-    def resume(self, result: object) -> Step:
-        assert isinstance(result, Success)
-        return result
-
-
 class World:
     """A broker with a SASL listener, in virtual time."""
 
@@ -87,7 +78,7 @@ class World:
         begin: dict[str, Begin] = {
             "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, self.credentials),
             SCRAM: lambda nonce: ScramDialogue(SCRAM_SHA_256, self.credentials, nonce),
-            "OAUTHBEARER": lambda nonce: Tokens(),
+            "OAUTHBEARER": lambda nonce: OauthBearerDialogue(),
         }
         self.logins = ListenerLogins(
             begin,
@@ -321,7 +312,7 @@ async def test_a_lost_connection_leaves_nothing_behind() -> None:
     world = World()
     client = world.client()
     await shake(client, "OAUTHBEARER")
-    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b"token"))
+    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(TOKEN))
     await asyncio.sleep(0.005)
     client.disconnect()
     await asyncio.sleep(2 * DEADLINE_S)
@@ -352,7 +343,7 @@ async def test_a_failure_of_the_work_is_not_told_as_a_failed_login() -> None:
     world.verified = Failure("", "the keys cannot be fetched", is_retriable=True)
     client = world.client()
     await shake(client, "OAUTHBEARER")
-    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(b"token"))
+    client.send(sasl_authenticate.API, 2, sasl_authenticate.SaslAuthenticateRequest(TOKEN))
     assert await is_closed(client)
 
 
@@ -390,6 +381,20 @@ async def test_the_log_has_the_true_cause_once_a_second(caplog: pytest.LogCaptur
         f"{who}: unknown user 'nobody' (2 more since the last such line)",
     ]
     assert "guess" not in caplog.text
+
+
+@virtual
+async def test_a_client_reads_why_its_token_is_refused() -> None:
+    world = World()
+    world.verified = Failure("", "wrong audience")
+    client = world.client()
+    await shake(client, "OAUTHBEARER")
+    told = await say(client, TOKEN)
+    assert (told.error_code, told.auth_bytes) == (ErrorCode.NONE, b'{"status":"invalid_token"}')
+    answer = await say(client, b"\x01")
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    assert "invalid token" in (answer.error_message or "")
+    assert await is_closed(client)
 
 
 # ------------------------------------------------------------------- re-authentication
@@ -445,7 +450,7 @@ async def test_the_end_of_a_token_is_the_end_of_the_session() -> None:
         )
         client = world.client()
         await shake(client, "OAUTHBEARER")
-        assert (await say(client, b"token")).session_lifetime_ms == lifetime_ms
+        assert (await say(client, TOKEN)).session_lifetime_ms == lifetime_ms
     await asyncio.sleep(0.01)
     client.send(metadata.API, 12, METADATA)
     assert await is_closed(client)

@@ -243,3 +243,50 @@ def test_the_table_of_listeners() -> None:
         "listener OUT: SASL_SSL; client certificates none; mechanisms SCRAM-SHA-512",
         "listener CONTROLLER: SSL; client certificates none",
     ]
+
+
+# ----------------------------------------------------------------------------------- mechanisms
+
+SASL = {
+    "listeners": "OUT://h:1",
+    "grpc.listeners": "OUT://h:2",
+    "listener.security.protocol.map": "OUT:SASL_PLAINTEXT",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+USERS = 'x.PlainLoginModule required username="n" password="p" user_n="p" user_a="b=c";'
+
+
+def test_plain_needs_users_or_the_scram_credentials() -> None:
+    settings = {**SASL, "sasl.enabled.mechanisms": "PLAIN"}
+    assert "has the mechanism PLAIN and no user" in fault(settings)
+    out = started(**settings, **{"listener.name.out.plain.sasl.jaas.config": USERS})
+    assert out.security.listeners["OUT"].plain_users == {"n": "p", "a": "b=c"}
+    assert out.security.to_brokers.sasl is not None
+    out = started(**settings, **{"listener.name.out.plain.sasl.plain.scram.enable": "true"})
+    assert out.security.listeners["OUT"].plain_users == {}
+
+
+def test_oauthbearer_needs_keys_or_belief() -> None:
+    settings = {
+        **SASL,
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "sasl.plain.scram.enable": "true",
+    }
+    url, unsecured = "sasl.oauthbearer.jwks.endpoint.url", "sasl.oauthbearer.unsecured.enable"
+    assert url in fault(settings)
+    assert "not both" in fault({**settings, url: "https://h/keys", unsecured: "true"})
+    assert "an https or a file URL" in fault({**settings, url: "http://h/keys"})
+    for accepted in ({url: "https://h/keys"}, {url: "file:/k.json"}, {unsecured: "true"}):
+        started(**settings, **accepted)
+
+
+def test_brokers_do_not_log_in_by_tokens() -> None:
+    settings = {**SASL, "sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": USERS}
+    said = fault({**settings, "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"})
+    assert "brokers log in at one another by PLAIN or SCRAM" in said
+
+
+def test_the_delay_of_a_failed_login() -> None:
+    assert started().security.failed_authentication_delay_ms == 100
+    key = "connection.failed.authentication.delay.ms"
+    assert started(**{key: "250"}).security.failed_authentication_delay_ms == 250

@@ -1,0 +1,41 @@
+"""The content of a URL, read in a thread: ``Network.fetch``."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import Any, Final, NoReturn
+
+MAX_BYTES: Final = 1024 * 1024
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """The content must come from where the configuration says."""
+
+    def redirect_request(self, req: Any, fp: Any, code: int, *more: Any) -> NoReturn:
+        raise OSError(f"{req.full_url} leads elsewhere (status {code})")
+
+
+async def fetch(url: str, timeout_s: float) -> bytes:
+    """See ``Network.fetch``."""
+    return await asyncio.get_running_loop().run_in_executor(None, _fetch, url, timeout_s)
+
+
+def _fetch(url: str, timeout_s: float) -> bytes:
+    scheme = urllib.parse.urlsplit(url).scheme
+    if scheme not in ("https", "file"):
+        raise OSError(f"{url}: only https and file are read")
+    opener = urllib.request.build_opener(_NoRedirects)
+    try:
+        with opener.open(url, timeout=timeout_s) as answer:
+            content: bytes = answer.read(MAX_BYTES + 1)
+    except urllib.error.URLError as error:
+        raise OSError(f"{url}: {error.reason}") from error
+    except (http.client.HTTPException, ValueError) as error:
+        raise OSError(f"{url}: {type(error).__name__}: {error}") from error
+    if len(content) > MAX_BYTES:
+        raise OSError(f"{url}: it has more than {MAX_BYTES} bytes")
+    return content
