@@ -10,7 +10,6 @@ import enum
 from typing import Final, NamedTuple
 
 from stele.errors import SteleError
-from stele.wire.batch import batches
 from storage.cold_range import ColdRange
 from storage.log import PartitionLog
 
@@ -99,13 +98,9 @@ class Copying:
             size = len(found.data)
             if not size:
                 raise SteleError(f"{log}: there is nothing to read at {copy.end_offset}")
-            self._begin_with_batch(next(batches(found.data))[1].base_offset)
+            base_offset = copy.base_to_begin_with(found.data)
+            if base_offset is not None:
+                copy.reset_to(base_offset)
             copy.append_as_follower(found.data)
         copy.advance_start_offset(min(log.start_offset, copy.end_offset))
         return size
-
-    def _begin_with_batch(self, base_offset: int) -> None:
-        """The log may begin within a batch. A copy has the whole batch."""
-        copy = self.copy
-        if copy.start_offset == copy.end_offset and base_offset < copy.end_offset:
-            copy.reset_to(base_offset)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
-from stele.wire.batch import BatchHeader
+from stele.wire.batch import BatchHeader, batches
 from stele.world import Buffer, Clock
 from storage import time_search
 from storage.appending import LogAppends
@@ -373,6 +373,17 @@ class PartitionLog:
     def handed_producers(self, offset: int) -> HandedProducers:
         """For the producers with which this log is to begin anew at ``offset``."""
         return HandedProducers(offset, self._clock.time_ms())
+
+    def base_to_begin_with(self, records: Buffer) -> int | None:
+        """The base offset of the first batch, if this log is empty and its end is within that
+        batch. Records may have been deleted up to the middle of a batch, and a copy gets the whole
+        batch.
+        """
+        _, first = next(batches(records), (0, None))
+        if first is None or self.start_offset != self.end_offset:
+            return None
+        is_within = first.base_offset < self.end_offset <= first.last_offset
+        return first.base_offset if is_within else None
 
     # ----------------------------------------------------------------------------- retention
 

@@ -27,7 +27,7 @@ from broker.service.context import BrokerContext
 from broker.service.produce import Produce
 from broker.service.producers import producer_of
 from runtime.authorization.caller import NODE_ITSELF, Caller, Plane
-from stele.cluster.plane import Leader, error_code
+from stele.cluster.messages import Leader, error_code
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, SteleError
 from stele.ids import PartitionId

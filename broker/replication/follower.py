@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from broker.replication.replica import Replica, ReplicaState, ReportCorrupt
 from stele.errors import ApiError, ErrorCode, SteleError
-from stele.wire.batch import batches
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Buffer
 from storage.errors import CorruptLogError
@@ -193,22 +192,15 @@ class Following:
             log.dropped_end = self._inherited_dropped_end = data.dropped_end
 
     def _begin_with_batch(self, records: Buffer) -> None:
-        """Begin an empty log with the base offset of the first batch.
-
-        Records may have been deleted up to the middle of a batch, and the leader sends the whole
-        batch. The log gets the leader's start afterwards (as in Kafka).
-        """
-        replica, log = self.replica, self.replica.log
-        _, first = next(batches(records), (0, None))
-        if (
-            first is not None
-            and log.start_offset == log.end_offset
-            and first.base_offset < log.end_offset <= first.last_offset
-        ):
-            handed = log.handed_producers(first.base_offset)
+        """An empty log may begin within a batch, and the leader sends the whole batch. The log gets
+        the leader's start afterwards (as in Kafka)."""
+        log = self.replica.log
+        base_offset = log.base_to_begin_with(records)
+        if base_offset is not None:
+            handed = log.handed_producers(base_offset)
             handed.take_over(log.producers)
             self.cuts += 1
-            replica.reset_to(first.base_offset, handed)
+            self.replica.reset_to(base_offset, handed)
 
     def _check_start(self, data: wire.PartitionData) -> None:
         """Note a start that the leader has to be told of: it waits until this replica has it on

@@ -9,7 +9,7 @@ from typing import Final
 
 from stele.admin.requests import AdminRequests
 from stele.admin.transactions import TransactionAdmin
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.errors import ApiError, BulkError, ConfigError
 from stele.wire.v1 import admin_pb2 as pb

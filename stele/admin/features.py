@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from stele.admin.requests import AdminRequests
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError
 from stele.wire.v1 import admin_pb2 as pb
 

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 
 from stele.admin.coordinators import Coordinator, Coordinators
 from stele.admin.items import all_or_raise
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode

@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from stele.addresses import Address, address_text
 from stele.cluster.kafka_link import KafkaLink, Question, needs, question
 from stele.cluster.kafka_plane import KafkaPlane
-from stele.cluster.plane import BrokerAddress, ClusterNews, error_code
+from stele.cluster.messages import BrokerAddress, ClusterNews, error_code
 from stele.errors import ApiError, ConfigError, ErrorCode
 from stele.wire.kafka.messages import describe_cluster
 from stele.world import Channel, Connector, RpcCode, RpcError

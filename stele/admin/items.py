@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError, ErrorCode
 
 Result = TypeVar("Result")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stele.admin.requests import AdminRequests
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError
 from stele.wire.v1 import admin_pb2 as pb
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from stele.admin.grpc_calls import Message, call
 from stele.admin.requests import REQUEST_ID_BYTES
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig
 from stele.errors import ApiError, ErrorCode

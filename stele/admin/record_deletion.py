@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from stele.admin.grpc_calls import call
 from stele.cluster.leader_questions import LeaderQuestions, OffsetAnswer
-from stele.cluster.plane import Leader, error_code
+from stele.cluster.messages import Leader, error_code
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import admin_pb2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from stele.admin.grpc_calls import Message, call
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig
 from stele.errors import ApiError, ConfigError, ErrorCode, OutcomeUnknownError, UnreachableError

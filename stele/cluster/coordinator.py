@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final, TypeVar
 
 from stele.cluster.kafka_link import Question
-from stele.cluster.plane import CoordinatorKind
+from stele.cluster.messages import CoordinatorKind
 from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode, UnreachableError

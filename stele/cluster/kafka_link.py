@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from stele.addresses import address_text
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.cluster.kafka_login import LoginError
-from stele.cluster.plane import BrokerAddress
+from stele.cluster.messages import BrokerAddress
 from stele.errors import ApiError, ErrorCode
 from stele.wire import kafka
 from stele.world import Connector, RpcCode, RpcError

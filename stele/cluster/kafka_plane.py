@@ -19,7 +19,7 @@ from stele.cluster.kafka_stream import (
     KafkaStream,
     SpreadStream,
 )
-from stele.cluster.plane import (
+from stele.cluster.messages import (
     NO_LEADER,
     AbortedTransaction,
     BrokerAddress,

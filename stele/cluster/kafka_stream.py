@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.cluster.kafka_link import KafkaLink, unanswered
-from stele.cluster.plane import UnsentError
+from stele.cluster.messages import UnsentError
 from stele.errors import ApiError
 from stele.wire import kafka
 from stele.world import RpcCode, RpcError

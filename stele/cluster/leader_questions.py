@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from stele.cluster.plane import Leader
+from stele.cluster.messages import Leader
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.errors import ApiError, ErrorCode, UnreachableError

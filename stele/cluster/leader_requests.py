@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from stele.backoff import Backoff
 from stele.cluster.kafka_link import KafkaLink
-from stele.cluster.plane import Leader, LeaderStream, UnsentError
+from stele.cluster.messages import Leader, LeaderStream, UnsentError
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.ids import TopicPartition

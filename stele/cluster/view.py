@@ -16,7 +16,7 @@ from stele.addresses import address_text
 from stele.cluster.kafka_link import KafkaLink, Question
 from stele.cluster.kafka_login import LoginError
 from stele.cluster.kafka_plane import KafkaPlane
-from stele.cluster.plane import (
+from stele.cluster.messages import (
     BrokerAddress,
     ClusterNews,
     Leader,

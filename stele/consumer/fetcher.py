@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stele.cluster.leader_questions import gone, is_gone
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
-from stele.cluster.plane import FetchAnswer, FetchedPart, FetchRequest, Leader
+from stele.cluster.messages import FetchAnswer, FetchedPart, FetchRequest, Leader
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.offset_lookup import OffsetLookup

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stele.cluster.leader_questions import LeaderQuestions, OffsetAnswer
-from stele.cluster.plane import Leader, OffsetQuestion
+from stele.cluster.messages import Leader, OffsetQuestion
 from stele.cluster.view import ClusterView
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stele.cluster.plane import Leader
+from stele.cluster.messages import Leader
 from stele.consumer.positions import EARLIEST, PartitionPosition
 from stele.errors import ErrorCode
 

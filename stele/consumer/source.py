@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stele.cluster.plane import Leader
+from stele.cluster.messages import Leader
 
 RETURN_AFTER_S = 5.0
 """How long a partition is read from its leader after a nearer replica has failed."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stele.cluster.plane import Leader
+from stele.cluster.messages import Leader
 from stele.errors import ErrorCode
 from stele.producer.accumulator import PartitionQueue
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests
-from stele.cluster.plane import Leader, ProduceAnswer, ProducedPart, ProduceRequest
+from stele.cluster.messages import Leader, ProduceAnswer, ProducedPart, ProduceRequest
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.errors import (

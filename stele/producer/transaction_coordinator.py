@@ -19,7 +19,7 @@ from stele.cluster.coordinator import (
 )
 from stele.cluster.kafka_connection import STELES_FEATURE
 from stele.cluster.kafka_link import KafkaLink, Question, needs, question
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ProducerConfig
 from stele.error_meanings import explain

@@ -17,7 +17,7 @@ from chaos.sim.world.clock import SimClock
 from chaos.sim.world.loop import Scheduler
 from stele.addresses import Address
 from stele.aio import Admin, Consumer, Producer
-from stele.cluster.plane import (
+from stele.cluster.messages import (
     NO_LEADER,
     BrokerAddress,
     ClusterNews,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from stele.cluster.kafka_connection import STELES_FEATURE
-from stele.cluster.plane import (
+from stele.cluster.messages import (
     FetchAnswer,
     FetchedPart,
     FetchRequest,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stele.cluster.plane import NO_LEADER, CoordinatorKind, ProduceAnswer, ProduceRequest
+from stele.cluster.messages import NO_LEADER, CoordinatorKind, ProduceAnswer, ProduceRequest
 from stele.errors import ErrorCode
 from stele.wire.batch import decode, read_header, stamp
 from stele.wire.control_records import decode_end_marker, end_marker_batch

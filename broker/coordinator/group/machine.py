@@ -19,6 +19,7 @@ from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.deadlines import Deadlines, Timer, TimerKind
 from broker.coordinator.group.notes import Note, NotedRecord, PartialDeletion
 from broker.coordinator.group.offsets import OffsetStore
+from broker.coordinator.group.parts import GroupParts
 from broker.coordinator.group.records import GroupKey, OffsetKey, decode_key
 from broker.coordinator.group.registry import GroupRegistry
 from broker.coordinator.group.types import GroupState, GroupType, TopicsDeleted
@@ -50,12 +51,9 @@ class GroupMachine:
         self._offsets = OffsetStore()
         self._groups = GroupRegistry(lambda group_id: ClassicGroup(group_id, config, deadlines))
         deadlines, groups, offsets = self._deadlines, self._groups, self._offsets
-        self._classic = ClassicRequests(
-            groups, config, counters, deadlines, new_uuid, offsets.has_trace
-        )
-        self._consumer = ConsumerRequests(
-            groups, config, counters, deadlines, new_uuid, metadata, offsets.has_any
-        )
+        parts = GroupParts(groups, config, counters, deadlines, new_uuid)
+        self._classic = ClassicRequests(parts, offsets.has_trace)
+        self._consumer = ConsumerRequests(parts, metadata, offsets.has_any)
         limits = CommitLimits(config.offset_metadata_max_bytes, topic_id_of)
         self._decisions: dict[type[Request[Any]], Decide] = {
             **self._classic.decisions,

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from stele.cluster.coordinator import group_coordinator
 from stele.cluster.kafka_link import needs, question
-from stele.cluster.plane import error_code
+from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.group.reconciling import Heartbeat, HeartbeatAnswer

@@ -10,7 +10,7 @@ import pytest
 from stele.cluster.kafka_link import KafkaLink, needs
 from stele.cluster.kafka_plane import FetchCodec, ProduceCodec
 from stele.cluster.kafka_stream import MAX_FETCH_CONNECTIONS
-from stele.cluster.plane import (
+from stele.cluster.messages import (
     BrokerAddress,
     CoordinatorKind,
     FetchAnswer,

@@ -11,7 +11,7 @@ import pytest
 
 from stele.cluster.kafka_link import KafkaLink
 from stele.cluster.leader_requests import LONGEST_PAUSE_S, LeaderRequests, PartitionRetry
-from stele.cluster.plane import (
+from stele.cluster.messages import (
     FetchAnswer,
     FetchedPart,
     FetchRequest,

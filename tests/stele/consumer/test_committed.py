@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.cluster.leader_requests import PartitionRetry
-from stele.cluster.plane import (
+from stele.cluster.messages import (
     AbortedTransaction,
     FetchAnswer,
     FetchRequest,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stele.cluster.plane import FetchAnswer, FetchRequest
+from stele.cluster.messages import FetchAnswer, FetchRequest
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.consumer import Consumer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stele.cluster.plane import Leader
+from stele.cluster.messages import Leader
 from stele.consumer.source import RETURN_AFTER_S, Source
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition

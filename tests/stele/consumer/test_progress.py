@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stele.cluster.leader_requests import PartitionRetry
-from stele.cluster.plane import FetchAnswer, FetchRequest
+from stele.cluster.messages import FetchAnswer, FetchRequest
 from stele.consumer.consumer import Consumer
 from stele.consumer.positions import PartitionPosition, Progress
 from stele.ids import TopicPartition

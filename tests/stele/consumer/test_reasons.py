@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stele.cluster.leader_requests import PartitionRetry
-from stele.cluster.plane import Leader
+from stele.cluster.messages import Leader
 from stele.cluster.view import ClusterView
 from stele.config import ConsumerConfig
 from stele.consumer.positions import EARLIEST, PartitionPosition

@@ -9,11 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.coordinator.group.classic.group import ClassicGroup
-from broker.coordinator.group.config import GroupConfig
-from broker.coordinator.group.counters import GroupCounters
-from broker.coordinator.group.deadlines import Deadlines
+from broker.coordinator.group.parts import GroupParts
 from broker.coordinator.group.records import GroupKey, decode_group
-from broker.coordinator.group.registry import GroupRegistry
 from broker.coordinator.group.types import (
     UNKNOWN_MEMBER,
     GroupState,
@@ -44,22 +41,10 @@ at once. So beyond that the oldest one is forgotten, and its client gets another
 class ClassicRequests:
     """What clients of the classic protocol ask, and the records of its groups."""
 
-    def __init__(
-        self,
-        groups: GroupRegistry,
-        config: GroupConfig,
-        counters: GroupCounters,
-        deadlines: Deadlines,
-        new_uuid: Callable[[], str],
-        has_offsets: Callable[[str], bool],
-    ) -> None:
-        """``new_uuid`` makes the random part of a member id. ``has_offsets`` says whether there
-        are offsets of a group, or tombstones of them that are not committed."""
-        self._groups = groups
-        self._config = config
-        self._counters = counters
-        self._deadlines = deadlines
-        self._new_uuid = new_uuid
+    def __init__(self, parts: GroupParts, has_offsets: Callable[[str], bool]) -> None:
+        """``has_offsets`` says whether there are offsets of a group, or tombstones of them that are
+        not committed."""
+        self._groups, self._config, self._counters, self._deadlines, self._new_uuid = parts
         self._has_offsets = has_offsets
         # Group and member ids that were given out, the oldest ones first. Some may be used by now.
         self._given: dict[tuple[str, str], None] = {}

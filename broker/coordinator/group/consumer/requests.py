@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.coordinator.group.classic.generations import Generations
-from broker.coordinator.group.config import GroupConfig
 from broker.coordinator.group.consumer.group import ConsumerGroup
 from broker.coordinator.group.consumer.heartbeat import ConsumerHeartbeat, check, resolve
 from broker.coordinator.group.consumer.migration import upgraded
@@ -19,11 +18,10 @@ from broker.coordinator.group.consumer.types import (
     Metadata,
     ResolveRequest,
 )
-from broker.coordinator.group.counters import GroupCounters
 from broker.coordinator.group.deadlines import Deadlines
 from broker.coordinator.group.group import Group
+from broker.coordinator.group.parts import GroupParts
 from broker.coordinator.group.records import decode_key
-from broker.coordinator.group.registry import GroupRegistry
 from broker.coordinator.step import Decisions, Now, Reply, Step, Waiter, told
 from stele.errors import ApiError, ErrorCode
 
@@ -32,22 +30,10 @@ class ConsumerRequests:
     """What clients of the consumer protocol ask, and the records of its groups."""
 
     def __init__(
-        self,
-        groups: GroupRegistry,
-        config: GroupConfig,
-        counters: GroupCounters,
-        deadlines: Deadlines,
-        new_uuid: Callable[[], str],
-        metadata: Metadata,
-        has_offsets: Callable[[str], bool],
+        self, parts: GroupParts, metadata: Metadata, has_offsets: Callable[[str], bool]
     ) -> None:
-        """``new_uuid`` makes the member id of a client that makes none itself. ``has_offsets``
-        says whether a group has committed offsets, pending ones included."""
-        self._groups = groups
-        self._config = config
-        self._counters = counters
-        self._deadlines = deadlines
-        self._new_uuid = new_uuid
+        """``has_offsets`` says whether a group has committed offsets, pending ones included."""
+        self._groups, self._config, self._counters, self._deadlines, self._new_uuid = parts
         self._metadata = metadata
         self._has_offsets = has_offsets
 

@@ -1,4 +1,4 @@
-"""What producer, consumer and administrator ask of a cluster's brokers, as values.
+"""The requests of producer, consumer and administrator to a cluster's brokers, and the answers.
 
 ``kafka_plane`` has the questions, and the streams of requests to leaders. These rules hold:
 
