@@ -34,6 +34,7 @@ def test_time_entries_are_64_and_32_bits(disk: MemoryDisk) -> None:
     index = TimeIndex("/d/a.timeindex", 1000)
     index.maybe_append(1_700_000_000_000, 1009)
     index.maybe_append(1_700_000_000_000, 1020)  # not later: no news
+    index.maybe_append(1_700_000_000_001, 1009)  # not behind the last one
     index.maybe_append(1_700_000_000_005, 1030)
     index.flush(disk)
     data = disk.read_file("/d/a.timeindex")

@@ -28,6 +28,7 @@ from storage.errors import CorruptLogError, OutOfOrderOffsetsError, StorageError
 from storage.leader_epochs import EpochEndOffset
 from storage.log import PartitionLog
 from storage.retention import retained_from
+from storage.snapshots import snapshot_offsets
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, MemoryFile, append
 from tests.support.timing import HandClock
@@ -612,6 +613,26 @@ async def test_producers_of_deleted_segments_outlive_a_kill_and_a_power_loss(
     disk.power_loss()
     log = open_log(disk, SMALL, start_offset=base)
     assert append(log, make_batch(3, producer=(7, 0, 0))) == 0  # a duplicate
+
+
+async def test_snapshots_of_producers_go_with_their_segments(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    while len(log.segment_bases) < 4:
+        append(log, make_batch(producer=(7, 0, log.end_offset)))
+    log.sync_now()
+    bases = log.segment_bases
+    log.advance_start_offset(bases[2])
+    await log.retire_dead_segments()
+    assert log.segment_bases == bases[2:]
+    assert snapshot_offsets(disk, log.directory) == bases[2:]
+
+
+def test_an_active_segment_gets_no_index_files_before_it_is_sealed(disk: MemoryDisk) -> None:
+    log = open_log(disk)
+    append(log, make_batch())
+    segment = log.segments.active
+    assert segment.flush_index_files() == []
+    assert not any(map(disk.exists, segment.index_paths()))
 
 
 async def test_retention_by_size(disk: MemoryDisk) -> None:
