@@ -292,6 +292,21 @@ async def test_pause_and_resume(stage: Stage) -> None:
 
 
 @on_stage
+async def test_a_partition_that_stays_assigned_is_read_on(stage: Stage) -> None:
+    """Its fetch is under way meanwhile."""
+    topic = stage.cluster.create("t", 2)
+    append(topic.partitions[0], b"a")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0), ("t", 1)])
+        assert values(await read(consumer, 1)) == [b"a"]
+        assert await consumer.poll(timeout_ms=100) == []
+        consumer.assign([("t", 0)])
+        assert consumer.assignment() == [("t", 0)]
+        append(topic.partitions[0], b"b")
+        assert values(await read(consumer, 1)) == [b"b"]
+
+
+@on_stage
 async def test_no_partition_starves_another(stage: Stage) -> None:
     topic = stage.cluster.create("t", 3)
     for partition in topic.partitions.values():
