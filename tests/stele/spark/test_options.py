@@ -83,6 +83,7 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"subscribe": "", "assign": '{"orders": [0.5]}'}, "'orders' has no partition 0.5"),
         ({"subscribe": "", "assign": '{"orders": [true]}'}, "'orders' has no partition true"),
         ({"subscribe": "", "assign": '{"orders": [-1]}'}, "'orders' has no partition -1"),
+        ({"subscribe": "", "assign": f'{{"a": [{2**31}]}}'}, "'a' has no partition 2147483648"),
         ({"subscribe": "", "assign": '{"a": [0], "a": [1]}'}, "names 'a' twice"),
         ({"bootstrap.servers": ""}, "bootstrap.servers"),
         ({"startingOffset": "earliest"}, "unknown option 'startingOffset'"),
@@ -108,6 +109,7 @@ def test_partitions_are_assigned_one_by_one() -> None:
         ({"startingOffsets": '{"orders": {"0": 1, "0": 5}}'}, "names '0' twice"),
         ({"startingOffsets": '{"a": {"0": 1}, "a": {"0": 5}}'}, "names 'a' twice"),
         ({"startingOffsets": '{"orders": {"00": 1}}'}, "'orders' has no partition '00'"),
+        ({"startingOffsets": f'{{"orders": {{"{2**31}": 1}}}}'}, "no partition '2147483648'"),
         ({"startingOffsets": '{"orders": {"-1": 1}}'}, "'orders' has no partition '-1'"),
         ({"startingOffsets": '["orders"]'}, "startingOffsets"),
         ({"minPartitions": "²"}, "whole number"),
@@ -219,3 +221,15 @@ def test_what_is_written_goes_to_a_topic() -> None:
     assert options.client["compression"] == "zstd"
     with pytest.raises(OptionError, match="unknown option 'subscribe'"):
         SinkOptions.parse({**SINK, "subscribe": "orders"})
+
+
+def test_the_greatest_partition_and_offset() -> None:
+    most, end = 2**31 - 1, 2**63 - 1
+    given = {
+        "bootstrap.servers": "h:1",
+        "assign": f'{{"orders": [{most}]}}',
+        "startingOffsets": f'{{"orders": {{"{most}": {end}}}}}',
+    }
+    options = SourceOptions.parse(given)
+    assert options.subscription.partitions == (of(most),)
+    assert options.start == {of(most): end}
