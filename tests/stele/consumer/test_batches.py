@@ -57,6 +57,9 @@ async def test_one_batch_comes_whatever_its_size_and_later_ones_wait(stage: Stag
         assert [offset for offset, _ in await polled(consumer, max_bytes=1)] == [0]
         assert consumer.known_position("t", 0) == 1
         assert [offset for offset, _ in await polled(consumer, max_bytes=1)] == [1]
+        consumer.seek("t", 0, 0)
+        size = len(partition.batches[0])
+        assert [offset for offset, _ in await polled(consumer, max_bytes=size)] == [0]
 
 
 @on_stage

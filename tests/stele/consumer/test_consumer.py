@@ -370,6 +370,17 @@ async def test_a_partition_is_fetched_ahead_up_to_its_own_limit(stage: Stage) ->
 
 
 @on_stage
+async def test_who_waits_for_records_does_not_ask_for_the_metadata(stage: Stage) -> None:
+    stage.cluster.create("t")
+    async with stage.consumer() as consumer:
+        consumer.assign([("t", 0)])
+        assert await consumer.poll(timeout_ms=1000) == []
+        asked = stage.cluster.metadata_requests
+        assert await consumer.poll(timeout_ms=60_000) == []
+        assert stage.cluster.metadata_requests == asked
+
+
+@on_stage
 async def test_offsets(stage: Stage) -> None:
     partition = stage.cluster.create("t").partitions[0]
     for time_ms in (100, 200, 300):

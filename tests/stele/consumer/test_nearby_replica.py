@@ -131,3 +131,17 @@ def test_a_source_is_used_for_a_while_and_as_long_as_its_leader_leads() -> None:
     assert source.broker(leader, 50.0) == 1
     assert not source.tells_rack(50.0 + RETURN_AFTER_S - 0.1)
     assert source.tells_rack(50.0 + RETURN_AFTER_S)
+
+
+def test_a_replica_may_be_the_broker_with_the_least_id() -> None:
+    source = Source(300.0)
+    leader = Leader(1, 4)
+    assert source.broker(leader, 10.0) == 1
+    source.prefer(0, leader, 10.0)
+    assert source.broker(leader, 309.0) == 0
+    assert source.broker(leader, 310.0) == 1, "the leader is asked again"
+    source.leave(310.0)
+    assert not source.tells_rack(311.0)
+    source.prefer(0, leader, 311.0)
+    assert source.tells_rack(311.0)
+    assert source.broker(Leader(1, 5), 311.0) == 1, "another leader may know better"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import Mock
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,7 +17,7 @@ from stele.cluster.messages import FetchAnswer, FetchRequest
 from stele.consumer.consumer import Consumer
 from stele.consumer.positions import PartitionPosition, Progress
 from stele.ids import TopicPartition
-from stele.wire.batch import BatchBuilder, stamp
+from stele.wire.batch import BatchBuilder, PartialBatchError, stamp
 from tests.support.stele import FakePartition, Stage, on_stage
 
 NAME = TopicPartition("t", 0)
@@ -118,6 +119,18 @@ def test_the_end_for_readers_of_committed_records_is_the_last_stable_offset() ->
     position.seek(5)
     position.high_watermark, position.last_stable_offset = 8, 5
     assert position.take_progress(is_committed=True) == (5, 5, b"")
+
+
+def test_what_is_no_whole_batch_is_refused() -> None:
+    position = PartitionPosition(NAME, Mock(spec=PartitionRetry))
+    position.seek(0)
+    data = batch_at(0, [b"v"])
+    with pytest.raises(PartialBatchError):
+        position.take_fetched(data[:-1])
+    assert not position.has_buffer
+    position.take_fetched(b"")
+    position.take_fetched(data + data[:-1])
+    assert position.fetch_offset == 1
 
 
 BATCHES = st.builds(

@@ -232,4 +232,4 @@ def test_the_greatest_partition_and_offset() -> None:
     }
     options = SourceOptions.parse(given)
     assert options.subscription.partitions == (of(most),)
-    assert options.start == {of(most): end}
+    assert options.start.of(of(most)) == end

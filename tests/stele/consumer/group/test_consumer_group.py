@@ -216,6 +216,27 @@ async def test_a_commit_of_a_member_that_was_removed_fails_and_says_what_to_do(
     await consumer.close()
 
 
+@both_protocols
+@with_clients
+async def test_who_has_no_function_for_lost_partitions_hears_that_they_are_revoked(
+    clients: Clients, protocol: str
+) -> None:
+    told: list[int] = []
+    await clients.create()
+    await clients.fill(8)
+    consumer = clients.consumer(heartbeat_interval_ms=9_000, enable_auto_commit=False)
+    revoked = RebalanceListener(on_partitions_revoked=lambda names: told.append(len(names)))
+    consumer.subscribe(["t"], listener=revoked)
+    await read(consumer, 8)
+    fabric = clients.machine.simulation.fabric
+    fabric.cut("client", HOST)
+    await asyncio.sleep(11)
+    fabric.heal()
+    assert numbers(await read(consumer, 8)) == list(range(8))  # again
+    assert told == [4]
+    await consumer.close()
+
+
 @with_clients
 async def test_a_static_member_has_its_partitions_back_and_a_second_one_fences_it(
     clients: Clients,

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from stele.config import ConsumerConfig
+from stele.consumer.group.coordinator import HEARTBEAT_S, consumer_heartbeat_s
 from stele.errors import ApiError, ErrorCode, FencedInstanceError
 from stele.records import OffsetAndMetadata
 from stele.wire.kafka.messages import consumer_group_heartbeat, find_coordinator, offset_fetch
@@ -91,3 +93,28 @@ async def test_a_static_member_that_another_process_replaced_is_told_its_instanc
         consumer.subscribe(["t"])
         with pytest.raises(FencedInstanceError, match="group_instance_id='one'"):
             await consumer.poll(timeout_ms=5000)
+
+
+@on_stage
+async def test_a_seek_outlasts_the_answer_about_the_committed_offset(stage: Stage) -> None:
+    stage.cluster.create("t").partitions[0].end_offset = 9
+    consumer = stage.consumer(group_id="g", enable_auto_commit=False)
+
+    def fetch(broker: int, request: offset_fetch.OffsetFetchRequest) -> Any:
+        consumer.seek("t", 0, 7)
+        (topic,) = request.groups[0].topics
+        there = OffsetFetchResponsePartitions(0, 5)
+        told = OffsetFetchResponseTopics(topic.name, topic.topic_id, [there])
+        return OffsetFetchResponse(groups=[OffsetFetchResponseGroup("g", [told])])
+
+    coordinating(stage)
+    stage.cluster.answer(offset_fetch.API, fetch)
+    async with consumer:
+        consumer.assign([("t", 0)])
+        await consumer.poll(timeout_ms=1000)
+        assert consumer.known_position("t", 0) == 7
+
+
+def test_a_heartbeat_waits_for_its_answer_no_longer_than_any_request() -> None:
+    assert consumer_heartbeat_s(ConsumerConfig(request_timeout_ms=2_000)) == 2
+    assert consumer_heartbeat_s(ConsumerConfig(request_timeout_ms=60_000)) == HEARTBEAT_S
