@@ -102,6 +102,7 @@ async def test_a_seek_outlasts_the_answer_about_the_committed_offset(stage: Stag
 
     def fetch(broker: int, request: offset_fetch.OffsetFetchRequest) -> Any:
         consumer.seek("t", 0, 7)
+        assert request.groups[0].topics is not None
         (topic,) = request.groups[0].topics
         there = OffsetFetchResponsePartitions(0, 5)
         told = OffsetFetchResponseTopics(topic.name, topic.topic_id, [there])
