@@ -161,6 +161,12 @@ async def test_offsets_are_committed_while_the_consumer_polls(
         await consumer.poll(timeout_ms=100)  # the records before this poll were handled
         await asyncio.sleep(1)
         assert (await consumer.committed([("t", 3)]))["t", 3] == OffsetAndMetadata(10, 0)  # type: ignore[index]
+        await clients.fill(4, first=40)
+        await read(consumer, 4)
+        await asyncio.sleep(1)
+        await consumer.poll(timeout_ms=100)
+        await asyncio.sleep(1)
+        assert (await consumer.committed([("t", 3)]))["t", 3] == OffsetAndMetadata(11, 0)  # type: ignore[index]
 
 
 @both_protocols

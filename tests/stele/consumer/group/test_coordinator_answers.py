@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from stele.config import ConsumerConfig
+from stele.config import ConsumerConfig, GroupProtocol
 from stele.consumer.group.coordinator import HEARTBEAT_S, consumer_heartbeat_s
 from stele.errors import ApiError, ErrorCode, FencedInstanceError
 from stele.records import OffsetAndMetadata
@@ -114,6 +114,25 @@ async def test_a_seek_outlasts_the_answer_about_the_committed_offset(stage: Stag
         consumer.assign([("t", 0)])
         await consumer.poll(timeout_ms=1000)
         assert consumer.known_position("t", 0) == 7
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@on_stage
+async def test_who_may_not_use_the_group_hears_it_from_the_first_poll(
+    stage: Stage, protocol: GroupProtocol
+) -> None:
+    code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+
+    def find(broker: int, request: find_coordinator.FindCoordinatorRequest) -> Any:
+        refused = find_coordinator.Coordinator(request.coordinator_keys[0], error_code=code)
+        return find_coordinator.FindCoordinatorResponse(coordinators=[refused])
+
+    stage.cluster.answer(find_coordinator.API, find)
+    async with stage.consumer(group_id="g", group_protocol=protocol) as consumer:
+        consumer.subscribe(["t"])
+        with pytest.raises(ApiError) as failure:
+            await consumer.poll(timeout_ms=5000)
+    assert failure.value.code is code
 
 
 def test_a_heartbeat_waits_for_its_answer_no_longer_than_any_request() -> None:
