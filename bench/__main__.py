@@ -18,6 +18,7 @@ BENCHMARKS = (
     "idle",
     "partitions",
     "hostile",
+    "secure",
     "groups",
     "transactions",
     "failover",

@@ -152,7 +152,7 @@ class _Runner:
             except SteleError as error:
                 settle(error)
                 return
-            _ease_collector()
+            ease_collector()
             if self._on_ready is not None:
                 self._on_ready(self._node)
 
@@ -165,7 +165,7 @@ class _Runner:
             await asyncio.gather(*watchers, return_exceptions=True)
 
 
-def _ease_collector() -> None:
+def ease_collector() -> None:
     """Exempt all objects that live as long as the node from the cyclic collector.
 
     It stops the event loop: a full collection of a node's modules and objects takes 30 ms, and

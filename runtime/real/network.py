@@ -8,7 +8,7 @@ import importlib
 import logging
 import pkgutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Any, Final, NoReturn, cast
 from urllib.parse import unquote
 
@@ -90,13 +90,15 @@ _HEALTH_POLL_S = 0.5
 class RealNetwork(RealConnector):
     """Both planes, both directions."""
 
-    def __init__(self) -> None:
+    def __init__(self, handshakes: Executor | None = None) -> None:
+        """``handshakes``: where TLS handshakes run."""
         super().__init__()
         # A server that is garbage collected while it runs hangs the process: inside the collection
         # gRPC waits for calls that its closed event loop never delivers.
         self._serving: set[_GrpcListener] = set()
         # Two: a signature takes a core for up to a millisecond, and the loop needs one, too.
-        self._handshakes = ThreadPoolExecutor(2, "tls-handshake")  # starts its threads when used
+        # A thread is started when it is first used.
+        self._handshakes = handshakes or ThreadPoolExecutor(2, "tls-handshake")
 
     def secured(self, security: ClientSecurity) -> Connector:
         return RealConnector(security)

@@ -38,7 +38,7 @@ SLICE_BYTES: Final = 8 * RECORD_BYTES
 TURN_BYTES: Final = 4 * SLICE_BYTES
 """The most that one connection encrypts in one turn of the event loop."""
 
-CONNECTION_BYTES: Final = 48 * 1024
+CONNECTION_BYTES: Final = 32 * 1024
 """About what OpenSSL and this adapter hold for one idle connection (``bench secure``)."""
 
 _LEFT: Final = "it left before the handshake was complete"

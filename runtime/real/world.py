@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+
 from runtime.real.clock import RealClock, real_rng
 from runtime.real.compute import RealCompute
 from runtime.real.disk import RealDisk
@@ -12,10 +14,10 @@ from world.world import World
 class RealWorld:
     """A ``World`` whose parts can be ended."""
 
-    def __init__(self, *, syncs_in_kernel: bool = True) -> None:
-        """``syncs_in_kernel``: see ``RealDisk``."""
+    def __init__(self, *, syncs_in_kernel: bool = True, handshakes: Executor | None = None) -> None:
+        """``syncs_in_kernel``: see ``RealDisk``. ``handshakes``: see ``RealNetwork``."""
         self._disk = RealDisk(syncs_in_kernel=syncs_in_kernel)
-        self._network = RealNetwork()
+        self._network = RealNetwork(handshakes)
         self._compute = RealCompute()
         self.world = World(
             clock=RealClock(),
