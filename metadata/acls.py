@@ -7,7 +7,16 @@ from typing import Final, NamedTuple
 
 from immutables import Map
 
-from metadata.acl import WILDCARD, Acl, AclFilter, Operation, PatternType, Permission, ResourceType
+from metadata.acl import (
+    WILDCARD,
+    WILDCARD_PRINCIPAL,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
 from metadata.records import MetadataError
 from stele.wire.v1 import metadata_pb2 as pb
 
@@ -31,23 +40,29 @@ _NO_RULES: Rules = Map()
 _NO_LENGTHS: Map[int, int] = Map()
 
 
+class _Index(NamedTuple):
+    """The rules by what is looked up. The maps belong together."""
+
+    by_id: Map[bytes, Acl] = Map()
+    by_pattern: Map[Pattern, Rules] = Map()
+    # By type: how many prefixes there are of each length. So a name is looked up once for each
+    # length, however many prefixes there are.
+    lengths: Map[ResourceType, Map[int, int]] = Map()
+    by_principal: Map[tuple[ResourceType, str], Rules] = Map()
+
+
 class Acls:
     """Rules by their ids of 16 bytes. No two rules are equal."""
 
-    __slots__ = ("by_id", "by_pattern", "lengths")
+    __slots__ = ("index",)
 
-    def __init__(
-        self,
-        by_id: Map[bytes, Acl] | None = None,
-        by_pattern: Map[Pattern, Rules] | None = None,
-        lengths: Map[ResourceType, Map[int, int]] | None = None,
-    ) -> None:
-        """Made by ``AclsDelta`` and ``acls_of``: the three maps belong together."""
-        self.by_id: Map[bytes, Acl] = Map() if by_id is None else by_id
-        self.by_pattern: Map[Pattern, Rules] = Map() if by_pattern is None else by_pattern
-        # By type: how many prefixes there are of each length. So a name is looked up once for each
-        # length, however many prefixes there are.
-        self.lengths: Map[ResourceType, Map[int, int]] = Map() if lengths is None else lengths
+    def __init__(self, index: _Index = _Index()) -> None:  # noqa: B008 - it is immutable
+        """Made by ``AclsDelta`` and ``acls_of``."""
+        self.index = index
+
+    @property
+    def by_id(self) -> Map[bytes, Acl]:
+        return self.index.by_id
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Acls) and self.by_id == other.by_id
@@ -67,7 +82,7 @@ class Acls:
 
     def id_of(self, acl: Acl) -> bytes | None:
         """The id of an equal rule; None: there is none."""
-        return self._of(Pattern(acl.resource_type, acl.pattern_type, acl.resource_name)).get(acl)
+        return self._of(_pattern_of(acl)).get(acl)
 
     def touching(self, resource_type: ResourceType, name: str) -> Iterator[Rules]:
         """The rules that speak of a resource, by pattern: its name, the wildcard, and its prefixes
@@ -76,21 +91,21 @@ class Acls:
         for literal in names:
             if rules := self._of(Pattern(resource_type, PatternType.LITERAL, literal)):
                 yield rules
-        for length in sorted(self.lengths.get(resource_type, _NO_LENGTHS), reverse=True):
+        for length in sorted(self.index.lengths.get(resource_type, _NO_LENGTHS), reverse=True):
             if length <= len(name) and (
                 rules := self._of(Pattern(resource_type, PatternType.PREFIXED, name[:length]))
             ):
                 yield rules
 
-    def of_type(self, resource_type: ResourceType) -> Iterator[Acl]:
-        """Everything about resources of a type. The order differs from process to process."""
-        for pattern, rules in self.by_pattern.items():
-            if pattern.type is resource_type:
-                yield from rules
+    def about(self, resource_type: ResourceType, principal: str) -> Iterator[Acl]:
+        """What is said of a principal, and of everybody, about resources of a type. The order
+        differs from process to process."""
+        for each in {principal, WILDCARD_PRINCIPAL}:
+            yield from self.index.by_principal.get((resource_type, each), _NO_RULES)
 
     def has_wildcard(self, resource_type: ResourceType) -> bool:
         """Whether a rule speaks of every resource of the type."""
-        return Pattern(resource_type, PatternType.LITERAL, WILDCARD) in self.by_pattern
+        return Pattern(resource_type, PatternType.LITERAL, WILDCARD) in self.index.by_pattern
 
     def matching(self, wanted: AclFilter) -> list[tuple[Acl, bytes]]:
         """The rules that a filter matches with their ids, sorted."""
@@ -106,7 +121,7 @@ class Acls:
             yield from rules.items()
 
     def _of(self, pattern: Pattern) -> Rules:
-        return self.by_pattern.get(pattern, _NO_RULES)
+        return self.index.by_pattern.get(pattern, _NO_RULES)
 
     # ---------------------------------------------------------------- as an ImagePart
 
@@ -123,54 +138,65 @@ class AclsDelta:
 
     def __init__(self, before: Acls) -> None:
         self._result = before
-        self._by_id = before.by_id
-        self._by_pattern, self._lengths = before.by_pattern, before.lengths
+        self._index = before.index
 
     def replay(self, record: pb.AclRecord) -> None:
         """Raises MetadataError for an id or a rule that is there already, or numbers that are not
         known."""
-        acl = acl_of(record)
-        pattern = Pattern(acl.resource_type, acl.pattern_type, acl.resource_name)
-        rules = self._by_pattern.get(pattern, _NO_RULES)
-        if record.id in self._by_id or acl in rules:
+        acl, index = acl_of(record), self._index
+        pattern = _pattern_of(acl)
+        rules = index.by_pattern.get(pattern, _NO_RULES)
+        if record.id in index.by_id or acl in rules:
             raise MetadataError(f"the ACL {record.id.hex()} is added twice: {acl.text()}")
-        if not rules:
-            self._count(pattern, 1)
-        self._by_id = self._by_id.set(record.id, acl)
-        self._by_pattern = self._by_pattern.set(pattern, rules.set(acl, record.id))
+        owner = acl.resource_type, acl.principal
+        owned = index.by_principal.get(owner, _NO_RULES)
+        self._index = _Index(
+            index.by_id.set(record.id, acl),
+            index.by_pattern.set(pattern, rules.set(acl, record.id)),
+            index.lengths if rules else _counted(index.lengths, pattern, 1),
+            index.by_principal.set(owner, owned.set(acl, record.id)),
+        )
 
     def remove(self, record: pb.RemoveAclRecord) -> None:
         """Raises MetadataError for an id that is not there."""
-        acl = self._by_id.get(record.id)
+        index = self._index
+        acl = index.by_id.get(record.id)
         if acl is None:
             raise MetadataError(f"there is no ACL {record.id.hex()} to be removed")
-        pattern = Pattern(acl.resource_type, acl.pattern_type, acl.resource_name)
-        rules = self._by_pattern[pattern].delete(acl)
-        self._by_id = self._by_id.delete(record.id)
-        if rules:
-            self._by_pattern = self._by_pattern.set(pattern, rules)
-        else:
-            self._by_pattern = self._by_pattern.delete(pattern)
-            self._count(pattern, -1)
-
-    def _count(self, pattern: Pattern, change: int) -> None:
-        """A pattern comes or goes."""
-        if pattern.pattern_type is not PatternType.PREFIXED:
-            return
-        lengths = self._lengths.get(pattern.type, _NO_LENGTHS)
-        length = len(pattern.name)
-        count = lengths.get(length, 0) + change
-        lengths = lengths.set(length, count) if count else lengths.delete(length)
-        self._lengths = self._lengths.set(pattern.type, lengths)
+        pattern, owner = _pattern_of(acl), (acl.resource_type, acl.principal)
+        rules = index.by_pattern[pattern].delete(acl)
+        owned = index.by_principal[owner].delete(acl)
+        self._index = _Index(
+            index.by_id.delete(record.id),
+            index.by_pattern.set(pattern, rules) if rules else index.by_pattern.delete(pattern),
+            index.lengths if rules else _counted(index.lengths, pattern, -1),
+            index.by_principal.set(owner, owned) if owned else index.by_principal.delete(owner),
+        )
 
     def skip_to(self, after: Acls) -> None:
-        self._result, self._by_id = after, after.by_id
-        self._by_pattern, self._lengths = after.by_pattern, after.lengths
+        self._result, self._index = after, after.index
 
     def apply(self) -> Acls:
-        if self._result.by_id is not self._by_id:
-            self._result = Acls(self._by_id, self._by_pattern, self._lengths)
+        if self._result.index is not self._index:
+            self._result = Acls(self._index)
         return self._result
+
+
+def _pattern_of(acl: Acl) -> Pattern:
+    return Pattern(acl.resource_type, acl.pattern_type, acl.resource_name)
+
+
+def _counted(
+    lengths: Map[ResourceType, Map[int, int]], pattern: Pattern, change: int
+) -> Map[ResourceType, Map[int, int]]:
+    """A pattern comes or goes."""
+    if pattern.pattern_type is not PatternType.PREFIXED:
+        return lengths
+    of_type = lengths.get(pattern.type, _NO_LENGTHS)
+    length = len(pattern.name)
+    count = of_type.get(length, 0) + change
+    of_type = of_type.set(length, count) if count else of_type.delete(length)
+    return lengths.set(pattern.type, of_type)
 
 
 def acl_of(record: pb.AclRecord) -> Acl:

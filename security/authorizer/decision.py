@@ -132,7 +132,7 @@ def decide_by_type(
         return _NO_RULE  # of a name that no rule touches
     ours = [
         acl
-        for acl in acls.of_type(resource_type)
+        for acl in acls.about(resource_type, principal)
         if _is_about(acl, principal, host) and acl.operation in (operation, Operation.ALL)
     ]
     denied = sorted(each for each in ours if each.permission is Permission.DENY)

@@ -58,6 +58,12 @@ def test_index_and_ids_are_those_of_the_rules_that_are_left(
             assert len(touched) == len(set(touched))
             match = AclFilter(kind, name, PatternType.MATCH)
             assert set(touched) == {each for each in left if match.matches(each)}
+        for principal in (*PRINCIPALS, "User:nobody"):
+            told = sorted(image.acls.about(kind, principal))
+            wanted = {principal, "User:*"}
+            assert told == sorted(
+                each for each in left if each.resource_type is kind and each.principal in wanted
+            )
 
 
 @given(st.lists(ACLS, unique=True))
