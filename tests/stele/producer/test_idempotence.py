@@ -92,6 +92,34 @@ def test_under_a_new_producer_what_waits_goes_one_by_one_until_the_first_is_ackn
     assert lane.to_resend() is c
 
 
+def test_under_a_new_producer_of_a_topic_made_anew_the_first_goes_alone_too() -> None:
+    lane = known_lane()
+    a, b, c = (admit_and_send(lane, name) for name in "abc")
+    for entry in (a, b, c):
+        lane.refused(entry)
+    lane.sending(a)
+    lane.written(a)
+    lane.restart()
+    lane.give(Identity(2, 0))
+    assert [(entry.sequence, entry.identity) for entry in (b, c)] == [(0, (2, 0)), (1, (2, 0))]
+    assert lane.to_resend() is b
+    lane.sending(b)
+    assert lane.to_resend() is None
+    lane.written(b)
+    assert lane.to_resend() is c
+
+
+def test_a_lane_changes_its_producer_only_while_nothing_is_in_flight() -> None:
+    lane = known_lane()
+    a = admit_and_send(lane, "a")
+    for call in (lambda: lane.give(Identity(2, 0)), lane.restart, lambda: lane.give_up(a, LATE)):
+        with pytest.raises(AssertionError):
+            call()
+    lane.unknown(a)
+    with pytest.raises(AssertionError):
+        lane.admit("b", 1)
+
+
 def test_batches_answered_before_the_oldest_keep_their_places_in_the_window() -> None:
     lane = known_lane()
     a, *others = (admit_and_send(lane, name) for name in "abcde")
@@ -157,6 +185,16 @@ def test_a_batch_given_up_with_unknown_outcome_costs_the_producer_id() -> None:
     lane.give(Identity(2, 0))
     assert lane.to_resend() is c
     assert (c.sequence, c.identity.producer_id) == (0, 2)
+
+
+def test_of_two_given_up_each_fails_for_its_own_reason() -> None:
+    lane = known_lane()
+    a, b = (admit_and_send(lane, name) for name in "ab")
+    lane.unknown(a)
+    lane.unknown(b)
+    later = DeliveryTimeoutError("later", maybe_written=True)
+    assert lane.give_up(b, later) == []
+    assert lane.give_up(a, LATE) == [Failed("a", LATE, True), Failed("b", later, True)]
 
 
 def test_a_forgotten_producer_starts_afresh() -> None:

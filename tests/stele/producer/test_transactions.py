@@ -94,6 +94,19 @@ async def test_an_exception_aborts_it(stage: Stage, transactions: FakeTransactio
 
 
 @with_transactions
+async def test_records_of_an_aborted_transaction_fail_no_later_flush(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    async with transactional(stage, linger_ms=1000) as producer:
+        await producer.begin_transaction()
+        delivery = await producer.send("t", b"v", partition=0)
+        await producer.abort_transaction()
+        with pytest.raises(TransactionAbortedError):
+            await delivery
+        await producer.flush()
+
+
+@with_transactions
 async def test_a_transaction_without_records_asks_nobody(
     stage: Stage, transactions: FakeTransactions
 ) -> None:

@@ -1,0 +1,196 @@
+"""The state of one transactional producer, answer by answer."""
+
+from __future__ import annotations
+
+import pytest
+
+from stele.errors import (
+    ApiError,
+    ErrorCode,
+    ProducerFencedError,
+    SteleError,
+    TransactionAbortableError,
+    TransactionOutcomeUnknownError,
+    TransactionStateError,
+)
+from stele.producer.idempotence import Identity
+from stele.producer.transactions import (
+    CoordinatorAnswer,
+    End,
+    Init,
+    PreparedTransaction,
+    Question,
+    State,
+    Transactions,
+)
+
+ONE, TWO = Identity(7, 0), Identity(7, 1)
+
+
+def started(*, ongoing: PreparedTransaction | None = None) -> Transactions:
+    machine = Transactions("tx")
+    machine.init(keep_prepared=ongoing is not None)
+    answer = CoordinatorAnswer(ErrorCode.NONE, identity=ONE, ongoing=ongoing)
+    machine.answered(asked(machine), answer)
+    return machine
+
+
+def in_transaction() -> Transactions:
+    machine = started()
+    machine.begin()
+    machine.used()
+    return machine
+
+
+def settled(machine: Transactions) -> bool:
+    """Whether the producer goes on with the second identity."""
+    what = machine.state, machine.identity, machine.question, machine.error
+    return what == (State.READY, TWO, None, None)
+
+
+def asked(machine: Transactions) -> Question:
+    """The question, on its way."""
+    assert machine.question is not None
+    machine.asked(machine.question)
+    return machine.question
+
+
+@pytest.mark.parametrize(
+    ("code", "is_unknown"),
+    [
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, False),  # it has not looked at the question
+        (ErrorCode.NOT_COORDINATOR, True),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, True),
+        (ErrorCode.REQUEST_TIMED_OUT, True),
+    ],
+)
+def test_a_commit_that_is_to_be_asked_again_may_have_taken_effect(
+    code: ErrorCode, is_unknown: bool
+) -> None:
+    machine = in_transaction()
+    machine.commit()
+    question = asked(machine)
+    machine.answered(question, CoordinatorAnswer(code))
+    assert machine.question == question == End(ONE, is_commit=True)
+    cause = ApiError(code, "so")
+    found = machine.unknown_outcome(cause)
+    assert isinstance(found, TransactionOutcomeUnknownError) is is_unknown
+    assert is_unknown or found is cause
+    machine.answered(asked(machine), CoordinatorAnswer(ErrorCode.NONE, identity=TWO))
+    assert settled(machine)
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+def test_a_fenced_commit_is_of_unknown_outcome_if_an_attempt_had_no_answer(attempts: int) -> None:
+    machine = in_transaction()
+    machine.commit()
+    for _ in range(attempts):
+        question = asked(machine)
+    machine.answered(question, CoordinatorAnswer(ErrorCode.PRODUCER_FENCED))
+    assert machine.state is State.FATAL_ERROR
+    kind = ProducerFencedError if attempts == 1 else TransactionOutcomeUnknownError
+    assert type(machine.error) is kind
+    for call in (machine.begin, machine.init, machine.check_may_send, machine.commit):
+        with pytest.raises(kind):
+            call()
+    with pytest.raises(kind):
+        machine.abort(is_in_doubt=False)
+
+
+def test_an_abort_that_takes_two_attempts_is_no_commit_in_doubt() -> None:
+    machine = in_transaction()
+    machine.abort(is_in_doubt=False)
+    for _ in range(2):
+        question = asked(machine)
+    cause = SteleError("no answer")
+    assert machine.unknown_outcome(cause) is cause
+    machine.answered(question, CoordinatorAnswer(ErrorCode.PRODUCER_FENCED))
+    assert type(machine.error) is ProducerFencedError
+
+
+@pytest.mark.parametrize(
+    ("causes", "question"),
+    [
+        ([(ErrorCode.MESSAGE_TOO_LARGE, False)], End(ONE, is_commit=False)),
+        ([(ErrorCode.MESSAGE_TOO_LARGE, True)], Init(ONE)),
+        ([(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, False)], Init(ONE)),
+        ([(ErrorCode.MESSAGE_TOO_LARGE, False), (ErrorCode.REQUEST_TIMED_OUT, True)], Init(ONE)),
+        ([(ErrorCode.MESSAGE_TOO_LARGE, False), (ErrorCode.INVALID_TXN_STATE, False)], Init(ONE)),
+    ],
+)
+def test_a_failed_transaction_is_ended_with_a_higher_epoch_if_anything_is_in_doubt(
+    causes: list[tuple[ErrorCode, bool]], question: Question
+) -> None:
+    machine = in_transaction()
+    for code, is_in_doubt in causes:
+        machine.failed(ApiError(code, "so"), is_in_doubt=is_in_doubt)
+    assert machine.state is State.ABORTABLE_ERROR
+    assert isinstance(machine.error, TransactionAbortableError)
+    assert machine.error.code is causes[0][0], "the first failure is told"
+    with pytest.raises(TransactionAbortableError):
+        machine.commit()
+    machine.abort(is_in_doubt=False)
+    assert machine.question == question
+    machine.answered(asked(machine), CoordinatorAnswer(ErrorCode.NONE, identity=TWO))
+    assert settled(machine)
+
+
+def test_a_refused_commit_is_aborted_with_a_higher_epoch() -> None:
+    machine = in_transaction()
+    machine.commit()
+    refused = CoordinatorAnswer(ErrorCode.INVALID_TXN_STATE, "so")
+    machine.answered(asked(machine), refused)
+    assert (machine.state, machine.question) == (State.ABORTABLE_ERROR, None)
+    machine.abort(is_in_doubt=False)
+    assert machine.question == Init(ONE)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_TXN_STATE, ErrorCode.TRANSACTION_ABORTABLE])
+def test_a_refused_abort_is_asked_for_with_a_higher_epoch(code: ErrorCode) -> None:
+    machine = in_transaction()
+    machine.abort(is_in_doubt=False)
+    machine.answered(asked(machine), CoordinatorAnswer(code))
+    assert (machine.state, machine.question) == (State.ABORTING, Init(ONE))
+
+
+def test_what_fails_outside_of_a_transaction_is_no_failure_of_the_next_one() -> None:
+    machine = started()
+    machine.failed(SteleError("late"), is_in_doubt=True)
+    assert (machine.state, machine.error) == (State.READY, None)
+    machine.begin()
+    machine.abort(is_in_doubt=False)
+    assert (machine.state, machine.question) == (State.READY, None), "nobody knows of it"
+
+
+def test_a_fenced_record_fails_the_producer_for_good() -> None:
+    machine = in_transaction()
+    machine.failed(ApiError(ErrorCode.PRODUCER_FENCED, "so"), is_in_doubt=False)
+    assert machine.state is State.FATAL_ERROR
+    assert isinstance(machine.error, ProducerFencedError)
+
+
+def test_calls_that_do_not_fit_say_what_comes_next() -> None:
+    machine = Transactions("tx")
+    for call in (machine.begin, machine.check_may_send, machine.close, machine.prepare):
+        with pytest.raises(TransactionStateError, match=r"begin_transaction\(\) comes first"):
+            call()
+    machine = started()
+    with pytest.raises(TransactionStateError, match="there is nothing to abort"):
+        machine.abort(is_in_doubt=False)
+    machine.begin()
+    machine.check_may_send()
+    machine.close()
+    with pytest.raises(TransactionStateError, match="is in a transaction"):
+        machine.check_may_send()
+    with pytest.raises(TransactionStateError, match="when the one before has ended"):
+        machine.begin()
+
+
+def test_a_transaction_of_an_earlier_process_is_kept_until_it_is_ended() -> None:
+    kept = PreparedTransaction(5, 2)
+    machine = started(ongoing=kept)
+    assert (machine.state, machine.kept, machine.question) == (State.PREPARED, kept, None)
+    machine.commit()
+    assert machine.question == End(ONE, is_commit=True)
+    machine.answered(asked(machine), CoordinatorAnswer(ErrorCode.NONE, identity=TWO))
+    assert (machine.state, machine.kept) == (State.READY, None)
