@@ -181,6 +181,19 @@ def test_on_a_full_disk_each_segment_is_gone_for_good_before_the_next_one() -> N
     assert log.offline is None
 
 
+@pytest.mark.parametrize("cut", [truncate, reset])
+def test_a_cut_that_cannot_be_noted_changes_nothing(cut: Cut) -> None:
+    disk, log = written()
+
+    def refuse(path: str, data: bytes) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+
+    disk.replace_file_now = refuse  # type: ignore[method-assign]
+    with pytest.raises(StorageError):
+        cut(log)
+    assert (log.offline, log.end_offset, log.segment_bases) == (None, BATCHES, [*range(BATCHES)])
+
+
 @pytest.mark.parametrize("text", [b"", b"7", b"-1\n", b"x\n"])
 def test_a_note_that_says_nothing_is_refused(text: bytes) -> None:
     disk, log = written()

@@ -4,13 +4,18 @@ import struct
 
 import pytest
 
+from stele.ids import TopicPartition
+from storage.config import LogConfig
 from storage.offset_index import RELATIVE_OFFSET_MAX, OffsetIndex
 from storage.offset_index import decode_entries as decode_offsets
+from storage.opening import open_log
 from storage.segment import Segment
 from storage.segment_indexes import SegmentIndexes
 from storage.time_index import TimeIndex
 from storage.time_index import decode_entries as decode_times
-from tests.support.storage import MemoryDisk
+from tests.support.batches import make_batch
+from tests.support.storage import MemoryDisk, append
+from tests.support.timing import HandClock
 
 
 @pytest.fixture
@@ -127,6 +132,26 @@ def test_a_flush_that_failed_half_way_is_made_good(disk: MemoryDisk) -> None:
     disk.capacity = None
     index.flush(disk)
     assert disk.read_file("/d/a.index") == struct.pack(">iiii", 1, 100, 2, 200)
+
+
+@pytest.mark.parametrize(("shift", "is_found"), [(0, True), (7, False)])
+def test_after_a_crash_the_last_entry_that_is_proven_must_lead_to_a_batch(
+    disk: MemoryDisk, shift: int, is_found: bool
+) -> None:
+    log = open_log(disk, "/d/t-0", LogConfig(), HandClock(), key=TopicPartition("t", 0))
+    for _ in range(3):
+        append(log, make_batch())
+    segment = log.segments.active
+    size = segment.size // 3
+    path, time_path = segment.index_paths()
+    offsets, times = OffsetIndex(path, 0), TimeIndex(time_path, 0)
+    for number in (1, 2):
+        offsets.append(number, number * size + (shift if number == 1 else 0))
+        times.maybe_append(1000 + number, number)
+    offsets.flush(disk)
+    times.flush(disk)
+    indexes = SegmentIndexes(disk, path, time_path, 0)
+    assert indexes.load_proven(segment, 2) == (size if is_found else None)
 
 
 @pytest.mark.parametrize("entries", [[(5, 1), (5, 2)], [(5, 1), (6, 1)], [(5, 2), (6, 1)]])

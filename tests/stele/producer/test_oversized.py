@@ -89,7 +89,7 @@ async def test_a_batch_that_may_be_in_the_log_is_not_split(stage: Stage) -> None
         futures = [await producer.send("t", bytes(100)) for _ in range(3)]
         await until(lambda: partition.end_offset == 4)
         partition.max_batch_bytes = 200
-        with pytest.raises(ApiError) as caught:
+        with pytest.raises(ApiError, match="Lower batch_size") as caught:
             await producer.flush()
         assert caught.value.code is ErrorCode.MESSAGE_TOO_LARGE
         del futures
