@@ -20,11 +20,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from chaos.cluster_security import ClusterSecurity, ListenerPorts
 from chaos.nursery import ForkedProcess, fork_command
 from node.format import format_directory, random_cluster_id
 from runtime.real.world import RealWorld
 from stele.aio import Admin
 from stele.errors import SteleError
+from stele.security.options import SecurityOptions
 
 FIRST_BROKER_ID = 101
 START_TIMEOUT_S = 60.0
@@ -53,6 +55,7 @@ class NodeProcess:
     settings: dict[str, str]
     kafka_port: int | None = None
     grpc_port: int | None = None
+    nodes_port: int | None = None  # of a secure cluster: where other nodes come in
     metrics_port: int = 0
     process: subprocess.Popen[bytes] | ForkedProcess | None = None
     environment: dict[str, str] = field(default_factory=dict)  # beside that of this process
@@ -145,9 +148,27 @@ class ProcessCluster:
     base_port: int | None = None
     settings: Mapping[str, str] = field(default_factory=dict)
     has_racks: bool = False  # each broker stands in a rack of its own: rack-101, …
+    is_secure: bool = False  # see chaos.cluster_security
     nodes: dict[int, NodeProcess] = field(default_factory=dict)
     cluster_id: str = ""
     _lock: int | None = None  # the open lock file, which is ours until it is closed
+
+    @property
+    def security(self) -> ClusterSecurity:
+        """The certificates and users of a secure cluster."""
+        return ClusterSecurity(self.directory)
+
+    @property
+    def admin_servers(self) -> str:
+        """Where ``admin_security`` is welcome."""
+        return ",".join(
+            f"127.0.0.1:{node.nodes_port or node.kafka_port}" for node in self._brokers()
+        )
+
+    @property
+    def admin_security(self) -> SecurityOptions:
+        """How a client comes in that may do everything."""
+        return self.security.of_administrator if self.is_secure else {}
 
     @property
     def bootstrap_servers(self) -> str:
@@ -163,6 +184,10 @@ class ProcessCluster:
             n.node_id for n in self.nodes.values() if "controller" in n.settings["process.roles"]
         ]
 
+    def administrator(self) -> Admin:
+        """A client that may do everything."""
+        return Admin(self.admin_servers, on_wait=lambda _: None, **self.admin_security)
+
     def _brokers(self) -> list[NodeProcess]:
         return [node for node in self.nodes.values() if node.kafka_port is not None]
 
@@ -175,11 +200,17 @@ class ProcessCluster:
         """
         self._claim()
         try:
+            self._check_kind()
             self.lay_out()
+            if self.is_secure:
+                self.security.prepare(self.nodes)
             self._format()
             for node in self.nodes.values():
                 node.spawn()
             await self.wait_serving(self.broker_ids, timeout_s=timeout_s)
+            if self.is_secure:
+                async with self.administrator() as admin:
+                    await self.security.introduce_users(admin)
         except BaseException:
             await self.stop(timeout_s=0)
             raise
@@ -197,6 +228,21 @@ class ProcessCluster:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def _check_kind(self) -> None:
+        """Raises ClusterError if the directory has a cluster of the other kind."""
+        if not (self.directory / "cluster.id").exists():
+            return
+        was_secure = self.security.exists()
+        if was_secure and not self.is_secure:
+            raise ClusterError(
+                f"the cluster in {self.directory.resolve()} is secure: start it with --secure"
+            )
+        if self.is_secure and not was_secure:
+            raise ClusterError(
+                f"the cluster in {self.directory.resolve()} is not secure: choose another "
+                "directory (stele dev --dir); docs/security.md says how a cluster becomes secure"
+            )
 
     def _claim(self) -> None:
         """Lock the directory before anything in it is written. A cluster that runs reads its nodes'
@@ -252,7 +298,7 @@ class ProcessCluster:
             async with asyncio.timeout(timeout_s):
                 for node_id in sorted(wanted):
                     await self._wait_healthy(self.nodes[node_id])
-                async with Admin(self.bootstrap_servers, on_wait=lambda _: None) as admin:
+                async with self.administrator() as admin:
                     while not wanted <= await _unfenced(admin):
                         self._check_processes(wanted)
                         await asyncio.sleep(_POLL_S)
@@ -314,6 +360,7 @@ class ProcessCluster:
         if controller_port is not None:
             settings["controller.listener"] = f"127.0.0.1:{controller_port}"
         kafka_port = grpc_port = None
+        listener_ports = None
         if "broker" in roles:
             kafka_port = ports.kafka()
             settings["listeners"] = f"PLAINTEXT://127.0.0.1:{kafka_port}"
@@ -321,9 +368,20 @@ class ProcessCluster:
             settings["grpc.listeners"] = f"PLAINTEXT://127.0.0.1:{grpc_port}"
             if self.has_racks:
                 settings["broker.rack"] = f"rack-{node_id}"
+            if self.is_secure:
+                nodes = ports.of_nodes(), ports.grpc_of_nodes()
+                listener_ports = ListenerPorts(kafka_port, grpc_port, *nodes)
+        if self.is_secure:
+            settings.update(self.security.settings(node_id, listener_ports))
         settings.update(self.settings)
         self.nodes[node_id] = NodeProcess(
-            node_id, directory, settings, kafka_port, grpc_port, metrics_port
+            node_id,
+            directory,
+            settings,
+            kafka_port,
+            grpc_port,
+            None if listener_ports is None else listener_ports.nodes,
+            metrics_port,
         )
 
     def _format(self) -> None:
@@ -361,6 +419,12 @@ class Ports:
 
     def grpc(self) -> int:
         return self._next("gRPC", 100)
+
+    def of_nodes(self) -> int:
+        return self._next("Kafka of nodes", 50)
+
+    def grpc_of_nodes(self) -> int:
+        return self._next("gRPC of nodes", 150)
 
     def metrics(self) -> int:
         return self._next("metrics", 300)

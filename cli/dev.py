@@ -57,6 +57,13 @@ def dev(
             help="Kafka ports from here, gRPC 100 above, controllers 200, metrics 300; 0: any.",
         ),
     ] = DEFAULT_PORT_BASE,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure",
+            help="With TLS, users and access rules, which are made at the first start.",
+        ),
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A setting for every node."),
@@ -80,6 +87,7 @@ def dev(
         combined=combined,
         base_port=base_port or None,
         settings={**DEFAULT_SETTINGS, **chosen},
+        is_secure=secure,
     )
     return asyncio.run(_run(cluster))
 
@@ -154,19 +162,49 @@ def _how_to_connect(cluster: ProcessCluster) -> str:
         f"{node.log_file}"
         for node in _nodes(cluster)
     ]
-    factor = min(3, len(cluster.broker_ids))
-    lines += [
-        "Try",
-        f"  export STELE_BOOTSTRAP_SERVER={servers}",
-        f"  stele topic create orders --partitions 6 --replication-factor {factor}",
-        "  seq 1000 | stele produce orders",
-        "  stele consume orders --max 5",
-        f"  kcat -b {servers} -L",
-        f"  python -c 'from stele import Admin; print(Admin(\"{servers}\").describe_cluster())'",
-        "Ctrl-C stops the cluster.",
-    ]
+    lines += _how_to_try(cluster)
     return "\n".join(lines)
 
 
 def _nodes(cluster: ProcessCluster) -> list[NodeProcess]:
     return [cluster.nodes[node_id] for node_id in sorted(cluster.nodes)]
+
+
+def _how_to_try(cluster: ProcessCluster) -> list[str]:
+    servers = cluster.bootstrap_servers
+    factor = min(3, len(cluster.broker_ids))
+    create = f"stele topic create orders --partitions 6 --replication-factor {factor}"
+    if not cluster.is_secure:
+        return [
+            "Try",
+            f"  export STELE_BOOTSTRAP_SERVER={servers}",
+            f"  {create}",
+            "  seq 1000 | stele produce orders",
+            "  stele consume orders --max 5",
+            f"  kcat -b {servers} -L",
+            f"  python -c 'from stele import Admin; print(Admin(\"{servers}\").list_topics())'",
+            "Ctrl-C stops the cluster.",
+        ]
+    from chaos.cluster_security import ADMIN, APPLICATION, MECHANISM
+
+    security = cluster.security
+    kafka = "  kafka-console-consumer.sh --topic orders --from-beginning --bootstrap-server "
+    kcat = f"  kcat -b {servers} -L -X security.protocol=sasl_ssl -X sasl.mechanism={MECHANISM} "
+    kcat += f"-X ssl.ca.location={security.certificates.truststore} "
+    kcat += f"-X sasl.username={APPLICATION} -X sasl.password={security.password_of(APPLICATION)}"
+    admin, app = security.client_file(ADMIN), security.client_file(APPLICATION)
+    return [
+        f"Certificates {security.certificates.path}",
+        f"Clients      {admin} (may do everything)",
+        f"             {app} (topics and groups)",
+        "Try",
+        f"  export STELE_BOOTSTRAP_SERVER={servers} STELE_COMMAND_CONFIG={app}",
+        f"  {create}",
+        "  seq 1000 | stele produce orders",
+        "  stele consume orders --max 5",
+        f"  stele acls list --command-config {admin}",
+        f"  stele doctor --command-config {admin}",
+        f"{kafka}{servers} --consumer.config {app}",
+        kcat,
+        "Ctrl-C stops the cluster.",
+    ]

@@ -22,6 +22,7 @@ from cli import (
     consume,
     demo_command,
     dev,
+    doctor,
     drill,
     explain,
     features,
@@ -35,6 +36,7 @@ from cli import (
     spark,
     topics,
     transactions,
+    users,
     whatif,
 )
 from cli.command_list import CommandList
@@ -76,6 +78,8 @@ app.add_typer(transactions.app, name="transaction")
 app.add_typer(acls.app, name="acls")
 app.add_typer(certs.app, name="certs")
 app.add_typer(cluster.cluster_app, name="cluster")
+app.add_typer(users.app, name="users")
+app.command("doctor")(doctor.doctor)
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")
 app.add_typer(explain.app, name="explain")

@@ -39,6 +39,7 @@ CLIENTS: Final = (
             ("stele/admin/admin.py", "Admin"),
             ("stele/admin/transactions.py", "TransactionAdmin"),
             ("stele/admin/acls.py", "AclAdmin"),
+            ("stele/admin/users.py", "UserAdmin"),
         ),
     ),
     Client("stele/sync/consumer.py", "Consumer", (("stele/consumer/consumer.py", "Consumer"),)),

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from stele.admin.acls import AclFilter as AclFilter
     from stele.admin.descriptions import ConfigResource as ConfigResource
     from stele.admin.descriptions import NewTopic as NewTopic
+    from stele.admin.users import ScramDeletion as ScramDeletion
+    from stele.admin.users import ScramUpsertion as ScramUpsertion
     from stele.consumer.group.listener import RebalanceListener as RebalanceListener
     from stele.errors import ApiError as ApiError
     from stele.errors import CommitFailedError as CommitFailedError
@@ -68,6 +70,8 @@ _HOMES = {
     "RebalanceListener": "stele.consumer.group.listener",
     "ProducerRecord": "stele.records",
     "RecordMetadata": "stele.records",
+    "ScramDeletion": "stele.admin.users",
+    "ScramUpsertion": "stele.admin.users",
     "SteleError": "stele.errors",
     "security_options": "stele.security.properties",
     "TopicPartition": "stele.ids",

@@ -30,6 +30,7 @@ from stele.admin.transactions import (
     TransactionDescription,
     TransactionListing,
 )
+from stele.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
 from stele.config import ClientOptions, ClientWorld
 from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
@@ -522,6 +523,37 @@ class Admin(Face):
         Raises BulkError, for example UNKNOWN_TOPIC_OR_PARTITION.
         """
         return self._run(lambda: self._admin.describe_configs(resources, linearizable=linearizable))
+
+    # ------------------------------------------------------------------------- users
+
+    def alter_user_scram_credentials(
+        self,
+        upsertions: Sequence[ScramUpsertion] = (),
+        deletions: Sequence[ScramDeletion] = (),
+    ) -> None:
+        """Set and delete passwords. They leave this process salted and hashed only.
+
+        Returns when every live broker knows them. Raises BulkError with the error of each refused
+        user, for example RESOURCE_NOT_FOUND for a credential that does not exist,
+        UNACCEPTABLE_CREDENTIAL for iterations out of bounds, DUPLICATE_RESOURCE for a credential
+        that is named twice. A user of whom one change is refused keeps all credentials.
+
+        >>> admin.alter_user_scram_credentials([ScramUpsertion("orders-app", password)])
+        """
+        self._run(lambda: self._admin.alter_user_scram_credentials(upsertions, deletions))
+
+    def describe_user_scram_credentials(
+        self, users: Sequence[str] = (), *, linearizable: bool = True
+    ) -> dict[str, list[ScramCredentialInfo]]:
+        """The credentials of each of the users, by default of all, without what they are proven by.
+
+        Raises BulkError with RESOURCE_NOT_FOUND for a user without a credential.
+
+        >>> admin.describe_user_scram_credentials()
+        """
+        return self._run(
+            lambda: self._admin.describe_user_scram_credentials(users, linearizable=linearizable)
+        )
 
     # ------------------------------------------------------------------------- ACLs
 

@@ -1,0 +1,116 @@
+"""What is unsafe in a live cluster: its users, their rules, the certificates that brokers show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from cryptography import x509
+
+from node.doctor import SOON_DAYS, Finding, Level
+from security.renewal import days_left, names_host
+from stele.admin.acls import Acl
+from world.network import ANONYMOUS
+
+_EVERYBODY = ("User:*", ANONYMOUS)
+_CHANGES = ("ALL", "WRITE", "CREATE", "DELETE", "ALTER", "ALTER_CONFIGS", "CLUSTER_ACTION")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """A cluster as an administrator's client sees it."""
+
+    rules: Sequence[Acl] | None  # None: it has no authorizer
+    users: Sequence[str] | None  # with a SCRAM credential; None: they could not be asked for
+    brokers: Mapping[int, tuple[str, int]]  # where clients are told to connect
+    certificates: Mapping[int, x509.Certificate]  # what is shown there, of brokers with TLS
+    silent: Mapping[int, str]  # brokers that showed none, and why
+    has_tls: bool  # whether this client came in over TLS
+    now: datetime
+
+
+def examine_cluster(facts: ClusterFacts) -> list[Finding]:
+    """All findings, problems first."""
+    found = [*_access(facts), *_transport(facts)]
+    return sorted(dict.fromkeys(found), key=lambda each: each.level is not Level.PROBLEM)
+
+
+def _access(facts: ClusterFacts) -> Iterator[Finding]:
+    if facts.rules is None:
+        yield Finding(
+            Level.PROBLEM,
+            "cluster",
+            "there is no authorizer: whoever gets in reads, writes and deletes everything",
+            "set authorizer.class.name and super.users on every node",
+        )
+        return
+    for rule in facts.rules:
+        if rule.permission == "ALLOW" and rule.principal in _EVERYBODY:
+            changes = rule.operation in _CHANGES
+            yield Finding(
+                Level.PROBLEM if changes else Level.ADVICE,
+                "access rules",
+                f"{rule.principal} may {rule.operation} the {rule.resource_type.lower()} "
+                f"{rule.resource_name}: that is everybody",
+                f"name the users instead: stele acls list --principal '{rule.principal}'",
+            )
+    if facts.users is None:
+        return
+    named = {rule.principal for rule in facts.rules}
+    for user in sorted(facts.users):
+        if f"User:{user}" not in named:
+            yield Finding(
+                Level.ADVICE,
+                f"user {user}",
+                "no rule names this user: it may do nothing, unless it is a super user",
+                f"stele acls add --principal User:{user} …, or stele users remove {user}",
+            )
+    known = {f"User:{user}" for user in facts.users}
+    for principal in sorted(named - known - set(_EVERYBODY)):
+        if "=" not in principal:  # the name of a certificate
+            yield Finding(
+                Level.ADVICE,
+                "access rules",
+                f"{principal} has rules and no SCRAM credential: whoever gets this name by another "
+                "way has its rights",
+                f"stele acls list --principal {principal}",
+            )
+
+
+def _transport(facts: ClusterFacts) -> Iterator[Finding]:
+    if not facts.has_tls:
+        yield Finding(
+            Level.ADVICE,
+            "this connection",
+            "it is not encrypted",
+            "examine the cluster over its TLS listener: --command-config with security.protocol "
+            "SSL or SASL_SSL",
+        )
+        return
+    for broker_id, reason in facts.silent.items():
+        yield Finding(
+            Level.PROBLEM,
+            f"broker {broker_id}",
+            f"it showed no certificate: {reason}",
+            "look into its log",
+        )
+    for broker_id, certificate in facts.certificates.items():
+        host, _ = facts.brokers[broker_id]
+        if not names_host(certificate, host):
+            yield Finding(
+                Level.PROBLEM,
+                f"broker {broker_id}",
+                f"it is advertised as {host}, which its certificate does not name",
+                f"give the certificate the name {host}, or advertise one that it has",
+            )
+        left = days_left(certificate, facts.now)
+        if left < SOON_DAYS:
+            until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
+            said = f"expired on {until}" if left < 0 else f"ends on {until}, in {int(left)} days"
+            yield Finding(
+                Level.PROBLEM if left < 0 else Level.ADVICE,
+                f"broker {broker_id}",
+                f"its certificate {said}",
+                "renew it: stele certs renew",
+            )

@@ -1,0 +1,205 @@
+"""What the doctor finds in the configuration of a node and in a live cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+
+from node.cluster_doctor import ClusterFacts, examine_cluster
+from node.doctor import Finding, Level, NodeFacts, examine
+from runtime.config.node import from_settings
+from security.authority import Authority, Subject
+from stele.admin.acls import Acl
+
+NOW = datetime(2026, 5, 4, 12, tzinfo=UTC)
+AUTHORITY = Authority.make(NOW)
+STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+SAFE = {
+    "node.id": "1",
+    "process.roles": "broker,controller",
+    "controller.quorum.voters": "1@b1.example.com:9093",
+    "controller.listener": "0.0.0.0:9093",
+    "listeners": "CLIENTS://0.0.0.0:9092,NODES://0.0.0.0:9094",
+    "advertised.listeners": "CLIENTS://b1.example.com:9092,NODES://b1.example.com:9094",
+    "grpc.listeners": "CLIENTS://0.0.0.0:9192,NODES://0.0.0.0:9194",
+    "grpc.advertised.listeners": "CLIENTS://b1.example.com:9192,NODES://b1.example.com:9194",
+    "listener.security.protocol.map": "CLIENTS:SASL_SSL,NODES:SSL,CONTROLLER:SSL",
+    "inter.broker.listener.name": "NODES",
+    "ssl.keystore.location": "/node-1.pem",
+    "listener.name.nodes.ssl.client.auth": "required",
+    "listener.name.controller.ssl.client.auth": "required",
+    "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+    "authorizer.class.name": STANDARD,
+    "super.users": "User:CN=node-1,OU=nodes,O=Stele",
+}
+
+
+NODES_AUTH = "listener.name.nodes.ssl.client.auth"
+
+
+def certificate(*hosts: str, days: int = 365) -> x509.Certificate:
+    issued = AUTHORITY.issue(Subject.node(1, hosts), NOW, days)
+    return x509.load_pem_x509_certificate(issued.certificate.encode())
+
+
+def facts(
+    settings: Mapping[str, str] | None = None,
+    *,
+    without: Sequence[str] = (),
+    certificate_of: x509.Certificate | None = None,
+) -> NodeFacts:
+    kept = {key: value for key, value in SAFE.items() if key not in without}
+    config = from_settings({**kept, **(settings or {})})
+    shown = certificate_of or certificate("b1.example.com")
+    names = ("CLIENTS", "NODES", "CONTROLLER")
+    return NodeFacts(config, dict.fromkeys(names, shown), {}, (), NOW)
+
+
+def said(found: list[Finding]) -> list[tuple[Level, str, str]]:
+    return [(each.level, each.where, each.what) for each in found]
+
+
+def test_nothing_is_found_in_a_safe_configuration() -> None:
+    assert examine(facts()) == []
+
+
+def test_plaintext_that_faces_outside() -> None:
+    mapped = {"listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT,NODES:SSL,CONTROLLER:SSL"}
+    found = examine(facts(mapped))
+    assert said(found) == [
+        (
+            Level.PROBLEM,
+            "node 1, listener CLIENTS",
+            "it is SASL_PLAINTEXT on 0.0.0.0: whoever is on the way reads passwords and records",
+        )
+    ]
+    inside = {
+        "listeners": "CLIENTS://127.0.0.1:9092,NODES://0.0.0.0:9094",
+        "grpc.listeners": "CLIENTS://localhost:9192,NODES://0.0.0.0:9194",
+    }
+    assert examine(facts({**mapped, **inside})) == []
+
+
+def test_nobody_has_to_say_who_it_is() -> None:
+    found = examine(facts({"super.users": "User:ANONYMOUS;User:x"}, without=[NODES_AUTH]))
+    assert (Level.ADVICE, "node 1, listener NODES") in [each[:2] for each in said(found)]
+    assert any("clients need not say who they are" in each.what for each in found)
+
+
+def test_no_authorizer() -> None:
+    found = examine(facts(without=["authorizer.class.name", "super.users"]))
+    assert [each.what for each in found] == [
+        "there is no authorizer: whoever gets in reads, writes and deletes everything"
+    ]
+
+
+def test_super_users_that_are_everybody() -> None:
+    found = examine(facts({"super.users": "User:ANONYMOUS;User:CN=node-1,OU=nodes,O=Stele"}))
+    assert [each.level for each in found] == [Level.PROBLEM]
+    assert "User:ANONYMOUS is a super user" in found[0].what
+
+
+def test_what_no_rule_is_about() -> None:
+    found = examine(facts({"allow.everyone.if.no.acl.found": "true"}))
+    assert [each.level for each in found] == [Level.ADVICE]
+    assert "everybody may use what no rule is about" in found[0].what
+
+
+@pytest.mark.parametrize(
+    ("passed", "level", "what"),
+    [
+        (timedelta(days=0), None, ""),
+        (timedelta(days=71), Level.ADVICE, "ends on 2026-08-12, in 29 days"),
+        (timedelta(days=101), Level.PROBLEM, "expired on 2026-08-12"),
+    ],
+)
+def test_a_certificate_that_ends(passed: timedelta, level: Level | None, what: str) -> None:
+    ends = certificate("b1.example.com", days=100)
+    found = examine(replace(facts(certificate_of=ends), now=NOW + passed))
+    assert {each.level for each in found} == ({level} if level else set())
+    assert all(what in each.what for each in found)
+
+
+def test_a_name_that_the_certificate_lacks() -> None:
+    found = examine(facts(certificate_of=certificate("other.example.com")))
+    assert {each.where for each in found} == {
+        "node 1, listener CLIENTS",
+        "node 1, listener NODES",
+        "node 1, listener CONTROLLER",
+    }
+    assert all("advertised as b1.example.com, which its certificate" in each.what for each in found)
+
+
+def test_a_key_that_others_can_read_and_a_store_that_nobody_can() -> None:
+    found = examine(
+        replace(facts(), exposed_files=("/node-1.pem",), unreadable={"NODES": "no such file"})
+    )
+    assert [each.advice for each in found] == [
+        "the node does not start so",
+        "chmod 600 /node-1.pem",
+    ]
+
+
+# ------------------------------------------------------------------------------ live clusters
+
+CLUSTER = ClusterFacts(
+    rules=[Acl("User:ann", "READ", "TOPIC", "orders")],
+    users=["ann"],
+    brokers={101: ("b1.example.com", 9092)},
+    certificates={101: certificate("b1.example.com")},
+    silent={},
+    has_tls=True,
+    now=NOW,
+)
+
+
+def test_nothing_is_found_in_a_safe_cluster() -> None:
+    assert examine_cluster(CLUSTER) == []
+
+
+def test_a_cluster_without_an_authorizer() -> None:
+    (found,) = examine_cluster(replace(CLUSTER, rules=None))
+    assert found.level is Level.PROBLEM
+    assert "there is no authorizer" in found.what
+
+
+def test_rules_for_everybody() -> None:
+    rules = [
+        *(CLUSTER.rules or ()),
+        Acl("User:*", "READ", "TOPIC", "public"),
+        Acl("User:ANONYMOUS", "WRITE", "TOPIC", "*"),
+        Acl("User:*", "DELETE", "TOPIC", "*", permission="DENY"),
+    ]
+    found = examine_cluster(replace(CLUSTER, rules=rules))
+    assert [(each.level, each.what) for each in found] == [
+        (Level.PROBLEM, "User:ANONYMOUS may WRITE the topic *: that is everybody"),
+        (Level.ADVICE, "User:* may READ the topic public: that is everybody"),
+    ]
+
+
+def test_users_without_rules_and_rules_without_users() -> None:
+    rules = [Acl("User:bob", "READ", "TOPIC", "t"), Acl("User:CN=x,O=y", "READ", "TOPIC", "t")]
+    found = examine_cluster(replace(CLUSTER, rules=rules))
+    assert [each.where for each in found] == ["user ann", "access rules"]
+    assert "User:bob has rules and no SCRAM credential" in found[1].what
+    assert [each.where for each in examine_cluster(replace(CLUSTER, users=None))] == []
+
+
+def test_certificates_that_brokers_show() -> None:
+    late = replace(CLUSTER, now=NOW + timedelta(days=340))
+    assert [each.level for each in examine_cluster(late)] == [Level.ADVICE]
+    gone = replace(CLUSTER, now=NOW + timedelta(days=366))
+    assert [each.level for each in examine_cluster(gone)] == [Level.PROBLEM]
+    other = replace(CLUSTER, certificates={101: certificate("elsewhere")})
+    assert "which its certificate does not name" in examine_cluster(other)[0].what
+    silent = replace(CLUSTER, certificates={}, silent={101: "connection refused"})
+    assert "showed no certificate: connection refused" in examine_cluster(silent)[0].what
+
+
+def test_a_connection_in_plaintext_shows_no_certificates() -> None:
+    (found,) = examine_cluster(replace(CLUSTER, has_tls=False))
+    assert (found.level, found.where) == (Level.ADVICE, "this connection")
