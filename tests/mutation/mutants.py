@@ -139,6 +139,22 @@ ROOMS = (
         ("security/authorizer/*.py", "metadata/acl.py", "metadata/acls.py"),
         ("tests/security/authorizer", "tests/metadata/test_acls.py"),
     ),
+    Room(
+        "sasl",
+        (
+            "security/sasl/*.py",
+            "stele/security/scram.py",
+            "stele/security/dialogues.py",
+            "metadata/scram_credentials.py",
+            "controller/scram_credentials.py",
+        ),
+        (
+            "tests/security/sasl",
+            "tests/stele/security/test_scram.py",
+            "tests/metadata/test_scram_credentials.py",
+            "tests/controller/test_scram_credentials.py",
+        ),
+    ),
 )
 
 

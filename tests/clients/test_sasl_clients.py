@@ -1,0 +1,258 @@
+"""Unmodified Kafka clients, and our own, on listeners with SASL."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from stele import Admin, Consumer, Producer, TopicPartition
+from stele.cluster.kafka_login import LoginError
+from tests.support.sasl_node import SESSION_S, USERS, SaslNode, sasl_node
+
+pytestmark = pytest.mark.processes
+
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+LISTENERS = ("SASL", "TLS")
+TOPIC = "t"
+PLAIN_NAME = "dave"
+"""A user for clients that do not escape names, as SCRAM demands."""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
+    with sasl_node(tmp_path_factory.mktemp("sasl")) as running:
+        _make_users(running)
+        yield running
+
+
+def _make_users(node: SaslNode) -> None:
+    confluent_admin: Any = importlib.import_module("confluent_kafka.admin")
+    mechanisms = confluent_admin.ScramMechanism
+    admin = confluent_admin.AdminClient({"bootstrap.servers": node.server("INTERNAL")})
+    users = [
+        (USERS["SCRAM-SHA-256"], mechanisms.SCRAM_SHA_256),
+        (USERS["SCRAM-SHA-512"], mechanisms.SCRAM_SHA_512),
+        (PLAIN_NAME, mechanisms.SCRAM_SHA_512),
+    ]
+    altered = admin.alter_user_scram_credentials(
+        [
+            confluent_admin.UserScramCredentialUpsertion(
+                user,
+                confluent_admin.ScramCredentialInfo(mechanism, 4096),
+                f"{user}-secret".encode(),
+            )
+            for user, mechanism in users
+        ]
+    )
+    for each in altered.values():
+        each.result(10)
+    admin.create_topics([confluent_admin.NewTopic(TOPIC, 1, 1)])[TOPIC].result(10)
+    described = admin.describe_user_scram_credentials().result(10)
+    assert set(described) == {user for user, _ in users}
+
+
+def password(mechanism: str) -> str:
+    return f"{USERS[mechanism]}-secret"
+
+
+# -------------------------------------------------------------------------- librdkafka
+
+
+def confluent(node: SaslNode, listener: str, mechanism: str, **more: Any) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "bootstrap.servers": node.server(listener),
+        "security.protocol": "SASL_SSL" if listener == "TLS" else "SASL_PLAINTEXT",
+        "ssl.ca.location": node.ca_file,
+        "sasl.mechanism": mechanism,
+    }
+    if mechanism == "OAUTHBEARER":
+        options["oauth_cb"] = lambda config: (node.token(), time.time() + 60)
+    else:
+        options |= {"sasl.username": USERS[mechanism], "sasl.password": password(mechanism)}
+    return options | more
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_confluent_kafka(node: SaslNode, listener: str, mechanism: str) -> None:
+    from confluent_kafka import Consumer as ConfluentConsumer
+    from confluent_kafka import Producer as ConfluentProducer
+
+    delivered: list[object] = []
+    producer = ConfluentProducer(confluent(node, listener, mechanism))
+    producer.produce(TOPIC, mechanism, on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(20) == 0
+    assert delivered == [None]
+    more = {"group.id": f"confluent-{listener}-{mechanism}", "auto.offset.reset": "earliest"}
+    consumer = ConfluentConsumer(confluent(node, listener, mechanism, **more))
+    consumer.subscribe([TOPIC])
+    try:
+        message = consumer.poll(20)
+        assert message is not None
+        assert message.error() is None
+    finally:
+        consumer.close()
+
+
+def test_confluent_kafka_with_a_wrong_password(node: SaslNode) -> None:
+    from confluent_kafka import KafkaError
+    from confluent_kafka import Producer as ConfluentProducer
+
+    errors: list[Any] = []
+    options = confluent(node, "SASL", "SCRAM-SHA-256", error_cb=errors.append)
+    producer = ConfluentProducer(options | {"sasl.password": "guess"})
+    deadline = time.monotonic() + 20
+    while not errors and time.monotonic() < deadline:
+        producer.poll(0.1)
+    assert errors[0].code() == KafkaError._AUTHENTICATION  # noqa: SLF001
+    assert "invalid credentials with SASL mechanism SCRAM-SHA-256" in errors[0].str()
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-512", "OAUTHBEARER"])
+def test_confluent_kafka_logs_in_again_while_it_works(node: SaslNode, mechanism: str) -> None:
+    from confluent_kafka import Producer as ConfluentProducer
+
+    errors: list[Any] = []
+    delivered: list[object] = []
+    producer = ConfluentProducer(confluent(node, "SHORT", mechanism, error_cb=errors.append))
+    end = time.monotonic() + 4 * SESSION_S
+    sent = 0
+    while time.monotonic() < end:
+        producer.produce(TOPIC, b"x", on_delivery=lambda error, _: delivered.append(error))
+        sent += 1
+        producer.poll(0.05)
+    assert producer.flush(20) == 0
+    assert delivered == [None] * sent
+    assert errors == []
+
+
+# ------------------------------------------------------------------ clients in Python
+
+
+def python_options(node: SaslNode, listener: str, mechanism: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "bootstrap_servers": node.server(listener),
+        "security_protocol": "SASL_SSL" if listener == "TLS" else "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+    }
+    if listener == "TLS":
+        options["ssl_context"] = node.ca_context()
+    if mechanism != "OAUTHBEARER":
+        options["sasl_plain_username"] = USERS[mechanism]
+        options["sasl_plain_password"] = password(mechanism)
+    return options
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_kafka_python(node: SaslNode, listener: str, mechanism: str) -> None:
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka.net.sasl.oauth import AbstractTokenProvider
+
+    class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+        def token(self) -> str:
+            return node.token()
+
+    options = python_options(node, listener, mechanism)
+    if mechanism == "OAUTHBEARER":
+        options["sasl_oauth_token_provider"] = Tokens()
+    if mechanism == "SCRAM-SHA-512":
+        options["sasl_plain_username"] = PLAIN_NAME
+        options["sasl_plain_password"] = f"{PLAIN_NAME}-secret"
+    producer = KafkaProducer(**options)
+    try:
+        offset = producer.send(TOPIC, mechanism.encode()).get(20).offset
+    finally:
+        producer.close()
+    consumer = KafkaConsumer(TOPIC, auto_offset_reset="earliest", group_id=None, **options)
+    try:
+        found = consumer.poll(20_000)
+        assert found
+        assert offset >= 0
+    finally:
+        consumer.close()
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+async def test_aiokafka(node: SaslNode, listener: str, mechanism: str) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+    from aiokafka.abc import AbstractTokenProvider
+
+    class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+        async def token(self) -> str:
+            return node.token()
+
+    options = python_options(node, listener, mechanism)
+    if mechanism == "OAUTHBEARER":
+        options["sasl_oauth_token_provider"] = Tokens()
+    producer = AIOKafkaProducer(**options)
+    await producer.start()
+    try:
+        await producer.send_and_wait(TOPIC, mechanism.encode())
+    finally:
+        await producer.stop()
+    consumer = AIOKafkaConsumer(TOPIC, auto_offset_reset="earliest", **options)
+    await consumer.start()
+    try:
+        async with asyncio.timeout(20):
+            assert (await consumer.getone()).topic == TOPIC
+    finally:
+        await consumer.stop()
+
+
+# -------------------------------------------------------------------------------- ours
+
+
+def own_options(node: SaslNode, listener: str, mechanism: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "security_protocol": "SASL_SSL" if listener == "TLS" else "SASL_PLAINTEXT",
+        "sasl_mechanism": mechanism,
+    }
+    if listener == "TLS":
+        options["ssl_truststore_location"] = node.ca_file
+    if mechanism == "OAUTHBEARER":
+        options["sasl_oauthbearer_token"] = node.token
+    else:
+        options |= {"sasl_username": USERS[mechanism], "sasl_password": password(mechanism)}
+    return options
+
+
+@pytest.mark.parametrize("listener", LISTENERS)
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_our_clients(node: SaslNode, listener: str, mechanism: str) -> None:
+    options = own_options(node, listener, mechanism)
+    with Producer(node.server(listener), **options) as producer:
+        producer.send(TOPIC, mechanism.encode()).result(20)
+    with Consumer(node.server(listener), auto_offset_reset="earliest", **options) as consumer:
+        consumer.assign([TopicPartition(TOPIC, 0)])
+        assert consumer.poll(20)
+    with Admin(node.server(listener), **options) as admin:
+        assert TOPIC in [each.name for each in admin.list_topics()]
+
+
+def test_our_clients_say_why_they_cannot_log_in(node: SaslNode) -> None:
+    options = own_options(node, "SASL", "SCRAM-SHA-256") | {"sasl_password": "guess"}
+    said = "the login of user 'bob' by SCRAM-SHA-256 failed"
+    with Producer(node.server("SASL"), **options) as own, pytest.raises(LoginError, match=said):
+        own.send(TOPIC, b"x").result(20)
+    with Admin(node.server("SASL"), **options) as admin, pytest.raises(LoginError, match=said):
+        admin.list_topics()
+
+
+def test_our_client_logs_in_again_while_it_works(node: SaslNode) -> None:
+    options = own_options(node, "SHORT", "SCRAM-SHA-256")
+    end = time.monotonic() + 4 * SESSION_S
+    with (
+        Producer(node.server("SHORT"), **options) as producer,
+        Admin(node.server("SHORT"), **options) as admin,
+    ):
+        while time.monotonic() < end:
+            producer.send(TOPIC, b"x").result(20)
+            assert admin.list_topics()
+            time.sleep(0.05)

@@ -1,0 +1,134 @@
+"""One process of a node with SASL listeners, for real clients."""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jwt
+import trustme
+from cryptography.hazmat.primitives.asymmetric import ec
+
+START_S = 60.0
+USERS = {"PLAIN": "alice", "SCRAM-SHA-256": "bob", "SCRAM-SHA-512": "carol, = é"}
+"""The user of each mechanism; passwords are the names with ``-secret``."""
+
+LISTENERS = ("INTERNAL", "SASL", "TLS", "SHORT")
+SESSION_S = 2
+
+
+@dataclass
+class SaslNode:
+    """A node that serves. Its listeners are INTERNAL (plaintext), SASL, TLS (SASL_SSL), and SHORT,
+    on which a login lasts two seconds."""
+
+    directory: Path
+    ports: dict[str, int]
+    key: ec.EllipticCurvePrivateKey
+
+    def server(self, listener: str) -> str:
+        return f"localhost:{self.ports[listener]}"
+
+    @property
+    def ca_file(self) -> str:
+        return str(self.directory / "ca.pem")
+
+    def ca_context(self) -> ssl.SSLContext:
+        return ssl.create_default_context(cafile=self.ca_file)
+
+    def token(self, **claims: Any) -> str:
+        """A token of the issuer that the node believes."""
+        now_s = time.time()
+        told = {"sub": "olga", "aud": "stele", "iat": now_s, "exp": now_s + 60} | claims
+        return jwt.encode(told, self.key, "ES256", headers={"kid": "1"})
+
+
+@contextmanager
+def sasl_node(directory: Path) -> Iterator[SaslNode]:
+    """Runs the node until the end of the block."""
+    names = [*LISTENERS, *(f"grpc-{name}" for name in LISTENERS), "controller", "metrics"]
+    node = SaslNode(directory, _free_ports(names), ec.generate_private_key(ec.SECP256R1()))
+    _write_keys(node)
+    config = directory / "server.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in _settings(node).items()))
+    stele = [sys.executable, "-m", "cli"]
+    subprocess.run([*stele, "format", "-c", str(config)], check=True, capture_output=True)
+    with (directory / "node.log").open("wb") as log:
+        process = subprocess.Popen([*stele, "server", str(config)], stdout=log, stderr=log)
+        try:
+            _wait_ready(node, process)
+            yield node
+        finally:
+            process.terminate()
+            process.wait(timeout=30)
+
+
+def _settings(node: SaslNode) -> dict[str, str]:
+    def addresses(prefix: str) -> str:
+        return ",".join(f"{name}://localhost:{node.ports[prefix + name]}" for name in LISTENERS)
+
+    users = " ".join(f'user_{name}="{name}-secret"' for name in ("alice",))
+    controller = f"127.0.0.1:{node.ports['controller']}"
+    return {
+        "node.id": "1",
+        "process.roles": "broker,controller",
+        "log.dirs": str(node.directory / "data"),
+        "controller.quorum.voters": f"1@{controller}",
+        "controller.listener": controller,
+        "metrics.listener": f"127.0.0.1:{node.ports['metrics']}",
+        "listeners": addresses(""),
+        "grpc.listeners": addresses("grpc-"),
+        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,SASL:SASL_PLAINTEXT,"
+        "TLS:SASL_SSL,SHORT:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "INTERNAL",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+        "sasl.jaas.config": f"org.apache.kafka.PlainLoginModule required {users};",
+        "sasl.oauthbearer.jwks.endpoint.url": (node.directory / "jwks.json").as_uri(),
+        "sasl.oauthbearer.expected.audience": "stele",
+        "listener.name.short.connections.max.reauth.ms": str(SESSION_S * 1000),
+        "ssl.keystore.location": str(node.directory / "node.pem"),
+    }
+
+
+def _write_keys(node: SaslNode) -> None:
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(node.ca_file)
+    authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(
+        str(node.directory / "node.pem")
+    )
+    entry = json.loads(jwt.get_algorithm_by_name("ES256").to_jwk(node.key.public_key()))
+    entry.pop("key_ops", None)
+    (node.directory / "jwks.json").write_text(json.dumps({"keys": [entry | {"kid": "1"}]}))
+
+
+def _free_ports(names: list[str]) -> dict[str, int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in names]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return dict(zip(names, ports, strict=True))
+
+
+def _wait_ready(node: SaslNode, process: subprocess.Popen[bytes]) -> None:
+    url = f"http://127.0.0.1:{node.ports['metrics']}/readyz"
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=5):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError((node.directory / "node.log").read_text())
