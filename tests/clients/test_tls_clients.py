@@ -144,3 +144,49 @@ async def test_aiokafka(tmp_path: Path) -> None:
         ) as consumer:
             read = [(each.key, each.value) for each in [await consumer.getone() for _ in RECORDS]]
         assert read == RECORDS
+
+
+async def test_a_login_over_tls_gives_the_principal(tmp_path: Path) -> None:
+    """The certificate does not: on a listener of SASL_SSL clients say who they are."""
+    from kafka import KafkaProducer
+
+    settings = {
+        "listeners": "SSL://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+        "grpc.listeners": "SSL://127.0.0.1:0,CLIENTS://127.0.0.1:0",
+        "listener.security.protocol.map": "CONTROLLER:SSL,CLIENTS:SASL_SSL",
+        "listener.name.clients.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.clients.plain.sasl.jaas.config": (
+            "org.apache.kafka.common.security.plain.PlainLoginModule required "
+            'user_ann="her secret";'
+        ),
+    }
+    async with secure_cluster(tmp_path, settings=settings) as cluster:
+        await create(cluster, "orders")
+        at = f"127.0.0.1:{cluster.nodes[0].ports.kafka['CLIENTS']}"
+        ours = {
+            "security_protocol": "SASL_SSL",
+            "ssl_truststore_location": cluster.ca_file,
+            "sasl_mechanism": "PLAIN",
+            "sasl_username": "ann",
+            "sasl_password": "her secret",
+        }
+        async with Producer(at, **ours) as producer:  # type: ignore[arg-type]
+            await producer.send("orders", b"by ours")
+
+        def run() -> int:
+            producer = KafkaProducer(
+                bootstrap_servers=at,
+                security_protocol="SASL_SSL",
+                ssl_cafile=cluster.ca_file,
+                sasl_mechanism="PLAIN",
+                sasl_plain_username="ann",
+                sasl_plain_password="her secret",
+                max_block_ms=5000,
+            )
+            try:
+                offset: int = producer.send("orders", b"by kafka-python").get(10).offset
+                return offset
+            finally:
+                producer.close()
+
+        assert await asyncio.to_thread(run) == 1
