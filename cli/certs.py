@@ -43,6 +43,9 @@ def create(
     users: Users = None,
     directory: Directory = DEFAULT_DIRECTORY,
     days: Days = DEFAULT_DAYS,
+    missing: Annotated[
+        bool, typer.Option("--missing", help="Leave those that are there already as they are.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Make certificates for nodes and users, and an authority if there is none.
@@ -61,7 +64,9 @@ def create(
     if not subjects and found.exists():
         raise UsageError("give --node ID=HOST or --user NAME: there is an authority already")
     taken = [each for each in subjects if found.keystore(each).exists()]
-    if taken:
+    if missing:
+        subjects = [each for each in subjects if each not in taken]
+    elif taken:
         raise CommandError(
             f"{found.keystore(taken[0])} exists: stele certs renew makes a new one of the same name"
         )

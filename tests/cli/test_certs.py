@@ -42,6 +42,15 @@ def test_more_can_be_added_and_none_is_replaced(
     assert run(arguments) == 2
 
 
+def test_only_what_is_missing_is_made(made: CertificateDirectory) -> None:
+    arguments = ["certs", "create", "--dir", str(made.path), "--missing"]
+    before = (made.path / "node-1.pem").read_text()
+    assert run([*arguments, "--node", "1=localhost", "--node", "3=b3"]) == 0
+    assert (made.path / "node-1.pem").read_text() == before
+    assert (made.path / "node-3.pem").exists()
+    assert run([*arguments, "--node", "1=localhost"]) == 0
+
+
 def test_a_renewal_keeps_names_and_authority(made: CertificateDirectory) -> None:
     before, subjects = authorities(made), list(made.subjects())
     old = (made.path / "node-1.pem").read_text()

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from runtime.config.node import check_key, from_settings
+from runtime.config.node import check_key, from_settings, load
+from security.authority import MAPPING_RULES
+from stele.addresses import SecurityProtocol
 
 yaml = pytest.importorskip("yaml")
 
@@ -36,6 +38,35 @@ def test_nodes_accept_their_settings(name: str, nodes: int) -> None:
         assert settings["transaction.two.phase.commit.enable"] == "true"  # Spark's sink needs it
         assert service["stop_grace_period"] == "30s"
         assert service["healthcheck"]["interval"] == "5s"
+
+
+def test_nodes_accept_their_settings_when_they_are_secure() -> None:
+    """The second file is laid over the first. Docker's own variables are escaped in it."""
+    plain, secure = services("compose.yaml"), services("compose.secure.yaml")
+    nodes = [name for name, each in plain.items() if each["image"] == "stele:latest"]
+    assert sorted(set(secure) - set(nodes)) == ["prepare", "users"]
+    for name in nodes:
+        environment = {**plain[name]["environment"], **secure[name]["environment"]}
+        environment.pop("STELE_CLUSTER_ID")
+        unescaped = {key: str(value).replace("$$", "$") for key, value in environment.items()}
+        config = load("log.dirs=/var/lib/stele/data", environment=unescaped)
+        assert config.security.controllers.client_auth == "required"
+        assert config.security.to_controllers.protocol is SecurityProtocol.SSL
+        assert config.access_policy is not None
+        assert config.access_policy.super_users >= {"User:nodes", "User:admin"}
+        keystore = f"/var/lib/stele/security/certificates/node-{config.node_id}.pem"
+        assert config.security.to_controllers.tls.keystore.location == keystore
+        assert f" {config.node_id}=" in f" {secure['prepare']['environment']['NODES']}"
+        if config.is_broker:
+            assert config.security.listeners["INTERNAL"].client_auth == "required"
+            assert config.security.listeners["EXTERNAL"].protocol is SecurityProtocol.SASL_SSL
+            assert config.security.to_brokers.protocol is SecurityProtocol.SSL
+
+
+def test_the_rules_of_the_secure_file_are_those_of_our_certificates() -> None:
+    environment = services("compose.secure.yaml")["controller-1"]["environment"]
+    rules = environment["STELE_SSL_PRINCIPAL_MAPPING_RULES"].replace("$$", "$")
+    assert rules == MAPPING_RULES
 
 
 def test_ports_are_open_on_this_host_only() -> None:
