@@ -174,15 +174,15 @@ class SecurityReader:
         protocols = self._protocols()
         listeners = {name: self._listener(name, protocols, BUILT) for name in dict.fromkeys(names)}
         own = self._listener(controllers, protocols, BUILT_FOR_CONTROLLERS)
-        self._check_prefixes([*names, controllers])
-        self._check_used([*listeners.values(), own])
+        known = {controllers: own, **listeners}
         to_brokers = ClientSecurity()
         if inter_broker:  # a controller has no listener of its own with this name
-            listener = listeners.get(inter_broker)
-            if listener is None:
-                listener = self._listener(inter_broker, protocols, BUILT)
+            if inter_broker not in known:
+                known[inter_broker] = self._listener(inter_broker, protocols, BUILT)
             mechanism = self._settings.get("sasl.mechanism.inter.broker.protocol", "").strip()
-            to_brokers = self._client(listener, mechanism)
+            to_brokers = self._client(known[inter_broker], mechanism)
+        self._check_prefixes(list(known))
+        self._check_used(list(known.values()))
         delay_ms = self._settings.get(_FAILURE_DELAY.name, _FAILURE_DELAY.default or "")
         return NodeSecurity(
             listeners,

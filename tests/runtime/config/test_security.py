@@ -290,3 +290,17 @@ def test_the_delay_of_a_failed_login() -> None:
     assert started().security.failed_authentication_delay_ms == 100
     key = "connection.failed.authentication.delay.ms"
     assert started(**{key: "250"}).security.failed_authentication_delay_ms == 250
+
+
+def test_a_controller_logs_in_at_the_listener_of_brokers() -> None:
+    settings = {
+        "process.roles": "controller",
+        "inter.broker.listener.name": "OUT",
+        "listener.security.protocol.map": "OUT:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.out.plain.sasl.jaas.config": USERS,
+    }
+    config = started(**settings)
+    assert config.security.to_brokers.sasl is not None
+    assert config.security.to_brokers.sasl.username == "n"
