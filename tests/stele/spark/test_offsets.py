@@ -101,3 +101,14 @@ def test_split_covers_every_offset_once(
         assert all(
             each.records == 1 or each.records * size <= max_bytes + size * 1.01 for each in pieces
         )
+
+
+def test_what_has_no_estimate_is_not_divided_by_bytes() -> None:
+    ranges = [OffsetRange("t", 0, 0, 100), OffsetRange("t", 1, 0, 100)]
+    assert split(ranges, max_bytes=50) == ranges
+    pieces = split(ranges, max_bytes=50, record_bytes={ONE: 1.0})
+    assert [(each.partition, each.start, each.end) for each in pieces] == [
+        (0, 0, 100),
+        (1, 0, 50),
+        (1, 50, 100),
+    ]

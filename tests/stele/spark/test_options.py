@@ -233,3 +233,10 @@ def test_the_greatest_partition_and_offset() -> None:
     options = SourceOptions.parse(given)
     assert options.subscription.partitions == (of(most),)
     assert options.start.of(of(most)) == end
+
+
+def test_a_pattern_matches_whole_names_of_topics_that_are_not_internal() -> None:
+    pattern = {"bootstrap.servers": "h:1", "subscribePattern": ".*orders"}
+    subscription = SourceOptions.parse(pattern).subscription
+    names = ["orders", "old.orders", "orders-2", "__orders"]
+    assert [subscription.has_topic(name) for name in names] == [True, True, False, False]

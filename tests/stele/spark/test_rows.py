@@ -18,6 +18,7 @@ from pyspark.sql.types import (
 )
 
 from stele.producer.partitioner import partition_of
+from stele.spark.option_error import OptionError
 from stele.spark.rows import RowError, RowShape
 
 PAIR = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -108,3 +109,32 @@ def test_rows_that_cannot_be_records_are_refused(row: dict[str, Any], words: str
     good = {"topic": "a", "headers": None, "value": "v", "partition": None, "key": None}
     with pytest.raises(RowError, match=words):
         list(RowShape.of(SHAPE, "").by_topic(batch_of([good, {**good, **row}])))
+
+
+VALUE = StructField("value", StringType())
+TOPIC = StructField("topic", StringType())
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ([TOPIC], 'no column "value"'),
+        ([VALUE], 'neither an option "topic" nor a column "topic"'),
+        ([VALUE, TOPIC, StructField("total", IntegerType())], "the columns total, which"),
+        ([StructField("value", IntegerType()), TOPIC], "string or binary"),
+        ([VALUE, StructField("topic", BinaryType())], "string"),
+        ([VALUE, TOPIC, StructField("partition", StringType())], "int"),
+        ([VALUE, TOPIC, StructField("headers", PAIR)], "headers"),
+        ([VALUE, TOPIC, StructField("headers", ArrayType(StringType()))], "headers"),
+    ],
+)
+def test_a_frame_that_does_not_fit_is_refused(fields: list[StructField], words: str) -> None:
+    with pytest.raises(OptionError, match=words):
+        RowShape.of(StructType(fields), "")
+
+
+def test_the_option_topic_goes_before_the_column() -> None:
+    assert RowShape.of(StructType([VALUE]), "t") == RowShape("t", 0, -1, -1, -1, -1)
+    assert RowShape.of(StructType([VALUE, StructField("topic", BinaryType())]), "t").topic == -1
+    shape = RowShape.of(StructType([VALUE, TOPIC]), "")
+    assert (shape.default_topic, shape.topic) == ("", 1)
