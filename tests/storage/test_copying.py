@@ -260,6 +260,30 @@ async def test_a_relaxed_copy_acknowledges_nothing_before_it_counts() -> None:
     assert copy.durable_offset == 2
 
 
+@pytest.mark.parametrize(("end_offset", "durable"), [(2, 1), (1, 1), (0, 0)])
+@virtual
+async def test_a_truncated_copy_acknowledges_no_more_before_it_counts(
+    end_offset: int, durable: int
+) -> None:
+    disk = MemoryDisk()
+    log = opened(disk, ONE).create(*KEY, TOPIC_ID, CONFIG)
+    append(log, make_batch())
+    log.sync_now()
+    for _ in range(2):
+        append(log, make_batch())
+    other = opened(disk, OTHER)
+    copying = Copying(log, await other.copies.begin(KEY, TOPIC_ID, CONFIG))
+    while copying.step is not CopyStep.COMPLETE:
+        copying.advance()
+    copy = copying.copy
+    copy.take_over(log)
+    other.copies.put_in_place(KEY)
+    copy.truncate_to(end_offset)
+    assert copy.durable_offset == durable
+    copy.release()
+    assert copy.durable_offset == end_offset
+
+
 @virtual
 async def test_a_copy_that_is_left_is_no_log_and_gives_way_to_one() -> None:
     disk = MemoryDisk()

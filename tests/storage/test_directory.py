@@ -413,6 +413,14 @@ async def test_a_failing_write_takes_the_directory_offline(disk: MemoryDisk) -> 
     await directory.close()
 
 
+async def test_the_log_of_the_metadata_is_no_partition(disk: MemoryDisk) -> None:
+    disk.make_directory(f"{PATH}/__cluster_metadata-0")
+    directory = open_directory(disk)
+    assert (directory.logs, directory.half_made, directory.corrupt) == ({}, {}, {})
+    assert disk.exists(f"{PATH}/__cluster_metadata-0")
+    await directory.close()
+
+
 @pytest.mark.parametrize(("number", "is_offline"), [(errno.EIO, True), (errno.EMFILE, False)])
 async def test_a_log_that_cannot_be_made_takes_the_directory_offline_if_the_device_failed(
     disk: MemoryDisk, number: int, is_offline: bool

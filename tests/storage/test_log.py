@@ -337,6 +337,16 @@ def test_a_wrong_index_does_not_pass_for_a_corrupt_log(disk: MemoryDisk) -> None
         disk.inodes[path].data[:] = sound
 
 
+def test_what_is_no_batch_within_a_read_is_corrupt(disk: MemoryDisk) -> None:
+    log = open_log(disk, LogConfig())
+    for _ in range(3):
+        append(log, make_batch())
+    segment = log.segments.active
+    disk.flip(segment.path, segment.size // 3 + 16)  # the magic byte of the second batch
+    with pytest.raises(CorruptLogError, match="no batch stands here"):
+        log.read(0, 1 << 20, limit_offset=2)
+
+
 def test_a_file_that_ends_inside_a_batch_is_corrupt(disk: MemoryDisk) -> None:
     log = open_log(disk, LogConfig())
     append(log, make_batch())
