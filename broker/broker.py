@@ -365,6 +365,7 @@ class Broker:
             caught_up=lambda: self._serving,
             authorizer=self._authorizer,
             metadata_log=self._quorum,
+            why_not_certificates=self._certificates.why_not,
         )
         brokers = world.network.secured(self._config.security.to_brokers)
         own = OwnBroker(self._context, brokers, self._kafka.accept)

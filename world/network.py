@@ -114,6 +114,10 @@ class ServerTls(Protocol):
         """Exchange it by other settings. Returns why not; then the old one stays."""
         ...
 
+    async def why_not(self, tls: TlsSettings) -> str | None:
+        """Why other settings would be refused. Nothing is exchanged."""
+        ...
+
 
 class Listener(Protocol):
     """A bound, listening port."""

@@ -15,7 +15,7 @@ from metadata.configs import ConfigResource
 from metadata.delta import MetadataDelta
 from metadata.image import MetadataImage
 from metadata.security_settings import store_key
-from runtime.config.security import NodeSecurity
+from runtime.config.security import ListenerSecurity, NodeSecurity
 from runtime.tls.listeners import TlsListeners
 
 
@@ -27,6 +27,7 @@ class CertificateChanges:
         self._resource: Final = ConfigResource.broker(broker_id)
         self._security = security
         self._tls = tls
+        self._set: Mapping[str, Mapping[str, str]] = {}  # by listener in lower case
         self._in_force: dict[str, Mapping[str, str]] = {}  # by listener, what was set dynamically
         self._exchanging: asyncio.Task[None] | None = None
 
@@ -38,10 +39,40 @@ class CertificateChanges:
             key = store_key(name)
             if key is not None:
                 found.setdefault(key.listener, {})[key.name] = value
+        self._set = found
         before, self._exchanging = self._exchanging, None
         if found or self._in_force:
             self._exchanging = asyncio.get_running_loop().create_task(self._exchange(found, before))
         return None
+
+    async def why_not(self, changes: Mapping[str, str | None]) -> str | None:
+        """Why this broker would not serve by a changed configuration, by the keys of its stores.
+        None: it would."""
+        found = {name: dict(values) for name, values in self._set.items()}
+        for name, value in changes.items():
+            key = store_key(name)
+            if key is None:
+                continue
+            of_listener = found.setdefault(key.listener, {})
+            if value is None:
+                of_listener.pop(key.name, None)
+            else:
+                of_listener[key.name] = value
+        changed = {key.listener for name in changes if (key := store_key(name)) is not None}
+        for name in sorted(changed):
+            security = self._listener(name)
+            if security is None:
+                return f"there is no listener {name}"
+            why = await self._tls.why_not(security.name, security.with_values(found[name]).tls)
+            if why is not None:
+                return why
+        return None
+
+    def _listener(self, name: str) -> ListenerSecurity | None:
+        """By its name in lower case."""
+        return next(
+            (each for each in self._security.listeners.values() if each.name.lower() == name), None
+        )
 
     async def stop(self) -> None:
         if self._exchanging is not None:

@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from broker.service.changes import accepted_change, check_named, error_code
 from broker.service.config_resources import BROKER_LOGGER, CLIENT_METRICS
 from broker.service.context import BrokerContext
+from metadata.security_settings import store_key
+from runtime.authorization.authorizer import CLUSTER, Operation
+from runtime.authorization.authorizer import refusal as refused
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
+from stele.wire.v1.metadata_pb2 import ConfigResourceType
 
 _TIMEOUT_S = 10.0
 """The requests carry no time-out of their own."""
@@ -56,6 +60,10 @@ async def alter(
     validate_only: bool,
 ) -> list[ConfigOutcome]:
     """One outcome per wish, in their order; those with a refusal are not sent."""
+    refusals = [
+        why or await _certificate_refusal(context, caller, wish)
+        for wish, why in zip(wishes, refusals, strict=True)
+    ]
     asked = [wish for wish, why in zip(wishes, refusals, strict=True) if why is None]
     request = pb.AlterConfigsRequest(validate_only=validate_only, resources=asked)
     answers: list[tuple[ErrorCode, str]] = []
@@ -74,3 +82,24 @@ async def alter(
             ConfigOutcome(wish.resource.type, wish.resource.name, code, message or None)
         )
     return outcomes
+
+
+async def _certificate_refusal(
+    context: BrokerContext, caller: Caller, wish: pb.AlterConfigsRequest.Resource
+) -> tuple[ErrorCode, str] | None:
+    """Try other stores of this broker before they are written. Whoever may not change them learns
+    nothing about the broker's files: the controller refuses the change."""
+    is_own = wish.resource.type == ConfigResourceType.BROKER and wish.resource.name == str(
+        context.broker_id
+    )
+    changes = {
+        change.name: change.value if change.HasField("value") else None
+        for change in wish.changes
+        if store_key(change.name) is not None
+    }
+    if not is_own or not changes or context.why_not_certificates is None:
+        return None
+    if refused(context.authorizer, caller, Operation.ALTER_CONFIGS, CLUSTER) is not None:
+        return None
+    why = await context.why_not_certificates(changes)
+    return None if why is None else (ErrorCode.INVALID_REQUEST, why)

@@ -62,6 +62,8 @@ class BrokerContext:
     authorizer: Authorizer
     metadata_log: MetadataLog
     caught_up: Callable[[], bool] = lambda: True
+    why_not_certificates: Callable[[Mapping[str, str | None]], Awaitable[str | None]] | None = None
+    """Why this broker would not serve by changed keys of its stores; None if nobody can tell."""
 
     @property
     def broker_id(self) -> int:

@@ -141,22 +141,30 @@ class RealServerTls:
             )
         return why
 
+    async def why_not(self, tls: TlsSettings) -> str | None:
+        """Why other settings would be refused; nothing is exchanged."""
+        made = await self._tried(tls)
+        return made if isinstance(made, str) else None
+
     async def _exchange(self, tls: TlsSettings) -> str | None:
-        loop = asyncio.get_running_loop()
-        name = self._settings.listener
-        try:
-            made = await loop.run_in_executor(self.executor, _Made, self._settings, tls)
-            why = self._refusal(made)
-        except (SteleError, OSError, ValueError) as error:
-            why = str(error)
-        if why is not None:
-            self.refusal = why
-            logger.error("listener %s goes on with its old certificate: %s", name, why)
-            return why
+        name, made = self._settings.listener, await self._tried(tls)
+        if isinstance(made, str):
+            self.refusal = made
+            logger.error("listener %s goes on with its old certificate: %s", name, made)
+            return made
         self._made, self._tls, self.refusal = made, tls, None
         ends = self.certificate.not_valid_after_utc
         logger.info("listener %s has a new certificate, valid until %s", name, f"{ends:%Y-%m-%d}")
         return None
+
+    async def _tried(self, tls: TlsSettings) -> _Made | str:
+        """What would be served by other settings; or why not."""
+        loop = asyncio.get_running_loop()
+        try:
+            made = await loop.run_in_executor(self.executor, _Made, self._settings, tls)
+            return self._refusal(made) or made
+        except (SteleError, OSError, ValueError) as error:
+            return str(error)
 
     def _refusal(self, made: _Made) -> str | None:
         old, new = self._made, made

@@ -107,6 +107,11 @@ class TlsListeners:
         found = self._by_name.get(name)
         return f"listener {name} has no TLS" if found is None else await found.exchange(tls)
 
+    async def why_not(self, name: str, tls: TlsSettings) -> str | None:
+        """Why other stores of a listener would be refused."""
+        found = self._by_name.get(name)
+        return f"listener {name} has no TLS" if found is None else await found.why_not(tls)
+
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import importlib
 import ssl
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography import x509
@@ -103,6 +105,40 @@ async def test_a_broker_is_told_another_store_by_its_configuration(tmp_path: Pat
             await served_becomes(port, second)
             await admin.alter_configs({broker: {key: None}})
             await served_becomes(port, Store(certificates=original))
+
+
+async def test_a_store_that_does_not_fit_is_refused_by_the_broker_that_is_asked(
+    tmp_path: Path,
+) -> None:
+    confluent: Any = importlib.import_module("confluent_kafka.admin")
+
+    async with secure_cluster(tmp_path, client_auth="none") as cluster:
+        at = {
+            "bootstrap.servers": cluster.bootstrap,
+            "security.protocol": "SSL",
+            "ssl.ca.location": cluster.ca_file,
+            "ssl.endpoint.identification.algorithm": "none",
+        }
+        bad = Store(location=str(tmp_path / "bad.pem"))
+        overwrite(bad, renewed("localhost"))
+
+        def alter(listener: str) -> None:
+            entry = confluent.ConfigEntry(
+                f"listener.name.{listener}.ssl.keystore.location",
+                bad.location,
+                incremental_operation=confluent.AlterConfigOpType.SET,
+            )
+            resource = confluent.ConfigResource(
+                confluent.ConfigResource.Type.BROKER, "1", incremental_configs=[entry]
+            )
+            admin = confluent.AdminClient(at)
+            (done,) = admin.incremental_alter_configs([resource]).values()
+            done.result(20)
+
+        with pytest.raises(confluent.KafkaException, match=r"lacks the names IP:127\.0\.0\.1"):
+            await asyncio.to_thread(alter, "ssl")
+        with pytest.raises(confluent.KafkaException, match="there is no listener other"):
+            await asyncio.to_thread(alter, "other")
 
 
 def certificate(store: Store) -> x509.Certificate:

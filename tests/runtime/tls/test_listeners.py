@@ -46,6 +46,9 @@ class FakeTls:
         self.exchanged.append(tls)
         return None
 
+    async def why_not(self, tls: TlsSettings) -> str | None:
+        return "it does not fit"
+
 
 class FakeNetwork:
     def __init__(self) -> None:
@@ -189,6 +192,8 @@ async def test_another_store_is_for_the_listener_of_its_name(bench: Bench) -> No
     assert await bench.listeners.exchange("A", tls) is None
     assert made.exchanged == [tls]
     assert await bench.listeners.exchange("B", tls) == "listener B has no TLS"
+    assert await bench.listeners.why_not("A", tls) == "it does not fit"
+    assert await bench.listeners.why_not("B", tls) == "listener B has no TLS"
 
 
 def test_what_happened_is_in_the_metrics(bench: Bench) -> None:
