@@ -165,6 +165,16 @@ async def test_what_a_copy_may_not_change_no_other_copy_changes_later(bench: Ben
 
 
 @on_bench
+async def test_a_client_repeats_its_own_request_in_its_own_name(bench: Bench) -> None:
+    """A client of the controller's port says that it repeats, and names nobody."""
+    bench.authorizer.denied |= {(Operation.CLUSTER_ACTION, CLUSTER)}
+    answer = await bench.create("a", on_behalf_of=OnBehalfOf(repeats=True), request_id=ID)
+    assert answer.topics[0].error == ErrorCode.NONE
+    assert {each.principal for each in bench.authorizer.callers} == {ANONYMOUS}
+    assert (await bench.create("a", request_id=ID)).already_done
+
+
+@on_bench
 async def test_a_copy_is_not_refused_by_what_decides_nothing(bench: Bench) -> None:
     """The controller cannot write. An earlier copy may be accepted where the disk has room."""
     bench.controller.quorum.full = True
