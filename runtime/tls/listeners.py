@@ -64,8 +64,8 @@ class TlsListeners:
         )
         registry.totals(
             "stele_tls_failures",
-            "Connections of Kafka's protocol that TLS failed on (failed-authentication-total): "
-            "not_tls, timeout, left, tls, certificate or identity.",
+            "Connections of Kafka's protocol that TLS failed on, by not_tls, timeout, left, tls, "
+            "certificate or identity (failed-authentication-total).",
             "reason",
             self._failures,
         )
