@@ -13,7 +13,7 @@ from broker.replication.cleaner import Cleaner
 from broker.replication.measures import ReplicaMeasures
 from broker.replication.moves import DirectoryMoves
 from broker.replication.replicas import ReplicaCounters
-from runtime.kafka.connection import Queue
+from runtime.kafka.requests import Queue
 from runtime.metrics.registry import Counter, Histogram, MetricsRegistry
 from stele.ids import TopicPartition
 from storage.directory import LogDirectory

@@ -173,12 +173,13 @@ _TAGS: Final = tuple(encode(pb.MetadataRecord(**{kind: {}}))[:-1] for kind in _S
 
 
 def without_secrets(value: bytes) -> bytes:
-    """The value of a record of the metadata log, as whoever reads the log may see it. Raises
-    MetadataError."""
+    """The value of a record of the metadata log, as whoever reads the log may see it. A kind of
+    record that this version does not know stays as it is. Raises MetadataError."""
     if not value.startswith(_TAGS):
         return value
     record = decode(value)
-    kind = record.WhichOneof("record") or ""
-    for name in _SECRETS.get(kind, ()):
+    kind = record.WhichOneof("record")
+    assert kind is not None  # by `decode`
+    for name in _SECRETS[kind]:
         getattr(record, kind).ClearField(name)
     return encode(record)

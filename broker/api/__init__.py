@@ -73,7 +73,8 @@ from broker.api.topic_views import TopicViews
 from broker.metrics import RequestMeter
 from broker.service.context import BrokerContext
 from runtime.authorization.caller import Caller, Plane
-from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.requests import PendingRequest, Queue
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.api_versions import API as API_VERSIONS
@@ -150,7 +151,7 @@ SERVED = (
 
 
 class KafkaApis:
-    """The ``runtime.kafka.connection.Dispatch`` of a broker.
+    """The ``runtime.kafka.requests.Dispatch`` of a broker.
 
     Requests that come before ``open`` wait: a broker answers nothing before it is unfenced.
     """
@@ -200,7 +201,7 @@ class KafkaApis:
         return not (isinstance(message, FetchRequest) and fetch.is_of_follower(message))
 
     def handle(self, request: PendingRequest, message: Struct) -> None:
-        connection, header = request.connection, request.header
+        connection, header = cast(KafkaServerProtocol, request.connection), request.header
         request_context = self._last_contexts.get(connection)
         if (
             request_context is None

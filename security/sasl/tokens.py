@@ -63,7 +63,7 @@ def _usable(entries: list[dict[str, Any]]) -> Iterator[tuple[str, IssuerKey]]:
     """A private key is none of them: whoever has read it can make tokens."""
     for entry in entries:
         allowed = _ALGORITHMS.get(entry.get("kty", ""), ())
-        if not allowed or "d" in entry or entry.get("use", "sig") != "sig":
+        if "d" in entry or entry.get("use", "sig") != "sig":
             continue
         try:
             key = jwt.PyJWK(entry)
@@ -93,9 +93,11 @@ class TokenRules:
         """Whom the token is of. Raises UnknownKeyError."""
         try:
             header = jwt.get_unverified_header(token)
-            key = keys.get(str(header.get("kid", "")))
-            if key is None and "kid" not in header and len(keys) == 1:
+            key: IssuerKey | None
+            if "kid" not in header and len(keys) == 1:
                 (key,) = keys.values()
+            else:
+                key = keys.get(str(header.get("kid", "")))
             if key is None:
                 raise UnknownKeyError(f"the issuer has no key {header.get('kid')!r}")
             claims = jwt.decode(token, key.key, list(key.algorithms), options=_SIGNATURE_ONLY)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.metrics import BrokerMetrics
-from runtime.kafka.connection import Queue
+from runtime.kafka.requests import Queue
 from runtime.metrics.registry import MetricsRegistry
 
 

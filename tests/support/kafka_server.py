@@ -7,7 +7,8 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.requests import PendingRequest, Queue
 from stele.wire import kafka
 from stele.wire.kafka.messages import find_coordinator
 

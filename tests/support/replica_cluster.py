@@ -34,7 +34,8 @@ from metadata.partitions import PartitionState
 from runtime.authorization.authorizer import AllowAll
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from runtime.config.node import from_settings
-from runtime.kafka.connection import KafkaServerProtocol, PendingRequest, Queue
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.requests import PendingRequest, Queue
 from runtime.metrics.registry import MetricsRegistry
 from stele.addresses import Address
 from stele.errors import ErrorCode
@@ -277,6 +278,7 @@ class _FetchOnly:
 
     def handle(self, request: PendingRequest, message: kafka.Struct) -> None:
         connection, header = request.connection, request.header
+        assert isinstance(connection, KafkaServerProtocol)
         caller = Caller(ANONYMOUS, header.client_id, LISTENER, Plane.KAFKA, connection.address)
         request_context = RequestContext(header.api_version, caller, TopicViews(), connection)
         assert isinstance(message, FetchRequest)

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from runtime.kafka.connection import KafkaServerProtocol, Queue
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.requests import Queue
 from runtime.real.network import RealNetwork
 from stele.addresses import Address
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection

@@ -11,6 +11,7 @@ from security.sasl.dialogue import Challenge, CheckPassword, Dialogue, Failure, 
 from security.sasl.plain import PlainDialogue
 from security.sasl.scram import ScramDialogue
 from stele.security import dialogues, scram
+from stele.security.client_security import SaslCredentials
 from stele.security.dialogues import ClientDialogue, LoginRefusedError
 from stele.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, ScramMechanism
 
@@ -270,6 +271,29 @@ def test_the_client_of_oauthbearer_takes_the_refusal_and_says_so() -> None:
     with pytest.raises(LoginRefusedError, match="invalid_token"):
         client.answer(b"")
     assert dialogues.OauthBearerDialogue("t").answer(b"") is None
+
+
+@pytest.mark.parametrize("iterations", [4096, 1_000_000])
+def test_the_client_does_as_many_iterations_as_may_be_demanded(iterations: int) -> None:
+    client = dialogues.ScramDialogue(SCRAM_SHA_256, "alice", "secret", "abc")
+    client.first()
+    assert client.answer(f"r=abcxyz,s=c2FsdA==,i={iterations}".encode()) is not None
+
+
+def test_the_dialogue_is_that_of_the_mechanism() -> None:
+    def first(mechanism: str, *, is_delegation_token: bool = False) -> bytes:
+        credentials = SaslCredentials(
+            mechanism=mechanism,
+            username="alice",
+            password="secret",
+            is_delegation_token=is_delegation_token,
+        )
+        return dialogues.dialogue_of(credentials, "abc", "a.b.c").first()
+
+    assert first("PLAIN") == b"\0alice\0secret"
+    assert first("OAUTHBEARER") == b"n,,\x01auth=Bearer a.b.c\x01\x01"
+    assert first("SCRAM-SHA-256") == first("SCRAM-SHA-512") == b"n,,n=alice,r=abc"
+    assert first("SCRAM-SHA-512", is_delegation_token=True) == b"n,,n=alice,r=abc,tokenauth=true"
 
 
 def test_secrets_are_not_printed() -> None:

@@ -71,6 +71,7 @@ def test_a_token_of_the_issuer_is_valid(kind: str, has_alg: bool) -> None:
         ({"exp": True}, "no time in its claim 'exp'"),
         ({"exp": float("inf")}, "no time in its claim 'exp'"),
         ({"exp": -1}, "no time in its claim 'exp'"),
+        ({"exp": 10**11}, "no time in its claim 'exp'"),
         ({"iat": None}, "no time in its claim 'iat'"),
         ({"iat": NOW_S + 31}, "valid in 31 s only (iat)"),
         ({"nbf": NOW_S + 31}, "valid in 31 s only (nbf)"),
@@ -99,6 +100,8 @@ def test_a_token_is_refused(claims: dict[str, Any], reason: str) -> None:
     [
         {"exp": NOW_S - 29},
         {"iat": NOW_S + 30},
+        {"iat": 0},
+        {"exp": 10**11 - 1},
         {"nbf": NOW_S + 30},
         {"nbf": NOW_S - 1},
         {"aud": ["other", "stele"]},
@@ -146,6 +149,8 @@ def test_an_unknown_key_is_told_apart() -> None:
     for kid in ("3", None):
         with pytest.raises(UnknownKeyError):
             verify(signed("RS256", kid), known)
+    with pytest.raises(UnknownKeyError):  # though there is only one, which would fit
+        verify(signed("RS256", "3"), keys(public("RS256", "1")))
     assert isinstance(verify(signed("ES256", "1"), known), Failure)
 
 
@@ -188,6 +193,11 @@ def test_keys_that_cannot_verify_are_left_out() -> None:
     assert list(known) == ["1"]
 
 
+@pytest.mark.parametrize("kind", ["ES256", "ES384", "EdDSA"])
+def test_a_curve_has_one_algorithm(kind: str) -> None:
+    assert keys(public(kind, "1"))["1"].algorithms == (kind,)
+
+
 # ------------------------------------------------------------------------- unsecured tokens
 
 
@@ -198,6 +208,10 @@ def unsigned(**claims: Any) -> str:
 def test_an_unsecured_token_is_believed_where_that_is_asked() -> None:
     expected = Success("User:alice", expires_ms=(NOW_S + 600) * 1000)
     assert RULES.read_unsecured(unsigned(), NOW_S * 1000) == expected
+    head, body, _ = unsigned().split(".")
+    signed_head = base64.urlsafe_b64encode(b'{"alg":"RS256"}').rstrip(b"=").decode()
+    assert isinstance(RULES.read_unsecured(f"{signed_head}.{body}.", NOW_S * 1000), Failure)
+    assert isinstance(RULES.read_unsecured(f"{head}.W10.", NOW_S * 1000), Failure)  # a list
     for token in (signed(), unsigned(exp=NOW_S - 60), unsigned() + "AAAA", unsigned(aud="other")):
         assert isinstance(RULES.read_unsecured(token, NOW_S * 1000), Failure)
 

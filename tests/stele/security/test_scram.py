@@ -146,6 +146,12 @@ def test_a_challenge_is_refused(message: bytes, reason: str) -> None:
         scram.ServerFirst.parse(message)
 
 
+def test_a_client_sends_extensions() -> None:
+    sent = scram.ClientFirst.of("u", "n", {"tokenauth": "true"})
+    assert sent.encode() == b"n,,n=u,r=n,tokenauth=true"
+    assert scram.ClientFirst.parse(sent.encode()) == sent
+
+
 def test_the_servers_error_is_told() -> None:
     with pytest.raises(ScramError, match="the server refused: invalid-proof"):
         scram.parse_server_final(b"e=invalid-proof")
