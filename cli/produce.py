@@ -41,7 +41,7 @@ SkipLines = Annotated[
         "--skip-lines", min=0, help="Number of first lines to leave out, e.g. 1 for a header."
     ),
 ]
-Partition = Annotated[
+PartitionOption = Annotated[
     int | None, typer.Option("--partition", min=0, help="Write all records to this partition.")
 ]
 Compression = Annotated[
@@ -75,7 +75,7 @@ def produce(
     key_field: KeyField = None,
     key_separator: KeySeparator = None,
     skip_lines: SkipLines = 0,
-    partition: Partition = None,
+    partition: PartitionOption = None,
     compression: Compression = "none",
     acks: AcksOption = "all",
     transactional_id: TransactionalId = None,

@@ -29,7 +29,7 @@ from chaos.sim.runs.mutants.harness import (
 )
 from chaos.sim.runs.mutants.mutant import Mutant
 from chaos.sim.runs.shrink import shortest
-from chaos.sim.runs.swarm import Outcome, Plan, run, silent
+from chaos.sim.runs.swarm import Plan, RunOutcome, run, silent
 from cli.interruption import exit_code_of
 from cli.output import CommandError, note, print_json, print_table
 
@@ -110,7 +110,7 @@ def _run_rest(
     order: Plan,
     span: range,
     jobs: int,
-    done: list[Outcome],
+    done: list[RunOutcome],
     results: Results,
     *,
     quiet: bool,
@@ -177,7 +177,7 @@ def _in_parallel(
                 thread.join()
 
 
-def _explain(outcome: Outcome, directory: Path) -> dict[str, object]:
+def _explain(outcome: RunOutcome, directory: Path) -> dict[str, object]:
     """The shortest way to the failure, and a file that tells it."""
     with silent():
         short = shortest(outcome)

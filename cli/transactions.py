@@ -45,7 +45,7 @@ LONGEST_TRANSACTION_MINUTES = 15
 """The default of ``transaction.max.timeout.ms``."""
 
 Topic = Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="The topic.")]
-Partition = Annotated[
+PartitionOption = Annotated[
     int | None, typer.Option("--partition", min=0, help="One partition of the topic.")
 ]
 MaxMinutes = Annotated[
@@ -176,7 +176,7 @@ def describe_producers(
 @app.command("find-hanging")
 def find_hanging(
     topic: Topic = None,
-    partition: Partition = None,
+    partition: PartitionOption = None,
     broker_id: Annotated[
         int | None, typer.Option("--broker-id", help="Only partitions that this broker leads.")
     ] = None,

@@ -32,7 +32,7 @@ from metadata.outcomes import (
     REPEAT_MS,
     REPLY_BYTES_MAX,
     REQUEST_ID_BYTES,
-    Outcome,
+    RequestOutcome,
 )
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1 import metadata_pb2 as pb
@@ -88,7 +88,7 @@ def once(
         return result
     reply = result.reply.SerializeToString(deterministic=True)
     if not result.records and _is_refusal(result.reply):
-        refusal = Outcome(request_id, method, digest, reply)
+        refusal = RequestOutcome(request_id, method, digest, reply)
         if repeats:
             return _written_refusal(context, refusal, result.reply, refusals)
         refusals.remember(refusal)
@@ -99,7 +99,7 @@ def once(
 
 
 def _written_refusal(
-    context: Context, refusal: Outcome, reply: Reply, refusals: Refusals
+    context: Context, refusal: RequestOutcome, reply: Reply, refusals: Refusals
 ) -> ControllerResult[Reply]:
     """The refusal, and the record that refuses every other copy of the request. Raises
     OutcomeUnknownError if it cannot be remembered now."""
@@ -144,10 +144,10 @@ class Refusals:
         self._written: deque[tuple[int, int]] = deque()
         self._written_bytes = 0  # the sum over `_written`
 
-    def get(self, request_id: bytes) -> Outcome | None:
+    def get(self, request_id: bytes) -> RequestOutcome | None:
         return self._outcomes.get(request_id)
 
-    def remember(self, refusal: Outcome) -> None:
+    def remember(self, refusal: RequestOutcome) -> None:
         self._outcomes = self._outcomes.with_(refusal)
 
     def may_write(self, reply_bytes: int, now_ms: int) -> bool:
@@ -216,7 +216,7 @@ def _check_memory(context: Context, reply: bytes) -> None:
 
 def _known(
     context: Context, request_id: bytes, digest: bytes, refusals: Refusals | None = None
-) -> Outcome | None:
+) -> RequestOutcome | None:
     """The recorded outcome of the request, or None. Raises ApiError INVALID_REQUEST for an invalid
     id or one that another request has used."""
     if len(request_id) != REQUEST_ID_BYTES:

@@ -40,7 +40,7 @@ controller takes no more requests meanwhile. ``Admin`` repeats for a minute by d
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RequestOutcome:
     """One decision: the answer to a request with that id."""
 
     request_id: bytes
@@ -54,17 +54,17 @@ class Outcome:
 class Outcomes:
     """Immutable. The oldest are forgotten first."""
 
-    _by_id: Map[bytes, Outcome] = field(default_factory=Map)
+    _by_id: Map[bytes, RequestOutcome] = field(default_factory=Map)
     _oldest_first: tuple[bytes, ...] = ()  # exactly the keys of `_by_id`
     _reply_bytes: int = 0  # the sum over `_by_id`
 
-    def get(self, request_id: bytes) -> Outcome | None:
+    def get(self, request_id: bytes) -> RequestOutcome | None:
         return self._by_id.get(request_id)
 
     def fit(self, limits: Limits) -> bool:
         return len(self) <= limits.outcomes and self._reply_bytes <= limits.reply_bytes
 
-    def pushed_out_by(self, reply_bytes: int, limits: Limits) -> Outcome | None:
+    def pushed_out_by(self, reply_bytes: int, limits: Limits) -> RequestOutcome | None:
         """The newest outcome that would be forgotten if one with such a reply came, None if none
         would be."""
         count, total = len(self) + 1, self._reply_bytes + reply_bytes
@@ -76,7 +76,7 @@ class Outcomes:
             count, total = count - 1, total - len(outcome.reply)
         return newest
 
-    def with_(self, outcome: Outcome, limits: Limits = LIMITS) -> Outcomes:
+    def with_(self, outcome: RequestOutcome, limits: Limits = LIMITS) -> Outcomes:
         """The same and the newest outcome, without the oldest where there are too many.
 
         Raises ValueError when the id is remembered already.
@@ -114,7 +114,7 @@ class Outcomes:
             )
             yield pb.MetadataRecord(request_outcome=remembered)
 
-    def __iter__(self) -> Iterator[Outcome]:
+    def __iter__(self) -> Iterator[RequestOutcome]:
         """Oldest first: added in this order they give an equal value."""
         return (self._by_id[request_id] for request_id in self._oldest_first)
 
@@ -133,7 +133,7 @@ class OutcomesDelta:
 
     def replay(self, record: pb.RequestOutcomeRecord, limits: Limits) -> None:
         """Raises MetadataError."""
-        outcome = Outcome(
+        outcome = RequestOutcome(
             record.request_id, record.method, record.digest, record.reply, record.decided_ms
         )
         try:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stele.errors import UnreadableBatchError as UnreadableBatchError
     from stele.errors import WakeupError as WakeupError
     from stele.ids import TopicPartition as TopicPartition
-    from stele.producer.transactions import PreparedTransaction as PreparedTransaction
+    from stele.producer.transaction_state import PreparedTransaction as PreparedTransaction
     from stele.records import ConsumerRecord as ConsumerRecord
     from stele.records import GroupMetadata as GroupMetadata
     from stele.records import OffsetAndMetadata as OffsetAndMetadata
@@ -64,7 +64,7 @@ _HOMES = {
     "NewTopic": "stele.admin.descriptions",
     "OffsetAndMetadata": "stele.records",
     "OffsetAndTimestamp": "stele.records",
-    "PreparedTransaction": "stele.producer.transactions",
+    "PreparedTransaction": "stele.producer.transaction_state",
     "Producer": "stele.sync",
     "ProducerFencedError": "stele.errors",
     "RebalanceListener": "stele.consumer.group.listener",

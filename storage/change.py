@@ -10,9 +10,9 @@ from storage.availability import Availability
 from storage.durability import Durability
 from storage.errors import CorruptLogError, StorageError, is_disk_full, is_unreadable
 from storage.leader_epochs import LeaderEpochs
+from storage.log_transactions import LogTransactions
 from storage.log_types import LogView
 from storage.producer_files import ProducerFiles
-from storage.transactions import LogTransactions
 
 
 class ChangingLog(LogView, Protocol):

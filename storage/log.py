@@ -25,6 +25,7 @@ from storage.config import LogConfig
 from storage.cutting import LogCuts
 from storage.durability import Durability
 from storage.leader_epochs import EpochEndOffset, LeaderEpochs
+from storage.log_transactions import LogTransactions
 from storage.log_types import (
     AppendResult,
     LogOwner,
@@ -44,7 +45,6 @@ from storage.retiring import (
 )
 from storage.segments import Segments
 from storage.snapshots import drop_snapshots_below
-from storage.transactions import LogTransactions
 from storage.unowned import Unowned
 from world.disk import Disk
 

@@ -83,7 +83,7 @@ class RefusedRecords(NamedTuple):
     refusal: Refusal
 
 
-Outcome = StoredRecords | RefusedRecords | TransactionEnded
+PublishOutcome = StoredRecords | RefusedRecords | TransactionEnded
 
 
 class Outlet(Protocol):
@@ -94,7 +94,7 @@ class Outlet(Protocol):
         None if the client has ended its side, or ``close`` was called. Raises RpcError."""
         ...
 
-    async def send(self, outcomes: Sequence[Outcome]) -> None:
+    async def send(self, outcomes: Sequence[PublishOutcome]) -> None:
         """Raises RpcError."""
         ...
 
@@ -131,7 +131,7 @@ class Publication:
         self._held_records = 0
         self._held_bytes = 0
         # With the records and the bytes that are not held any more once it is sent.
-        self._outcomes: deque[tuple[Outcome, int, int]] = deque()
+        self._outcomes: deque[tuple[PublishOutcome, int, int]] = deque()
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._broken: RpcError | None = None
@@ -363,7 +363,7 @@ class Publication:
         """Records that no run has."""
         self._resolved(RefusedRecords(numbers, refusal), len(numbers), 0)
 
-    def _resolved(self, outcome: Outcome, records: int, size: int) -> None:
+    def _resolved(self, outcome: PublishOutcome, records: int, size: int) -> None:
         self._outcomes.append((outcome, records, size))
         self._news.set()
 
@@ -380,7 +380,7 @@ class Publication:
             await self.end(bug("a Publish stream", error))
 
     async def _send_some(self) -> None:
-        taken: list[Outcome] = []
+        taken: list[PublishOutcome] = []
         count = freed_bytes = 0
         while self._outcomes and count < RESULTS_MAX:
             outcome, records, size = self._outcomes.popleft()

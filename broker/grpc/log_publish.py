@@ -7,7 +7,7 @@ from typing import Final
 
 from google.protobuf.message import DecodeError
 
-from broker.gateway.publishing import Outcome, Publication, RefusedRecords, ToPublish
+from broker.gateway.publishing import Publication, PublishOutcome, RefusedRecords, ToPublish
 from broker.gateway.refusals import Refusal, stream_error
 from broker.gateway.shared_writers import ALL, LEADER, Way
 from broker.gateway.stream_transactions import EndOfTransaction, TransactionEnded
@@ -83,7 +83,7 @@ class PublishOutlet:
                 way, options.transactional_id, options.transaction_timeout_ms
             )
 
-    async def send(self, outcomes: Sequence[Outcome]) -> None:
+    async def send(self, outcomes: Sequence[PublishOutcome]) -> None:
         response = pb.PublishResponse()
         add = response.results.add
         for outcome in outcomes:

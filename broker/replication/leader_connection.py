@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from stele.cluster.kafka_connection import KafkaConnection, Outcome
+from stele.cluster.kafka_connection import KafkaConnection, PendingAnswer
 from stele.wire.kafka.messages import fetch as wire
 from stele.world import Connector
 
@@ -27,7 +27,7 @@ class LeaderConnection:
             connection = await KafkaConnection.open(connector, host, port, client_id)
         return cls(connection, timeout_s)
 
-    def fetch(self, request: wire.FetchRequest, answer: Outcome[wire.FetchResponse]) -> None:
+    def fetch(self, request: wire.FetchRequest, answer: PendingAnswer[wire.FetchResponse]) -> None:
         """Send a request behind those sent before. ``answer`` may get an ApiError: then the
         connection is of no more use. Raises ApiError for the same reason."""
         self._connection.submit_for(

@@ -154,7 +154,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class PartitionHistory:
     """A partition as the metadata have it. ``leader`` -1: none."""
 
     at_ms: float
@@ -230,7 +230,7 @@ Event = (
     | Read
     | Committed
     | Step
-    | Partition
+    | PartitionHistory
     | QuorumState
     | Told
     | Zombie
@@ -245,7 +245,7 @@ _KINDS: Final[dict[str, type[Event]]] = {
     "read": Read,
     "committed": Committed,
     "step": Step,
-    "partition": Partition,
+    "partition": PartitionHistory,
     "quorum": QuorumState,
     "told": Told,
     "zombie": Zombie,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from chaos.drills.history import Partition, QuorumState
+from chaos.drills.history import PartitionHistory, QuorumState
 from chaos.drills.recorder import Recorder
 from stele.admin.descriptions import PartitionDescription
 from stele.aio import Admin
@@ -62,7 +62,7 @@ class Observer:
             return
         self._epochs[state.partition] = state.partition_epoch
         self._recorder.add(
-            Partition(
+            PartitionHistory(
                 self._recorder.now_ms,
                 state.partition,
                 -1 if state.leader is None else state.leader,

@@ -12,7 +12,7 @@ from chaos.drills.history import (
     Committed,
     Failed,
     History,
-    Partition,
+    PartitionHistory,
     QuorumState,
     Read,
     Sent,
@@ -73,9 +73,9 @@ def measure(history: History) -> Times:
     )
 
 
-def _by_partition(history: History) -> dict[int, list[Partition]]:
-    found: dict[int, list[Partition]] = defaultdict(list)
-    for state in history.of(Partition):
+def _by_partition(history: History) -> dict[int, list[PartitionHistory]]:
+    found: dict[int, list[PartitionHistory]] = defaultdict(list)
+    for state in history.of(PartitionHistory):
         found[state.partition].append(state)
     return found
 
@@ -165,7 +165,7 @@ def _detected(history: History) -> float | None:
     changes = [
         event.at_ms
         for event in history.events
-        if isinstance(event, Partition | QuorumState) and event.at_ms > began
+        if isinstance(event, PartitionHistory | QuorumState) and event.at_ms > began
     ]
     return min(changes) - began if changes else None
 

@@ -18,7 +18,7 @@ from chaos.drills.history import (
     Chained,
     Failed,
     History,
-    Partition,
+    PartitionHistory,
     QuorumState,
     Read,
     Told,
@@ -106,8 +106,8 @@ def _chain(history: History, canvas: _Canvas) -> list[Lane]:
 
 
 def _partitions(history: History, canvas: _Canvas, colors: dict[int, str]) -> list[Lane]:
-    states: dict[int, list[Partition]] = defaultdict(list)
-    for state in history.of(Partition):
+    states: dict[int, list[PartitionHistory]] = defaultdict(list)
+    for state in history.of(PartitionHistory):
         states[state.partition].append(state)
     lanes = []
     for number, each in sorted(states.items()):

@@ -48,7 +48,7 @@ from stele.ids import TopicPartition
 from stele.records import OffsetAndTimestamp
 from stele.wire.v1 import admin_pb2
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 Place = TypeVar("Place", bound=tuple[str, int])
 """A topic and the number of a partition, also as a TopicPartition."""
 

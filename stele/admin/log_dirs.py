@@ -15,7 +15,7 @@ from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import admin_pb2 as pb
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 
 ReplicaPlace = tuple[str, int, int]
 """(topic, partition, broker id): one replica."""
@@ -109,9 +109,9 @@ class LogDirAdmin:
         broker_id: int,
         method: str,
         request: Message,
-        parse: Callable[[bytes], Answer],
-    ) -> Answer:
-        async def attempt() -> Answer:
+        parse: Callable[[bytes], AnswerT],
+    ) -> AnswerT:
+        async def attempt() -> AnswerT:
             await self._view.refresh()
             if broker_id not in self._view.broker_ids():
                 raise ApiError(
@@ -125,7 +125,7 @@ class LogDirAdmin:
 
         return await self._keep_asking(attempt, f"{method} of broker {broker_id}")
 
-    async def _keep_asking(self, attempt: Callable[[], Awaitable[Answer]], what: str) -> Answer:
+    async def _keep_asking(self, attempt: Callable[[], Awaitable[AnswerT]], what: str) -> AnswerT:
         timeout_s = self._view.config.default_api_timeout_ms / 1000
         return await self._view.keep_asking(attempt, what, timeout_s)
 

@@ -14,7 +14,7 @@ from stele.world import RpcError
 
 REQUEST_ID_BYTES = 16
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 
 
 class AdminRequests:
@@ -26,7 +26,9 @@ class AdminRequests:
         # The metadata offset of this client's newest change. Descriptions are at least as new.
         self.changed_at = 0
 
-    async def ask(self, method: str, request: Message, parse: Callable[[bytes], Answer]) -> Answer:
+    async def ask(
+        self, method: str, request: Message, parse: Callable[[bytes], AnswerT]
+    ) -> AnswerT:
         """The answer to a request that may be carried out any number of times."""
         return await self._keep_asking(method, request, parse, lambda error: None)
 
@@ -34,9 +36,9 @@ class AdminRequests:
         self,
         method: str,
         request: Any,
-        parse: Callable[[bytes], Answer],
+        parse: Callable[[bytes], AnswerT],
         request_id: bytes | None = None,
-    ) -> Answer:
+    ) -> AnswerT:
         """The answer to a request that takes effect at most once: all attempts carry one id.
 
         ``request_id``: the id of an earlier call whose outcome is unknown; None makes a new one.
@@ -69,12 +71,12 @@ class AdminRequests:
         self,
         method: str,
         request: Message,
-        parse: Callable[[bytes], Answer],
+        parse: Callable[[bytes], AnswerT],
         lost: Callable[[RpcError | ApiError], None],
-    ) -> Answer:
+    ) -> AnswerT:
         """Repeat a request. ``lost`` is called for each attempt without a known outcome."""
 
-        async def attempt() -> Answer:
+        async def attempt() -> AnswerT:
             answer = await self._view.ask_any(
                 call(f"/stele.v1.Admin/{method}", request, parse), on_lost=lost
             )

@@ -38,10 +38,10 @@ _SESSION_SHARE = 0.85
 
 Request = TypeVar("Request", bound=kafka.Struct)
 Response = TypeVar("Response", bound=kafka.Struct)
-Answer = TypeVar("Answer", contravariant=True)
+AnswerT_contra = TypeVar("AnswerT_contra", contravariant=True)
 
 
-class Outcome(Protocol[Answer]):
+class PendingAnswer(Protocol[AnswerT_contra]):
     """Gets the answer of one request, or the error instead of it: a future, or something that hears
     of it at once."""
 
@@ -49,7 +49,7 @@ class Outcome(Protocol[Answer]):
         """Whether it needs no answer any more."""
         ...
 
-    def set_result(self, result: Answer, /) -> None: ...
+    def set_result(self, result: AnswerT_contra, /) -> None: ...
 
     def set_exception(self, exception: Exception, /) -> None: ...
 
@@ -71,7 +71,7 @@ class _Pending:
         api: kafka.Api[Any, Any],
         version: int,
         correlation_id: int,
-        answer: Outcome[Any],
+        answer: PendingAnswer[Any],
         timeout_s: float,
         deadline: float,
     ) -> None:
@@ -209,7 +209,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
 
     def submit_for(
         self,
-        answer: Outcome[Response],
+        answer: PendingAnswer[Response],
         api: kafka.Api[Request, Response],
         version: int,
         message: Request,

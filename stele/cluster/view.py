@@ -45,7 +45,7 @@ HEDGE_S = 0.5
 """After this time without an answer, a question about metadata goes to another broker as well."""
 
 
-Answer = TypeVar("Answer")
+AnswerT = TypeVar("AnswerT")
 
 
 @dataclass(slots=True)
@@ -318,21 +318,21 @@ class ClusterView:
     async def ask(
         self,
         broker_id: int,
-        question: Question[Answer],
+        question: Question[AnswerT],
         *,
         timeout_s: float | None = None,
-    ) -> Answer:
+    ) -> AnswerT:
         """Ask one broker once. Raises RpcError, ApiError as a question does."""
         timeout_s = timeout_s or self.config.request_timeout_ms / 1000
         return await question.ask(self.link(broker_id), timeout_s)
 
     async def ask_any(
         self,
-        question: Question[Answer],
+        question: Question[AnswerT],
         *,
         timeout_s: float | None = None,
         on_lost: Callable[[RpcError], None] = lambda error: None,
-    ) -> Answer:
+    ) -> AnswerT:
         """Ask each known broker once, until one answers. Raises UnreachableError, ApiError as a
         question does.
 
@@ -383,11 +383,11 @@ class ClusterView:
         """The time in seconds that a call with this timeout has from now on."""
         return max(0.0, min(timeout_s, self._give_up_at - self.world.clock.monotonic()))
 
-    async def _ask_several(self, question: Question[Answer]) -> Answer:
+    async def _ask_several(self, question: Question[AnswerT]) -> AnswerT:
         """As ``ask_any``, for a question that changes nothing. A broker that hangs costs little:
         whenever none has answered for ``HEDGE_S``, another one is asked as well."""
-        left, asked = deque(self._in_turn()), dict[asyncio.Task[Answer], int]()
-        ended: asyncio.Queue[asyncio.Task[Answer]] = asyncio.Queue()
+        left, asked = deque(self._in_turn()), dict[asyncio.Task[AnswerT], int]()
+        ended: asyncio.Queue[asyncio.Task[AnswerT]] = asyncio.Queue()
         try:
             while left or asked:
                 if left:
@@ -449,8 +449,8 @@ class ClusterView:
         )
 
     async def keep_asking(
-        self, attempt: Callable[[], Awaitable[Answer]], what: str, timeout_s: float
-    ) -> Answer:
+        self, attempt: Callable[[], Awaitable[AnswerT]], what: str, timeout_s: float
+    ) -> AnswerT:
         """Repeat a call while it fails for a passing reason, for at most ``timeout_s``.
 
         Raises the last failure, as ApiError or UnreachableError. An attempt that is under way at

@@ -10,8 +10,8 @@ from typing import Final, Unpack
 from stele.cluster.view import ClusterView
 from stele.config import ClientWorld, ProducerConfig, ProducerOptions, real_world
 from stele.errors import SteleError
+from stele.producer.transaction_state import PreparedTransaction
 from stele.producer.transactional import Transactional
-from stele.producer.transactions import PreparedTransaction
 
 _AT_ONCE: Final = 16
 _NOBODYS_ID: Final = "prepared"

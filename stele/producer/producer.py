@@ -34,8 +34,8 @@ from stele.producer.destinations import Destinations, TopicUnknownError
 from stele.producer.partitioner import LONG_KEY_BYTES, murmur2_in_turns
 from stele.producer.sender import Sender
 from stele.producer.topic_waits import TopicWaits
+from stele.producer.transaction_state import PreparedTransaction
 from stele.producer.transactional import Transactional
-from stele.producer.transactions import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord, RecordMetadata
 from stele.wire.record import EncodedRecords
 

@@ -26,8 +26,8 @@ from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.producer.idempotence import Identity
-from stele.producer.transactions import CoordinatorAnswer, End, Init, PreparedTransaction
-from stele.producer.transactions import Question as Asked
+from stele.producer.transaction_state import CoordinatorAnswer, End, Init, PreparedTransaction
+from stele.producer.transaction_state import Question as Asked
 from stele.records import GroupMetadata, OffsetAndMetadata
 from stele.wire import kafka
 from stele.wire.kafka.messages import end_txn, init_producer_id, txn_offset_commit

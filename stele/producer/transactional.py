@@ -1,4 +1,4 @@
-"""The transactions of a producer: carries out what ``stele.producer.transactions`` decides."""
+"""The transactions of a producer: carries out what ``stele.producer.transaction_state`` decides."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.producer.transaction_coordinator import TransactionCoordinator
-from stele.producer.transactions import (
+from stele.producer.transaction_state import (
     CoordinatorAnswer,
     PreparedTransaction,
     Question,

@@ -64,7 +64,7 @@ def finish(door: Door, standing: Entry) -> list[str]:
 
     An id that its coordinator does not know was committed, and then forgotten.
     """
-    from stele.producer.transactions import PreparedTransaction
+    from stele.producer.transaction_state import PreparedTransaction
 
     states = _states(door.admin, standing.transactions)
     found = [each for each in standing.transactions if each.transactional_id in states]

@@ -7,7 +7,7 @@ from typing import Unpack
 
 from stele.config import ClientWorld, ProducerOptions
 from stele.producer import prepared as asynchronous
-from stele.producer.transactions import PreparedTransaction
+from stele.producer.transaction_state import PreparedTransaction
 from stele.sync.face import Face
 
 

@@ -13,7 +13,7 @@ from stele.config import ClientWorld, ProducerOptions
 from stele.errors import SteleError
 from stele.ids import TopicPartition
 from stele.producer.arguments import HeadersArgument, Reader, check_reader, new_record
-from stele.producer.transactions import PreparedTransaction
+from stele.producer.transaction_state import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata, ProducerRecord
 from stele.sync.callbacks import Callbacks
 from stele.sync.delivery import Delivery

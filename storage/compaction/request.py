@@ -56,15 +56,15 @@ class Failed(NamedTuple):
     reason: str
 
 
-Answer = Compacted | Finished | Failed
+CompactionAnswer = Compacted | Finished | Failed
 
 
-def encode_answer(answer: Answer) -> tuple[str, tuple[object, ...]]:
+def encode_answer(answer: CompactionAnswer) -> tuple[str, tuple[object, ...]]:
     """An answer as plain values."""
     return type(answer).__name__, tuple(answer)
 
 
-def decode_answer(kind: str, fields: tuple[int, ...]) -> Answer:
+def decode_answer(kind: str, fields: tuple[int, ...]) -> CompactionAnswer:
     """The reverse of ``encode_answer``."""
     kinds: dict[str, type[Compacted] | type[Finished] | type[Failed]] = {
         each.__name__: each for each in (Compacted, Finished, Failed)

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from stele.wire.batch import BatchError, BatchHeader, batches, read_header
 from stele.world import Buffer
+from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.compaction.offset_map import OffsetMap
 from storage.compaction.request import (
     Compacted,
@@ -33,7 +34,6 @@ from storage.compaction.rewriting import (
     rewritten_marker,
 )
 from storage.compaction.stored_records import body_of, stored_records
-from storage.compaction.transactions import CleanedTransactions
 from storage.long_work import LongWork, Part, Spent
 from storage.segment import Segment
 from storage.segment_names import CLEANED_SUFFIX, segment_paths, txn_index_path

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from chaos.sim.runs.mutants.harness import source_tree, worker
-from chaos.sim.runs.swarm import Outcome, Plan
+from chaos.sim.runs.swarm import Plan, RunOutcome
 from chaos.sim.work.load import LoadKind
 from cli import sim_run
 from cli.main import run
@@ -41,12 +41,12 @@ def test_what_is_done_is_not_done_again(
 ) -> None:
     asked: list[set[int]] = []
 
-    def fake(_: Path, order: Plan, seeds: set[int], jobs: int) -> Iterator[Outcome]:
+    def fake(_: Path, order: Plan, seeds: set[int], jobs: int) -> Iterator[RunOutcome]:
         asked.append(set(seeds))
         for seed in sorted(seeds):
             if seed == 2 and len(asked) == 1:
                 raise KeyboardInterrupt
-            yield Outcome(replace(order, seed=seed), virtual_s=3600.0)
+            yield RunOutcome(replace(order, seed=seed), virtual_s=3600.0)
 
     monkeypatch.setattr(sim_run, "run_seeds", fake)
     arguments = ["sim", "--seeds", "0..3", "--load", "light", "--dir", str(tmp_path), "--json"]
@@ -73,7 +73,7 @@ def test_a_trace_tells_what_happened(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_failure_names_seed_and_transcript(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad = Outcome(Plan(7, acts=2), violations=["it broke"], acts=9, transcript=["a line"])
+    bad = RunOutcome(Plan(7, acts=2), violations=["it broke"], acts=9, transcript=["a line"])
     monkeypatch.setattr(sim_run, "run_seeds", lambda *_: (each for each in [bad]))
     monkeypatch.setattr(sim_run, "shortest", lambda _: bad)
     assert run(["sim", "--seed", "7", "--dir", str(tmp_path), "--json"]) == 1
@@ -87,7 +87,7 @@ def test_a_failure_names_seed_and_transcript(
 def test_a_failure_that_does_not_come_again_is_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bad, good = Outcome(Plan(7), violations=["it broke"]), Outcome(Plan(7))
+    bad, good = RunOutcome(Plan(7), violations=["it broke"]), RunOutcome(Plan(7))
     monkeypatch.setattr(sim_run, "run_seeds", lambda *_: (each for each in [bad]))
     monkeypatch.setattr(sim_run, "shortest", lambda _: good)
     assert run(["sim", "--seed", "7", "--dir", str(tmp_path), "--json"]) == 1

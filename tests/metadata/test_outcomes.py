@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 from metadata import delta as module
 from metadata.delta import replay_values
 from metadata.image import EMPTY
-from metadata.outcomes import FIRST_LIMITS, LIMITS, NO_OUTCOMES, Limits, Outcome
+from metadata.outcomes import FIRST_LIMITS, LIMITS, NO_OUTCOMES, Limits, RequestOutcome
 from metadata.records import encode
 from metadata.snapshot import image_of, records_of
 from stele.wire.v1 import metadata_pb2 as pb
 
 
-def outcome(number: int, size: int = 1) -> Outcome:
-    return Outcome(number.to_bytes(16, "big"), "CreateTopics", b"d", bytes(size))
+def outcome(number: int, size: int = 1) -> RequestOutcome:
+    return RequestOutcome(number.to_bytes(16, "big"), "CreateTopics", b"d", bytes(size))
 
 
 def test_the_oldest_is_forgotten_first() -> None:

@@ -19,7 +19,7 @@ from metadata.delta import MetadataDelta
 from metadata.directories import LOST, UNASSIGNED, compact
 from metadata.feature_levels import FeatureLevels, FeatureRange
 from metadata.image import EMPTY, MetadataImage
-from metadata.outcomes import Outcome, Outcomes
+from metadata.outcomes import Outcomes, RequestOutcome
 from metadata.partitions import RECOVERED, RECOVERING, PartitionState
 from metadata.producer_ids import ProducerIds
 from metadata.records import METADATA_VERSION_LEVEL, MetadataError
@@ -34,7 +34,7 @@ from tests.support.scram import CREDENTIALS, USERS
 def outcomes_of(found: dict[bytes, tuple[str, bytes, bytes]]) -> Outcomes:
     outcomes = Outcomes()
     for request_id, rest in found.items():
-        outcomes = outcomes.with_(Outcome(request_id, *rest))
+        outcomes = outcomes.with_(RequestOutcome(request_id, *rest))
     return outcomes
 
 

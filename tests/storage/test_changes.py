@@ -14,9 +14,9 @@ from storage import cutting
 from storage.config import LogConfig
 from storage.errors import CorruptLogError, StorageError, UnreadableLogError
 from storage.log import PartitionLog
+from storage.log_transactions import LogTransactions
 from storage.opening import open_log
 from storage.producer_state import ProducerStates
-from storage.transactions import LogTransactions
 from storage.txn_index import AbortedTransaction
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, append

@@ -13,7 +13,7 @@ from chaos.drills.history import (
     Failed,
     Header,
     History,
-    Partition,
+    PartitionHistory,
     QuorumState,
     Read,
     Sent,
@@ -45,7 +45,7 @@ def green(expectations: Expectations | None = None) -> History:
     events: list[Event] = []
     for partition in range(PARTITIONS):
         leader = 101 + partition
-        events.append(Partition(0, partition, leader, 0, (101, 102, 103), (), 0))
+        events.append(PartitionHistory(0, partition, leader, 0, (101, 102, 103), (), 0))
         for number in range(10):
             sent_ms = number * 100.0
             acked_ms = sent_ms + 5 if not 300 <= sent_ms < 600 else 610.0 + number
@@ -58,11 +58,11 @@ def green(expectations: Expectations | None = None) -> History:
         QuorumState(0, 1, 5),
         Step(100, "steady", "it runs"),
         Step(300, "fault", "kill -9 broker 101", (101,)),
-        Partition(350, 0, 102, 1, (102, 103), (), 0),
-        Partition(355, 1, 102, 0, (102, 103), (), 0),
+        PartitionHistory(350, 0, 102, 1, (102, 103), (), 0),
+        PartitionHistory(355, 1, 102, 0, (102, 103), (), 0),
         Step(600, "heal", "start broker 101", (101,)),
         QuorumState(650, 2, 6),
-        Partition(700, 0, 102, 1, (101, 102, 103), (), 0),
+        PartitionHistory(700, 0, 102, 1, (101, 102, 103), (), 0),
         Step(750, "recovered", "it is whole"),
         Step(1000, "end", "nothing more is written"),
     ]

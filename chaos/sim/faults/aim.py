@@ -21,8 +21,8 @@ from chaos.sim.faults.damage import Damage
 from chaos.sim.faults.images import Images
 from chaos.sim.faults.quorum_aims import QUORUM_NAMES, QuorumAims
 from chaos.sim.faults.transaction_aims import TRANSACTION_NAMES, TransactionAims
+from chaos.sim.laws.atomic_transactions import RISKY
 from chaos.sim.laws.judged import JudgedCluster
-from chaos.sim.laws.transactions import RISKY
 from chaos.sim.world.wire import Said, Stage
 from metadata.effective import min_insync_replicas
 from metadata.partitions import PartitionState

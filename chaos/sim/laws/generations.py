@@ -7,8 +7,7 @@ from typing import NamedTuple, Self
 
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Scene
-
-Partition = tuple[str, int]
+from chaos.sim.partition_name import PartitionName
 
 
 class Membership(NamedTuple):
@@ -36,7 +35,7 @@ class PartitionsHaveOneOwner(Law):
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._owners: dict[tuple[str, int, Partition], str] = {}
+        self._owners: dict[tuple[str, int, PartitionName], str] = {}
         self._newest: dict[str, int] = {}  # the newest generation with an assignment, by group
         self._replaced: set[tuple[str, str]] = set()  # (group, id of a replaced process)
         self._processes: dict[tuple[str, str], str] = {}  # by (group, instance): its last process
@@ -49,7 +48,7 @@ class PartitionsHaveOneOwner(Law):
         """No moment is needed: generations have an order."""
         return 0
 
-    def assigned(self, member: Membership, partitions: Collection[Partition], _: int) -> None:
+    def assigned(self, member: Membership, partitions: Collection[PartitionName], _: int) -> None:
         """A SyncGroup was answered with these partitions."""
         group_id, generation = member.group_id, member.generation
         self._newest[group_id] = max(generation, self._newest.get(group_id, generation))
@@ -68,7 +67,7 @@ class PartitionsHaveOneOwner(Law):
                     f"generation {generation}"
                 )
 
-    def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None:
+    def gave_up(self, member: Membership, partitions: Collection[PartitionName]) -> None:
         """The member is about to join again. The owners of its generation stay."""
 
     def is_over(self, member: Membership) -> bool:
@@ -76,7 +75,7 @@ class PartitionsHaveOneOwner(Law):
         newest = self._newest.get(member.group_id, member.generation)
         return member.generation < newest or (member.group_id, member.member_id) in self._replaced
 
-    def has_lost(self, member: Membership, partition: Partition) -> bool:
+    def has_lost(self, member: Membership, partition: PartitionName) -> bool:
         """Whether the coordinator has to refuse a commit of the partition that is sent now."""
         return self.is_over(member)
 

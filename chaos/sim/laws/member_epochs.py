@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple, Self
 
-from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.generations import Membership
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Scene
+from chaos.sim.partition_name import PartitionName
 
 
 class _Holder(NamedTuple):
@@ -40,7 +41,7 @@ class MembersReconcile(Law):
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
-        self._holders: dict[tuple[str, Partition], _Holder] = {}
+        self._holders: dict[tuple[str, PartitionName], _Holder] = {}
         self._newest: dict[tuple[str, str], int] = {}  # the last told epoch, by group and member id
         self._gone: set[tuple[str, str]] = set()  # (group, id of who is no member any more)
         self._processes: dict[tuple[str, str], str] = {}  # by (group, instance): its last process
@@ -66,7 +67,7 @@ class MembersReconcile(Law):
         self._gone.discard(identity)
         self._newest.pop(identity, None)
 
-    def told(self, member: Membership, partitions: Collection[Partition], asked: int) -> None:
+    def told(self, member: Membership, partitions: Collection[PartitionName], asked: int) -> None:
         """A heartbeat was answered: this is the member's epoch, and this is what it has.
         ``asked``: what ``asks`` said when the heartbeat was sent."""
         self._moment += 1
@@ -89,7 +90,7 @@ class MembersReconcile(Law):
                 since = holder.since
             self._holds(_Holder(member.generation, member, self._moment, since), partition, asked)
 
-    def _holds(self, new: _Holder, partition: Partition, asked: int) -> None:
+    def _holds(self, new: _Holder, partition: PartitionName, asked: int) -> None:
         self.looked += 1
         member = new.member
         place = member.group_id, partition
@@ -108,12 +109,14 @@ class MembersReconcile(Law):
                 return  # the answer comes from before its removal
         self._holders[place] = new
 
-    def assigned(self, member: Membership, partitions: Collection[Partition], asked: int) -> None:
+    def assigned(
+        self, member: Membership, partitions: Collection[PartitionName], asked: int
+    ) -> None:
         """A member of the classic protocol was told its share. Its generation is its epoch."""
         self._classic.add((member.group_id, member.member_id))
         self.told(member, partitions, asked)
 
-    def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None:
+    def gave_up(self, member: Membership, partitions: Collection[PartitionName]) -> None:
         """The member does not use these partitions any more, and may say so from now on."""
         for partition in partitions:
             holder = self._holders.get((member.group_id, partition))
@@ -133,7 +136,7 @@ class MembersReconcile(Law):
         newest = self._newest.get((member.group_id, member.member_id), member.generation)
         return self.is_gone(member) or member.generation < newest
 
-    def has_lost(self, member: Membership, partition: Partition) -> bool:
+    def has_lost(self, member: Membership, partition: PartitionName) -> bool:
         """Whether the coordinator has to refuse a commit of the partition that is sent now."""
         identity = member.group_id, member.member_id
         if self.is_gone(member):

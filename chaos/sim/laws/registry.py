@@ -10,6 +10,7 @@ from typing import Final
 from chaos.sim.laws.acknowledgements import Acknowledged
 from chaos.sim.laws.asked_elections import ElectionsAreAsAsked
 from chaos.sim.laws.asked_voters import VotersChangeAsAsked
+from chaos.sim.laws.atomic_transactions import TransactionsAreAtomic
 from chaos.sim.laws.broker_standings import BrokersKnowTheirStanding
 from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
@@ -70,7 +71,6 @@ from chaos.sim.laws.sessions import NothingGoesUnnoticed
 from chaos.sim.laws.snapshots import SnapshotsEqualTheLog
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
 from chaos.sim.laws.told_votes import VotesAreKept
-from chaos.sim.laws.transactions import TransactionsAreAtomic
 from chaos.sim.laws.unreadable_replicas import UnreadableReplicasAreGivenUp
 from chaos.sim.laws.voter_changes import VotersChangeOneByOne
 from chaos.sim.laws.votes import OneVotePerEpoch

@@ -18,7 +18,7 @@ from chaos.sim.faults.registry import KINDS, SEEN_AS
 from chaos.sim.laws.law import Proof
 from chaos.sim.laws.registry import LAWS
 from chaos.sim.runs.mutants.harness import ROOMS, worker
-from chaos.sim.runs.swarm import Outcome, Plan
+from chaos.sim.runs.swarm import Plan, RunOutcome
 from chaos.sim.work.load import LoadKind
 
 # The most seeds that a process takes at a time. Many of them outweigh the cost of its start.
@@ -33,7 +33,7 @@ class CampaignError(Exception):
 
 def run_seeds(
     root: Path, order: Plan, seeds: Collection[int], jobs: int
-) -> Generator[Outcome, None, None]:
+) -> Generator[RunOutcome, None, None]:
     """Run ``order`` with each of the seeds on the source under ``root``. Yields outcomes as they
     come.
 
@@ -90,7 +90,7 @@ class _Worker:
         self.output: IO[str] = self._process.stdout
         self._buffer = b""
 
-    def read(self) -> list[Outcome]:
+    def read(self) -> list[RunOutcome]:
         """The outcomes since the last call. Call it when there is output or the process ended."""
         data = os.read(self.output.fileno(), _READ_BYTES)
         *lines, self._buffer = (self._buffer + data).split(b"\n")
@@ -99,9 +99,9 @@ class _Worker:
             self.output.close()
             self.ended = True
         self.left = self.left[len(lines) :]
-        return [Outcome.from_json(line.decode()) for line in lines]
+        return [RunOutcome.from_json(line.decode()) for line in lines]
 
-    def loss(self) -> Outcome:
+    def loss(self) -> RunOutcome:
         """The outcome of the seed that ran when the process died. Raises CampaignError if the
         process ended by itself, so that no seed is to blame."""
         status = self._process.returncode
@@ -110,7 +110,7 @@ class _Worker:
                 f"a process for seeds {self.left.start}..{self.left.stop - 1} ended with "
                 f"status {status}"
             )
-        return Outcome(
+        return RunOutcome(
             replace(self._order, seed=self.left.start),
             violations=[f"its process was ended by signal {-status}"],
         )
@@ -142,7 +142,7 @@ class Results:
         self._source = source
         self._file: IO[str] | None = None
 
-    def open(self, *, resume: bool) -> list[Outcome]:
+    def open(self, *, resume: bool) -> list[RunOutcome]:
         """Begin a new file, or resume an old one. Returns the outcomes that it holds already.
         Raises CampaignError if they are of another source or order."""
         found = self._load() if resume and self._path.exists() else []
@@ -153,7 +153,7 @@ class Results:
         self._file = self._path.open("a")
         return found
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: RunOutcome) -> None:
         assert self._file is not None
         self._file.write(self._line(outcome))
         self._file.flush()
@@ -162,17 +162,17 @@ class Results:
         if self._file is not None:
             self._file.close()
 
-    def _line(self, outcome: Outcome) -> str:
+    def _line(self, outcome: RunOutcome) -> str:
         return json.dumps({"source": self._source, **asdict(outcome)}) + "\n"
 
-    def _load(self) -> list[Outcome]:
-        found: dict[int, Outcome] = {}
+    def _load(self) -> list[RunOutcome]:
+        found: dict[int, RunOutcome] = {}
         for line in self._path.read_text().splitlines(keepends=True):
             if not line.endswith("\n"):
                 break  # the writer was killed within the line
             data = json.loads(line)
             source = data.pop("source")
-            outcome = Outcome.from_json(json.dumps(data))
+            outcome = RunOutcome.from_json(json.dumps(data))
             if source != self._source or replace(outcome.plan, seed=0) != self._order:
                 raise CampaignError(
                     f"{self._path} is of other options or another source; "
@@ -217,7 +217,7 @@ class Summary:
     is_rare: bool = False  # all runs were under rare load
 
     @classmethod
-    def of(cls, outcomes: Collection[Outcome]) -> Summary:
+    def of(cls, outcomes: Collection[RunOutcome]) -> Summary:
         coverage: Counter[str] = Counter()
         faults: Counter[str] = Counter()
         looks = Counter({law.name: 0 for law in LAWS})

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chaos.sim.runs.swarm import Outcome, run
+from chaos.sim.runs.swarm import RunOutcome, run
 
 
-def shortest(failed: Outcome) -> Outcome:
+def shortest(failed: RunOutcome) -> RunOutcome:
     """Bisect over the number of acts. Returns the outcome, with transcript, of a short failing run.
 
     One act fewer does not fail. (Even fewer may fail again: failures need not be monotonic.)

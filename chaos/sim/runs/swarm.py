@@ -28,7 +28,7 @@ from chaos.sim.laws.retention import RetentionTakesNoMore
 from chaos.sim.work.load import Load, LoadKind
 from chaos.sim.work.rare import RareLoad
 from chaos.sim.work.registry import with_parts
-from chaos.sim.work.transactions import TransactionLoad
+from chaos.sim.work.transaction_work import TransactionLoad
 from chaos.sim.work.workload import Workload
 from chaos.sim.world.rng import Rngs
 
@@ -78,7 +78,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Outcome:
+class RunOutcome:
     """The outcome of a run. A run is good if it has no violation."""
 
     plan: Plan
@@ -118,7 +118,7 @@ def silent() -> Iterator[None]:
         logging.disable(before)
 
 
-def run(plan: Plan, *, keep_transcript: bool = False) -> Outcome:
+def run(plan: Plan, *, keep_transcript: bool = False) -> RunOutcome:
     """Make one run. It reports errors of the cluster as violations and never raises them."""
     return _Run(plan, keep_transcript=keep_transcript).run()
 
@@ -181,9 +181,9 @@ class _Run:
             limit=plan.acts,
         )
         self._coverage: Counter[str] = Counter()
-        self._outcome = Outcome(plan)
+        self._outcome = RunOutcome(plan)
 
-    def run(self) -> Outcome:
+    def run(self) -> RunOutcome:
         outcome, cluster = self._outcome, self._cluster
         started = time.perf_counter()
         try:

@@ -12,12 +12,12 @@ from typing import Any, ClassVar
 from chaos.sim.cluster.client import SimClient
 from chaos.sim.laws.members import MembersHaveEverything
 from chaos.sim.laws.served_readers import ReadersAreServed
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.load import Part
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
 from stele.errors import ApiError
 
-Partition = tuple[str, int]
 Deliver = Callable[[str, int, int, bytes], None]
 
 
@@ -50,21 +50,21 @@ class AnyReplicaReader:
     client: SimClient
     rng: random.Random
     brokers: Sequence[int]
-    partitions: Sequence[Partition]
+    partitions: Sequence[PartitionName]
     deliver: Deliver
     shown: Callable[[str, int, int], None]
     """A broker has shown the records of a partition below an offset."""
     refused: Callable[[str, int, int, int, float], None]
     """A broker has refused to show a partition: with this error, after so many seconds."""
     counts: Counter[str] = field(default_factory=Counter)
-    _positions: dict[Partition, int] = field(default_factory=dict)
+    _positions: dict[PartitionName, int] = field(default_factory=dict)
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         while not is_done():
             await asyncio.sleep(self.rng.uniform(0.0, 2.0) * pause_s)
             await self._read(self.rng.choice(self.partitions), self.rng.choice(self.brokers))
 
-    async def _read(self, place: Partition, broker: int) -> None:
+    async def _read(self, place: PartitionName, broker: int) -> None:
         topic, partition = place
         offset = self._positions.get(place, 0)
         loop = asyncio.get_running_loop()

@@ -8,7 +8,7 @@ import random
 from typing import Final, NamedTuple
 
 from chaos.sim.cluster.connections import Connections
-from chaos.sim.laws.generations import Partition
+from chaos.sim.partition_name import PartitionName
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import batches, decode
 from stele.wire.control_records import decode_end_marker
@@ -40,9 +40,9 @@ class CommittedReader:
         self._connections = connections
         self._rng = rng
         self._any_replica = any_replica
-        self._leaders: dict[Partition, int] = {}
+        self._leaders: dict[PartitionName, int] = {}
 
-    async def read(self, place: Partition, offset: int) -> CommittedRead:
+    async def read(self, place: PartitionName, offset: int) -> CommittedRead:
         """Raises ApiError, OSError: there is nothing to be told now."""
         if self._any_replica:
             broker = self._rng.choice(self._connections.brokers)
@@ -54,7 +54,7 @@ class CommittedReader:
             self._leaders.pop(place, None)
             raise
 
-    async def _leader(self, place: Partition) -> int:
+    async def _leader(self, place: PartitionName) -> int:
         topic, number = place
         if place not in self._leaders:
             broker = self._rng.choice(self._connections.brokers)
@@ -63,7 +63,7 @@ class CommittedReader:
             raise ApiError(ErrorCode.LEADER_NOT_AVAILABLE)
         return self._leaders[place]
 
-    async def _fetch(self, broker: int, place: Partition, offset: int) -> CommittedRead:
+    async def _fetch(self, broker: int, place: PartitionName, offset: int) -> CommittedRead:
         topic, number = place
         wanted = fetch.FetchPartition(
             partition=number, fetch_offset=offset, partition_max_bytes=_PARTITION_BYTES

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from chaos.sim.cluster.connections import Connections
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.load import Part
-from chaos.sim.work.log_reader import LogReader, Partition
+from chaos.sim.work.log_reader import LogReader
 from chaos.sim.work.site import Site
 from chaos.sim.work.work import Work
 from stele.errors import ApiError, ErrorCode
@@ -164,7 +165,7 @@ class CompactedWork(Work):
         self._drawn_keys = 0
 
     @property
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionName]:
         return [_PLACE]
 
     async def prepare(self) -> None:

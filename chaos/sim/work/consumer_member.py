@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
-from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.generations import Membership
 from chaos.sim.laws.member_epochs import MembersReconcile
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.group_reader import GroupReader
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import consumer_group_heartbeat as wire
@@ -38,12 +39,13 @@ class ConsumerMember(GroupReader):
     me: Membership = field(init=False)
     _lives: int = 0  # so many processes it has been
     _ids: dict[str, bytes] = field(default_factory=dict)  # of topics
-    _target: list[Partition] = field(default_factory=list)  # as it was told last
-    _told_owned: list[Partition] | None = None  # what the coordinator knows it owns; None: unsure
+    _target: list[PartitionName] = field(default_factory=list)  # as it was told last
+    # What the coordinator knows that it owns; None: unsure.
+    _told_owned: list[PartitionName] | None = None
     _topics: tuple[str, ...] = ()  # that it subscribes to
     _regex: str | None = None  # with which it does so; "": it did before
     _has_told_all: bool = False  # the topics and all else
-    _ghost: tuple[Membership, dict[Partition, int]] | None = None
+    _ghost: tuple[Membership, dict[PartitionName, int]] | None = None
     """A former life, or a former epoch, which still may commit what it had read."""
 
     def __post_init__(self) -> None:
@@ -142,10 +144,10 @@ class ConsumerMember(GroupReader):
         self.owners.told(self.me, self._target, asked)
         return True
 
-    def _is_mine(self, ghost: tuple[Membership, dict[Partition, int]] | None) -> bool:
+    def _is_mine(self, ghost: tuple[Membership, dict[PartitionName, int]] | None) -> bool:
         return ghost is not None and ghost[0].member_id == self.me.member_id
 
-    def _heartbeat(self, owned: list[Partition]) -> wire.ConsumerGroupHeartbeatRequest:
+    def _heartbeat(self, owned: list[PartitionName]) -> wire.ConsumerGroupHeartbeatRequest:
         """Says what the coordinator may not know yet, and sometimes everything."""
         joins = self.me.generation == _JOIN
         says_all = joins or not self._has_told_all or self.rng.random() < 0.1
@@ -161,13 +163,13 @@ class ConsumerMember(GroupReader):
             topic_partitions=self._partitions(owned) if says_owned else None,
         )
 
-    def _partitions(self, owned: Collection[Partition]) -> list[wire.TopicPartitions]:
+    def _partitions(self, owned: Collection[PartitionName]) -> list[wire.TopicPartitions]:
         return [
             wire.TopicPartitions(self._ids[topic], [n for name, n in owned if name == topic])
             for topic in sorted({topic for topic, _ in owned})
         ]
 
-    def _named(self, assignment: wire.Assignment) -> list[Partition]:
+    def _named(self, assignment: wire.Assignment) -> list[PartitionName]:
         names = {topic_id: name for name, topic_id in self._ids.items()}
         return sorted(
             (names[bytes(each.topic_id)], number)

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from chaos.sim.cluster.connections import Connections
-from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.generations import Membership
+from chaos.sim.partition_name import PartitionName
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.api import Api
 from stele.wire.kafka.messages import (
@@ -104,8 +105,11 @@ class GroupClient:
         return answer
 
     async def sync(
-        self, member: Membership, assignments: Mapping[str, Iterable[Partition]], timeout_s: float
-    ) -> tuple[ErrorCode, list[Partition]]:
+        self,
+        member: Membership,
+        assignments: Mapping[str, Iterable[PartitionName]],
+        timeout_s: float,
+    ) -> tuple[ErrorCode, list[PartitionName]]:
         encode = _common_assignment if self.tells_coordinators else _assignment
         request = sync_group.SyncGroupRequest(
             group_id=self.group_id,
@@ -152,8 +156,8 @@ class GroupClient:
     # ------------------------------------------------------------------------- offsets
 
     async def commit(
-        self, offsets: Mapping[Partition, Offset], member: Membership | None = None
-    ) -> dict[Partition, ErrorCode]:
+        self, offsets: Mapping[PartitionName, Offset], member: Membership | None = None
+    ) -> dict[PartitionName, ErrorCode]:
         """Without a member: as a client that assigns partitions itself."""
         request = offset_commit.OffsetCommitRequest(
             group_id=self.group_id,
@@ -181,11 +185,11 @@ class GroupClient:
 
     async def fetch(
         self,
-        partitions: Iterable[Partition],
+        partitions: Iterable[PartitionName],
         *,
         require_stable: bool,
         member: Membership | None = None,
-    ) -> dict[Partition, Offset | None]:
+    ) -> dict[PartitionName, Offset | None]:
         """``member``: of the consumer protocol. Raises ApiError also if the coordinator refuses."""
         asked = [
             offset_fetch.OffsetFetchRequestTopics(t, partition_indexes=[n]) for t, n in partitions
@@ -215,7 +219,9 @@ class GroupClient:
             if each.error_code == ErrorCode.NONE
         }
 
-    async def delete_offsets(self, partitions: Iterable[Partition]) -> dict[Partition, ErrorCode]:
+    async def delete_offsets(
+        self, partitions: Iterable[PartitionName]
+    ) -> dict[PartitionName, ErrorCode]:
         partitions = list(partitions)
         request = offset_delete.OffsetDeleteRequest(
             group_id=self.group_id,
@@ -286,7 +292,7 @@ def _subscription(topics: Iterable[str], change: int) -> bytes:
     return b"".join((*parts, (4).to_bytes(4), change.to_bytes(4)))
 
 
-def _common_assignment(partitions: Iterable[Partition]) -> bytes:
+def _common_assignment(partitions: Iterable[PartitionName]) -> bytes:
     """ConsumerProtocolAssignment, version 0: the partitions, each with its topic, and no user
     data."""
     parts = []
@@ -296,9 +302,9 @@ def _common_assignment(partitions: Iterable[Partition]) -> bytes:
     return struct.pack(">hi", 0, len(parts)) + b"".join(parts) + struct.pack(">i", -1)
 
 
-def _common_assigned(assignment: bytes) -> list[Partition]:
+def _common_assigned(assignment: bytes) -> list[PartitionName]:
     """A member without partitions may have got no bytes at all."""
-    found: list[Partition] = []
+    found: list[PartitionName] = []
     if not assignment:
         return found
     _, topics = struct.unpack_from(">hi", assignment)
@@ -314,11 +320,11 @@ def _common_assigned(assignment: bytes) -> list[Partition]:
     return found
 
 
-def _assignment(partitions: Iterable[Partition]) -> bytes:
+def _assignment(partitions: Iterable[PartitionName]) -> bytes:
     """Only members read it: coordinators pass it on."""
     return ",".join(f"{topic}/{number}" for topic, number in partitions).encode()
 
 
-def _assigned(assignment: bytes) -> list[Partition]:
+def _assigned(assignment: bytes) -> list[PartitionName]:
     parts = [each.rpartition("/") for each in assignment.decode().split(",") if each]
     return [(topic, int(number)) for topic, _, number in parts]

@@ -7,7 +7,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.generations import Membership
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.group_client import NO_MEMBER
 from chaos.sim.work.group_reader import GroupReader, Owners
 from stele.errors import ApiError, ErrorCode
@@ -23,10 +24,10 @@ class Generations(Owners, Protocol):
     def asks(self) -> int: ...
 
     def assigned(
-        self, member: Membership, partitions: Collection[Partition], asked: int, /
+        self, member: Membership, partitions: Collection[PartitionName], asked: int, /
     ) -> None: ...
 
-    def gave_up(self, member: Membership, partitions: Collection[Partition]) -> None: ...
+    def gave_up(self, member: Membership, partitions: Collection[PartitionName]) -> None: ...
 
     def is_over(self, member: Membership) -> bool: ...
 
@@ -39,7 +40,7 @@ class Member(GroupReader):
     owners: Generations = field(kw_only=True)
     me: Membership = field(init=False)
     _changes: int = 0  # of its metadata
-    _ghost: tuple[Membership, dict[Partition, int]] | None = None
+    _ghost: tuple[Membership, dict[PartitionName, int]] | None = None
     """A former life, or a former generation, which still may commit what it had read."""
 
     def __post_init__(self) -> None:
@@ -115,9 +116,9 @@ class Member(GroupReader):
 
     def _divided(
         self, members: list[join_group.JoinGroupResponseMember]
-    ) -> dict[str, list[Partition]]:
+    ) -> dict[str, list[PartitionName]]:
         """Give each partition to one of the members."""
-        shares: dict[str, list[Partition]] = {each.member_id: [] for each in members}
+        shares: dict[str, list[PartitionName]] = {each.member_id: [] for each in members}
         names = list(shares)
         self.rng.shuffle(names)
         for number, partition in enumerate(self.group.partitions):

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from chaos.sim.laws.committed_offsets import Change, CommittedOffsetsStay, Place
-from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.generations import Membership
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.group_client import DECIDED, GroupClient
 from chaos.sim.work.log_reader import LogReader
 from stele.errors import ApiError, ErrorCode
@@ -19,7 +20,7 @@ from stele.errors import ApiError, ErrorCode
 class Owners(Protocol):
     """A law that knows in whose name nobody may commit any more."""
 
-    def has_lost(self, member: Membership, partition: Partition) -> bool: ...
+    def has_lost(self, member: Membership, partition: PartitionName) -> bool: ...
 
     def accepted(self, member: Membership, what: str, *, was_over: bool) -> None: ...
 
@@ -35,24 +36,24 @@ class Group:
     """The topics that it reads, with the number of their partitions."""
     offsets: CommittedOffsetsStay
     owners: Owners
-    deliver: Callable[[Partition, int, bytes], None]
+    deliver: Callable[[PartitionName, int, bytes], None]
     """A member has got this record."""
     report: Callable[[str], None]
     counts: Counter[str] = field(default_factory=Counter)
-    delivered: dict[Partition, set[int]] = field(default_factory=dict)
-    doubtful: set[Partition] = field(default_factory=set)
+    delivered: dict[PartitionName, set[int]] = field(default_factory=dict)
+    doubtful: set[PartitionName] = field(default_factory=set)
     """Partitions with a commit of unknown outcome, which may take effect after newer ones."""
     commits: Iterator[int] = field(default_factory=itertools.count)
 
     @property
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionName]:
         return [(topic, n) for topic, count in self.topics.items() for n in range(count)]
 
     def label(self) -> str:
         """The metadata of a commit, by which it is known again."""
         return f"commit {next(self.commits)}"
 
-    def commit_asked(self, partition: Partition, offset: int, label: str) -> Change:
+    def commit_asked(self, partition: PartitionName, offset: int, label: str) -> Change:
         place = Place(self.group_id, *partition)
         return self.offsets.commit_asked(place, f"{offset} by {label}")
 
@@ -68,13 +69,13 @@ class GroupReader:
     instance_id: str | None
     session_timeout_ms: int
     rebalance_timeout_ms: int
-    positions: dict[Partition, int] = field(default_factory=dict)
+    positions: dict[PartitionName, int] = field(default_factory=dict)
     """Of the partitions that it owns."""
-    _committed: dict[Partition, int] = field(default_factory=dict)
+    _committed: dict[PartitionName, int] = field(default_factory=dict)
     """The highest offsets that it has committed itself."""
 
     async def find_positions(
-        self, partitions: Iterable[Partition], member: Membership | None = None
+        self, partitions: Iterable[PartitionName], member: Membership | None = None
     ) -> None:
         """Go on where the group has committed. ``member``: who has to be one in this epoch. Raises
         ApiError, OSError."""
@@ -101,7 +102,7 @@ class GroupReader:
                 self._judge(partition, record.offset)
             self.positions[partition] = read.next_offset
 
-    def _judge(self, partition: Partition, offset: int) -> None:
+    def _judge(self, partition: PartitionName, offset: int) -> None:
         """Nothing that a member has committed comes to it again."""
         committed = self._committed.get(partition, 0)
         if offset < committed and partition not in self.group.doubtful:
@@ -110,7 +111,7 @@ class GroupReader:
                 f"member that had committed {committed}"
             )
 
-    async def commit(self, member: Membership, positions: Mapping[Partition, int]) -> bool:
+    async def commit(self, member: Membership, positions: Mapping[PartitionName, int]) -> bool:
         """Whether the member may go on, as far as it knows."""
         if not positions:
             return True

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Final
 
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
-from chaos.sim.laws.generations import Partition, PartitionsHaveOneOwner
+from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.member_epochs import MembersReconcile
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.consumer_member import ConsumerMember
 from chaos.sim.work.group_client import GroupClient
 from chaos.sim.work.group_member import Member
@@ -154,7 +155,7 @@ class GroupWork(Work):
         self.keepers = [self._keeper(number, kept, offsets) for number in range(load.keepers)]
         self._is_over = False
 
-    def _deliver(self, place: Partition, offset: int, value: bytes) -> None:
+    def _deliver(self, place: PartitionName, offset: int, value: bytes) -> None:
         self.site.read(*place, offset, value)
 
     def _member(self, number: int, owners: PartitionsHaveOneOwner) -> Member:
@@ -205,7 +206,7 @@ class GroupWork(Work):
         return group, client, LogReader(connections, group.topics, rng), rng
 
     def _keeper(
-        self, number: int, places: list[Partition], offsets: CommittedOffsetsStay
+        self, number: int, places: list[PartitionName], offsets: CommittedOffsetsStay
     ) -> OffsetKeeper:
         name = f"keeper {number}"
         rng = self._cluster.simulation.rngs.of(f"group {name}")
@@ -213,7 +214,7 @@ class GroupWork(Work):
         return OffsetKeeper(name, client, places, rng, offsets, self.counts)
 
     @property
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionName]:
         """Those of the coordinators."""
         return [(GROUP_TOPIC, number) for number in range(_PARTITIONS)]
 
@@ -277,7 +278,7 @@ class GroupWork(Work):
         self,
         group: Group,
         members: Sequence[_AnyMember],
-        ends: Mapping[Partition, int],
+        ends: Mapping[PartitionName, int],
     ) -> bool:
         owning = [each for each in members if each.positions]
         if len({each.me.generation for each in owning}) != 1:

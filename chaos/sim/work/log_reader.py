@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from chaos.sim.cluster.connections import Connections
+from chaos.sim.partition_name import PartitionName
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import Record, batches, decode
 from stele.wire.kafka.messages import fetch
-
-Partition = tuple[str, int]
 
 _LEADER_ALONE = 10  # the last version of Fetch that followers refuse
 _MAX_WAIT_MS = 100
@@ -36,13 +35,13 @@ class LogReader:
         self._connections = connections
         self._topics = topics
         self._rng = rng
-        self._leaders: dict[Partition, int] = {}
+        self._leaders: dict[PartitionName, int] = {}
 
-    async def read(self, positions: Mapping[Partition, int]) -> dict[Partition, Read]:
+    async def read(self, positions: Mapping[PartitionName, int]) -> dict[PartitionName, Read]:
         """Fetch once from every leader. Partitions that cannot be read now are left out."""
         if any(place not in self._leaders for place in positions):
             await self._find_leaders()
-        found: dict[Partition, Read] = {}
+        found: dict[PartitionName, Read] = {}
         leaders = sorted({self._leaders[place] for place in positions if place in self._leaders})
         for leader in leaders:
             here = {
@@ -65,8 +64,8 @@ class LogReader:
             return
 
     async def _fetch(
-        self, leader: int, positions: Mapping[Partition, int]
-    ) -> dict[Partition, Read]:
+        self, leader: int, positions: Mapping[PartitionName, int]
+    ) -> dict[PartitionName, Read]:
         wanted: dict[str, list[fetch.FetchPartition]] = {}
         for (topic, number), offset in positions.items():
             wanted.setdefault(topic, []).append(

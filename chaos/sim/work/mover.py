@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.generations import Membership
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.consumer_member import ConsumerMember
 from chaos.sim.work.group_member import Member
 from stele.errors import ApiError
@@ -36,7 +37,7 @@ class Mover:
         return self._now.me
 
     @property
-    def positions(self) -> dict[Partition, int]:
+    def positions(self) -> dict[PartitionName, int]:
         return self._now.positions
 
     async def run(self, is_calm: Callable[[], bool], is_over: Callable[[], bool]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.partition_name import PartitionName
 from metadata.internal_topics import INTERNAL_TOPICS
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import raft_pb2 as pb
@@ -21,8 +22,6 @@ from stele.wire.v1.admin_pb2 import (
 )
 from stele.world import RpcError
 
-Partition = tuple[str, int]
-
 _FAR: Final = 1000  # no topic has so many partitions
 _NO_BROKER: Final = 999
 
@@ -33,7 +32,7 @@ class OddRequests:
 
     cluster: SimCluster
     rng: random.Random
-    partitions: Sequence[Partition]  # they are there all the time
+    partitions: Sequence[PartitionName]  # they are there all the time
     report: Callable[[str], None]
     counts: Counter[str] = field(default_factory=Counter)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay, Place
-from chaos.sim.laws.generations import Partition
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.group_client import DECIDED, GroupClient
 from stele.errors import ApiError, ErrorCode
 
@@ -23,7 +23,7 @@ class OffsetKeeper:
 
     name: str
     client: GroupClient
-    places: list[Partition]
+    places: list[PartitionName]
     rng: random.Random
     offsets: CommittedOffsetsStay
     counts: Counter[str] = field(default_factory=Counter)
@@ -40,10 +40,10 @@ class OffsetKeeper:
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
         self.client.connections.close()
 
-    def _some(self) -> list[Partition]:
+    def _some(self) -> list[PartitionName]:
         return self.rng.sample(self.places, self.rng.randint(1, min(3, len(self.places))))
 
-    def _place(self, partition: Partition) -> Place:
+    def _place(self, partition: PartitionName) -> Place:
         return Place(self.client.group_id, *partition)
 
     async def _commit(self) -> None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from chaos.sim.laws.generations import Partition
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.transaction_client import ProducerEpoch, TransactionClient
 from chaos.sim.work.transactional_process import LostError, Process
 from chaos.sim.work.transactor import Bench
@@ -23,7 +23,7 @@ class Passer:
     bench: Bench
     new_client: Callable[[str], TransactionClient]
     rng: random.Random
-    places: list[Partition]
+    places: list[PartitionName]
     timeout_ms: int
 
     async def run(self, pause_s: float) -> None:

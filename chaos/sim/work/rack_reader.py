@@ -11,10 +11,9 @@ from typing import Final
 
 from chaos.sim.cluster.client import consumer_fetch, records_of
 from chaos.sim.cluster.connections import Connections
+from chaos.sim.partition_name import PartitionName
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import fetch
-
-Partition = tuple[str, int]
 
 _BY_NAME: Final = 12  # the last version of Fetch that names topics
 _MAX_WAIT_MS: Final = 300
@@ -32,14 +31,14 @@ class RackReader:
     racks: Mapping[int, str]
     """By broker."""
     rack: str
-    partitions: Sequence[Partition]
+    partitions: Sequence[PartitionName]
     deliver: Callable[[str, int, int, bytes], None]
     shown: Callable[[str, int, int], None]
     """A broker has shown the records of a partition below an offset."""
     report: Callable[[str], None]
     counts: Counter[str] = field(default_factory=Counter)
-    _positions: dict[Partition, int] = field(default_factory=dict)
-    _sources: dict[Partition, int] = field(default_factory=dict)
+    _positions: dict[PartitionName, int] = field(default_factory=dict)
+    _sources: dict[PartitionName, int] = field(default_factory=dict)
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         while not is_done():
@@ -51,7 +50,7 @@ class RackReader:
                 self._sources.pop(place, None)
                 self.counts["reads in a rack that failed"] += 1
 
-    async def _read(self, place: Partition) -> None:
+    async def _read(self, place: PartitionName) -> None:
         topic, partition = place
         if self.rng.randrange(_FORGET_ONE_IN) == 0:
             self._sources.pop(place, None)
@@ -82,7 +81,7 @@ class RackReader:
             self.deliver(topic, partition, position, value)
         self._positions[place] = max(offset, next_offset)
 
-    def _follow(self, place: Partition, source: int, named: int) -> None:
+    def _follow(self, place: PartitionName, source: int, named: int) -> None:
         self.counts["consumers sent to their rack"] += 1
         if self.racks.get(named) != self.rack or self.racks[source] == self.rack:
             self.report(
@@ -91,7 +90,7 @@ class RackReader:
             )
         self._sources[place] = named
 
-    async def _fetch(self, broker: int, place: Partition, offset: int) -> fetch.PartitionData:
+    async def _fetch(self, broker: int, place: PartitionName, offset: int) -> fetch.PartitionData:
         topic, partition = place
         request = consumer_fetch(
             topic,

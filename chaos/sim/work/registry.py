@@ -18,7 +18,7 @@ from chaos.sim.work.rare import RareWork
 from chaos.sim.work.readers import MetadataReaders
 from chaos.sim.work.records import Records
 from chaos.sim.work.remade import RemadeWork
-from chaos.sim.work.transactions import TransactionWork
+from chaos.sim.work.transaction_work import TransactionWork
 from chaos.sim.work.work import Work
 from chaos.sim.world.rng import Rngs
 

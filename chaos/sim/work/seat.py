@@ -6,7 +6,8 @@ import random
 from dataclasses import dataclass, field
 from typing import Final
 
-from chaos.sim.laws.generations import Membership, Partition, PartitionsHaveOneOwner
+from chaos.sim.laws.generations import Membership, PartitionsHaveOneOwner
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.group_client import NO_MEMBER, GroupClient
 from stele.errors import ErrorCode
 from stele.wire.kafka.messages import join_group
@@ -22,11 +23,11 @@ class Seat:
     begun."""
 
     client: GroupClient
-    shared: list[Partition]
+    shared: list[PartitionName]
     """What all members share."""
     owners: PartitionsHaveOneOwner
     rng: random.Random
-    partitions: list[Partition] = field(default_factory=list)
+    partitions: list[PartitionName] = field(default_factory=list)
     """What it owns in its generation."""
     me: Membership = field(init=False)
 
@@ -83,8 +84,8 @@ class Seat:
 
     def _divided(
         self, members: list[join_group.JoinGroupResponseMember]
-    ) -> dict[str, list[Partition]]:
-        shares: dict[str, list[Partition]] = {each.member_id: [] for each in members}
+    ) -> dict[str, list[PartitionName]]:
+        shares: dict[str, list[PartitionName]] = {each.member_id: [] for each in members}
         names = list(shares)
         self.rng.shuffle(names)
         for number, partition in enumerate(self.shared):

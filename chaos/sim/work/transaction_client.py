@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from chaos.sim.cluster.connections import Connections
-from chaos.sim.laws.generations import Membership, Partition
+from chaos.sim.laws.generations import Membership
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.world.clock import EPOCH_MS
 from stele.errors import ApiError, ErrorCode
 from stele.wire.batch import BatchBuilder
@@ -63,7 +64,7 @@ class TransactionClient:
     rng: random.Random
     is_old: bool = False
     _coordinators: dict[tuple[int, str], int] = field(default_factory=dict)  # by kind and key
-    _leaders: dict[Partition, int] = field(default_factory=dict)
+    _leaders: dict[PartitionName, int] = field(default_factory=dict)
 
     async def init(
         self,
@@ -88,7 +89,7 @@ class TransactionClient:
         self._heard(answer.error_code)
         return answer
 
-    async def add(self, producer: ProducerEpoch, partition: Partition) -> ErrorCode:
+    async def add(self, producer: ProducerEpoch, partition: PartitionName) -> ErrorCode:
         """Add a partition to the transaction, as old clients do."""
         topic, number = partition
         request = add_partitions_to_txn.AddPartitionsToTxnRequest(
@@ -114,7 +115,11 @@ class TransactionClient:
         return self._heard((await self._ask(add_offsets_to_txn.API, request)).error_code)
 
     async def write(
-        self, producer: ProducerEpoch, partition: Partition, sequence: int, values: Iterable[bytes]
+        self,
+        producer: ProducerEpoch,
+        partition: PartitionName,
+        sequence: int,
+        values: Iterable[bytes],
     ) -> tuple[ErrorCode, int]:
         """Write a batch. Returns the offset of its first record, too."""
         topic, number = partition
@@ -147,7 +152,7 @@ class TransactionClient:
         self,
         producer: ProducerEpoch,
         group_id: str,
-        offsets: Mapping[Partition, tuple[int, str]],
+        offsets: Mapping[PartitionName, tuple[int, str]],
         member: Membership,
     ) -> ErrorCode:
         """Make offsets and their metadata a part of the transaction, as this member of the group
@@ -230,7 +235,7 @@ class TransactionClient:
         return error
 
     async def _ask_leader(
-        self, partition: Partition, request: produce.ProduceRequest
+        self, partition: PartitionName, request: produce.ProduceRequest
     ) -> produce.PartitionProduceResponse:
         topic, number = partition
         if partition not in self._leaders:

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from chaos.sim.laws.atomic_transactions import Transaction, TransactionsAreAtomic
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
-from chaos.sim.laws.generations import Partition
-from chaos.sim.laws.transactions import Transaction, TransactionsAreAtomic
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.transaction_client import NO_PRODUCER, ProducerEpoch, TransactionClient
 from stele.errors import ApiError, ErrorCode
 
@@ -52,9 +52,9 @@ class Process:
     is_done: Callable[[], bool]
     producer: ProducerEpoch = NO_PRODUCER
     transaction: Transaction | None = None
-    sequences: dict[Partition, int] = field(default_factory=dict)  # the next ones
+    sequences: dict[PartitionName, int] = field(default_factory=dict)  # the next ones
     added: set[object] = field(default_factory=set)  # to the transaction, as old clients do
-    places: set[Partition] = field(default_factory=set)
+    places: set[PartitionName] = field(default_factory=set)
     """The partitions that may be part of the transaction."""
 
     @property
@@ -67,7 +67,7 @@ class Process:
         self.places.clear()
         return self.transaction
 
-    async def write(self, partition: Partition, texts: Sequence[str]) -> list[int]:
+    async def write(self, partition: PartitionName, texts: Sequence[str]) -> list[int]:
         """Write a batch in the transaction, until it is acknowledged. Returns the offsets. Raises
         LostError."""
         transaction = self.transaction
@@ -126,7 +126,7 @@ class Process:
         if following.producer_id >= 0 and following != self.producer:
             self.producer, self.sequences = following, {}
 
-    async def abort_hastily(self, partition: Partition, pause_s: float) -> None:
+    async def abort_hastily(self, partition: PartitionName, pause_s: float) -> None:
         """Ask for the transaction's abort while its last batch is under way, and go on in the same
         epoch, as clients of before KIP-890 may. The batch may come too late for its transaction.
         Raises LostError: the outcome of the batch or of the abort is unknown."""
@@ -155,7 +155,7 @@ class Process:
         else:
             self.counts["batches refused that came after the end of their transaction"] += 1
 
-    def _is_fenced(self, partition: Partition | None) -> bool:
+    def _is_fenced(self, partition: PartitionName | None) -> bool:
         """Whether what it asks for now has to be refused. ``partition``: what it writes to."""
         part_of = None
         if self.transaction is not None and partition in self.places:
@@ -166,7 +166,7 @@ class Process:
         self,
         what: str,
         attempt: Callable[[], Awaitable[ErrorCode]],
-        partition: Partition | None = None,
+        partition: PartitionName | None = None,
     ) -> None:
         """Ask until there is an answer that decides. Raises LostError if it is a refusal."""
         while not self.is_done():

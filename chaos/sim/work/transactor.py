@@ -10,9 +10,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from chaos.sim.laws.atomic_transactions import Transaction, TransactionsAreAtomic
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
-from chaos.sim.laws.generations import Partition
-from chaos.sim.laws.transactions import Transaction, TransactionsAreAtomic
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.transaction_client import ProducerEpoch, TransactionClient
 from chaos.sim.work.transactional_process import LostError, Process
 from stele.errors import ApiError, ErrorCode
@@ -45,7 +45,7 @@ class Transactor:
     new_client: Callable[[], TransactionClient]
     rng: random.Random
     step: Step
-    places: list[Partition]
+    places: list[PartitionName]
     """Where a twin may write."""
     timeout_ms: int
     haste: random.Random

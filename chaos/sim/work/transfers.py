@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from chaos.sim.laws.atomic_transactions import RISKY, TransactionsAreAtomic
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay, Place
-from chaos.sim.laws.generations import Partition
-from chaos.sim.laws.transactions import RISKY, TransactionsAreAtomic
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.committed_reader import CommittedReader
 from chaos.sim.work.seat import Seat
 from chaos.sim.work.transactional_process import LostError, Process
@@ -30,7 +30,7 @@ COPIERS: Final = "copiers"
 class Transfer:
     """Takes something from one partition and gives it to another one."""
 
-    partitions: list[Partition]
+    partitions: list[PartitionName]
     rng: random.Random
     stall_s: float
     """The longest time that a process stands still in the middle."""
@@ -63,7 +63,7 @@ class Copying:
     """The names of commits."""
     _process: int = 0
     """The process that ``_positions`` are of."""
-    _positions: dict[Partition, int] = field(default_factory=dict)
+    _positions: dict[PartitionName, int] = field(default_factory=dict)
     """Of the partitions that it owns; empty if they are not known."""
 
     async def step(self, process: Process) -> bool:
@@ -106,7 +106,7 @@ class Copying:
         """Somebody else may own the partition then."""
         await asyncio.sleep(self.rng.uniform(0.0, 4.0))
 
-    async def _read(self, process: Process) -> tuple[Partition, list[tuple[int, bytes]]]:
+    async def _read(self, process: Process) -> tuple[PartitionName, list[tuple[int, bytes]]]:
         """Committed records of a partition that it owns. Raises LostError: it is over."""
         while not process.is_done():
             if not await self.seat.keep():
@@ -121,7 +121,7 @@ class Copying:
             await asyncio.sleep(0.2)
         raise LostError("there is nothing to copy any more")
 
-    async def _committed(self, partitions: list[Partition]) -> dict[Partition, int]:
+    async def _committed(self, partitions: list[PartitionName]) -> dict[PartitionName, int]:
         began = self.offsets.fetch_asked()
         found = await self.seat.client.fetch(partitions, require_stable=True)
         if len(found) < len(partitions):
@@ -139,12 +139,12 @@ class CommittedWatcher:
     """Reads all partitions again and again, and sees only what is committed."""
 
     reader: CommittedReader
-    places: list[Partition]
+    places: list[PartitionName]
     atomic: TransactionsAreAtomic
     report: Callable[[str], None]
     counts: Counter[str]
     rng: random.Random
-    positions: dict[Partition, int] = field(default_factory=dict)
+    positions: dict[PartitionName, int] = field(default_factory=dict)
 
     async def run(self, pause_s: float, is_done: Callable[[], bool]) -> None:
         while not is_done():
@@ -157,7 +157,7 @@ class CommittedWatcher:
                     self.positions.pop(place, None)
             await asyncio.sleep(self.rng.uniform(0.5, 1.5) * pause_s)
 
-    async def read(self, place: Partition) -> list[tuple[int, bytes]]:
+    async def read(self, place: PartitionName) -> list[tuple[int, bytes]]:
         """What comes next in a partition. Raises ApiError, OSError."""
         read = await self.reader.read(place, self.positions.get(place, 0))
         if read.last_stable_offset > read.high_watermark:

@@ -24,7 +24,7 @@ from stele.errors import (
 )
 from stele.ids import TopicPartition
 from stele.producer.sender import GAPS_FROM_DEPOSED
-from stele.producer.transactions import PreparedTransaction
+from stele.producer.transaction_state import PreparedTransaction
 from stele.records import GroupMetadata, OffsetAndMetadata
 from tests.support.stele import Fault, Stage, on_stage
 from tests.support.stele_transactions import FakeTransactions, TransactionFault

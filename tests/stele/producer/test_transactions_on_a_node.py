@@ -16,7 +16,7 @@ from stele.errors import (
     TransactionAbortableError,
     TransactionFatalError,
 )
-from stele.producer.transactions import PreparedTransaction
+from stele.producer.transaction_state import PreparedTransaction
 from tests.support.consumer_groups import Clients, read, until, with_clients
 
 PARTITIONS = 4

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stele.wire.batch import BatchHeader
 from stele.wire.control_records import end_marker_batch
-from storage.compaction.transactions import CleanedTransactions
+from storage.compaction.cleaned_transactions import CleanedTransactions
 from storage.txn_index import AbortedTransaction
 from tests.support.batches import header_of, make_batch
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, MutantError
 from chaos.sim.runs.mutants.planting import Functions, plant
-from chaos.sim.runs.swarm import Outcome, Plan, run, silent
+from chaos.sim.runs.swarm import Plan, RunOutcome, run, silent
 
 _ENDED = "ended"  # a line with the status of the fork; a line before it is an outcome
 _REFUSED = "refused"  # a line with the reason why the bug cannot be planted
@@ -44,7 +44,7 @@ class Forks:
             start_new_session=True,
         )
 
-    def run(self, mutant: Mutant, seeds: Sequence[int], order: Plan) -> Iterator[Outcome]:
+    def run(self, mutant: Mutant, seeds: Sequence[int], order: Plan) -> Iterator[RunOutcome]:
         """Run ``order`` with each of the seeds, up to the first one that fails. Read all outcomes.
 
         Raises MutantError if the bug cannot be planted, and RuntimeError if a process has died.
@@ -66,7 +66,7 @@ class Forks:
             if _REFUSED in told:
                 raise MutantError(told[_REFUSED])
             if _ENDED not in told:
-                yield Outcome.from_json(line)
+                yield RunOutcome.from_json(line)
             elif told[_ENDED] == 0:
                 return
             else:

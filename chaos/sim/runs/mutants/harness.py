@@ -21,7 +21,7 @@ from chaos.sim.faults.registry import AIMED_AT, KINDS
 from chaos.sim.runs.mutants.forks import Forks
 from chaos.sim.runs.mutants.mutant import Mutant, MutantError
 from chaos.sim.runs.mutants.planting import edited
-from chaos.sim.runs.swarm import Outcome, Plan
+from chaos.sim.runs.swarm import Plan, RunOutcome
 
 ROOT = Path(__file__).parents[4]
 ROOMS = (
@@ -58,7 +58,7 @@ class Verdict:
 
     mutant: Mutant
     seeds: int = 0  # seeds tried, including the one that caught it
-    caught_by: Outcome | None = None
+    caught_by: RunOutcome | None = None
     real_s: float = 0.0  # how long the hunt took
 
     @property
@@ -112,7 +112,7 @@ class Hunters:
         self._all: list[Forks] = []
         self._ended = False  # once True, no run starts any more
 
-    def run(self, mutant: Mutant, seeds: Sequence[int], order: Plan) -> Iterator[Outcome]:
+    def run(self, mutant: Mutant, seeds: Sequence[int], order: Plan) -> Iterator[RunOutcome]:
         """As ``Forks.run``. Raises MutantError once ended."""
         forks = self._take()
         yield from forks.run(mutant, seeds, order)
@@ -152,13 +152,13 @@ def hunting() -> Iterator[Hunters]:
             hunters.close()
 
 
-def outcomes(process: subprocess.Popen[str]) -> Iterator[Outcome]:
+def outcomes(process: subprocess.Popen[str]) -> Iterator[RunOutcome]:
     """The outcomes as they come. Raises RuntimeError if the process fails. If the generator is
     closed early, it ends the process."""
     assert process.stdout is not None
     try:
         for line in process.stdout:
-            yield Outcome.from_json(line)
+            yield RunOutcome.from_json(line)
         if process.wait() != 0:
             raise RuntimeError(f"a worker ended with status {process.returncode}")
     finally:

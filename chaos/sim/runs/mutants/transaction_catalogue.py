@@ -13,7 +13,7 @@ _MARKERS: Final = "broker/coordinator/markers.py"
 _VERIFICATION: Final = "broker/coordinator/verification.py"
 _PARTITION: Final = "broker/partition/view.py"
 _PRODUCERS: Final = "storage/producer_state.py"
-_LOG: Final = "storage/transactions.py"
+_LOG: Final = "storage/log_transactions.py"
 _OFFSETS: Final = "broker/coordinator/group/offsets.py"
 
 

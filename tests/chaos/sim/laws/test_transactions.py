@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
+from chaos.sim.laws.atomic_transactions import Fate, Transaction, TransactionsAreAtomic
 from chaos.sim.laws.committed_offsets import Change
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
-from chaos.sim.laws.transactions import Fate, Transaction, TransactionsAreAtomic
 
 P, Q = ("t", 0), ("t", 1)
 

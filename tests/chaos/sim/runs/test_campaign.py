@@ -23,7 +23,7 @@ from chaos.sim.runs.campaign import (
 )
 from chaos.sim.runs.mutants.harness import source_tree
 from chaos.sim.runs.mutants.mutant import Edit, Mutant
-from chaos.sim.runs.swarm import Outcome, Plan
+from chaos.sim.runs.swarm import Plan, RunOutcome
 from chaos.sim.work.load import LoadKind
 
 ORDER = Plan(0, seconds=1.0, faults=("kill",), load=LoadKind.LIGHT)
@@ -35,7 +35,7 @@ DIES_AT_ONE = Mutant("dies at seed 1", (Edit(WORKER, "main", RUN, f"{DIE}\n{RUN}
 CANNOT_RUN = Mutant("cannot run", (Edit(WORKER, "", "import gc", "import gcc"),))
 
 
-def comparable(outcome: Outcome) -> Outcome:
+def comparable(outcome: RunOutcome) -> RunOutcome:
     return replace(outcome, real_s=0.0, cpu_s=0.0)
 
 
@@ -76,13 +76,13 @@ def test_results_survive_a_break_in_the_middle_of_a_line(tmp_path: Path) -> None
     file = tmp_path / "new" / "results.jsonl"
     results = Results(file, ORDER, "source")
     assert results.open(resume=True) == []
-    first = Outcome(replace(ORDER, seed=4), coverage={"acknowledged": 3}, virtual_s=2.0)
+    first = RunOutcome(replace(ORDER, seed=4), coverage={"acknowledged": 3}, virtual_s=2.0)
     results.add(first)
     results.close()
     file.write_text(file.read_text() + '{"source": "sour')
     again = Results(file, ORDER, "source")
     assert again.open(resume=True) == [first]
-    second = Outcome(replace(ORDER, seed=5), violations=["x"], coverage={"acknowledged": 4})
+    second = RunOutcome(replace(ORDER, seed=5), violations=["x"], coverage={"acknowledged": 4})
     again.add(second)
     again.close()
     with closing(Results(file, ORDER, "source")) as third:
@@ -103,7 +103,7 @@ def test_results_of_something_else_are_not_gone_on_with(
 ) -> None:
     results = Results(tmp_path / "r", *other)
     results.open(resume=False)
-    results.add(Outcome(replace(other[0], seed=4)))
+    results.add(RunOutcome(replace(other[0], seed=4)))
     results.close()
     with pytest.raises(CampaignError, match="begin anew"):
         Results(tmp_path / "r", ORDER, "source").open(resume=True)
@@ -142,7 +142,7 @@ def test_many_runs_in_which_a_law_looked_at_nothing_prove_little() -> None:
 
 
 def test_looks_of_all_runs_are_summed_up_and_laws_without_any_are_listed() -> None:
-    outcomes = [Outcome(replace(ORDER, seed=n), looks={OneVotePerEpoch.name: n}) for n in (3, 4)]
+    outcomes = [RunOutcome(replace(ORDER, seed=n), looks={OneVotePerEpoch.name: n}) for n in (3, 4)]
     rows = Summary.of(outcomes).laws()
     assert len(rows) == len(LAWS)
     assert (OneVotePerEpoch.name, 7, "each run") in rows

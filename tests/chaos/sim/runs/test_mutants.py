@@ -23,7 +23,7 @@ from chaos.sim.runs.mutants.harness import (
 )
 from chaos.sim.runs.mutants.mutant import Edit, Mutant, MutantError
 from chaos.sim.runs.mutants.planting import changes, edited
-from chaos.sim.runs.swarm import Outcome, Plan, run, silent
+from chaos.sim.runs.swarm import Plan, RunOutcome, run, silent
 from chaos.sim.work.load import LoadKind
 
 pytestmark = pytest.mark.apart
@@ -97,7 +97,7 @@ def test_a_catch_is_made_shorter_if_its_seed_still_catches_the_bug(hunters: Hunt
     shorten(hunters, verdict)
     assert verdict.caught_by is not None
     assert verdict.caught_by.plan.seconds == SHORT_S
-    long = Outcome(Plan(RECORDED[name].seed, 30.0))
+    long = RunOutcome(Plan(RECORDED[name].seed, 30.0))
     harmless = Verdict(Mutant("nothing", ()), 1, long)
     shorten(hunters, harmless)
     assert harmless.caught_by is long
@@ -111,10 +111,10 @@ class CaughtAt(Hunters):
         self.ran: list[tuple[list[int], float]] = []
         self._seed, self._virtual_s = seed, virtual_s
 
-    def run(self, mutant: Mutant, seeds: Sequence[int], order: Plan) -> Iterator[Outcome]:
+    def run(self, mutant: Mutant, seeds: Sequence[int], order: Plan) -> Iterator[RunOutcome]:
         self.ran.append(([*seeds], order.seconds))
         for seed in seeds:
-            outcome = Outcome(replace(order, seed=seed), virtual_s=self._virtual_s)
+            outcome = RunOutcome(replace(order, seed=seed), virtual_s=self._virtual_s)
             if seed == self._seed and order.seconds >= self._virtual_s:
                 outcome.violations = ["caught"]
             yield outcome
@@ -149,7 +149,7 @@ def test_what_is_hunted_again_is_the_run_that_is_recorded() -> None:
 def test_the_record_keeps_those_that_were_not_hunted(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     one, other = (Mutant(name, ()) for name in ("one", "other"))
-    caught = Outcome(Plan(7, 30.0), cpu_s=1.26)
+    caught = RunOutcome(Plan(7, 30.0), cpu_s=1.26)
     record([Verdict(one, 3, caught), Verdict(other, 1, caught)], file)
     record([Verdict(one, 9)], file)  # not caught any more
     assert recorded(file) == {"other": Catch(7, 30.0, 1.3)}

@@ -11,12 +11,12 @@ from chaos.sim.faults.registry import KINDS
 from chaos.sim.laws.directories import DirectoriesFailWithTheirDevice
 from chaos.sim.runs.mutants.harness import outcomes, source_tree, worker
 from chaos.sim.runs.shrink import shortest
-from chaos.sim.runs.swarm import Outcome, Plan, parse_faults, run, silent
+from chaos.sim.runs.swarm import Plan, RunOutcome, parse_faults, run, silent
 from chaos.sim.work.load import LoadKind
 from chaos.sim.work.rare import RareLoad
 
 
-def quiet_run(plan: Plan) -> Outcome:
+def quiet_run(plan: Plan) -> RunOutcome:
     with silent():
         return run(plan)
 
@@ -48,7 +48,7 @@ def test_a_seed_gives_the_same_outcome_in_any_process() -> None:
         text=True,
         check=True,
     ).stdout
-    there = Outcome.from_json(other)
+    there = RunOutcome.from_json(other)
     assert there.digest == here.digest
     assert there.coverage == here.coverage
     assert quiet_run(Plan(6, seconds=8)).digest != here.digest
@@ -88,9 +88,9 @@ def test_an_unchanged_copy_of_the_source_gives_what_the_source_gives() -> None:
 
 
 def test_a_failure_is_shortened_to_the_act_that_matters(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fake(plan: Plan, *, keep_transcript: bool = False) -> Outcome:
+    def fake(plan: Plan, *, keep_transcript: bool = False) -> RunOutcome:
         acts = 20 if plan.acts is None else plan.acts
-        return Outcome(plan, violations=["bad"] if acts >= 7 else [], acts=acts)
+        return RunOutcome(plan, violations=["bad"] if acts >= 7 else [], acts=acts)
 
     monkeypatch.setattr("chaos.sim.runs.shrink.run", fake)
     assert shortest(fake(Plan(1))).plan.acts == 7
@@ -105,11 +105,11 @@ def test_kinds_of_faults() -> None:
 
 
 def test_an_outcome_survives_its_line_of_json() -> None:
-    outcome = Outcome(Plan(3, faults=("kill",)), violations=["x"], coverage={"a": 1}, acts=2)
+    outcome = RunOutcome(Plan(3, faults=("kill",)), violations=["x"], coverage={"a": 1}, acts=2)
     line = outcome.to_json()
     assert "\n" not in line
     assert json.loads(line)["acts"] == 2
-    assert Outcome.from_json(line) == outcome
+    assert RunOutcome.from_json(line) == outcome
 
 
 @pytest.mark.parametrize("load", [LoadKind.LIGHT, LoadKind.DRAWN])

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from chaos.sim.laws.atomic_transactions import TransactionsAreAtomic
 from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
 from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
 from chaos.sim.laws.markers import MarkersFollowDecisions
 from chaos.sim.laws.stable_offsets import LastStableOffsetsOnlyRise
-from chaos.sim.laws.transactions import TransactionsAreAtomic
 from chaos.sim.runs.swarm import Plan, run, silent
 from chaos.sim.work.load import LoadKind
-from chaos.sim.work.transactions import SETTINGS, TransactionLoad
+from chaos.sim.work.transaction_work import SETTINGS, TransactionLoad
 
 TRANSACTIONS = TransactionLoad(
     tellers=3,

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final, Self
 
 from chaos.sim.laws.committed_offsets import Change
-from chaos.sim.laws.generations import Partition
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Scene
+from chaos.sim.partition_name import PartitionName
 
 RISKY: Final = ("extra-transfers", 0)
 """A partition that allows unclean elections. Records may be lost there with the transactions that
@@ -32,7 +32,7 @@ class Transaction:
 
     name: str
     fate: Fate = Fate.OPEN
-    written: dict[bytes, tuple[Partition, int]] = field(default_factory=dict)
+    written: dict[bytes, tuple[PartitionName, int]] = field(default_factory=dict)
     """Partition and offset of each value whose writing was acknowledged."""
     is_prepared: bool = False
     """All that belongs to it was written."""
@@ -70,7 +70,9 @@ class TransactionsAreAtomic(Law):
         begun = self._transactions[name] = Transaction(name)
         return begun
 
-    def wrote(self, transaction: Transaction, value: bytes, place: Partition, offset: int) -> None:
+    def wrote(
+        self, transaction: Transaction, value: bytes, place: PartitionName, offset: int
+    ) -> None:
         """A write was acknowledged."""
         transaction.written[value] = place, offset
 
@@ -102,7 +104,7 @@ class TransactionsAreAtomic(Law):
         if transaction.fate is Fate.OPEN:
             self.ended(transaction, commit=False)
 
-    def seen(self, place: Partition, offset: int, value: bytes) -> None:
+    def seen(self, place: PartitionName, offset: int, value: bytes) -> None:
         """A reader of committed records has got this record."""
         transaction = self._of(value)
         if transaction is None:
@@ -116,10 +118,10 @@ class TransactionsAreAtomic(Law):
         if transaction.fate is Fate.ASKED:
             transaction.fate = Fate.COMMITTED
 
-    def judge(self, found: Mapping[Partition, Iterable[tuple[int, bytes]]]) -> int:
+    def judge(self, found: Mapping[PartitionName, Iterable[tuple[int, bytes]]]) -> int:
         """All committed records, when everything has ended. Returns how many transactions were
         committed."""
-        places: dict[bytes, tuple[Partition, int]] = {}
+        places: dict[bytes, tuple[PartitionName, int]] = {}
         for place, records in found.items():
             for offset, value in records:
                 if value in places:

@@ -12,12 +12,13 @@ from typing import Any, ClassVar, Final
 from broker.replication.metadata import LOGS_AT_ONCE
 from chaos.sim.cluster.connections import Connections
 from chaos.sim.cluster.view import replica_of
+from chaos.sim.laws.atomic_transactions import RISKY, TransactionsAreAtomic
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
-from chaos.sim.laws.generations import Partition, PartitionsHaveOneOwner
+from chaos.sim.laws.generations import PartitionsHaveOneOwner
 from chaos.sim.laws.log_transactions import LogsKnowTheirTransactions
 from chaos.sim.laws.markers import MarkersFollowDecisions
-from chaos.sim.laws.transactions import RISKY, TransactionsAreAtomic
+from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.committed_reader import CommittedRead, CommittedReader
 from chaos.sim.work.group_client import GroupClient
 from chaos.sim.work.load import Part
@@ -134,8 +135,8 @@ class TransactionWork(Work):
         )
         self._labels = (f"copies {number}" for number in itertools.count(1))
         self.accounts = [(TRANSFERS, number) for number in range(load.accounts)]
-        self.places: list[Partition] = [*self.accounts, COPIES]
-        self._risky: list[Partition] = []
+        self.places: list[PartitionName] = [*self.accounts, COPIES]
+        self._risky: list[PartitionName] = []
         if load.risks:
             self._risky.append(RISKY)
             law(LogsKnowTheirTransactions).topics.add(RISKY[0])
@@ -212,7 +213,7 @@ class TransactionWork(Work):
         return {GROUP_TOPIC: _GROUP_PARTITIONS, TRANSACTION_TOPIC: self._load.coordinators}
 
     @property
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[PartitionName]:
         """Those that it writes to."""
         return [
             *self.places,
@@ -302,7 +303,7 @@ class TransactionWork(Work):
             self.site.report(f"the sum of all transfers is {total}")
         await self._judge_copies(found)
 
-    async def _read_back(self, place: Partition) -> list[tuple[int, bytes]]:
+    async def _read_back(self, place: PartitionName) -> list[tuple[int, bytes]]:
         rng = self._rng("judge")
         reader = CommittedReader(Connections.of(self._cluster, "judge"), rng)
         records: list[tuple[int, bytes]] = []
@@ -315,7 +316,7 @@ class TransactionWork(Work):
             position = read.next_offset
 
     async def _read_on(
-        self, reader: CommittedReader, place: Partition, position: int
+        self, reader: CommittedReader, place: PartitionName, position: int
     ) -> CommittedRead:
         """The first read may find a sector that cannot be read. Then another replica has to lead.
         Raises what the last attempt raised."""
@@ -326,7 +327,7 @@ class TransactionWork(Work):
                 await asyncio.sleep(_ATTEMPT_S)
         return await reader.read(place, position)
 
-    async def _judge_copies(self, found: dict[Partition, list[tuple[int, bytes]]]) -> None:
+    async def _judge_copies(self, found: dict[PartitionName, list[tuple[int, bytes]]]) -> None:
         """Up to the last copy, each record was copied once, in order, and the offset behind it is
         committed."""
         copies = [value.split()[2:] for _, value in found[COPIES] if value.split()[1] == b"of"]
@@ -344,11 +345,11 @@ class TransactionWork(Work):
                     f"{source} {copied[-1]} was copied last, and the offset is {position}"
                 )
 
-    async def _committed(self) -> dict[Partition, int]:
+    async def _committed(self) -> dict[PartitionName, int]:
         """How far the copiers say that they have copied, as far as it is told."""
         rng = self._rng("judge")
         group = GroupClient(COPIERS, Connections.of(self._cluster, "judge"), rng)
-        told: dict[Partition, tuple[int, str] | None] = {}
+        told: dict[PartitionName, tuple[int, str] | None] = {}
         for _ in range(_ATTEMPTS):
             try:
                 told = await group.fetch(COPIED, require_stable=True)

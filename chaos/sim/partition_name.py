@@ -1,0 +1,4 @@
+"""A partition, as laws and work name it."""
+
+PartitionName = tuple[str, int]
+"""The topic and the number."""
