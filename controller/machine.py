@@ -69,7 +69,7 @@ class ControllerResult(Generic[Reply]):
     # The image after the records: the service keeps it instead of replaying them again.
     image: MetadataImage
     reply: Reply
-    # Whether the reply repeats that of an earlier decision, which may not be committed yet.
+    # Whether the reply is that of an earlier decision. That decision may not be committed yet.
     repeats: bool = False
 
 

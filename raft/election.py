@@ -92,8 +92,9 @@ def _disturbs(
 def _vote(replica: RaftReplica, now: float, candidate: ReplicaKey, message: VoteRequest) -> bool:
     """Give the epoch's one vote, if it is free and the candidate's log is no worse.
 
-    It is free while this replica has neither voted in the epoch nor heard of its leader. So it
-    does not follow, and does not stand or lead in it: it is unattached, prospective or observes.
+    The vote is free while this replica has neither voted in the epoch nor heard of its leader. So
+    the replica neither follows, stands nor leads in the epoch: it is unattached, prospective or an
+    observer.
     """
     if replica.voted is not None:
         return replica.voted == candidate
@@ -109,17 +110,17 @@ def _vote(replica: RaftReplica, now: float, candidate: ReplicaKey, message: Vote
 
 
 def _await_leader(replica: RaftReplica, now: float, delay: float) -> None:
-    if not isinstance(replica.state, Observer):  # which looks for one all the time
+    if not isinstance(replica.state, Observer):  # an observer always looks for one
         replica.become_unattached(now, delay)
 
 
 def _would_vote(replica: RaftReplica, now: float, message: VoteRequest) -> bool:
     """Whether a vote would be given in the next epoch. Promises nothing (KIP-996).
 
-    Not while this replica hears the leader: else a single voter that lost its connection would
-    depose it. If two candidates ask each other, the one with the worse log gives way, then the one
-    with the higher id, so that they do not split the votes. A candidate that has already refused
-    this replica is judged by its log alone.
+    It would not while this replica hears the leader. Otherwise a single voter that lost its
+    connection would depose the leader. If two candidates ask each other, the one with the worse
+    log gives way, then the one with the higher id, so that they do not split the votes. A candidate
+    that has already refused this replica is judged by its log alone.
     """
     if _hears_a_leader(replica, now):
         return False
@@ -344,10 +345,10 @@ def stand_at(replica: RaftReplica, due_at: float) -> float:
 
 
 def promise_kept(replica: RaftReplica) -> None:
-    """The disk has the last epoch and vote. Only now do others hear of them, so only now do
-    election timeouts begin.
+    """The disk has the last epoch and vote. Other voters hear of them only now, so the election
+    timeouts begin only now.
 
-    The voters whose votes a candidate waits for have disks, too, which may be as slow.
+    A candidate waits for the votes of other voters, whose disks may be as slow as this one.
     """
     match replica.state:
         case Candidate() as state:

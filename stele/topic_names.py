@@ -12,7 +12,7 @@ _NAME = re.compile(PATTERN)
 
 
 def fault_in(name: str) -> str | None:
-    """The fault of a name, in words. None if a topic may have it."""
+    """What is wrong with a topic's name, in words. None: nothing is."""
     if not name or name in (".", ".."):
         return "it must not be empty, . or .."
     if len(name) > LENGTH_MAX:

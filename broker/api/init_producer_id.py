@@ -1,7 +1,6 @@
 """InitProducerId (22), versions 0-6: an id for an idempotent or a transactional producer.
 
-Deviations: an idempotent producer that asks for a higher epoch gets another id instead, as in
-Kafka.
+An idempotent producer that asks for a higher epoch gets another id instead. Kafka does the same.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 class Credit:
-    """What a client has granted and not got. Records may be sent while ``is_spent`` is false."""
+    """The records that a client has granted and not got. More may be sent until ``is_spent``."""
 
     __slots__ = ("_bytes", "_records")
 

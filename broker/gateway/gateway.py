@@ -71,7 +71,7 @@ class Gateway:
     async def find_partitions(
         self, caller: Caller, name: str, keys: Sequence[bytes]
     ) -> tuple[int, list[int]]:
-        """How many partitions the topic has, and that of each key. Raises RpcError."""
+        """The number of the topic's partitions, and the partition of each key. Raises RpcError."""
         self._require_metadata()
         topic = Topics(self.context, caller, Operation.DESCRIBE).named(name)
         if isinstance(topic, ErrorCode):

@@ -81,7 +81,7 @@ class LaneDriver:
             self._task = asyncio.get_running_loop().create_task(self._drive())
 
     async def close(self) -> None:
-        """Nobody waits for outcomes any more. What is under way may still be written."""
+        """Nobody waits for outcomes any more. A batch that is under way may still be written."""
         task = self._task
         if task is not None:
             task.cancel()

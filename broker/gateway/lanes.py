@@ -47,7 +47,7 @@ class Refused(NamedTuple):
 
 
 class Resolved(NamedTuple, Generic[R_co]):
-    """What became of some records."""
+    """The outcome of some records."""
 
     part: Part[R_co]
     outcome: Stored | Refused
@@ -156,7 +156,7 @@ class Waiting(Generic[R]):
 
 
 def expired(waiting: deque[Waiting[R]], now_s: float) -> list[Resolved[R]]:
-    """Take those whose time is over."""
+    """Take the parts whose time is over."""
     resolved: list[Resolved[R]] = []
     while waiting and waiting[0].deadline_s <= now_s:
         resolved += waiting.popleft().refused(ErrorCode.REQUEST_TIMED_OUT, EXPIRED)
@@ -164,7 +164,7 @@ def expired(waiting: deque[Waiting[R]], now_s: float) -> list[Resolved[R]]:
 
 
 def expired_under_way(sent: Iterable[Waiting[R]], now_s: float) -> list[Resolved[R]]:
-    """Refuse those whose time is over, and leave them in their batch, which may still be
+    """Refuse the parts whose time is over. They stay in their batch, which may still be
     written."""
     resolved: list[Resolved[R]] = []
     for each in sent:
@@ -178,5 +178,5 @@ def expired_under_way(sent: Iterable[Waiting[R]], now_s: float) -> list[Resolved
 
 
 def next_deadline_s(waiting: Iterable[Waiting[R]]) -> float | None:
-    """The first deadline of those that are not told."""
+    """The first deadline of a part whose client has not been told its outcome."""
     return next((each.deadline_s for each in waiting if not each.is_told), None)

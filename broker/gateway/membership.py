@@ -21,14 +21,14 @@ COMMITS_MAX: Final = 16
 OFFSETS_MAX: Final = 1_000
 """Of one commit."""
 SESSION_TIMEOUT_MS: Final = 10_000
-"""Shorter than that of our own client: a broker sends heartbeats in time, or is gone."""
+"""Our own client has a longer session: a broker sends heartbeats in time, or is gone."""
 _NO_MEMBER: Final = Refusal(
     ErrorCode.UNKNOWN_MEMBER_ID, "the stream is no member of the group yet: no topic matches"
 )
 
 
 class Joining(NamedTuple):
-    """As whom the client joins which group."""
+    """The group that the client joins, and the member that it is."""
 
     group: str
     topics: tuple[str, ...]
@@ -46,7 +46,7 @@ class Offsets(NamedTuple):
 
 
 class Outlet(Protocol):
-    """What a member hears of its group. Each method raises RpcError."""
+    """The news of its group for a member. Each method raises RpcError."""
 
     async def took(self, partitions: Sequence[TopicPartition]) -> None: ...
 

@@ -36,7 +36,7 @@ class Peers:
         self._context = context
         self._connector = connector
         self._client_id = client_id
-        # By broker and lane. The locks let all who ask share one connection.
+        # By broker and lane. The locks let all requests share one connection.
         self._connections: dict[tuple[int, int], KafkaConnection] = {}
         self._opening: dict[tuple[int, int], asyncio.Lock] = {}
         self._is_closed = False

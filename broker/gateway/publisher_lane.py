@@ -111,8 +111,8 @@ class PublisherLane(Generic[R]):
         return resolved, None
 
     def _duplicates(self) -> list[Resolved[R]]:
-        """Answer for the first records, which are committed: those of one batch, or those whose
-        offsets are not known."""
+        """Answer for the first records, which are committed: for the records of one batch, or for
+        records whose offsets are not known."""
         assert self._committed is not None
         sequence, base_offset, last = self._waiting[0].sequence, None, self._committed
         for written in self._written:

@@ -104,7 +104,7 @@ class Outlet(Protocol):
 
 
 class Writers(NamedTuple):
-    """Those who write for streams. ``publisher`` makes the publisher of an id."""
+    """The writers that streams use. ``publisher`` makes the publisher of an id."""
 
     shared: SharedWriters
     publisher: Callable[[int, CompressionName], Publisher]
@@ -326,7 +326,7 @@ class Publication:
         )
 
     def settled(self, number: int, size: int, outcome: RecordMetadata | Refusal) -> None:
-        """What became of a record of a transaction."""
+        """A record of a transaction has this outcome."""
         if isinstance(outcome, Refusal):
             self._resolved(RefusedRecords((number,), outcome), 1, size)
             return
@@ -469,7 +469,7 @@ class _Runs:
         run.size += size
 
     def write(self) -> None:
-        """Hand all runs to their lanes, those of a partition in their order."""
+        """Hand all runs to their lanes. The runs of a partition keep their order."""
         runs, self._runs = self._runs, {}
         for (topic, partition), run in runs.items():
             self._write(topic, partition, run)

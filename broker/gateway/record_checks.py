@@ -1,4 +1,4 @@
-"""Records of thin clients, checked before they share a batch with those of others.
+"""Records of thin clients, checked before they share a batch with records of other clients.
 
 A leader refuses a batch as a whole. So whatever it would refuse because of one record is refused
 here, for this record alone.
@@ -74,7 +74,7 @@ class RecordChecks:
         return None if why is None else Refusal(why.code, explain(why.code, why.message))
 
     def known(self, name: str) -> Writable | Refusal | None:
-        """What ``topic`` has returned for this message."""
+        """The result of ``topic`` for this message."""
         return self._found.get(name)
 
     async def topic(self, name: str) -> Writable | Refusal:

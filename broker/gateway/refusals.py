@@ -23,7 +23,7 @@ from stele.world import ErrorInfo, RpcCode, RpcError
 logger = logging.getLogger(__name__)
 
 RETRY_AFTER_MS: Final = 200
-"""What a client is told to wait before it tries again."""
+"""The time that a client is told to wait before it tries again."""
 
 _RPC_CODES: Final = {
     ErrorCode.INVALID_REQUEST: RpcCode.INVALID_ARGUMENT,

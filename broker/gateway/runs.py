@@ -39,7 +39,7 @@ class Run:
     records: list[EncodedAs] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)  # of each record in its stream
     size: int = 0  # bytes in a batch, approximately
-    base_sequence: int = -1  # of the first record among those of a publisher; -1: none
+    base_sequence: int = -1  # the publisher's number of the first record; -1: none
     unresolved: int = 0  # records without an outcome
 
     @property

@@ -20,7 +20,7 @@ class EndOfTransaction(NamedTuple):
 
 
 class TransactionEnded(NamedTuple):
-    """What became of a transaction. ``refusal``: it was not committed, or, with ``maybe_written``,
+    """The outcome of a transaction. ``refusal``: it was not committed, or, with ``maybe_written``,
     nobody knows. None: it was done as asked."""
 
     is_committed: bool

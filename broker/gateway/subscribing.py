@@ -40,7 +40,7 @@ MESSAGE_RECORDS_MAX: Final = 500
 MESSAGE_BYTES_MAX: Final = 256 * 1024
 """Of keys, values and headers, if there is more than one record."""
 POLL_BYTES: Final = 128 * 1024
-"""Batches of one partition that are sent before those of another are looked at."""
+"""So many batches of one partition are sent before it is another partition's turn."""
 _LOOK_UP_TIMEOUT_MS = 30_000
 _LONG_POLL_MS = 5_000
 """An idle subscription asks each leader this often. A new record answers at once."""
@@ -403,7 +403,7 @@ class Subscription:
         batches: Sequence[RawBatch],
         moved: Mapping[TopicPartition, Progress],
     ) -> None:
-        """What a poll has returned of a partition is all of one topic."""
+        """All records that a poll has returned of a partition are of one topic."""
         self._progress.update(moved)
         for batch in batches:
             topic_id = consumer.read_topic_id(*batch.partition)

@@ -21,7 +21,7 @@ _TOLD_MAX: Final = 100
 
 
 class TopicPattern:
-    """The topics whose whole name matches, of those that the caller may READ. Internal topics never
+    """The topics that the caller may READ and whose whole name matches. Internal topics never
     match."""
 
     def __init__(self, context: BrokerContext, caller: Caller, expression: str) -> None:

@@ -16,7 +16,7 @@ log = logging.getLogger(__name__)
 
 PRODUCERS_MAX: Final = 100
 BATCH_BYTES: Final = 64 * 1024
-"""A smaller batch than that of our own client: to complete it is one turn of the event loop."""
+"""Our own client has larger batches: to complete one is one turn of the event loop."""
 BUFFER_BYTES: Final = 8 * 1024 * 1024
 DELIVERY_TIMEOUT_MS: Final = 30_000
 LINGER_MS: Final = 2

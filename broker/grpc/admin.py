@@ -70,7 +70,7 @@ _ANSWER_S = 4.5
 
 
 class AdminService:
-    """The service as it is given to those who came in over one named listener."""
+    """The service for the clients of one named listener."""
 
     def __init__(self, context: BrokerContext, listener: str) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""What services of groups and of transactions have in common: refusals and coordinators."""
+"""The refusals and coordinators that the services of groups and transactions answer with."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ R = TypeVar("R", bound=Message)
 
 
 class GroupsService:
-    """The service as it is given to those who came in over one named listener."""
+    """The service for the clients of one named listener."""
 
     def __init__(self, context: BrokerContext, listener: str) -> None:
         self._context = context

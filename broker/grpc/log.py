@@ -15,7 +15,7 @@ from world.network import Peer, Service
 
 
 class LogService:
-    """The service as it is given to those who came in over one named listener."""
+    """The service for the clients of one named listener."""
 
     def __init__(self, gateway: Gateway, listener: str) -> None:
         self._gateway = gateway

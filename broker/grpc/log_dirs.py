@@ -33,7 +33,7 @@ class LogDirs:
     async def alter(
         self, caller: Caller, request: pb.AlterReplicaLogDirsRequest
     ) -> pb.AlterReplicaLogDirsResponse:
-        """Of a partition that is named twice, the last directory counts."""
+        """If a partition is named twice, its last directory counts."""
         wanted = dict(
             await in_slices(
                 lambda each: (TopicPartition(each.topic, each.partition), each.path),

@@ -1,4 +1,4 @@
-"""Handlers of bytes made of those of protobuf messages."""
+"""Makes handlers of bytes out of handlers of protobuf messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Message)
 def unary(
     listener: str, message_type: type[M], answer: Callable[[Caller, M], Awaitable[Message]]
 ) -> UnaryHandler:
-    """A handler on bytes made of one on messages, for those who came in over one listener."""
+    """A handler of bytes that calls a handler of messages, for the clients of one listener."""
 
     async def handler(payload: bytes, peer: Peer) -> bytes:
         request = await parse_in_slices(message_type, payload, bytes_max=ADMIN_BYTES_MAX)

@@ -27,7 +27,7 @@ R = TypeVar("R", bound=Message)
 
 
 class TransactionsService:
-    """The service as it is given to those who came in over one named listener."""
+    """The service for the clients of one named listener."""
 
     def __init__(self, context: BrokerContext, listener: str) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""Up to where all transactions of a partition are decided."""
+"""The offset up to which all transactions of a partition are decided."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Undecided:
     """The ended transactions whose markers are appended but not committed.
 
     A marker above the high watermark may still vanish, and with it the outcome of the transaction.
-    So the records of such a transaction are as undecided as those of an open one.
+    So such a transaction is as undecided as an open one.
     """
 
     __slots__ = ("ended",)

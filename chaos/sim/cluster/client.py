@@ -22,8 +22,11 @@ from world.world import World
 
 _CONNECT_TIMEOUT_S = 5.0
 _ADMIN_TIMEOUT_S = 30.0
-_LEADER_ALONE, _ANY_REPLICA = 10, 12  # versions of Fetch that followers refuse, and that they serve
-FETCH_MAX_WAIT_MS = 500  # a read waits so long for records
+_LEADER_ALONE, _ANY_REPLICA = (
+    10,
+    12,
+)  # versions of Fetch: followers refuse the first, and serve the second
+FETCH_MAX_WAIT_MS = 500  # the longest time that a read waits for records
 
 
 class Promise(NamedTuple):
@@ -149,7 +152,7 @@ class SimClient:
     async def fetch_from_any(
         self, topic: str, partition: int, offset: int, *, broker: int
     ) -> tuple[list[tuple[int, bytes]], int]:
-        """What a broker shows a consumer at ``offset``, whether it leads or follows, as (offset,
+        """The records that a leader or follower gives a consumer from ``offset`` on, as (offset,
         value), and the offset to go on at. Raises ApiError, OSError."""
         answer = await self._fetch(topic, partition, offset, broker, version=_ANY_REPLICA)
         if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -376,7 +379,7 @@ def _parts(records: object) -> list[bytes]:
 
 
 def _check(answer: Any, results: str) -> None:
-    """Raises ApiError: the change is refused, or that of its first item."""
+    """Raises ApiError if the change, or an item of it, was refused."""
     for each in (answer, *getattr(answer, results)):
         if each.error != ErrorCode.NONE:
             raise ApiError(ErrorCode(each.error), each.message)

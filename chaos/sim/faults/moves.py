@@ -1,4 +1,4 @@
-"""Random reassignments in a simulated cluster, and what must hold of them."""
+"""Random reassignments in a simulated cluster, and the checks after them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class Moves:
         replication_factor: int = 3,
         stream: str = "moves",
     ) -> None:
-        """``replication_factor``: after ``settle``. Before, moves may ask for one more or less."""
+        """``replication_factor``: of every partition after ``settle``. A move before that may ask
+        for one replica more or less."""
         self.counts: Counter[str] = Counter()
         self._cluster = cluster
         self._partitions = list(partitions)

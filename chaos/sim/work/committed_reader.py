@@ -1,6 +1,6 @@
 """Reads only committed records, as consumers of any make do with ``isolation.level``
-read_committed: brokers stop at the last stable offset and name the aborted transactions, and
-readers leave those out."""
+read_committed. Brokers stop at the last stable offset and name the aborted transactions, and
+readers leave their records out."""
 
 from __future__ import annotations
 

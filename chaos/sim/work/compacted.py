@@ -111,7 +111,7 @@ class KeyedHistory:
             known.is_surely_there = value is not None
 
     def expected(self) -> dict[bytes, int]:
-        """The keys that a reader who begins now must find, with the least offset of their last
+        """The keys that a new reader must find now, with the least offset of their last
         values. Keys with tombstones are left to the law that looks at the logs: how long one stays
         depends on the brokers' clocks."""
         return {
@@ -213,7 +213,7 @@ class CompactedWork(Work):
 
     async def _write(self, is_done: Callable[[], bool]) -> None:
         """Write several records in a batch, compressed or not, without trying again. Some batches
-        claim another greatest timestamp than that of their records."""
+        claim another greatest timestamp than their records have."""
         number = 0
         while not is_done():
             builder = BatchBuilder()
@@ -270,9 +270,9 @@ class CompactedWork(Work):
         expected = self._history.expected()
         deadline = self._cluster.simulation.now + patience_s
         records: list[Record] = []
-        # A new leader's high watermark may be behind what the one before it has acknowledged. And
-        # that of the newest answer counts: a compaction while it is read may have removed a value
-        # for the sake of one behind the high watermark of the first answer.
+        # A new leader's high watermark may be below what its predecessor has acknowledged. The high
+        # watermark of the newest answer counts: while the log is read, a compaction may have
+        # removed a value because of a later one, which is above the first answer's high watermark.
         position, end = 0, max(expected.values(), default=-1) + 1
         is_first = True
         while is_first or position < end:

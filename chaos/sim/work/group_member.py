@@ -19,7 +19,7 @@ _ROUND_S: Final = 0.25
 
 
 class Generations(Owners, Protocol):
-    """A law that knows which generation gives which partition to whom."""
+    """A law that knows which member has each partition in each generation."""
 
     def asks(self) -> int: ...
 

@@ -77,7 +77,7 @@ class GroupReader:
     async def find_positions(
         self, partitions: Iterable[PartitionName], member: Membership | None = None
     ) -> None:
-        """Go on where the group has committed. ``member``: who has to be one in this epoch. Raises
+        """Go on where the group has committed. ``member`` has to be a member in this epoch. Raises
         ApiError, OSError."""
         partitions = list(partitions)
         if not partitions:

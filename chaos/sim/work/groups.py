@@ -107,7 +107,7 @@ class GroupLoad(Part):
         return self.with_movers(rngs.of("movers"))
 
     def with_movers(self, rng: random.Random) -> GroupLoad:
-        """Two of three runs have movers, also those that have no other work with groups."""
+        """Two of three runs have movers, even runs that have no other work with groups."""
         movers = rng.choice([0, 2, 3])
         if not movers:
             return self

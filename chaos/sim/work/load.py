@@ -21,7 +21,7 @@ class LoadKind(enum.StrEnum):
 
     @property
     def is_small(self) -> bool:
-        """Whether the cluster and the usual work are those of light load."""
+        """Whether the cluster and the usual work are as for light load."""
         return self is not LoadKind.DRAWN
 
 

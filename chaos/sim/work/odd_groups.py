@@ -1,4 +1,4 @@
-"""Members of a group who do what no client does, and what may not harm anybody else."""
+"""Members of a group that do what no client does. They must not harm other members."""
 
 from __future__ import annotations
 

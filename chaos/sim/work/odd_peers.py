@@ -1,4 +1,4 @@
-"""Somebody who asks replicas of the quorum in their own name."""
+"""A stranger that sends requests to replicas of the quorum in the names of the replicas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The work of a run on transactions: who does it, and what must be true in the end."""
+"""The work of a run on transactions: its clients, and the checks at its end."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ class TransactionWork(Work):
         after the timeout: one hangs."""
         await self._cluster.until(
             self._is_settled,
-            "all transactions end, and their coordinators and those of groups are loaded",
+            "all transactions end, and the coordinators of transactions and groups are loaded",
             timeout_s=_STABLE_S + self._load.timeout_ms / 1000,
         )
 

@@ -131,7 +131,7 @@ class Transactor:
         self._open.clear()
         process.producer = ProducerEpoch(answer.producer_id, answer.producer_epoch)
         if kept is not None:
-            # Somebody who knows only whether it is prepared decides about it.
+            # Another process decides, which knows only whether the transaction is prepared.
             self.bench.counts["prepared transactions finished by others"] += 1
             process.transaction = kept
             if self._ghosts and self.rng.random() < 0.5:

@@ -23,7 +23,7 @@ COPIES: Final = ("copies", 0)
 COPIED: Final = [(TRANSFERS, 0), (TRANSFERS, 1)]
 """The partitions that are copied."""
 COPIERS: Final = "copiers"
-"""The group of those that copy, which keeps how far they have copied."""
+"""The group of the copying clients. Its offsets say how far they have copied."""
 
 
 @dataclass(slots=True)

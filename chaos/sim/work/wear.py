@@ -53,5 +53,5 @@ class Wear(Part):
 
     @property
     def is_there(self) -> bool:
-        """Whether a topic is made anew. The other wear is that of all topics."""
+        """Whether a topic is made anew. All topics have the other wear."""
         return bool(self.remake_pause_s)

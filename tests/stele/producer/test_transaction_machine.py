@@ -14,7 +14,7 @@ from stele.errors import (
     TransactionStateError,
 )
 from stele.producer.idempotence import Identity
-from stele.producer.transactions import (
+from stele.producer.transaction_state import (
     CoordinatorAnswer,
     End,
     Init,
