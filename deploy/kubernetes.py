@@ -13,6 +13,8 @@ from pathlib import Path
 from string import Template
 from typing import Final
 
+from security.authority import MAPPING_RULES
+
 FILE: Final = Path(__file__).parent / "k8s" / "stele.yaml"
 FIRST_BROKER: Final = 101
 
@@ -28,6 +30,30 @@ class Wish:
     brokers: int = 3
     controller_storage: str = "4Gi"
     broker_storage: str = "100Gi"
+    secret: str = ""
+    """The Secret with ca.pem and node-<id>.pem, as ``stele certs create`` makes them. Empty: every
+    listener is plaintext."""
+
+    @property
+    def certificates(self) -> str:
+        """The command that makes the files of the secret."""
+        domain = f"{self.namespace}.svc.cluster.local"
+        hosts = {
+            **{n: f"stele-controller-{n}.stele-controller.{domain}" for n in self.controller_ids},
+            **{n: f"stele-broker-{n}.stele-broker.{domain}" for n in self.broker_ids},
+        }
+        # A client's first connection goes to the Service of any broker.
+        also = dict.fromkeys(self.broker_ids, f",stele.{domain}")
+        nodes = " ".join(f"--node {n}={host}{also.get(n, '')}" for n, host in hosts.items())
+        return f"stele certs create {nodes} --user admin"
+
+    @property
+    def controller_ids(self) -> range:
+        return range(1, 1 + self.controllers)
+
+    @property
+    def broker_ids(self) -> range:
+        return range(FIRST_BROKER, FIRST_BROKER + self.brokers)
 
 
 _HEAD: Final = """\
@@ -158,7 +184,7 @@ $container_ports
             requests: {cpu: $cpu, memory: $memory}
           volumeMounts:
             - {name: data, mountPath: /var/lib/stele/data}
-  volumeClaimTemplates:
+$security_mount  volumeClaimTemplates:
     - metadata:
         name: data
       spec:
@@ -167,18 +193,65 @@ $container_ports
           requests: {storage: $storage}
 """
 
+_SECURITY_HEAD: Final = """\
+# The nodes' keys are in the Secret $secret:
+#   $certificates
+#   mv certs/ca.key .    (it signs, and no pod needs it)
+#   kubectl -n $namespace create secret generic $secret --from-file=certs
+# Each pod can read the keys of all nodes. Users are made over the listener NODES with
+# certs/user-admin.pem: stele users add NAME.
+"""
+
+_SECURITY_MOUNT: Final = """\
+            - {name: security, mountPath: /etc/stele/security, readOnly: true}
+      volumes:
+        - name: security
+          secret: {secretName: $secret, defaultMode: 0440}"""
+
+_SECURE_ENVIRONMENT: Final = """
+            - name: STELE_LISTENER_SECURITY_PROTOCOL_MAP
+              value: "CLIENTS:SASL_SSL,NODES:SSL,CONTROLLER:SSL"
+            - {name: STELE_INTER_BROKER_LISTENER_NAME, value: NODES}
+            - name: STELE_SSL_KEYSTORE_LOCATION
+              value: "/etc/stele/security/node-$$(STELE_NODE_ID).pem"
+            - {name: STELE_SSL_TRUSTSTORE_LOCATION, value: /etc/stele/security/ca.pem}
+            - name: STELE_SSL_PRINCIPAL_MAPPING_RULES
+              value: "$mapping_rules"
+            - {name: STELE_LISTENER_NAME_CONTROLLER_SSL_CLIENT_AUTH, value: required}
+            - name: STELE_AUTHORIZER_CLASS_NAME
+              value: org.apache.kafka.metadata.authorizer.StandardAuthorizer
+            - {name: STELE_SUPER_USERS, value: "User:nodes;User:admin"}"""
+
+_SECURE_BROKER_ENVIRONMENT: Final = """
+            - {name: STELE_SASL_ENABLED_MECHANISMS, value: SCRAM-SHA-512}
+            - {name: STELE_LISTENER_NAME_NODES_SSL_CLIENT_AUTH, value: required}"""
+
+_SECURE_LISTENERS: Final = """\
+            - name: STELE_LISTENERS
+              value: "CLIENTS://0.0.0.0:9092,NODES://0.0.0.0:9094"
+            - name: STELE_ADVERTISED_LISTENERS
+              value: "CLIENTS://$host:9092,NODES://$host:9094"
+            - name: STELE_GRPC_LISTENERS
+              value: "CLIENTS://0.0.0.0:9192,NODES://0.0.0.0:9194"
+            - name: STELE_GRPC_ADVERTISED_LISTENERS
+              value: "CLIENTS://$host:9192,NODES://$host:9194"
+"""
+
+_PLAIN_LISTENERS: Final = """\
+            - name: STELE_LISTENERS
+              value: "PLAINTEXT://0.0.0.0:9092"
+            - name: STELE_ADVERTISED_LISTENERS
+              value: "PLAINTEXT://$host:9092"
+            - name: STELE_GRPC_LISTENERS
+              value: "PLAINTEXT://0.0.0.0:9192"
+            - name: STELE_GRPC_ADVERTISED_LISTENERS
+              value: "PLAINTEXT://$host:9192"
+"""
+
 _CONTROLLER_ENVIRONMENT: Final = """\
             - {name: STELE_CONTROLLER_LISTENER, value: "0.0.0.0:9093"}"""
 
 _BROKER_ENVIRONMENT: Final = """\
-            - name: STELE_LISTENERS
-              value: "PLAINTEXT://0.0.0.0:9092"
-            - name: STELE_ADVERTISED_LISTENERS
-              value: "PLAINTEXT://$$(POD_NAME).stele-broker.$namespace.svc.cluster.local:9092"
-            - name: STELE_GRPC_LISTENERS
-              value: "PLAINTEXT://0.0.0.0:9192"
-            - name: STELE_GRPC_ADVERTISED_LISTENERS
-              value: "PLAINTEXT://$$(POD_NAME).stele-broker.$namespace.svc.cluster.local:9192"
             - {name: STELE_DEFAULT_REPLICATION_FACTOR, value: "$factor"}
             - {name: STELE_MIN_INSYNC_REPLICAS, value: "$min_insync"}
             - {name: STELE_OFFSETS_TOPIC_REPLICATION_FACTOR, value: "$factor"}
@@ -196,9 +269,20 @@ def render(wish: Wish) -> str:
         "voters": ",".join(_voter(wish, number + 1) for number in range(wish.controllers)),
         "factor": str(factor),
         "min_insync": str(max(1, factor - 1)),
+        "host": f"$(POD_NAME).stele-broker.{wish.namespace}.svc.cluster.local",
+        "secret": wish.secret,
+        "certificates": wish.certificates,
+        "mapping_rules": MAPPING_RULES,
     }
+    is_secure = bool(wish.secret)
+    own = _SECURE_ENVIRONMENT if is_secure else ""
+    values["security_mount"] = (
+        Template(_SECURITY_MOUNT).substitute(values) + "\n" if is_secure else ""
+    )
+    head = _HEAD + _SECURITY_HEAD * is_secure
+    listeners = _SECURE_LISTENERS if is_secure else _PLAIN_LISTENERS
     parts = [
-        Template(_HEAD).substitute(values),
+        Template(head).substitute(values),
         Template(_BOOTSTRAP).substitute(values),
         _stateful_set(
             values,
@@ -206,7 +290,7 @@ def render(wish: Wish) -> str:
             start=1,
             replicas=wish.controllers,
             storage=wish.controller_storage,
-            environment=_CONTROLLER_ENVIRONMENT,
+            environment=_CONTROLLER_ENVIRONMENT + own,
             ports={"controller": 9093},
             resources=("250m", "256Mi"),
         ),
@@ -216,8 +300,12 @@ def render(wish: Wish) -> str:
             start=FIRST_BROKER,
             replicas=wish.brokers,
             storage=wish.broker_storage,
-            environment=_BROKER_ENVIRONMENT,
-            ports={"kafka": 9092, "grpc": 9192},
+            environment=listeners
+            + _BROKER_ENVIRONMENT
+            + own
+            + _SECURE_BROKER_ENVIRONMENT * is_secure,
+            ports={"kafka": 9092, "grpc": 9192}
+            | ({"kafka-nodes": 9094, "grpc-nodes": 9194} if is_secure else {}),
             resources=("500m", "512Mi"),
         ),
     ]
@@ -270,6 +358,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--brokers", type=int, default=plain.brokers)
     parser.add_argument("--controller-storage", default=plain.controller_storage)
     parser.add_argument("--broker-storage", default=plain.broker_storage)
+    parser.add_argument(
+        "--secret",
+        default=plain.secret,
+        help="with TLS, users and access rules: the Secret with ca.pem and node-<id>.pem",
+    )
     print(render(Wish(**vars(parser.parse_args(arguments)))), end="")
 
 

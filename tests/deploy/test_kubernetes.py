@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from deploy.kubernetes import FILE, Wish, render
-from runtime.config.node import check_key, from_settings
+from runtime.config.node import check_key, from_settings, load
+from stele.addresses import SecurityProtocol
 
 kubernetes_validate = pytest.importorskip("kubernetes_validate")
 yaml = pytest.importorskip("yaml")
@@ -19,7 +20,9 @@ def documents(wish: Wish | None = None) -> list[dict[str, Any]]:
     return [document for document in yaml.safe_load_all(render(wish or Wish())) if document]
 
 
-@pytest.mark.parametrize("wish", [Wish(), Wish(namespace="other", controllers=1, brokers=1)])
+@pytest.mark.parametrize(
+    "wish", [Wish(), Wish(namespace="other", controllers=1, brokers=1), Wish(secret="stele-tls")]
+)
 def test_every_manifest_is_valid(wish: Wish) -> None:
     found = documents(wish)
     assert [each["kind"] for each in found] == [
@@ -49,7 +52,8 @@ def environment_of(stateful_set: dict[str, Any], node_id: int) -> dict[str, str]
     found = {"POD_NAME": pod, "STELE_NODE_ID": str(node_id)}
     for each in container["env"]:
         if "value" in each:
-            found[each["name"]] = each["value"].replace("$(POD_NAME)", pod)
+            value = each["value"].replace("$(POD_NAME)", pod)
+            found[each["name"]] = value.replace("$(STELE_NODE_ID)", str(node_id))
     return found
 
 
@@ -74,6 +78,37 @@ def test_nodes_accept_their_settings(place: int, node_id: int) -> None:
         assert settings["transaction.two.phase.commit.enable"] == "true"  # Spark's sink needs it
         host = f"stele-broker-{node_id}.stele-broker.stele.svc.cluster.local"
         assert environment["STELE_ADVERTISED_LISTENERS"] == f"PLAINTEXT://{host}:9092"
+
+
+@pytest.mark.parametrize(("place", "node_id"), [(4, 1), (7, 101)])
+def test_nodes_accept_their_settings_when_they_are_secure(place: int, node_id: int) -> None:
+    wish = Wish(secret="stele-tls")
+    stateful_set = documents(wish)[place]
+    environment = environment_of(stateful_set, node_id)
+    environment.pop("STELE_CLUSTER_ID")
+    config = load("log.dirs=/var/lib/stele/data", environment=environment)
+    keystore = f"/etc/stele/security/node-{node_id}.pem"
+    assert config.security.to_controllers.tls.keystore.location == keystore
+    assert config.security.controllers.client_auth == "required"
+    assert config.access_policy is not None
+    pod = stateful_set["spec"]["template"]["spec"]
+    assert {"name": "security", "mountPath": "/etc/stele/security", "readOnly": True} in (
+        pod["containers"][0]["volumeMounts"]
+    )
+    assert pod["volumes"][0]["secret"]["secretName"] == "stele-tls"
+    if node_id == 101:
+        assert config.security.listeners["CLIENTS"].protocol is SecurityProtocol.SASL_SSL
+        assert config.security.listeners["NODES"].client_auth == "required"
+
+
+def test_the_command_for_the_secret_names_every_node_as_it_is_advertised() -> None:
+    wish = Wish(secret="stele-tls", controllers=1, brokers=1)
+    command = wish.certificates
+    settings = environment_of(documents(wish)[7], 101)
+    host = settings["STELE_ADVERTISED_LISTENERS"].split("://")[1].split(":")[0]
+    assert f"--node 101={host}," in command
+    assert wish.certificates in render(wish)
+    assert f"--node 1={settings['STELE_CONTROLLER_QUORUM_VOTERS'][2:].split(':')[0]} " in command
 
 
 def test_selectors_meet_the_pods() -> None:
