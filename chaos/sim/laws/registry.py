@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from chaos.sim.laws.access import AccessFollowsTheRules
 from chaos.sim.laws.acknowledgements import Acknowledged
 from chaos.sim.laws.asked_elections import ElectionsAreAsAsked
 from chaos.sim.laws.asked_voters import VotersChangeAsAsked
@@ -106,6 +107,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     ReadsAreLinearizable,
     SnapshotsEqualTheLog,
     MetadataHistory,
+    AccessFollowsTheRules,
     # Partitions.
     OneLeaderPerPartitionEpoch,
     HighWatermarksOnlyRise,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
+from chaos.sim.work.access import AccessWork
 from chaos.sim.work.administration import Administrators
 from chaos.sim.work.any_replica import AnyReplicaReaders
 from chaos.sim.work.compacted import CompactedWork
@@ -40,6 +41,7 @@ WORKS: Final[tuple[type[Work], ...]] = (
     TransactionWork,
     RareWork,
     DirectoryMoves,
+    AccessWork,
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from chaos.sim.runs.mutants.access_catalogue import ACCESS
 from chaos.sim.runs.mutants.administration_catalogue import ADMINISTRATION
 from chaos.sim.runs.mutants.cleaner_catalogue import CLEANER
 from chaos.sim.runs.mutants.client_catalogue import CLIENT
@@ -517,6 +518,7 @@ MUTANTS = [
     *READS,
     *CONTROLLER,
     *ISR,
+    *ACCESS,
     *ADMINISTRATION,
     *REPLICATION,
     *STORAGE,

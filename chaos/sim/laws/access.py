@@ -1,0 +1,129 @@
+"""What callers may do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Self
+
+from broker.broker import Broker
+from chaos.sim.cluster.cluster import SimCluster
+from chaos.sim.cluster.methods import CREATE_ACLS, DESCRIBE_GROUPS
+from chaos.sim.laws.arrivals import Arrivals
+from chaos.sim.laws.law import Cadence, Law, Proof
+from chaos.sim.laws.scene import Report, Scene
+from chaos.sim.world.wire import Said, Stage
+from metadata.acl import Permission
+from metadata.image import MetadataImage
+from runtime.administration.acls import acl_of
+from stele.errors import ErrorCode
+from stele.wire.v1.admin_pb2 import CreateAclsRequest, CreateAclsResponse
+from stele.wire.v1.groups_pb2 import DescribeGroupsRequest, DescribeGroupsResponse
+
+PREFIX: Final = "access-"
+"""Groups with such names are described by one principal alone. The rules about each first allow it,
+then one more denies it, and none is ever removed. So the phases of a name follow each other."""
+
+_UNKNOWN, _ALLOWED, _DENIED = range(3)
+
+
+class _Seen(NamedTuple):
+    broker: Broker
+    phases: dict[str, int]
+    """By name of a group: what the broker's rules said at the arrival."""
+
+
+class AccessFollowsTheRules(Law):
+    """A request is allowed if all rules of its lifetime allow it, and denied if all deny it. A
+    change that was answered is in force on every live broker that the answer does not name."""
+
+    name = "access follows the rules"
+    cadence = Cadence.TOLD
+    hears = (DESCRIBE_GROUPS, CREATE_ACLS)
+    proof = Proof.CAMPAIGN
+
+    def __init__(self, scene: Scene) -> None:
+        self._cluster: SimCluster = scene.cluster
+        self._report: Report = scene.report
+        self._arrivals = Arrivals[_Seen]()
+
+    @classmethod
+    def of(cls, scene: Scene) -> Self:
+        return cls(scene)
+
+    def hear(self, stage: Stage, said: Said) -> None:
+        if said.method.endswith(CREATE_ACLS):
+            if stage is Stage.ANSWERED:
+                self._check_in_force(said)
+            return
+        broker = self._broker_at(said.target)
+        names = [
+            name
+            for name in DescribeGroupsRequest.FromString(said.request).groups
+            if name.startswith(PREFIX)
+        ]
+        if broker is None or not names:
+            return
+        seen = _Seen(broker, {name: _phase(broker.image, name) for name in names})
+        before = self._arrivals.met(stage, said, seen)
+        if before is not None and before.broker is broker:
+            self._check_answer(said, before.phases, seen.phases)
+
+    def _check_answer(self, said: Said, before: dict[str, int], after: dict[str, int]) -> None:
+        for answer in DescribeGroupsResponse.FromString(said.answer).groups:
+            phase = after.get(answer.group)
+            if phase is None or before.get(answer.group) != phase:
+                continue  # the rules changed meanwhile
+            self.looked += 1
+            is_denied = answer.error == ErrorCode.GROUP_AUTHORIZATION_FAILED
+            if is_denied == (phase == _ALLOWED):
+                self._report(
+                    f"{said.target} {'denies' if is_denied else 'allows'} to describe "
+                    f"{answer.group}, against all rules of the request's lifetime"
+                )
+
+    def _check_in_force(self, said: Said) -> None:
+        answer = CreateAclsResponse.FromString(said.answer)
+        if answer.error != ErrorCode.NONE:
+            return
+        made = [
+            acl_of(acl)
+            for acl, result in zip(
+                CreateAclsRequest.FromString(said.request).acls, answer.results, strict=False
+            )
+            if result.error == ErrorCode.NONE
+        ]
+        for broker_id, broker in self._live():
+            if broker_id in answer.lagging_brokers:
+                continue
+            self.looked += 1
+            if any(broker.image.acls.id_of(acl) is None for acl in made):
+                self._report(
+                    f"{said.target} answers a change of ACLs that broker {broker_id} lacks"
+                )
+
+    def _live(self) -> Iterator[tuple[int, Broker]]:
+        """The brokers that are unfenced in the metadata that they and the controllers have."""
+        for node in self._cluster.brokers.values():
+            broker = node.broker
+            registration = self._cluster.image.broker(node.id)
+            if (
+                broker is not None
+                and registration is not None
+                and not registration.fenced
+                and registration.incarnation_id == broker.incarnation_id
+                and broker.lease_valid
+            ):
+                yield node.id, broker
+
+    def _broker_at(self, machine: str) -> Broker | None:
+        for node in self._cluster.brokers.values():
+            if node.host == machine:
+                return node.broker
+        return None
+
+
+def _phase(image: MetadataImage, name: str) -> int:
+    told = {acl.permission for acl in image.acls.by_id.values() if acl.resource_name == name}
+    if Permission.DENY in told:
+        return _DENIED
+    return _ALLOWED if told else _UNKNOWN

@@ -1,0 +1,39 @@
+"""Planted bugs of the authorizer."""
+
+from __future__ import annotations
+
+from chaos.sim.runs.mutants.mutant import Edit, Mutant, bug
+
+ACCESS = [
+    bug(
+        "authorizer: keep decisions when the rules change",
+        "security/authorizer/machine.py",
+        "AccessMachine.take",
+        "self._decided.clear()",
+        "",
+    ),
+    bug(
+        "authorizer: let a rule that allows win over one that denies",
+        "security/authorizer/decision.py",
+        "decide",
+        "if denied:\n    return Verdict(False, Reason.RULE, min(denied))",
+        "if denied and not allowed:\n    return Verdict(False, Reason.RULE, min(denied))",
+    ),
+    Mutant(
+        "controller: answer a change of ACLs that brokers have not applied",
+        (
+            Edit(
+                "controller/heartbeats.py",
+                "Heartbeats.applied_everywhere",
+                "while self._lagging(offset):\n    await self._heard.wait()",
+                "pass",
+            ),
+            Edit(
+                "controller/heartbeats.py",
+                "Heartbeats.applied_everywhere",
+                "return self._lagging(offset)",
+                "return []",
+            ),
+        ),
+    ),
+]
