@@ -100,8 +100,8 @@ def _without_secrets(file: Path) -> Callable[[Record], dict[str, Any]] | None:
     def decode_record(record: Record) -> dict[str, Any]:
         try:
             return {"payload": record.value and without_secrets(bytes(record.value))}
-        except MetadataError as error:
-            raise ValueError(str(error)) from error
+        except MetadataError as error:  # what cannot be read may have a secret
+            return {"payload": None, "error": str(error)}
 
     return decode_record
 

@@ -54,6 +54,8 @@ def logins_of(
     registry: MetricsRegistry,
 ) -> dict[str, ListenerLogins]:
     """By the name of the listener; none for a listener without SASL."""
+    for security in config.security.listeners.values():
+        _warn_of_plaintext(security)
     store = NewestCredentials(metadata)
     metrics = AuthenticationMetrics(registry)
     return {
@@ -73,6 +75,16 @@ def logins_of(
         for name, security in config.security.listeners.items()
         if security.protocol.has_sasl
     }
+
+
+def _warn_of_plaintext(security: ListenerSecurity) -> None:
+    shown = [each for each in (PLAIN, OAUTHBEARER) if each in security.mechanisms]
+    if shown and not security.protocol.has_tls:
+        logger.warning(
+            "listener %s has %s without TLS: whoever is on the way reads passwords and tokens",
+            security.name,
+            " and ".join(shown),
+        )
 
 
 def _begin(security: ListenerSecurity, mechanism: str, store: CredentialStore) -> Begin:

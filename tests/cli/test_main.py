@@ -43,7 +43,10 @@ from cli import main, output
 from cli.consume import _text
 from cli.offsets_decoder import decode_record
 from cli.produce import _parser
+from metadata.records import encode
+from metadata.scram_credentials import ScramUser, credential_record
 from stele.ids import TopicPartition
+from stele.security.scram import ScramCredential
 from stele.wire.batch import BatchBuilder, Record
 
 COMMANDS = [
@@ -216,6 +219,25 @@ def test_log_dump(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "hello" in capsys.readouterr().out
     assert main.run(["log", "dump", str(file), "--json"]) == 0
     assert len(json.loads(capsys.readouterr().out)[str(file)]) == 1
+
+
+def test_log_dump_hides_credentials(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    credential = ScramCredential(b"hidden", b"hidden", b"hidden", 4096)
+    builder = BatchBuilder()
+    record = encode(credential_record(ScramUser("alice", 1), credential))
+    builder.append(None, record, timestamp_ms=5)
+    builder.append(None, b"\x82\x01\xffhidden", timestamp_ms=5)
+    folder = tmp_path / "__cluster_metadata-0"
+    folder.mkdir()
+    for name in ("00000000000000000000.log", "00000000000000000005-0000000001.checkpoint"):
+        (folder / name).write_bytes(builder.build())
+        for format_ in ([], ["--json"]):
+            assert main.run(["log", "dump", str(folder / name), "--records", *format_]) == 0
+            said = capsys.readouterr().out
+            shown = bytes.hex if format_ else bytes.decode
+            assert shown(b"alice") in said
+            assert shown(b"hidden") not in said
+            assert "unreadable" in said
 
 
 def test_log_dump_says_what_is_in_the_offsets_topic(

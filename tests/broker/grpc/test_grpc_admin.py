@@ -12,12 +12,15 @@ from google.protobuf.message import Message
 from broker.grpc.admin import AdminService
 from broker.replication.deletion import Deletion
 from metadata.records import encode
+from metadata.scram_credentials import ScramUser, credential_record, secret_record
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.messages import SnapshotId
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.quorum.snapshots import Snapshot
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
+from stele.security.scram import ScramCredential
+from stele.wire.kafka.messages import describe_user_scram_credentials
 from stele.wire.v1 import admin_pb2 as pb
 from stele.wire.v1 import metadata_pb2
 from stele.wire.v1.controller_pb2 import ReadIndexResponse
@@ -426,6 +429,80 @@ def test_the_metadata_log_is_read_in_pieces_from_where_it_begins() -> None:
         assert (decision.base_offset, decision.epoch, decision.timestamp_ms) == (5, 1, 1000)
         assert list(decision.records) == [a, b]
         assert answer.next_offset == 7
+
+    run_virtual(main())
+
+
+def test_the_metadata_log_is_read_without_the_secrets_of_users() -> None:
+    async def main() -> None:
+        edges = Edges()
+        credential = ScramCredential(b"hidden salt", b"hidden stored", b"hidden server", 4096)
+        records = (
+            encode(credential_record(ScramUser("alice", 1), credential)),
+            encode(secret_record(b"hidden secret")),
+        )
+        edges.metadata_log.snapshot = Snapshot(SnapshotId(5, 1), 900, records, None)
+        edges.metadata_log.batches = [CommittedBatch(5, 1, 1000, records)]
+        for offset in (0, 5):
+            request = pb.ReadMetadataLogRequest(offset=offset)
+            answer = await _call(edges, "ReadMetadataLog", request, pb.ReadMetadataLogResponse)
+            shown = answer.SerializeToString()
+            assert b"alice" in shown
+            assert b"hidden" not in shown
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize(
+    ("users", "told"),
+    [
+        ([], [("alice", 0, [(1, 4096)]), ("bob", 0, [(1, 8192), (2, 4096)])]),
+        (["bob"], [("bob", 0, [(1, 8192), (2, 4096)])]),
+        (["carol"], [("carol", ErrorCode.RESOURCE_NOT_FOUND, [])]),
+        (["bob", "bob"], [("bob", ErrorCode.DUPLICATE_RESOURCE, [])]),
+    ],
+)
+def test_users_are_described_without_secrets(users: list[str], told: list[Any]) -> None:
+    async def main() -> None:
+        edges = Edges()
+        for name, mechanism, iterations in (("bob", 2, 4096), ("bob", 1, 8192), ("alice", 1, 4096)):
+            credential = ScramCredential(b"hidden", b"hidden", b"hidden", iterations)
+            edges.commit(credential_record(ScramUser(name, mechanism), credential))
+        request = pb.DescribeUserScramCredentialsRequest(users=users)
+        answer = await _call(
+            edges,
+            "DescribeUserScramCredentials",
+            request,
+            pb.DescribeUserScramCredentialsResponse,
+        )
+        assert b"hidden" not in answer.SerializeToString()
+        assert [
+            (each.user, each.error, [(one.mechanism, one.iterations) for one in each.credentials])
+            for each in answer.users
+        ] == told
+        of_kafka = await edges.client().call(
+            describe_user_scram_credentials.API,
+            0,
+            describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+                [describe_user_scram_credentials.UserName(name) for name in users] or None
+            ),
+        )
+        assert [
+            (
+                each.user,
+                each.error_code,
+                [(one.mechanism, one.iterations) for one in each.credential_infos],
+            )
+            for each in of_kafka.results
+        ] == told
+        edges.authorizer.denied.add((Operation.DESCRIBE, CLUSTER))
+        answer = await _call(
+            edges,
+            "DescribeUserScramCredentials",
+            request,
+            pb.DescribeUserScramCredentialsResponse,
+        )
+        assert (answer.error, list(answer.users)) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
 
     run_virtual(main())
 
