@@ -117,6 +117,7 @@ ROOMS = (
         (
             "tests/broker/coordinator/test_deadlines.py",
             "tests/broker/coordinator/test_shard.py",
+            "tests/broker/coordinator/test_shard_life.py",
             "tests/broker/coordinator/test_shard_transactions.py",
             "tests/broker/coordinator/test_runtime.py",
             "tests/broker/coordinator/test_runtime_requests.py",
