@@ -21,6 +21,9 @@ from stele.security.files import FileStates, look_at
 from stele.security.stores import alternative_names
 
 HANDSHAKE_S: Final = 10.0
+FAREWELL_S: Final = 2.0
+"""How long a closed connection waits for the peer's farewell."""
+
 _PROBE_S: Final = 2.0
 _EXPLAINED_S: Final = 5.0
 
@@ -54,6 +57,7 @@ class ClientTls:
                 ssl=context,
                 server_hostname=address.host,
                 ssl_handshake_timeout=HANDSHAKE_S,
+                ssl_shutdown_timeout=FAREWELL_S,
             )
         except ssl.SSLCertVerificationError as error:
             raise OSError(await self._explain(address, error)) from error
