@@ -33,7 +33,7 @@ class ImageChain:
         self.committed: MetadataImage = EMPTY
         self._proposed: deque[_Proposed] = deque()
         # The end offsets that ``caught_up`` waits for, with their futures. The results mean the
-        # same as those of ``_Proposed.settled``.
+        # same as the result of ``_Proposed.settled``.
         self._awaited: list[tuple[int, asyncio.Future[bool]]] = []
 
     @property

@@ -33,7 +33,7 @@ PROBE_METHOD = "/stele.v1.BrokerControl/Probe"
 
 
 class Heartbeats:
-    """Serves the brokers' heartbeat streams, probes brokers, and fences those that are gone."""
+    """Serves the brokers' heartbeat streams, probes brokers, and fences brokers that are gone."""
 
     def __init__(
         self,

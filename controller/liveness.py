@@ -30,7 +30,7 @@ FENCE_RETRY_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Ask the broker's process who it is, and report with ``Liveness.probed``."""
+    """Ask which process runs as the broker, and report with ``Liveness.probed``."""
 
     broker_id: int
     broker_epoch: int

@@ -27,7 +27,7 @@ class Losses:
         self._broker_id = request.broker_id
         self._reported = _keys(*request.corrupt, *request.unsynced)
         self.offline_directories: tuple[bytes, ...] = ()
-        """Directories of earlier registrations that may be among those that were not opened."""
+        """Directories of earlier registrations, which may be among the unopened directories."""
         self.last_uses: tuple[DirectoryUse, ...] = ()
         """Of the offline directories."""
         # The directories of earlier registrations that are open, and the replicas with a sound log
@@ -134,7 +134,7 @@ def _is_older(existing: BrokerRegistration, request: RegisterBrokerRequest) -> b
 
 
 def _is_other_epoch(last: int, told: int) -> bool:
-    """Whether the last clean shutdown on a disk was not that of the last process (KIP-966).
+    """Whether the last process on a disk is not the one that last shut down cleanly (KIP-966).
 
     A killed process leaves no epoch. It loses nothing that counts, because acknowledged records are
     on disk. So a missing epoch is no loss here. KIP-966 counts it as one.

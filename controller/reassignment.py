@@ -73,7 +73,7 @@ def alter_partition_reassignments(
 def _altered(
     image: MetadataImage, rules_by_topic: RulesByTopic, wish: Wish, keep_factor: bool
 ) -> pb.MetadataRecord | None:
-    """The record to write. None if the target is that of the partition already."""
+    """The record to write. None if the partition has this target already."""
     topic = image.topic(wish.topic)
     if topic is None or not 0 <= wish.partition < len(topic.partitions):
         raise ApiError(

@@ -32,7 +32,7 @@ a heartbeat is acknowledged again."""
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker can be reached by those who came in over ``listener``."""
+    """A broker's address for the clients of ``listener``."""
 
     listener: str
     host: str

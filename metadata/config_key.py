@@ -19,7 +19,7 @@ Value = bool | int | float | str | tuple[str, ...]
 
 
 class Type(enum.Enum):
-    """How a value is written; the names are those of Kafka's DescribeConfigs."""
+    """How a value is written; the names are from Kafka's DescribeConfigs."""
 
     BOOLEAN = "BOOLEAN"
     STRING = "STRING"
@@ -58,7 +58,7 @@ class ConfigKey:
     pattern: tuple[str, str] | None = None
     # Kafka has the key and its tools set it, but it changes nothing here. Its doc says so.
     is_inert: bool = False
-    # Keys of topics and groups: the key of the default for those that do not set it.
+    # Keys of topics and groups: the key of the default, for topics and groups that do not set it.
     synonym: str | None = None
     # Keys that give `synonym` in a larger unit (log.retention.hours), each with its size in units
     # of `synonym`. If several are set, the smallest unit wins.

@@ -186,7 +186,7 @@ _HANDLERS: dict[str, Callable[[_Parts, Any], None]] = {
 
 
 def replay_values(image: MetadataImage, base_offset: int, values: Sequence[bytes]) -> MetadataImage:
-    """The image after one committed batch, for those who need no delta."""
+    """The image after one committed batch, for callers that need no delta."""
     delta = MetadataDelta(image)
     delta.replay_values(base_offset, values)
     return delta.apply()

@@ -39,7 +39,7 @@ def is_reserved(directory_id: bytes) -> bool:
 def aligned(
     replicas: Sequence[int], known_replicas: Sequence[int], known: Sequence[bytes]
 ) -> tuple[bytes, ...]:
-    """The directories of ``replicas``: those that stay keep theirs, and new ones have none."""
+    """The directories of ``replicas``. Replicas that stay keep theirs, new ones have none."""
     if not known:
         return ()
     by_broker = dict(zip(known_replicas, known, strict=True))

@@ -28,7 +28,7 @@ from stele.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """The whole cluster. ``offset`` is that of the last record taken in, control records of the
+    """The whole cluster. ``offset``: of the last record taken in, control records of the
     quorum included; -1: none yet. All other fields are parts (``ImagePart``), in the order in which
     a snapshot has their records."""
 

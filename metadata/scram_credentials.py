@@ -1,4 +1,4 @@
-"""The SCRAM credentials in an image, and the stand-ins for users who have none."""
+"""The SCRAM credentials in an image, and the stand-ins for users without any."""
 
 from __future__ import annotations
 

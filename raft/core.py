@@ -179,7 +179,7 @@ class RaftCore:
 
     @property
     def voters_offset(self) -> int:
-        """The offset of the batch that made them voters; -1 for those of the configuration."""
+        """The offset of the batch that made them voters; -1: the configuration names them."""
         return self._replica.history.latest_offset
 
     def voters_at(self, end_offset: int) -> VoterSet:

@@ -43,7 +43,7 @@ def refused(
     """``sender`` serves no fetch; its answer may name the leader."""
     current = message.epoch == replica.epoch
     if current and sender == replica.leader_id and message.leader_id is None:
-        election.leader_ended(replica, now)  # the only one who could lead this epoch does not
+        election.leader_ended(replica, now)  # no other replica can lead this epoch
     hint = message.leader_id if current and message.leader_id != sender else None
     if hint == replica.local.id:
         hint = None  # it led this epoch, and has given up

@@ -74,7 +74,7 @@ def on_response(replica: RaftReplica, now: float, sender: int, message: FetchRes
     if message.error is not ErrorCode.NONE:
         fetch_source.refused(replica, now, fetching, sender, message)
     elif message.epoch == replica.epoch and sender < 0 and leader_id is not None:
-        fetching.redirect(leader_id)  # it was the leader who answered
+        fetching.redirect(leader_id)  # the leader has answered
     elif message.epoch != replica.epoch or message.leader_id != sender:
         _log.error("node %d answers a fetch in epoch %d with %s", sender, replica.epoch, message)
         fetching.failed(now, replica.timing)

@@ -1,4 +1,4 @@
-"""The clients for asyncio. Each is loaded when it is first used, as those of ``stele.sync``."""
+"""The clients for asyncio. Each is loaded when it is first used, as in ``stele.sync``."""
 
 from __future__ import annotations
 

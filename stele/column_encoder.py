@@ -199,7 +199,7 @@ def _empty() -> pa.Scalar:
 def _encoded_headers(headers: pa.ListArray) -> tuple[Array, pa.Array]:
     """How many headers each record has, and their bytes."""
     counts = pc.list_value_length(headers).fill_null(0).to_numpy().astype(np.int64)
-    pairs = headers.flatten()  # only those of the rows, without what null hides
+    pairs = headers.flatten()  # of the rows alone: a null may hide others
     names, values = (pc.struct_field(pairs, number) for number in (0, 1))
     names = names.cast(pa.binary())
     encoded = pc.binary_join_element_wise(

@@ -109,7 +109,7 @@ class ClientConfig(SecurityConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """The options of ``Producer``: those of all clients, and these."""
+    """The options of ``Producer``: the options of all clients, and the fields below."""
 
     acks: Acks = "all"
     linger_ms: float = 5
@@ -184,7 +184,7 @@ class ProducerConfig(ClientConfig):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig(ClientConfig):
-    """The options of ``Consumer``: those of all clients, and these."""
+    """The options of ``Consumer``: the options of all clients, and the fields below."""
 
     auto_offset_reset: OffsetReset = "latest"
     fetch_min_bytes: int = 1

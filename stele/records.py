@@ -66,7 +66,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A committed offset: that of the next record to read.
+    """A committed offset: the offset of the next record to read.
 
     ``leader_epoch`` is that of the last record that was read; -1 if it is not known. ``metadata``
     is a text of the application. ``topic_id`` is the topic that was read: the offset is never

@@ -116,7 +116,7 @@ class LogCuts:
             self._set_aside(aside)
 
     def _settle(self) -> None:
-        """Sync everything left, and let all state be that of the new end."""
+        """Sync everything that is left, and bring all state to the new end."""
         log = self._log
         log.end_offset = log.segments.active.end_offset
         log.start_offset = min(log.start_offset, log.end_offset)

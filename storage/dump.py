@@ -48,7 +48,7 @@ TEXT_FILES: Final = (
 
 
 class UnknownFileError(SteleError):
-    """The name of a file is that of none in a log directory."""
+    """No file of a log directory has such a name."""
 
 
 Row = dict[str, Any]

@@ -82,7 +82,7 @@ class PartitionLog:
         that this one was filled from, are below. A replica that ends below may hold a record that
         such a tombstone deletes. It will never read the tombstone, so it must begin anew."""
         self.end_offset = recovered.end_offset
-        """The log end offset: that of the next record. It is always the last segment's end
+        """The log end offset: the offset of the next record. It is always the last segment's end
         offset."""
         self.recovered_high_watermark = recovered.high_watermark
         """The checkpointed high watermark, limited to this log. The log's user begins with it."""

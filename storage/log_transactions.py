@@ -128,7 +128,7 @@ class LogTransactions:
             self._has_index(base_offset)
 
     def truncated(self) -> None:
-        """The log was truncated, and its producers are those of the new end."""
+        """The log was truncated, and its producers are as of the new end."""
         self.first_open_offset = self._log.producers.first_open_offset
 
     def truncate_index(self, offset: int) -> None:

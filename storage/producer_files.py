@@ -108,7 +108,7 @@ class ProducerFiles:
         return path
 
     def write_refused(self, bases: Container[int]) -> list[str]:
-        """Write the snapshots that the disk has refused, but those of segments that are gone.
+        """Write the snapshots that the disk has refused, except for segments that are gone.
         Returns the paths. Raises OSError."""
         paths = []
         for offset in sorted(self._refused):

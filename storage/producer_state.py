@@ -53,7 +53,7 @@ _ENTRY = struct.Struct(">qhiqiqiq")
 _MAX_SEQUENCE: Final = 0x7FFFFFFF
 NONE: Final = -1
 NEVER: Final = (1 << 63) - 1
-"""An offset above all others: that of the first open transaction if none is open."""
+"""An offset above all others. It stands for the first open transaction if none is open."""
 
 
 class SnapshotError(ValueError):
@@ -465,7 +465,7 @@ class ProducerStates:
 
     @classmethod
     def decoding(cls, data: Buffer, offset: int) -> Generator[None, None, ProducerStates]:
-        """As ``decode``, in slices. ``offset``: that of the snapshot."""
+        """As ``decode``, in slices. ``offset``: of the snapshot."""
         states = cls(offset)
         entries = states._entries
         begun: list[tuple[int, int]] = []

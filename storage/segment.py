@@ -219,7 +219,7 @@ class Segment:
         """Load both indexes, waiting for the device. Rebuilds them if they are wrong."""
         if self._indexes.load(self, with_times=True, wait=True) is not True:
             logger.warning("the indexes of %s are missing or wrong: rebuilding them", self.path)
-            end_offset = self.end_offset  # that of a sealed segment may be above its last record
+            end_offset = self.end_offset  # in a sealed segment it may be above the last record
             self._rebuild_indexes()
             self.end_offset = end_offset
 

@@ -144,7 +144,7 @@ class SegmentIndexes:
                 index.drop_file(self._disk)
 
     def unload(self) -> None:
-        """Free the memory of those that are in their files."""
+        """Free the memory of the indexes that are in their files."""
         if not self.offsets.dirty:
             self.offsets.reset()
             self.has_offsets = False

@@ -166,7 +166,7 @@ class Segments:
         return len(dead)
 
     def first_base_above(self, offset: int) -> int:
-        """The base offset of the first segment if those that end at or below ``offset`` go."""
+        """The first segment's base offset once segments that end at or below ``offset`` go."""
         return next(
             segment.base_offset
             for segment in self._items

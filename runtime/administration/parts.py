@@ -143,7 +143,7 @@ class Answers:
             self._results.update(zip(part.places, told, strict=False))
 
     def whole(self, error: ApiError | None = None) -> Any:
-        """The answer to the request. ``error`` is that of the items that have no result."""
+        """The answer to the request. ``error``: of the items that have no result."""
         items = self._change.items
         if items is None:
             return self._last

@@ -30,7 +30,7 @@ class Refused:
         return bool(self._results) and all(self._results)
 
     def place(self, answer: Any) -> None:
-        """Put the results of refused items between those that were given to the others."""
+        """Put the results of refused items between the results of the other items."""
         if not any(self._results):
             return
         told = getattr(answer, self._field)

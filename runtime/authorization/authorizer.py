@@ -33,7 +33,7 @@ __all__ = [
 
 CLUSTER: Final = Resource(ResourceType.CLUSTER, CLUSTER_NAME)
 ANY_TOPIC: Final = Resource(ResourceType.TOPIC, WILDCARD)
-"""Kafka's wildcard, which no topic can be called: allowed to those who may do it to every topic."""
+"""Kafka's wildcard, which is no topic's name. It stands for an operation on every topic."""
 
 _REFUSALS: Final = {
     ResourceType.TOPIC: ErrorCode.TOPIC_AUTHORIZATION_FAILED,
@@ -109,7 +109,7 @@ def transactional_id_resource(transactional_id: str) -> Resource:
 
 
 def config_resource(resource_type: int, name: str) -> Resource:
-    """Whose permission a configuration takes: those of brokers take the cluster's."""
+    """The resource whose permission a configuration needs. Brokers' need the cluster's."""
     if resource_type == ConfigResourceType.TOPIC:
         return topic_resource(name)
     return group_resource(name) if resource_type == ConfigResourceType.GROUP else CLUSTER

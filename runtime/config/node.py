@@ -82,7 +82,7 @@ class NodeConfig(NodeSettings):
     access_policy: Policy | None  # None: there is no authorizer
 
     max_connections_per_ip_overrides: Mapping[str, int]  # by address
-    listener_max_connections: Mapping[str, int]  # by listener; those that have a limit of their own
+    listener_max_connections: Mapping[str, int]  # by listener, if it has a limit of its own
 
     # What was set, by key, as text: the static layer under the dynamic configuration.
     raw: Mapping[str, str]

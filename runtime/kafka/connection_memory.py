@@ -1,4 +1,4 @@
-"""The memory that all Kafka connections of a node hold together, and the queue of those that wait.
+"""The memory that all Kafka connections of a node hold together, and the queue for more of it.
 
 Requests and answers under way count: received bytes, decoded messages, answers that are not written
 yet, and written bytes that the peer has not taken. Above the limit the node reads only from

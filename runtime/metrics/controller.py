@@ -87,7 +87,7 @@ _CLUSTER = (
 
 
 def declare_controller_metrics(registry: MetricsRegistry, numbers: ControllerNumbers) -> None:
-    """Declare them all; those of the whole cluster are 0 on a controller that is not active."""
+    """Declare all metrics. A controller that is not active has 0 for the whole cluster."""
     registry.gauge(
         "stele_controller_active_count",
         "1 on the active controller, 0 elsewhere; the sum must be 1 (ActiveControllerCount).",

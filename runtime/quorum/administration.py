@@ -1,4 +1,4 @@
-"""Administrators' gRPC requests to the quorum: who leads, and who votes."""
+"""Administrators' gRPC requests to the quorum: about its leader and its voters."""
 
 from __future__ import annotations
 

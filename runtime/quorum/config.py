@@ -58,7 +58,7 @@ class QuorumConfig:
 
     @property
     def first_voters(self) -> VoterSet:
-        """Those that the configuration names: they vote as long as no record says who does."""
+        """The voters that the configuration names. They vote until a record names voters."""
         return VoterSet(
             Voter(ReplicaKey(voter.id), str(Address(voter.host, voter.port)))
             for voter in self.voters

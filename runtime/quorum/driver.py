@@ -72,7 +72,7 @@ class Driver:
         return LeaderAndEpoch(self.status.leader_id, self.status.epoch)
 
     def running(self) -> QuorumLog:
-        """The log while the replica runs. Raises RpcError, for those who serve it to others."""
+        """The log while the replica runs. Otherwise raises RpcError: callers are remote."""
         if self.log is None:
             raise RpcError(RpcCode.UNAVAILABLE, "the replica does not run")
         return self.log

@@ -57,7 +57,7 @@ class SnapshotError(SteleError):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The content of a snapshot. ``timestamp_ms`` is that of the last batch contained."""
+    """The content of a snapshot. ``timestamp_ms``: of the last batch in it."""
 
     id: SnapshotId
     timestamp_ms: int

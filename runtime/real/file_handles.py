@@ -25,7 +25,7 @@ class Holder(Protocol):
 
 
 class FileHandles:
-    """Bounds the number of handles by closing those that were not used lately.
+    """Bounds the number of handles: closes the handles that were not used lately.
 
     This is the clock algorithm: a use costs no more than setting ``was_used``.
     """

@@ -44,7 +44,7 @@ class _Target(NamedTuple):
     handle: int
     kind: int
     path: str
-    is_named: bool  # the handle is that of the open file which the path names
+    is_named: bool  # the path still names the file of this handle
 
 
 class UnsupportedError(Exception):

@@ -89,7 +89,7 @@ class Worker:
     """Carries out requests. It keeps no state, so that it owes nobody an error."""
 
     def handle(self, kind: str, *arguments: Any, handles: Sequence[int] = ()) -> None:
-        """``handles``: those that came with the request, which are arguments, too."""
+        """``handles`` came with the request, and are arguments, too."""
         getattr(self, f"do_{kind}")(*arguments, *handles)
 
     def do_sync(self, paths: Sequence[str]) -> None:

@@ -47,7 +47,7 @@ class Watchdog:
         self._long_turn_s = long_turn_s
         self._beat_s = beat_s
         self._timer: asyncio.TimerHandle | None = None
-        self._handler: Any = None  # that of SIGALRM before
+        self._handler: Any = None  # the earlier handler of SIGALRM
         self._beat_at = 0.0
         self._beat_cpu = 0.0
         self._stack: traceback.StackSummary | None = None

@@ -82,7 +82,7 @@ class TopicDescription:
 
     @property
     def replication_factor(self) -> int:
-        """The number of replicas without those that are only being added."""
+        """The number of replicas. Replicas that are being added do not count."""
         counts = (len(each.replicas) - len(each.adding_replicas) for each in self.partitions)
         return max(counts, default=0)
 
@@ -134,7 +134,7 @@ class ConfigResource:
 
     @classmethod
     def broker(cls, broker_id: int | None = None) -> ConfigResource:
-        """The configs of one broker, or (None) those that all brokers share."""
+        """The configs of one broker, or (None) the configs that all brokers share."""
         return cls(BROKER_RESOURCE, "" if broker_id is None else str(broker_id))
 
     def __str__(self) -> str:

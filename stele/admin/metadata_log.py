@@ -1,4 +1,4 @@
-"""Reads a broker's replica of the metadata log, for those who ask why something is as it is."""
+"""Reads a broker's replica of the metadata log, which explains why something is as it is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Administration of partitions: who leads them, and on which brokers they are."""
+"""Administration of partitions: their leaders, and the brokers of their replicas."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class MovingCoordinator:
         self._name = name
         self._broker_id: int | None = None
         self._why_unknown = "it was not looked up yet"
-        self._turn = asyncio.Lock()  # all who ask share one look-up
+        self._turn = asyncio.Lock()  # all questions share one look-up
 
     @property
     def where(self) -> str:

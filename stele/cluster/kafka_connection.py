@@ -123,7 +123,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._reason = "it is closed"  # why there is no transport
         self._is_full = False  # bytes wait in memory until the peer takes those before them
-        self._on_room: list[asyncio.Future[None]] = []  # those who wait until it is not
+        self._on_room: list[asyncio.Future[None]] = []  # the waiting callers
         # Set to the earliest deadline or before it. It need not be exact, as nearly all requests
         # are answered before.
         self._timer: asyncio.TimerHandle | None = None

@@ -131,7 +131,7 @@ class _Lane:
 
     def __init__(self) -> None:
         self.connection: KafkaConnection | None = None
-        self.opening = asyncio.Lock()  # all who ask share one connection
+        self.opening = asyncio.Lock()  # all questions share one connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ def question(
 
 
 def unanswered(error: ApiError) -> RpcError:
-    """The failure of a connection as that of a question."""
+    """The failure of a connection, as the failure of a question."""
     if error.code is ErrorCode.REQUEST_TIMED_OUT:
         return RpcError(RpcCode.DEADLINE_EXCEEDED, error.message)
     if isinstance(error, LoginError):

@@ -140,7 +140,7 @@ class ProduceRequest:
 
 @dataclass(slots=True)
 class ProduceAnswer:
-    """The answer for one batch. ``leader`` is who acknowledges, or a hint after a refusal. An
+    """The answer for one batch. ``leader`` acknowledges, or is a hint after a refusal. An
     acknowledgement need not name it. Then a producer may go back to a leader of an earlier epoch,
     which lacks what was acknowledged."""
 

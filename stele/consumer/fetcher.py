@@ -31,7 +31,7 @@ from stele.wire.batch import BatchError
 log = logging.getLogger(__name__)
 
 OVERDUE_S = 1.0
-"""So long after the end of its wait a Fetch is overdue, and the metadata are asked who leads."""
+"""So long after the end of its wait a Fetch is overdue, and the client asks for metadata."""
 
 
 class _Target(NamedTuple):

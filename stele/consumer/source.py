@@ -28,7 +28,7 @@ class Source:
         return self._replica_id if self._replica_id >= 0 else leader.broker_id
 
     def tells_rack(self, now: float) -> bool:
-        """Whether a fetch says where the client is. A follower serves only those that do."""
+        """Whether a fetch says where the client is. A follower serves only such fetches."""
         return self._replica_id >= 0 or now >= self._asks_at
 
     def prefer(self, replica_id: int, leader: Leader, now: float) -> None:

@@ -331,7 +331,7 @@ class Accumulator:
             self._wake_flushes()
 
     def wake_for_room(self) -> None:
-        """Wake those who wait for room, as far as there is some now."""
+        """Wake callers that wait for room, as far as there is room now."""
         free = self._config.buffer_memory - self.used_bytes
         while self._room_waiters and self._room_waiters[0][0] <= free:
             size, waiter = self._room_waiters.popleft()

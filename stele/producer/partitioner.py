@@ -115,7 +115,7 @@ class StickyPartitioner:
         self._left_bytes = 0
 
     def choose(self, available: Sequence[int], size_bytes: int) -> int:
-        """The partition for a record of ``size_bytes``, one of those that have a leader."""
+        """The partition for a record of ``size_bytes``. It has a leader."""
         if self._left_bytes <= 0 or self._current not in available:
             self.move_on(available)
         self._left_bytes -= size_bytes

@@ -1,5 +1,4 @@
-"""The coordinators of a transactional producer: that of its transactional id, and those of
-groups.
+"""The coordinators that a transactional producer asks: of its transactional id, and of groups.
 
 Partitions and groups join a transaction with their batches and offsets, and each transaction has an
 epoch of its own (KIP-890). For that the cluster's ``transaction.version`` must be 2. At a lower
@@ -46,8 +45,8 @@ _TWO_PHASE_COMMIT: Final = 6
 
 
 class TransactionCoordinator:
-    """The coordinator of one transactional id, and those of the groups whose offsets are committed
-    with it.
+    """The coordinator of one transactional id, and the coordinators of groups whose offsets are
+    committed with it.
 
     All methods raise UnreachableError if a coordinator cannot be found or does not answer. They
     raise ApiError if no broker may name the coordinator, or if it does not know the request.

@@ -49,7 +49,7 @@ class Records(Protocol):
         """Wait until all of them are acknowledged or have failed. Raises nothing of these."""
 
     def abandon(self, cause: SteleError) -> bool:
-        """Fail those that are not acknowledged. Whether any of them may be in a partition."""
+        """Fail the records that are not acknowledged. Returns whether one may be in a partition."""
 
 
 class Transactional:

@@ -111,7 +111,7 @@ class Membership:
 
     @property
     def topics(self) -> Set[str]:
-        """All that it must know the partitions of: its own, and as a leader those of all."""
+        """The topics whose partitions it must know: its own, and as a leader every member's."""
         wanted = set(self.subscription)
         if self._members is None:
             return wanted
