@@ -220,11 +220,14 @@ def mutants(
         raise CommandError(f"no planted bug has {only!r} in its name")
     verdicts: list[Verdict] = []
     catches = recorded() if keep_catches else {}
+    kept = set[str]()  # their entries stay as they are
     with hunting() as hunters, _progress("planted bugs", len(chosen), quiet=as_json) as advance:
 
         def hunted(mutant: Mutant) -> Iterator[Verdict]:
             verdict = hunt_again(hunters, mutant, catches.get(mutant.name))
-            if not verdict.caught:
+            if verdict.caught:
+                kept.add(mutant.name)
+            else:
                 verdict = hunt(hunters, mutant, span, seconds=seconds)
                 if note_down:
                     shorten(hunters, verdict)
@@ -236,7 +239,7 @@ def mutants(
                 advance()
     verdicts.sort(key=lambda verdict: chosen.index(verdict.mutant))
     if note_down:
-        record(verdicts)
+        record([each for each in verdicts if each.mutant.name not in kept])
     rows = [
         (
             each.mutant.name,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from chaos.sim.runs.mutants.harness import source_tree, worker
+from chaos.sim.runs.mutants.harness import Verdict, recorded, source_tree, worker
 from chaos.sim.runs.swarm import Plan, RunOutcome
 from chaos.sim.work.load import LoadKind
 from cli import sim_run
@@ -102,6 +102,24 @@ def test_a_planted_bug_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert run([*arguments, "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
     assert row["result"] == "caught"
+
+
+@pytest.mark.parametrize(
+    ("options", "found"), [([], []), (["--seeds", "1..1", "--seconds", "8"], [1])]
+)
+def test_a_seed_that_still_catches_its_bug_stays_recorded_unless_seeds_are_given(
+    options: list[str],
+    found: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "raft: vote twice in an epoch"
+    noted: list[Verdict] = []
+    monkeypatch.setattr(sim_run, "recorded", lambda: {name: recorded()[name]})
+    monkeypatch.setattr(sim_run, "record", noted.extend)
+    assert run(["sim", "--mutants", "--record", "--only", name, "--jobs", "1", *options]) == 0
+    assert "1 of 1 caught" in capsys.readouterr().out
+    assert [each.caught_by.plan.seed for each in noted if each.caught_by] == found
 
 
 @pytest.mark.parametrize(
