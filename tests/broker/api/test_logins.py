@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from metadata.scram_credentials import ScramUser, credential_record
 from runtime.kafka.authentication import (
@@ -517,3 +519,76 @@ async def test_a_credential_is_found_in_the_newest_metadata() -> None:
     edges.commit(credential_record(ScramUser("bob", 1), credential))
     assert store.find(SCRAM_SHA_256, "bob") == credential
     assert len(store.stand_in(SCRAM_SHA_256, "nobody").salt) == 20
+
+
+# ------------------------------------------------------------------- any order of requests
+
+RIGHT, WRONG = b"\0alice\0alice-secret", b"\0alice\0guess"
+STEPS = st.one_of(
+    st.tuples(st.just("shake"), st.sampled_from(["PLAIN", "NONE"]), st.sampled_from([0, 1])),
+    st.tuples(st.just("say"), st.sampled_from([RIGHT, WRONG, b""]) | st.binary(max_size=20)),
+    st.tuples(st.just("raw"), st.sampled_from([RIGHT, WRONG]) | st.binary(max_size=20)),
+    st.tuples(st.just("versions")),
+    st.tuples(st.just("metadata")),
+)
+
+
+class Twin:
+    """What a client of PLAIN has proven, word for word."""
+
+    def __init__(self) -> None:
+        self.expects = "shake"
+        self.is_in = False
+
+    def takes(self, step: tuple[Any, ...]) -> None:
+        kind = step[0]
+        if self.expects == "raw":
+            self._token(step[1] if kind == "raw" else None)
+        elif kind == "shake" and self.expects == "shake" and step[1] == "PLAIN":
+            self.expects = "say" if step[2] else "raw"
+        elif kind == "say" and self.expects == "say":
+            self._token(step[1])
+        elif kind == "versions" or (self.is_in and kind != "raw"):
+            pass
+        else:
+            self.expects = "nothing"
+
+    def _token(self, token: bytes | None) -> None:
+        self.is_in = token == RIGHT
+        self.expects = "done" if self.is_in else "nothing"
+
+
+@example([("versions",), ("shake", "PLAIN", 1), ("say", RIGHT), ("metadata",), ("versions",)])
+@example([("shake", "PLAIN", 0), ("raw", RIGHT), ("metadata",), ("say", RIGHT)])
+@example([("shake", "PLAIN", 0), ("say", RIGHT), ("metadata",)])
+@example([("shake", "PLAIN", 1), ("raw", RIGHT), ("say", RIGHT)])
+@example([("say", RIGHT), ("metadata",)])
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, max_size=8))
+def test_whoever_sends_whatever_is_let_in_by_the_password_alone(steps: list[Any]) -> None:
+    async def scenario() -> None:
+        client, twin = World().client(), Twin()
+        for step in steps:
+            if client.transport.closed:
+                break
+            match step:
+                case ("shake", mechanism, version):
+                    handshake = sasl_handshake.SaslHandshakeRequest(mechanism)
+                    client.send(sasl_handshake.API, version, handshake)
+                case ("say", token):
+                    said = sasl_authenticate.SaslAuthenticateRequest(token)
+                    client.send(sasl_authenticate.API, 2, said)
+                case ("raw", token):
+                    client.send_bytes(len(token).to_bytes(SIZE_BYTES) + token)
+                case ("versions",):
+                    request = api_versions.ApiVersionsRequest("a", "1")
+                    client.send(api_versions.API, 3, request)
+                case _:
+                    client.send(metadata.API, 12, METADATA)
+            twin.takes(step)
+            await asyncio.sleep(0.5)
+            assert (client.protocol.principal == "User:alice") == twin.is_in
+            if twin.expects == "nothing":
+                assert client.transport.closed
+
+    virtual.run(scenario)
