@@ -115,8 +115,11 @@ class TlsListeners:
     async def _look(self) -> None:
         while True:
             await asyncio.sleep(LOOK_S)
-            for tls in self._by_name.values():
-                await tls.refresh()
+            for name, tls in self._by_name.items():
+                try:
+                    await tls.refresh()
+                except Exception:  # the others are looked at all the same
+                    logger.exception("looking at the certificate of listener %s failed", name)
             self._warn()
 
     def _days_left(self, tls: ServerTls) -> float:

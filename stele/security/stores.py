@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, pkcs12
@@ -211,7 +212,10 @@ def _fitting(key: PrivateKey, chain: tuple[x509.Certificate, ...], source: str) 
     if not chain:
         raise StoreError(f"{source} has no certificate for the private key")
     own = _fingerprint_of(key.public_key())
-    of_chain = [_fingerprint_of(each.public_key()) for each in chain]
+    try:
+        of_chain = [_fingerprint_of(each.public_key()) for each in chain]
+    except (ValueError, UnsupportedAlgorithm) as error:
+        raise StoreError(f"{source}: the key of a certificate cannot be read: {error}") from None
     if own == of_chain[0]:
         return KeyStore(key, chain, source)
     hint = ""

@@ -34,6 +34,7 @@ class FakeTls:
         self.failures: dict[str, int] = {}
         self.refusal: str | None = None
         self.refreshed = 0
+        self.fails = False
         self.exchanged: list[TlsSettings] = []
 
     def names_host(self, host: str) -> bool:
@@ -41,6 +42,8 @@ class FakeTls:
 
     async def refresh(self) -> None:
         self.refreshed += 1
+        if self.fails:
+            raise RuntimeError("unexpected")
 
     async def exchange(self, tls: TlsSettings) -> str | None:
         self.exchanged.append(tls)
@@ -184,6 +187,18 @@ def test_a_short_life_is_logged_at_the_start(
 
     asyncio.run(run())
     assert "the certificate of listener A ends in 5 days" in caplog.messages
+
+
+async def test_a_look_that_fails_ends_no_other(
+    bench: Bench, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listeners, "LOOK_S", 0.001)
+    one, two = bench.add("A"), bench.add("B")
+    one.fails = True
+    bench.listeners.start()
+    await until(lambda: one.refreshed > 2 and two.refreshed > 2)
+    await bench.listeners.stop()
+    assert "looking at the certificate of listener A failed" in caplog.text
 
 
 async def test_another_store_is_for_the_listener_of_its_name(bench: Bench) -> None:
