@@ -28,7 +28,7 @@ async def test_a_failed_start_is_told_without_the_starts_before(tmp_path: Path) 
     first = await refusal(tmp_path, min_insync_replicas="none")
     assert "min.insync.replicas=none" in first
     second = await refusal(tmp_path, ssl_keystore_location="/etc/keystore.jks")
-    assert "ssl.keystore.location promises" in second
+    assert "ssl.keystore.location protects nothing" in second
     assert "min.insync.replicas" not in second
     assert "\n" not in second
     (log,) = logs_in(tmp_path)

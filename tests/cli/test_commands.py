@@ -17,8 +17,12 @@ from cli import main
 from cli.command_list import first_sentence
 from cli.output import table_lines
 
-PRINTS_ITS_OWN_FORMAT = {"server", "dev", "demo", "consume", "reassign generate", "spark run"}
-"""Commands without --json: they run in the foreground, or print records or a plan already."""
+PRINTS_ITS_OWN_FORMAT = {
+    *("server", "dev", "demo", "consume", "reassign generate", "spark run"),
+    *("users add", "users password", "users remove"),
+}
+"""Commands without --json: they run in the foreground, print records or a plan already, or print no
+data."""
 
 PLAN = {"version": 1, "partitions": [{"topic": "t", "partition": 0, "replicas": [1]}]}
 
@@ -36,6 +40,7 @@ ARGUMENTS = {
     "topic alter": ["t", "--config", "retention.ms=1000"],
     "topic configs": ["t"],
     "topic elect": ["t"],
+    "doctor": [],
     "explain partition": ["t-0"],
     "explain topic": ["t"],
     "explain broker": ["1"],
@@ -66,6 +71,10 @@ ARGUMENTS = {
     "group delete": ["g"],
     "group delete-offsets": ["g", "--topic", "t"],
     "group reset-offsets": ["g", "--topic", "t", "--to-earliest"],
+    "users add": ["ann", "--password-file", "PLAN"],
+    "users list": [],
+    "users password": ["ann", "--password-file", "PLAN"],
+    "users remove": ["ann"],
     "transaction list": [],
     "transaction describe": ["p"],
     "transaction describe-producers": ["--topic", "t", "--partition", "0"],
