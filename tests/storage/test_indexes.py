@@ -11,7 +11,7 @@ from storage.offset_index import decode_entries as decode_offsets
 from storage.opening import open_log
 from storage.segment import Segment
 from storage.segment_indexes import SegmentIndexes
-from storage.time_index import TimeIndex
+from storage.time_index import FileTimeIndex, TimeIndex
 from storage.time_index import decode_entries as decode_times
 from tests.support.batches import make_batch
 from tests.support.storage import MemoryDisk, append
@@ -185,3 +185,26 @@ def test_the_farthest_offset_that_an_entry_can_name(disk: MemoryDisk) -> None:
     index.maybe_append(5, 1000 + RELATIVE_OFFSET_MAX)
     index.maybe_append(6, 1001 + RELATIVE_OFFSET_MAX)
     assert index.last == (5, 1000 + RELATIVE_OFFSET_MAX)
+
+
+def test_a_search_that_meets_entries_that_fall_begins_at_the_segments_start(
+    disk: MemoryDisk,
+) -> None:
+    entries = [(1, 0), (2, 5), (8, 6), (3, 7), (10, 9)]
+    data = b"".join(struct.pack(">qi", *entry) for entry in entries)
+    disk.replace_file_now("/d/a.timeindex", data)
+    with FileTimeIndex(disk, "/d/a.timeindex", 100, 200) as index:
+        assert index.offset_before(9) == 100
+        assert index.offset_before(2) == 100
+        assert index.last == (10, 109)
+
+
+def test_times_that_were_loaded_stay_loaded(disk: MemoryDisk) -> None:
+    segment = Segment(disk, "/d", 0, created_ms=0)
+    indexes = SegmentIndexes(disk, "/d/0.index", "/d/0.timeindex", 0)
+    indexes.times.maybe_append(1000, 0)
+    indexes.flush()
+    indexes.unload()
+    assert (indexes.has_offsets, indexes.has_times) == (False, False)
+    assert indexes.load(segment, with_times=True, wait=True) is True
+    assert (indexes.has_offsets, indexes.has_times) == (True, True)

@@ -23,3 +23,11 @@ def test_the_oldest_one_goes_unless_a_truncation_has_removed_it(
         if offset == 10:
             files.truncated(end_offset)
     assert snapshot_offsets(disk, "/d") == left
+
+
+@pytest.mark.parametrize(("end_offset", "is_begun"), [(9, False), (10, True)])
+def test_a_snapshot_that_is_begun_above_a_cut_is_given_up(end_offset: int, is_begun: bool) -> None:
+    files = ProducerFiles(MemoryDisk(), "/d")
+    files.begin(10, ProducerStates(10))
+    files.truncated(end_offset)
+    assert files.is_begun is is_begun

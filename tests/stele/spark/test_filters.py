@@ -119,10 +119,40 @@ def test_no_row_that_is_wanted_is_left_out_and_no_other_is_read_if_spark_does_no
     assert not any(each is left for each in comparisons for left in pushed.left)
 
 
+OFFSET = ("offset",)
+
+
+@pytest.mark.parametrize(
+    ("filters", "bounds"),
+    [
+        ([], (0, 6)),
+        ([GreaterThan(OFFSET, 3), GreaterThan(OFFSET, 1)], (4, 6)),
+        ([GreaterThanOrEqual(OFFSET, 2), GreaterThanOrEqual(OFFSET, 1)], (2, 6)),
+        ([LessThan(OFFSET, 2), LessThan(OFFSET, 4)], (0, 2)),
+        ([LessThanOrEqual(OFFSET, 1), LessThanOrEqual(OFFSET, 3)], (0, 2)),
+        ([EqualTo(OFFSET, 2), GreaterThan(OFFSET, 0), LessThan(OFFSET, 5)], (2, 3)),
+        ([GreaterThan(OFFSET, 0), EqualNullSafe(OFFSET, 2)], (2, 3)),
+        ([EqualTo(OFFSET, 2), EqualTo(OFFSET, 3)], None),
+        ([LessThan(OFFSET, 0)], None),
+    ],
+)
+def test_several_bounds_hold_together(
+    filters: list[Filter], bounds: tuple[int, int] | None
+) -> None:
+    found = push(filters).restriction.apply(OffsetRange("a", 0, 0, 6))
+    assert (None if found is None else (found.start, found.end)) == bounds
+
+
+def test_reading_begins_at_the_first_record_of_the_time() -> None:
+    found = Restriction(first_time_ms=5).apply(OffsetRange("a", 0, 0, 6), 4)
+    assert found == OffsetRange("a", 0, 4, 6)
+
+
 @pytest.mark.parametrize(
     "filter_",
     [
         EqualTo(("value", "topic"), "a"),  # a field of a structure
+        EqualTo(("offset", "topic"), 3),
         EqualTo(("topic",), None),
         In(("partition",), (0, None)),
         EqualTo(("offset",), "3"),
