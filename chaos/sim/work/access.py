@@ -92,11 +92,14 @@ class AccessWork(Work):
         assert isinstance(network, SimNetwork)
         ann = network.identified(PRINCIPAL)
         hosts = [node.host for node in self.site.cluster.brokers.values()]
+        number = 0
         while not self.site.is_done():
             await asyncio.sleep(rng.uniform(0.0, self._load.pause_s / 4))
             if not self._names:
                 continue
-            request = DescribeGroupsRequest(groups=[rng.choice(self._names)])
+            number += 1
+            # The law tells requests apart by their content.
+            request = DescribeGroupsRequest(groups=[rng.choice(self._names), f"try-{number}"])
             channel = ann.channel(Address(rng.choice(hosts), GRPC_PORT))
             try:
                 told = await channel.call(
@@ -107,6 +110,6 @@ class AccessWork(Work):
                 continue
             finally:
                 await channel.close()
-            (group,) = DescribeGroupsResponse.FromString(told).groups
+            group, _ = DescribeGroupsResponse.FromString(told).groups
             is_denied = group.error == ErrorCode.GROUP_AUTHORIZATION_FAILED
             self.counts["tries denied" if is_denied else "tries allowed"] += 1
