@@ -113,8 +113,15 @@ class Gate:
             return []
         return [len(response.auth_bytes).to_bytes(SIZE_BYTES), response.auth_bytes]
 
-    def refusal(self, header: RequestHeader) -> str | None:
-        """Why a request of this kind closes the connection; None: it is served."""
+    def admits(self, header: RequestHeader) -> bool:
+        """Whether a request of this kind is served. Otherwise the connection ends; the log says why
+        as rarely as of failed logins, because strangers can cause it as often as they like."""
+        why = self._refusal(header)
+        if why is not None:
+            self._logins.log_failure(self._connection, f"is closed: {why}")
+        return why is None
+
+    def _refusal(self, header: RequestHeader) -> str | None:
         if self._principal is None:
             self._requests += 1
             if self._state is _State.FAILED or header.api_key not in _BEFORE_LOGIN:

@@ -317,8 +317,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         except kafka.UnsupportedRequestError as error:
             self._take_unsupported(error.header, len(frame))
             return
-        if gate is not None and (why := gate.refusal(header)) is not None:
-            self._refuse(why)
+        if gate is not None and not gate.admits(header):
+            self._is_draining = True
             return
         version = header.api_version
         if not self._handlers.serves(header.api_key, version):
