@@ -14,6 +14,7 @@ from chaos.drills.chain.chain import ChainOptions
 from chaos.drills.cluster import DrillCluster, DrillProcesses
 from chaos.drills.drill import Control, Drill
 from chaos.drills.history import History, read_history
+from chaos.drills.needs import Need
 from chaos.drills.page import page
 from chaos.drills.planted import plant_all
 from chaos.drills.process_faults import ProcessFaults
@@ -34,7 +35,9 @@ OpenCluster = Callable[[Drill, Path], AbstractAsyncContextManager[DrillCluster]]
 async def processes(drill: Drill, logs: Path) -> AsyncIterator[DrillCluster]:
     """A cluster of processes in a temporary directory. Its logs are kept in ``logs``."""
     directory = Path(tempfile.mkdtemp(prefix="stele-drill-"))
-    cluster = DrillProcesses(directory, drill.settings, ProcessFaults(drill.needs))
+    is_secure = Need.SECURITY in drill.needs
+    faults = ProcessFaults(drill.needs)
+    cluster = DrillProcesses(directory, drill.settings, faults, is_secure=is_secure)
     try:
         await cluster.open()
         yield cluster

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from chaos.cluster_security import ADMIN, ClusterSecurity
 from chaos.drills.process_faults import ProcessFaults
 from chaos.process_cluster import START_TIMEOUT_S, ProcessCluster, is_ready
 from stele.errors import SteleError
+from stele.security.options import SecurityOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,21 @@ class DrillCluster(Protocol):
 
     @property
     def bootstrap_servers(self) -> str: ...
+
+    @property
+    def security(self) -> SecurityOptions:
+        """How the drill's clients come in."""
+        ...
+
+    @property
+    def nodes_entrance(self) -> tuple[str, SecurityOptions]:
+        """Where and how an administrator comes in who needs no user."""
+        ...
+
+    @property
+    def secrets(self) -> ClusterSecurity:
+        """The certificates and users of a secure cluster. Raises SteleError for others."""
+        ...
 
     @property
     def broker_ids(self) -> list[int]: ...
@@ -105,15 +122,34 @@ class DrillProcesses:
     kind = "process"
 
     def __init__(
-        self, directory: Path, settings: Mapping[str, str], faults: ProcessFaults | None = None
+        self,
+        directory: Path,
+        settings: Mapping[str, str],
+        faults: ProcessFaults | None = None,
+        *,
+        is_secure: bool = False,
     ) -> None:
-        self._cluster = ProcessCluster(directory, settings=settings)
+        self._cluster = ProcessCluster(directory, settings=settings, is_secure=is_secure)
         self._faults = faults or ProcessFaults(())
         self._paused: set[int] = set()
 
     @property
     def bootstrap_servers(self) -> str:
         return self._cluster.bootstrap_servers
+
+    @property
+    def security(self) -> SecurityOptions:
+        return self.secrets.of_user(ADMIN) if self._cluster.is_secure else {}
+
+    @property
+    def nodes_entrance(self) -> tuple[str, SecurityOptions]:
+        return self._cluster.admin_servers, self._cluster.admin_security
+
+    @property
+    def secrets(self) -> ClusterSecurity:
+        if not self._cluster.is_secure:
+            raise SteleError("the cluster is not secure")
+        return self._cluster.security
 
     @property
     def broker_ids(self) -> list[int]:

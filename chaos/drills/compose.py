@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
+from chaos.cluster_security import ClusterSecurity
 from chaos.compose_cluster import (
     ComposeCluster,
     ContainerError,
@@ -22,6 +23,7 @@ from chaos.faults import slow_disks
 from chaos.faults.slow_disks import SlowDisks, group_of_container
 from chaos.process_cluster import is_ready
 from stele.errors import SteleError
+from stele.security.options import SecurityOptions
 
 _METRICS_PORT: Final = 9404
 _SERVICES: Final = {
@@ -49,6 +51,18 @@ class DrillContainers:
         }
         self._paused: set[int] = set()
         self._slow: SlowDisks | None = None
+
+    @property
+    def security(self) -> SecurityOptions:
+        return {}
+
+    @property
+    def nodes_entrance(self) -> tuple[str, SecurityOptions]:
+        return self.bootstrap_servers, {}
+
+    @property
+    def secrets(self) -> ClusterSecurity:
+        raise SteleError("the cluster of containers is not secure")
 
     @property
     def broker_ids(self) -> list[int]:

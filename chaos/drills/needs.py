@@ -13,6 +13,7 @@ class Need(enum.Enum):
     SLOW_DISKS = "makes a disk slow"
     SLOW_NETWORK = "makes the network slow"
     FALSE_CLOCKS = "lets clocks jump"
+    SECURITY = "exchanges certificates and passwords"
 
 
 ABLE: dict[str, frozenset[Need]] = {

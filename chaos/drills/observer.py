@@ -10,6 +10,7 @@ from chaos.drills.recorder import Recorder
 from stele.admin.descriptions import PartitionDescription
 from stele.aio import Admin
 from stele.errors import SteleError
+from stele.security.options import SecurityOptions
 
 _INTERVAL_S: Final = 0.1
 _ASK_TIMEOUT_MS: Final = 2_000
@@ -22,8 +23,11 @@ class Observer:
     The history has only newer views than those before.
     """
 
-    def __init__(self, bootstrap: str, topic: str, recorder: Recorder) -> None:
+    def __init__(
+        self, bootstrap: str, topic: str, recorder: Recorder, security: SecurityOptions
+    ) -> None:
         self._bootstrap, self._topic = bootstrap, topic
+        self._security = security
         self._recorder = recorder
         self._epochs: dict[int, int] = {}
         self._quorum: tuple[int, int] = (-1, -1)
@@ -44,6 +48,7 @@ class Observer:
             request_timeout_ms=_ASK_TIMEOUT_MS,
             default_api_timeout_ms=_ASK_TIMEOUT_MS,
             on_wait=lambda _: None,
+            **self._security,
         )
 
     async def _watch_topic(self, admin: Admin) -> None:

@@ -11,6 +11,7 @@ from chaos.drills import (
     on_controllers,
     on_groups,
     on_network,
+    on_security,
     on_transactions,
 )
 from chaos.drills.drill import Drill
@@ -23,6 +24,7 @@ DRILLS: Final[tuple[Drill, ...]] = (
     *on_network.DRILLS,
     *on_computers.DRILLS,
     *on_transactions.DRILLS,
+    *on_security.DRILLS,
 )
 
 

@@ -80,6 +80,7 @@ async def run_drill(
             request_timeout_ms=_ASK_TIMEOUT_MS,
             default_api_timeout_ms=_ASK_TIMEOUT_MS,
             on_wait=lambda _: None,
+            **cluster.security,
         ) as admin:
             new = NewTopic(topic, drill.partitions, 3, configs=drill.topic_configs)
             await admin.create_topics([new])
@@ -130,14 +131,15 @@ async def _play(
     chain: ChainOptions,
 ) -> None:
     bootstrap, partitions = cluster.bootstrap_servers, drill.partitions
-    writer = Writer(bootstrap, topic, partitions, drill.load, recorder)
-    reader = Reader(bootstrap, topic, partitions, LIVE, recorder)
+    security = cluster.security
+    writer = Writer(bootstrap, topic, partitions, drill.load, recorder, security)
+    reader = Reader(bootstrap, topic, partitions, LIVE, recorder, security)
     stage = Stage(
         cluster, topic, partitions, writer, recorder, admin, random.Random(seed), RealClock(), chain
     )
     writing = asyncio.create_task(writer.run())
     others = [asyncio.create_task(reader.run())]
-    others.append(asyncio.create_task(Observer(bootstrap, topic, recorder).run()))
+    others.append(asyncio.create_task(Observer(bootstrap, topic, recorder, security).run()))
     try:
         await _noted(stage, drill.course(stage))
         stage.end_writing()
@@ -171,7 +173,8 @@ async def _drained(writing: asyncio.Task[None]) -> None:
 async def _read_back(
     stage: Stage, bootstrap: str, topic: str, partitions: int, recorder: Recorder, reader: Reader
 ) -> None:
-    ends = await read_back(bootstrap, topic, partitions, FINAL, recorder)
+    security = stage.cluster.security
+    ends = await read_back(bootstrap, topic, partitions, FINAL, recorder, security)
 
     async def caught_up() -> bool:
         return all(reader.read_to.get(number, 0) >= end for number, end in ends.items())

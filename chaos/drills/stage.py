@@ -182,7 +182,12 @@ class Stage:
         label = f"probe{self._probes}"
         self.step("note", "write one record to each partition, to see whether it is refused")
         await probe(
-            self.cluster.bootstrap_servers, self.topic, self.partitions, label, self._recorder
+            self.cluster.bootstrap_servers,
+            self.topic,
+            self.partitions,
+            label,
+            self._recorder,
+            self.cluster.security,
         )
 
     async def requests_for(self, broker: int) -> WaitingRequests:
@@ -254,6 +259,12 @@ class Stage:
             await member.stop()
         if self._chain is not None:
             await self._chain.stop()
+
+    async def administer(self, change: Callable[[Admin], Awaitable[object]]) -> None:
+        """Let an administrator change something who comes in by a certificate."""
+        servers, security = self.cluster.nodes_entrance
+        async with Admin(servers, on_wait=lambda _: None, **security) as admin:
+            await change(admin)
 
     # ----------------------------------------------------------------------- observations
 

@@ -15,6 +15,7 @@ from stele.aio import Consumer, Producer
 from stele.config import Acks
 from stele.errors import ApiError, DeliveryTimeoutError, SteleError
 from stele.records import ConsumerRecord, RecordMetadata
+from stele.security.options import SecurityOptions
 
 _PADDING: Final = b"." * 100
 _POLL_MS: Final = 200
@@ -51,8 +52,17 @@ class Writer:
     first that were not acknowledged are not sent again.
     """
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, load: Load, to: Recorder):
+    def __init__(
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        load: Load,
+        to: Recorder,
+        security: SecurityOptions,
+    ) -> None:
         self._bootstrap, self._topic, self._load = bootstrap, topic, load
+        self._security = security
         self._partitions = range(partitions)
         self._recorder = to
         self._producer: Producer | None = None
@@ -102,6 +112,7 @@ class Writer:
                 delivery_timeout_ms=self._load.delivery_timeout_ms,
                 max_block_ms=self._load.delivery_timeout_ms,
                 on_wait=teller(self._recorder, self._label),
+                **self._security,
             )
         return self._producer
 
@@ -126,7 +137,12 @@ class Writer:
 
 
 async def probe(
-    bootstrap: str, topic: str, partitions: int, label: str, recorder: Recorder
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    label: str,
+    recorder: Recorder,
+    security: SecurityOptions,
 ) -> None:
     """Ask once in each partition whether a write is taken: each ends soon, one way or the other."""
     producer = Producer(
@@ -136,6 +152,7 @@ async def probe(
         delivery_timeout_ms=3_000,
         max_block_ms=20_000,  # paused brokers may be asked first for the topic's leaders
         on_wait=teller(recorder, label),
+        **security,
     )
     waiting = []
     for partition in range(partitions):
@@ -204,9 +221,16 @@ class Reader:
     """Reads along in every partition until it is stopped."""
 
     def __init__(
-        self, bootstrap: str, topic: str, partitions: int, label: str, recorder: Recorder
+        self,
+        bootstrap: str,
+        topic: str,
+        partitions: int,
+        label: str,
+        recorder: Recorder,
+        security: SecurityOptions,
     ) -> None:
         self._bootstrap, self._topic, self._label = bootstrap, topic, label
+        self._security = security
         self._partitions = [(topic, number) for number in range(partitions)]
         self._recorder = recorder
         self._is_stopped = False
@@ -217,6 +241,7 @@ class Reader:
             self._bootstrap,
             auto_offset_reset="earliest",
             on_wait=teller(self._recorder, self._label),
+            **self._security,
         ) as consumer:
             consumer.assign(self._partitions)
             while not self._is_stopped:
@@ -240,7 +265,12 @@ def read_event(recorder: Recorder, label: str, record: ConsumerRecord) -> Read:
 
 
 async def read_back(
-    bootstrap: str, topic: str, partitions: int, label: str, recorder: Recorder
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    label: str,
+    recorder: Recorder,
+    security: SecurityOptions,
 ) -> Mapping[int, int]:
     """Read everything from the beginning to the present end. Returns the end of each partition.
 
@@ -248,7 +278,7 @@ async def read_back(
     """
     places = [(topic, number) for number in range(partitions)]
     async with Consumer(
-        bootstrap, auto_offset_reset="earliest", on_wait=teller(recorder, label)
+        bootstrap, auto_offset_reset="earliest", on_wait=teller(recorder, label), **security
     ) as consumer:
         consumer.assign(places)
         ends = {each.partition: end for each, end in (await consumer.end_offsets(places)).items()}

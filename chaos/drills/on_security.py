@@ -1,0 +1,212 @@
+"""Drills on a secure cluster: certificates are exchanged, a password goes, strangers storm it."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+
+from chaos.cluster_security import ADMIN, HOSTS
+from chaos.drills.drill import Drill
+from chaos.drills.history import Expectations
+from chaos.drills.needs import Need
+from chaos.drills.stage import Stage
+from security.authority import DAYS, Subject
+from stele.admin.users import ScramDeletion, ScramUpsertion
+from stele.aio import Producer
+from stele.errors import SteleError
+
+_STORM: Final = 5_000
+"""Handshakes of strangers."""
+
+_AT_ONCE: Final = 200
+_SHOW_S: Final = 10.0
+_LOOK_S: Final = 12.0
+"""Within this time every node has looked at its files."""
+
+_GARBAGE: Final = (
+    b"",  # connects and leaves
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"\x00\x00\x00\x14\x00\x12\x00\x00",  # Kafka in plaintext
+    b"\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00",  # a ClientHello that says nothing
+    bytes(range(256)),
+)
+
+
+def _nodes(stage: Stage) -> list[int]:
+    return [*stage.cluster.controller_ids, *stage.cluster.broker_ids]
+
+
+async def _shown(stage: Stage, broker: int) -> bytes:
+    """The fingerprint of the certificate that a broker shows its clients now."""
+    address = stage.cluster.kafka_address(broker)
+    pem = await asyncio.to_thread(
+        ssl.get_server_certificate, (address.host, address.port), timeout=_SHOW_S
+    )
+    return x509.load_pem_x509_certificate(pem.encode()).fingerprint(hashes.SHA256())
+
+
+async def _renew(stage: Stage, node: int) -> None:
+    """Give a node another certificate; of a broker, wait until it shows it."""
+    stage.step("fault", f"renew the certificate of {stage.name(node)}", node)
+    is_broker = node in stage.cluster.broker_ids
+    before = await _shown(stage, node) if is_broker else b""
+    secrets = stage.cluster.secrets.certificates
+    secrets.issue(Subject.node(node, HOSTS), datetime.now(UTC), DAYS)
+
+    async def shows_it() -> bool:
+        return not is_broker or await _shown(stage, node) != before
+
+    await stage.until(shows_it, f"{stage.name(node)} shows its new certificate")
+
+
+async def certificates_renewed(stage: Stage) -> None:
+    await stage.steady()
+    for node in _nodes(stage):
+        await _renew(stage, node)
+    leader = await stage.leader_of(0)
+    await stage.kill(leader)  # now everybody connects anew
+    await stage.leads_nothing(leader)
+    await stage.start(leader)
+    await stage.whole()
+
+
+async def authority_renewed(stage: Stage) -> None:
+    secrets = stage.cluster.secrets.certificates
+    await stage.steady()
+    stage.step("fault", "believe another authority, too")
+    secrets.make_authority(datetime.now(UTC))
+    await stage.hold(_LOOK_S)
+    for node in _nodes(stage):
+        await _renew(stage, node)
+    secrets.issue(Subject.user(ADMIN), datetime.now(UTC), DAYS)
+    stage.step("fault", "forget the earlier authority")
+    secrets.forget_earlier()
+    await stage.hold(_LOOK_S)
+    leader = await stage.leader_of(0)
+    await stage.kill(leader)
+    await stage.leads_nothing(leader)
+    await stage.start(leader)
+    await stage.whole()
+
+
+async def certificate_expired(stage: Stage) -> None:
+    """A renewal goes wrong: the file has a certificate that has expired already."""
+    await stage.steady()
+    broker = await stage.leader_of(0)
+    before = await _shown(stage, broker)
+    stage.step("fault", f"give {stage.name(broker)} a certificate that has expired", broker)
+    secrets = stage.cluster.secrets.certificates
+    long_ago = datetime.now(UTC) - timedelta(days=30)
+    secrets.issue(Subject.node(broker, HOSTS), long_ago, 1)
+    await stage.hold(_LOOK_S)
+    if await _shown(stage, broker) != before:
+        stage.step("note", f"{stage.name(broker)} shows a certificate that has expired", broker)
+        raise SteleError("the broker took a certificate that has expired")
+    await stage.acknowledging()
+    stage.step("heal", f"give {stage.name(broker)} a certificate that is valid", broker)
+    secrets.issue(Subject.node(broker, HOSTS), datetime.now(UTC), DAYS)
+
+    async def shows_it() -> bool:
+        return await _shown(stage, broker) != before
+
+    await stage.until(shows_it, f"{stage.name(broker)} shows the valid certificate")
+    await stage.whole()
+
+
+async def credential_deleted(stage: Stage) -> None:
+    """The password of the drill's own clients goes. They stay, and nobody else comes in."""
+    await stage.steady()
+    secrets = stage.cluster.secrets
+    stage.step("fault", f"delete the password of {ADMIN}")
+    await stage.administer(lambda admin: admin.alter_user_scram_credentials(
+        deletions=[ScramDeletion(ADMIN)]
+    ))  # fmt: skip
+    producer = Producer(
+        stage.cluster.bootstrap_servers, max_block_ms=5_000, **secrets.of_user(ADMIN)
+    )
+    try:
+        await (await producer.send(stage.topic, b"nobody 0"))
+    except SteleError as error:
+        stage.step("note", f"a new client is refused: {error}")
+    else:
+        raise SteleError("a client came in by a password that was deleted")
+    finally:
+        await producer.abort()
+    await stage.acknowledging()
+    stage.step("heal", f"give {ADMIN} its password again")
+    again = ScramUpsertion(ADMIN, secrets.password_of(ADMIN))
+    await stage.administer(lambda admin: admin.alter_user_scram_credentials([again]))
+    await stage.whole()
+
+
+async def storm_of_strangers(stage: Stage) -> None:
+    await stage.steady()
+    stage.step("fault", f"{_STORM} strangers who cannot speak TLS, {_AT_ONCE} at once")
+    gate = asyncio.Semaphore(_AT_ONCE)
+    brokers = stage.cluster.broker_ids
+
+    async def come(number: int) -> None:
+        address = stage.cluster.kafka_address(brokers[number % len(brokers)])
+        async with gate:
+            try:
+                _, writer = await asyncio.open_connection(address.host, address.port)
+                writer.write(_GARBAGE[number % len(_GARBAGE)])
+                await writer.drain()
+                writer.close()
+            except OSError:
+                return  # refused, which is as good
+
+    await asyncio.gather(*map(come, range(_STORM)))
+    stage.step("heal", "the strangers are gone")
+    await stage.whole()
+
+
+_NEEDS: Final = frozenset({Need.SECURITY})
+
+DRILLS: Final = (
+    Drill(
+        name="certificates-renewed",
+        title="Certificates are renewed",
+        what="Every node gets another certificate under load. No node is restarted for it.",
+        course=certificates_renewed,
+        expectations=Expectations(write_outage_ms=3_000, recovery_ms=20_000, isr_least=2),
+        needs=_NEEDS,
+    ),
+    Drill(
+        name="authority-renewed",
+        title="The authority is renewed",
+        what="Another authority is believed, then used, then it alone is believed, under load.",
+        course=authority_renewed,
+        expectations=Expectations(write_outage_ms=3_000, recovery_ms=20_000, isr_least=2),
+        needs=_NEEDS,
+    ),
+    Drill(
+        name="certificate-expired",
+        title="A certificate that has expired is refused",
+        what="A node's file has an expired certificate. The node keeps the one it has.",
+        course=certificate_expired,
+        expectations=Expectations(write_outage_ms=2_000, elections_most=0, recovery_ms=10_000),
+        needs=_NEEDS,
+    ),
+    Drill(
+        name="credential-deleted",
+        title="A password is deleted while it is in use",
+        what="Clients that are logged in go on. A new one is refused, until the password is back.",
+        course=credential_deleted,
+        expectations=Expectations(write_outage_ms=2_000, elections_most=0, recovery_ms=10_000),
+        needs=_NEEDS,
+    ),
+    Drill(
+        name="storm-of-strangers",
+        title="A storm of strangers",
+        what="5,000 connections that are no TLS. Clients hardly notice, and nobody is elected.",
+        course=storm_of_strangers,
+        expectations=Expectations(write_outage_ms=3_000, elections_most=0, recovery_ms=10_000),
+        needs=_NEEDS,
+    ),
+)
