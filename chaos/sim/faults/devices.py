@@ -51,12 +51,13 @@ class FailWriteBack(Fault):
 
     def strike(self, node: SimNode) -> bool:
         # Each has an owner of its own, which must hear of it (runtime.real.held_directories).
-        owned = sorted({node.metadata_log, *node.config.log_dirs})
+        owned = [f"{path}/" for path in sorted({node.metadata_log, *node.config.log_dirs})]
         self.field.rng.shuffle(owned)
         faults = self.field.disk_faults(node)
-        faults.failing_write_back = owned[0] + "/"
+        faults.owned = tuple(owned)
+        faults.failing_write_back = owned[0]
         # Often the sync of another owner is the first to end after the failure.
-        faults.failing_during = self.field.rng.choice(["", owned[-1] + "/"])
+        faults.failing_during = self.field.rng.choice(["", owned[-1]])
         self.field.broken.add(node.id)
         return True
 

@@ -56,7 +56,9 @@ class DiskFaults:
     # The next bytes that are appended to a log below this path are not written to the device in the
     # background, and the system takes them for written.
     failing_write_back: str = ""
-    failing_during: str = ""  # only while a sync of a path below this one is under way
+    failing_during: str = ""  # only while syncs are under way, all of paths below this one
+    # What is below one of these paths is not below another one that contains it.
+    owned: tuple[str, ...] = ()
     dead: str = ""  # a directory with a device of its own, which is gone with what is on it
     # How likely a call that needs a file handle fails (EMFILE). Calls for the metadata log never
     # do: a voter without handles would end, as it should.
@@ -406,9 +408,21 @@ class VirtualDisk:
 
     def _is_failing(self, path: str) -> bool:
         faults = self.faults
-        if not (path.startswith(faults.failing_write_back) and path.endswith(".log")):
+        if not (path.endswith(".log") and self._is_below(path, faults.failing_write_back)):
             return False
-        return any(each.startswith(faults.failing_during) for each in self._syncing or [""])
+        if not faults.failing_during:
+            return True
+        syncing = self._syncing
+        return bool(syncing) and all(
+            self._is_below(f"{each}/", faults.failing_during) for each in syncing
+        )
+
+    def _is_below(self, path: str, parent: str) -> bool:
+        if not path.startswith(parent):
+            return False
+        return not any(
+            path.startswith(each) for each in self.faults.owned if len(each) > len(parent)
+        )
 
     def _fail_write_back(self, inode: Inode, path: str) -> None:
         """The unsynced bytes of a file cannot be written now. Later syncs get the error."""

@@ -201,6 +201,20 @@ def test_a_segment_whose_entry_is_not_on_disk_is_not_durable(bench: LawBench) ->
     assert "calls all below 6 synced" in report
 
 
+def test_bytes_of_the_last_segment_that_are_not_on_disk_are_not_durable(bench: LawBench) -> None:
+    replica = aged(bench)
+    (*_, (_, inode)) = bench.nodes[1].machine.disk.files("/data/t-0", ".log")
+    assert not bench.broken(DurableIsDurable())
+    whole = bytes(inode.durable)
+    inode.durable[-1] ^= 1
+    (report,) = bench.broken(DurableIsDurable())
+    assert "calls all below" in report
+    inode.durable[:] = whole + b"what a truncation has removed"
+    assert not bench.broken(DurableIsDurable())
+    replica.log.append_as_follower(batch(4))
+    assert not bench.broken(DurableIsDurable()), "a sync is still to come"
+
+
 @pytest.mark.parametrize(("kept", "is_wrong"), [(None, True), (1, True), (2, False)])
 def test_a_start_that_is_called_durable_is_on_disk(
     bench: LawBench, kept: int | None, is_wrong: bool
