@@ -129,6 +129,7 @@ ALL = AclFilter()
         (ALL._replace(operation=Operation.WRITE), False),
         (ALL._replace(permission=Permission.ALLOW), True),
         (ALL._replace(permission=Permission.DENY), False),
+        (ALL._replace(resource_type=ResourceType.TOPIC), True),
         (ALL._replace(resource_type=ResourceType.GROUP), False),
         (ALL._replace(resource_name="ab"), True),
         (ALL._replace(resource_name="abc"), False),
