@@ -10,7 +10,7 @@ from stele.ids import TopicPartition, decode_uuid, encode_uuid
 from storage.checkpoints import CORRUPT_FILE, PARTITION_METADATA_FILE, MetaProperties, read_offsets
 from storage.config import LogConfig
 from storage.directory import LogDirectory
-from storage.directory_names import parse_partition_directory, unused_path
+from storage.directory_names import parse_partition_directory
 from storage.errors import CorruptLogError, LogDirectoryError, StorageError
 from storage.formatted import format_directory
 from tests.support.batches import make_batch
@@ -561,14 +561,6 @@ def test_a_malformed_file_is_named_and_unlocks(disk: MemoryDisk, name: str) -> N
 )
 def test_directory_names(name: str, expected: tuple[str, int] | None) -> None:
     assert parse_partition_directory(name) == expected
-
-
-def test_a_log_is_set_aside_under_a_name_that_is_free(disk: MemoryDisk) -> None:
-    key = TopicPartition("t", 0)
-    for number in ("", "1", "2"):
-        path = unused_path(disk, PATH, key, TOPIC_ID, "-delete")
-        assert path == f"{PATH}/t-0.{TOPIC_ID.hex()}{number}-delete"
-        disk.make_directory(path)
 
 
 def test_ids_have_kafkas_text_form() -> None:

@@ -10,8 +10,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stele.cluster.view import ClusterView
-from stele.config import ProducerConfig
 from stele.errors import (
     ApiError,
     BufferFullError,
@@ -23,8 +21,6 @@ from stele.errors import (
     SteleError,
     UnreachableError,
 )
-from stele.producer.accumulator import Accumulator
-from stele.producer.destinations import Destinations
 from stele.producer.partitioner import partition_of
 from stele.producer.producer import Producer, TopicUnknownError
 from stele.records import ProducerRecord
@@ -79,25 +75,6 @@ async def test_five_batches_of_a_partition_are_under_way_together(stage: Stage) 
         await asyncio.sleep(0.5)
         assert partition.produced == 6
     assert len(partition.batches) == 9
-
-
-@on_stage
-async def test_the_partition_of_a_key_is_not_known_before_its_topic_is(stage: Stage) -> None:
-    config = ProducerConfig(bootstrap_servers=stage.cluster.bootstrap_servers)
-    view = ClusterView(config, stage.world)
-    assert Destinations(config, view).of_hash("t", 5) is None
-    await view.close()
-
-
-def test_what_other_threads_hand_over_fits_into_the_buffer() -> None:
-    config = ProducerConfig()
-    accumulator = Accumulator(config)
-    assert not accumulator.hand_over(config.buffer_memory + 1, has_waited=False)
-    assert accumulator.hand_over(config.buffer_memory, has_waited=False)
-    assert accumulator.used_bytes == config.buffer_memory
-    assert not accumulator.hand_over(1, has_waited=True)
-    accumulator.take_over(config.buffer_memory)
-    assert accumulator.used_bytes == 0
 
 
 def encoded(*values: bytes) -> EncodedRecords:
