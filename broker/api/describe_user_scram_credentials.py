@@ -6,7 +6,6 @@ Deviations: none known.
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service.changes import check_named
 from broker.service.context import BrokerContext
 from broker.service.scram_credentials import Credentials, describe_users
 from stele.error_meanings import explain
@@ -27,7 +26,6 @@ async def handle(
 ) -> DescribeUserScramCredentialsResponse:
     users = [each.name for each in request.users or ()]
     try:
-        check_named(len(users), "users")
         found = describe_users(context, request_context.caller, context.image(), users)
     except ApiError as error:
         return DescribeUserScramCredentialsResponse(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from broker.service.changes import check_named
 from broker.service.context import BrokerContext
 from metadata.image import MetadataImage
 from runtime.authorization.authorizer import CLUSTER, Operation, refusal
@@ -21,8 +22,9 @@ def describe_users(
 ) -> dict[str, Credentials | ApiError]:
     """The credentials of each of these users, or why they are not told; without names, of all.
 
-    Raises ApiError CLUSTER_AUTHORIZATION_FAILED.
+    Raises ApiError CLUSTER_AUTHORIZATION_FAILED, and POLICY_VIOLATION for too many names.
     """
+    check_named(len(users), "users")
     why = refusal(context.authorizer, caller, Operation.DESCRIBE, CLUSTER)
     if why is not None:
         raise why
