@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from broker.api import KafkaApis
@@ -44,7 +44,7 @@ from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.nodes import for_nodes, when_loaded
 from runtime.config.node import NodeConfig
 from runtime.logins.grpc import GrpcLogins
-from runtime.metrics.health import SAFE_TO_RESTART, Check
+from runtime.metrics.health import Check, ServingStatus
 from runtime.metrics.registry import MetricsRegistry
 from runtime.orderly_end import OrderlyEnd
 from runtime.tls.listeners import TlsListeners
@@ -65,6 +65,9 @@ _GRPC_DRAIN_S = 1.0
 
 _NODE_REQUEST_S = 10.0
 """How long a coordinator of this broker waits for an answer of another broker."""
+
+
+_FOR_CLIENTS = ("stele.v1.Admin", "stele.v1.Groups", "stele.v1.Log", "stele.v1.Transactions")
 
 
 class ObservedQuorum(MetadataQuorum, MetadataLog, Protocol):
@@ -413,8 +416,11 @@ class Broker:
         )
 
     async def _serve_grpc(self) -> None:
-        health = _Health(
-            lambda: self.serving and self._lifecycle.lease_valid(), self._is_safe_to_restart
+        health = ServingStatus(
+            _FOR_CLIENTS,
+            ("stele.v1.BrokerControl",),
+            lambda: self.serving and self._lifecycle.lease_valid(),
+            self._is_safe_to_restart,
         )
         for address in self._config.grpc_listeners:
             try:
@@ -583,34 +589,3 @@ class Broker:
         end.push(lambda: self._close_grpc(0.0))
         end.push(self._kafka.close)
         await end.run()
-
-
-class _Health(Mapping[str, bool]):
-    """Clients are served while the broker is unfenced and heard by the controller; the controller
-    is answered as long as there is anybody to answer. Whether it is safe to restart is no part of
-    whether the node serves."""
-
-    _CLIENTS = (
-        "stele.v1.Admin",
-        "stele.v1.Groups",
-        "stele.v1.Log",
-        "stele.v1.Transactions",
-    )
-    _NAMES = ("", *_CLIENTS, "stele.v1.BrokerControl", SAFE_TO_RESTART)
-
-    def __init__(self, serving: Callable[[], bool], safe_to_restart: Callable[[], bool]) -> None:
-        self._serving = serving
-        self._safe_to_restart = safe_to_restart
-
-    def __getitem__(self, name: str) -> bool:
-        if name not in self._NAMES:
-            raise KeyError(name)
-        if name == SAFE_TO_RESTART:
-            return self._safe_to_restart()
-        return name == "stele.v1.BrokerControl" or self._serving()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._NAMES)
-
-    def __len__(self) -> int:
-        return len(self._NAMES)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
@@ -23,7 +23,7 @@ from runtime.authorization.forwarding import LISTENER, ControllerPort
 from runtime.authorization.nodes import for_nodes
 from runtime.config.node import ConfigError, NodeConfig
 from runtime.metrics.controller import declare_controller_metrics
-from runtime.metrics.health import SAFE_TO_RESTART, Check, is_well
+from runtime.metrics.health import Check, ServingStatus, is_well
 from runtime.metrics.http import MetricsServer
 from runtime.metrics.quorum import declare_quorum_metrics
 from runtime.metrics.registry import LoopLagProbe, MetricsRegistry
@@ -330,7 +330,12 @@ class Node:
             self._world.network.serve(
                 Address(address.host, address.port),
                 controller_port_service(quorum, controller, port),
-                health=_Health(lambda: quorum.in_touch, self._is_safe_to_restart),
+                health=ServingStatus(
+                    ("stele.v1.Admin", "stele.v1.Controller"),
+                    ("stele.v1.Raft",),
+                    lambda: quorum.in_touch,
+                    self._is_safe_to_restart,
+                ),
                 tls=self._tls.of(config.security.controllers.name),
             ),
         )
@@ -465,29 +470,3 @@ async def _bound(key: str, binding: Awaitable[T]) -> T:
         return await binding
     except OSError as error:
         raise ConfigError(f"{key}: {error.args[-1]}") from error
-
-
-class _Health(Mapping[str, bool]):
-    """gRPC health: brokers and people are served while this controller leads or hears from the
-    leader; other controllers as long as the process answers. Whether it is safe to restart is no
-    part of whether the node serves."""
-
-    _SERVICES = ("stele.v1.Admin", "stele.v1.Controller", "stele.v1.Raft")
-    _NAMES = ("", *_SERVICES, SAFE_TO_RESTART)
-
-    def __init__(self, serving: Callable[[], bool], safe_to_restart: Callable[[], bool]) -> None:
-        self._serving = serving
-        self._safe_to_restart = safe_to_restart
-
-    def __getitem__(self, name: str) -> bool:
-        if name not in self._NAMES:
-            raise KeyError(name)
-        if name == SAFE_TO_RESTART:
-            return self._safe_to_restart()
-        return name == "stele.v1.Raft" or self._serving()
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._NAMES)
-
-    def __len__(self) -> int:
-        return len(self._NAMES)
