@@ -38,9 +38,12 @@ CLIENTS: Final = (
         (
             ("stele/admin/admin.py", "Admin"),
             ("stele/admin/transactions.py", "TransactionAdmin"),
-            ("stele/admin/acls.py", "AclAdmin"),
-            ("stele/admin/users.py", "UserAdmin"),
         ),
+    ),
+    Client(
+        "stele/sync/access_admin.py",
+        "AccessAdmin",
+        (("stele/admin/acls.py", "AclAdmin"), ("stele/admin/users.py", "UserAdmin")),
     ),
     Client("stele/sync/consumer.py", "Consumer", (("stele/consumer/consumer.py", "Consumer"),)),
     Client("stele/sync/producer.py", "Producer", (("stele/producer/producer.py", "Producer"),)),

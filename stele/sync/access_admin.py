@@ -1,0 +1,102 @@
+"""The part of the synchronous ``Admin`` for users and their access rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stele import aio
+from stele.admin.acls import AccessVerdict, Acl, AclFilter
+from stele.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
+from stele.sync.face import Face
+
+
+class AccessAdmin(Face):
+    """Who may come in, and who may do what."""
+
+    _admin: aio.Admin
+
+    # ------------------------------------------------------------------------- users
+
+    def alter_user_scram_credentials(
+        self,
+        upsertions: Sequence[ScramUpsertion] = (),
+        deletions: Sequence[ScramDeletion] = (),
+    ) -> None:
+        """Set and delete passwords. They leave this process salted and hashed only.
+
+        Returns when every live broker knows them. Raises BulkError with the error of each refused
+        user, for example RESOURCE_NOT_FOUND for a credential that does not exist,
+        UNACCEPTABLE_CREDENTIAL for iterations out of bounds, DUPLICATE_RESOURCE for a credential
+        that is named twice. A user of whom one change is refused keeps all credentials.
+
+        >>> admin.alter_user_scram_credentials([ScramUpsertion("orders-app", password)])
+        """
+        self._run(lambda: self._admin.alter_user_scram_credentials(upsertions, deletions))
+
+    def describe_user_scram_credentials(
+        self, users: Sequence[str] = (), *, linearizable: bool = True
+    ) -> dict[str, list[ScramCredentialInfo]]:
+        """The credentials of each of the users, by default of all, without what they are proven by.
+
+        Raises BulkError with RESOURCE_NOT_FOUND for a user without a credential.
+
+        >>> admin.describe_user_scram_credentials()
+        """
+        return self._run(
+            lambda: self._admin.describe_user_scram_credentials(users, linearizable=linearizable)
+        )
+
+    # ------------------------------------------------------------------------- ACLs
+
+    def create_acls(self, acls: Sequence[Acl], *, request_id: bytes | None = None) -> None:
+        """Add rules. A rule that is there already is no error.
+
+        Returns when every live broker has applied them. Raises BulkError, for example with
+        INVALID_REQUEST for a host that is neither an address nor ``*``. Raises ApiError
+        SECURITY_DISABLED if the cluster has no authorizer.
+
+        >>> admin.create_acls([Acl("User:orders-app", "WRITE", "TOPIC", "orders")])
+        """
+        self._run(lambda: self._admin.create_acls(acls, request_id=request_id))
+
+    def delete_acls(
+        self, filters: Sequence[AclFilter], *, request_id: bytes | None = None
+    ) -> list[Acl]:
+        """Delete all rules that any of the filters matches, together. Returns them.
+
+        Returns when no live broker goes by them any more. Raises ApiError.
+
+        >>> admin.delete_acls([AclFilter(principal="User:orders-app")])
+        """
+        return self._run(lambda: self._admin.delete_acls(filters, request_id=request_id))
+
+    def describe_acls(
+        self, wanted: AclFilter | None = None, *, linearizable: bool = True
+    ) -> list[Acl]:
+        """The rules that the filter matches, by default all. Raises ApiError.
+
+        >>> admin.describe_acls(AclFilter(resource_type="TOPIC"))
+        """
+        return self._run(lambda: self._admin.describe_acls(wanted, linearizable=linearizable))
+
+    def test_access(
+        self,
+        principal: str,
+        operation: str,
+        resource_type: str,
+        resource_name: str,
+        *,
+        host: str = "",
+    ) -> AccessVerdict:
+        """Whether a principal may do something, and by which rule. Nothing is done.
+
+        ``host``: the address that it would come from. Without it only rules for every host count.
+        Raises ApiError.
+
+        >>> admin.test_access("User:orders-app", "WRITE", "TOPIC", "orders")
+        """
+        return self._run(
+            lambda: self._admin.test_access(
+                principal, operation, resource_type, resource_name, host=host
+            )
+        )
