@@ -13,7 +13,8 @@ from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Report, Scene
 from chaos.sim.world.wire import Said, Stage
 from metadata.acl import Permission
-from metadata.image import MetadataImage
+from metadata.acls import Acls
+from node.node import Node
 from runtime.administration.acls import acl_of
 from stele.errors import ErrorCode
 from stele.wire.v1.admin_pb2 import CreateAclsRequest, CreateAclsResponse
@@ -27,14 +28,18 @@ _UNKNOWN, _ALLOWED, _DENIED = range(3)
 
 
 class _Seen(NamedTuple):
-    broker: Broker
+    node: Node
     phases: dict[str, int]
-    """By name of a group: what the broker's rules said at the arrival."""
+    """By name of a group: what the node's rules said at the arrival."""
 
 
 class AccessFollowsTheRules(Law):
     """A request is allowed if all rules of its lifetime allow it, and denied if all deny it. A
-    change that was answered is in force on every live broker that the answer does not name."""
+    change that was answered is in force on every live broker that the answer does not name.
+
+    A node that is a controller too decides over the committed image of its controller. It may
+    answer before its broker is registered, and the broker has no image until then.
+    """
 
     name = "access follows the rules"
     cadence = Cadence.TOLD
@@ -55,17 +60,18 @@ class AccessFollowsTheRules(Law):
             if stage is Stage.ANSWERED:
                 self._check_in_force(said)
             return
-        broker = self._broker_at(said.target)
+        node = self._node_at(said.target)
         names = [
             name
             for name in DescribeGroupsRequest.FromString(said.request).groups
             if name.startswith(PREFIX)
         ]
-        if broker is None or not names:
+        acls = None if node is None else _acls_of(node)
+        if node is None or acls is None or not names:
             return
-        seen = _Seen(broker, {name: _phase(broker.image, name) for name in names})
+        seen = _Seen(node, {name: _phase(acls, name) for name in names})
         before = self._arrivals.met(stage, said, seen)
-        if before is not None and before.broker is broker:
+        if before is not None and before.node is node:
             self._check_answer(said, before.phases, seen.phases)
 
     def _check_answer(self, said: Said, before: dict[str, int], after: dict[str, int]) -> None:
@@ -115,15 +121,21 @@ class AccessFollowsTheRules(Law):
             ):
                 yield node.id, broker
 
-    def _broker_at(self, machine: str) -> Broker | None:
+    def _node_at(self, machine: str) -> Node | None:
         for node in self._cluster.brokers.values():
             if node.host == machine:
-                return node.broker
+                return node.running
         return None
 
 
-def _phase(image: MetadataImage, name: str) -> int:
-    told = {acl.permission for acl in image.acls.by_id.values() if acl.resource_name == name}
+def _acls_of(node: Node) -> Acls | None:
+    """The ACLs over which the node must decide; None while it has begun no role."""
+    role = node.controller or node.broker
+    return None if role is None else role.image.acls
+
+
+def _phase(acls: Acls, name: str) -> int:
+    told = {acl.permission for acl in acls.by_id.values() if acl.resource_name == name}
     if Permission.DENY in told:
         return _DENIED
     return _ALLOWED if told else _UNKNOWN

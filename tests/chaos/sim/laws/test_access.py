@@ -41,30 +41,39 @@ class Bench:
 
     def __init__(self) -> None:
         self.broken: list[str] = []
-        self.broker = self.process()
-        self.node = SimpleNamespace(id=1, host="b1", broker=self.broker)
+        self.broker = SimpleNamespace(image=image(), lease_valid=True, incarnation_id=b"i")
+        self.node = SimpleNamespace(id=1, host="b1", broker=self.broker, running=self.process())
         self.registration = SimpleNamespace(fenced=False, incarnation_id=b"i")
         committed = SimpleNamespace(broker=lambda _: self.registration)
         cluster = SimpleNamespace(brokers={1: self.node}, image=committed)
         scene = SimpleNamespace(cluster=cluster, report=self.broken.append)
         self.law = AccessFollowsTheRules(cast(Scene, scene))
 
-    @staticmethod
-    def process() -> Any:
-        return SimpleNamespace(image=image(), lease_valid=True, incarnation_id=b"i")
+    def process(self) -> Any:
+        return SimpleNamespace(broker=self.broker, controller=None)
 
     def asked(
-        self, before: MetadataImage, after: MetadataImage, error: int, name: str = NAME
+        self,
+        before: MetadataImage,
+        after: MetadataImage,
+        error: int,
+        name: str = NAME,
+        restart: bool = False,
     ) -> list[str]:
-        """What is reported of a question that came and was answered under these rules."""
+        """What is reported of a question that came and was answered under these rules.
+        ``restart``: by different processes."""
         self.broken.clear()
         request = DescribeGroupsRequest(groups=[name]).SerializeToString()
         answer = DescribeGroupsResponse()
         answer.groups.add(group=name, error=error)
         said = Said("client", "b1", DESCRIBE_GROUPS, request)
-        self.broker.image = before
+        running = self.node.running
+        role = (running and running.controller) or self.broker
+        role.image = before
         self.law.hear(Stage.ARRIVED, said)
-        self.node.broker.image = after
+        if restart:
+            self.node.running = self.process()
+        role.image = after
         self.law.hear(Stage.ANSWERED, said._replace(answer=answer.SerializeToString()))
         return self.broken
 
@@ -102,7 +111,25 @@ def test_rules_that_change_meanwhile_allow_both() -> None:
 
 def test_another_process_is_not_compared() -> None:
     bench = Bench()
-    bench.node.broker = bench.process()
+    assert bench.asked(image(ALLOW), image(ALLOW), DENIED)
+    assert not bench.asked(image(ALLOW), image(ALLOW), DENIED, restart=True)
+    assert bench.law.looked == 1
+
+
+def test_the_rules_of_a_controller_count_before_its_broker_has_them() -> None:
+    bench = Bench()
+    bench.node.running.controller = SimpleNamespace(image=image())
+    assert not bench.broker.image.acls.by_id
+    assert not bench.asked(image(ALLOW), image(ALLOW), ErrorCode.NOT_COORDINATOR)
+    (said,) = bench.asked(image(ALLOW), image(ALLOW), DENIED)
+    assert "denies" in said
+
+
+def test_a_node_without_a_role_is_not_judged() -> None:
+    bench = Bench()
+    bench.node.running.broker = None
+    assert not bench.asked(image(ALLOW), image(ALLOW), DENIED)
+    bench.node.running = None
     assert not bench.asked(image(ALLOW), image(ALLOW), DENIED)
 
 
