@@ -35,10 +35,15 @@ class NewestMetadata(Protocol):
 
 
 class NewestCredentials:
-    """The ``CredentialStore`` of the newest image."""
+    """The ``CredentialStore`` of the newest image. The broker's gRPC listeners take logins before
+    the broker is registered. Until then it has no image."""
 
     def __init__(self, metadata: NewestMetadata) -> None:
         self._metadata = metadata
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._metadata.image.offset >= 0
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         return self._metadata.image.scram_credentials.find(mechanism, user)

@@ -7,7 +7,7 @@ issuer) is a step, too: the driver does it and resumes the dialogue with the res
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from stele.security.scram import ScramCredential, ScramMechanism
 
@@ -76,8 +76,19 @@ class Dialogue(Protocol):
         ...
 
 
+CREDENTIALS_UNKNOWN: Final = Failure(
+    "", "asks for a SCRAM credential before this node knows them", is_retriable=True
+)
+"""Before that every user would look like one who does not exist, and fail for good."""
+
+
 class CredentialStore(Protocol):
     """The SCRAM credentials of the newest metadata."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the credentials are known. A dialogue asks before it looks for a user."""
+        ...
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """The user's credential; None: there is none."""

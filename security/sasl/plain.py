@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from security.sasl.dialogue import (
+    CREDENTIALS_UNKNOWN,
     CheckPassword,
     CredentialStore,
     Failure,
@@ -89,6 +90,8 @@ class PlainDialogue:
         return Success(user_principal(self._user))
 
     def _ask_store(self, store: CredentialStore, user: str, password: str) -> Step:
+        if not store.is_loaded:
+            return CREDENTIALS_UNKNOWN
         mechanism: ScramMechanism
         for mechanism in _MECHANISMS:
             credential = store.find(mechanism, user)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from security.sasl.dialogue import (
+    CREDENTIALS_UNKNOWN,
     Challenge,
     CredentialStore,
     Failure,
@@ -58,6 +59,8 @@ class ScramDialogue:
             raise ScramError(f"user {first.user!r} asks to act as {first.authzid!r}")
         if first.extensions.get(scram.TOKEN_EXTENSION, "").lower() == "true":
             raise ScramError("the client logs in by a delegation token, and there are none")
+        if not self._store.is_loaded:
+            return CREDENTIALS_UNKNOWN
         self._first = first
         self._credential = self._store.find(self._mechanism, first.user)
         shown = self._credential or self._store.stand_in(self._mechanism, first.user)

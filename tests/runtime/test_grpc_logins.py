@@ -40,8 +40,11 @@ STREAM = "/stele.v1.Log/Subscribe"
 
 
 class Credentials:
+    def __init__(self) -> None:
+        self.is_loaded = True
+
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        if (mechanism, user) != (SCRAM_SHA_256, "bob"):
+        if not self.is_loaded or (mechanism, user) != (SCRAM_SHA_256, "bob"):
             return None
         return ScramCredential.of_password(mechanism, "bob-secret", SALT, 4096)
 
@@ -74,9 +77,10 @@ class Server:
         self.metrics = AuthenticationMetrics(MetricsRegistry())
         self.verified: Success | Failure = Success("User:token")
         self.verifications = 0
+        self.credentials = Credentials()
         begin: dict[str, Begin] = {
             "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, None),
-            "SCRAM-SHA-256": lambda nonce: ScramDialogue(SCRAM_SHA_256, Credentials(), nonce),
+            "SCRAM-SHA-256": lambda nonce: ScramDialogue(SCRAM_SHA_256, self.credentials, nonce),
         }
         self.rng = random.Random(1)
         self.logins = ListenerLogins(
@@ -182,6 +186,18 @@ async def test_a_refused_login_is_told_late_and_logged(caplog: pytest.LogCapture
     assert "10.0.0.9 on CLIENTS failed to log in by SCRAM-SHA-256: wrong password" in caplog.text
     assert "guess" not in caplog.text
     assert (server.metrics.failed.value, server.callers) == (1, [])
+
+
+@virtual
+async def test_a_node_that_does_not_know_the_credentials_yet_asks_to_try_again() -> None:
+    server = Server()
+    own = channel(server)
+    server.credentials.is_loaded = False
+    with pytest.raises(RpcError) as caught:
+        await own.call(METHOD, b"", timeout_s=1)
+    assert caught.value.code is RpcCode.UNAVAILABLE
+    server.credentials.is_loaded = True
+    assert await own.call(METHOD, b"", timeout_s=1) == b"answer"
 
 
 @pytest.mark.parametrize(

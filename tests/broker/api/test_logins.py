@@ -6,12 +6,16 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from broker.api.logins import NewestCredentials
+from metadata.image import EMPTY
 from metadata.scram_credentials import ScramUser, credential_record
 from runtime.kafka.authentication import (
     DEADLINE_S,
@@ -55,6 +59,8 @@ class Inline:
 
 class Credentials:
     """One user of SCRAM."""
+
+    is_loaded = True
 
     def __init__(self) -> None:
         self.of_bob: ScramCredential | None = ScramCredential.of_password(
@@ -510,15 +516,22 @@ async def test_a_session_goes_on_though_its_credential_is_gone() -> None:
 
 @virtual
 async def test_a_credential_is_found_in_the_newest_metadata() -> None:
-    from broker.api.logins import NewestCredentials
-
     edges = Edges()
     store = NewestCredentials(edges.publisher)
+    assert store.is_loaded
     assert store.find(SCRAM_SHA_256, "bob") is None
     credential = ScramCredential.of_password(SCRAM_SHA_256, "bob-secret", SALT, 4096)
     edges.commit(credential_record(ScramUser("bob", 1), credential))
     assert store.find(SCRAM_SHA_256, "bob") == credential
     assert len(store.stand_in(SCRAM_SHA_256, "nobody").salt) == 20
+
+
+def test_a_broker_knows_no_credentials_before_it_has_metadata() -> None:
+    metadata = SimpleNamespace(image=EMPTY)
+    store = NewestCredentials(metadata)
+    assert not store.is_loaded
+    metadata.image = replace(EMPTY, offset=0)
+    assert store.is_loaded
 
 
 # ------------------------------------------------------------------- any order of requests

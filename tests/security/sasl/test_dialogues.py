@@ -7,7 +7,15 @@ import scramp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from security.sasl.dialogue import Challenge, CheckPassword, Dialogue, Failure, Step, Success
+from security.sasl.dialogue import (
+    CREDENTIALS_UNKNOWN,
+    Challenge,
+    CheckPassword,
+    Dialogue,
+    Failure,
+    Step,
+    Success,
+)
 from security.sasl.plain import PlainDialogue
 from security.sasl.scram import ScramDialogue
 from stele.security import dialogues, scram
@@ -23,6 +31,8 @@ STAND_IN = ScramCredential(b"stand-in", bytes(32), bytes(32), 4096)
 
 class Store:
     """Credentials of users by name and mechanism, made of their passwords."""
+
+    is_loaded = True
 
     def __init__(self, passwords: Mapping[str, str], mechanisms: str = "SCRAM-SHA-256") -> None:
         self.credentials = {
@@ -98,6 +108,30 @@ def test_scram_does_not_tell_who_exists() -> None:
     assert found[0].public == found[1].public
     assert found[0].private == "wrong password of user 'alice'"
     assert found[1].private == "user 'bob' has no SCRAM-SHA-256 credential"
+
+
+@pytest.mark.parametrize("user", ["alice", "bob"])
+def test_before_the_credentials_are_known_a_login_fails_for_now(user: str) -> None:
+    class Empty(Store):
+        is_loaded = False
+
+    store = Empty({})
+    scram_client = dialogues.ScramDialogue(SCRAM_SHA_256, user, "secret", "abc")
+    for client, server in (
+        (scram_client, ScramDialogue(SCRAM_SHA_256, store, "xyz")),
+        (dialogues.PlainDialogue(user, "secret"), PlainDialogue({}, store)),
+    ):
+        assert talk(client, server) == CREDENTIALS_UNKNOWN
+    assert CREDENTIALS_UNKNOWN.is_retriable
+
+
+def test_a_configured_user_needs_no_credentials_of_the_metadata() -> None:
+    class Empty(Store):
+        is_loaded = False
+
+    server = PlainDialogue({"alice": "secret"}, Empty({}))
+    found = talk(dialogues.PlainDialogue("alice", "secret"), server)
+    assert isinstance(found, Success)
 
 
 def test_even_a_stand_in_that_could_be_proven_lets_nobody_in() -> None:
