@@ -88,6 +88,17 @@ TRANSACTIONS: Final = Kind(
 )
 
 
+def check_coordination_known(context: BrokerContext) -> None:
+    """Raises ApiError COORDINATOR_LOAD_IN_PROGRESS while this broker does not know what it
+    coordinates. A list would lack groups or transactions that the metadata still give to it: it has
+    just been restarted, and is not registered again."""
+    if not context.caught_up():
+        raise ApiError(
+            ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+            f"broker {context.broker_id} has not caught up with the metadata yet",
+        )
+
+
 def coordinated_by(context: BrokerContext, kind: Kind, key: str) -> int:
     """The partition whose leader coordinates a group or a transactional id. Raises ApiError
     NOT_COORDINATOR: there is no such partition yet."""

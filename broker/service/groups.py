@@ -25,7 +25,12 @@ from broker.coordinator.group.types import (
 from broker.coordinator.step import Transaction
 from broker.service import group_regexes
 from broker.service.context import BrokerContext
-from broker.service.coordinators import GROUPS, ask_coordinator, coordinated_by
+from broker.service.coordinators import (
+    GROUPS,
+    ask_coordinator,
+    check_coordination_known,
+    coordinated_by,
+)
 from metadata.features import GROUP_VERSION, finalized_level
 from runtime.authorization.authorizer import (
     CLUSTER,
@@ -191,6 +196,7 @@ async def list_groups(
 
     Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more.
     """
+    check_coordination_known(context)
     sees_all = context.authorizer.allows(caller, Operation.DESCRIBE, CLUSTER)
     found: list[ListedGroup] = []
     for number in context.groups.partitions:

@@ -27,7 +27,12 @@ from broker.coordinator.transaction.types import (
 )
 from broker.replication.types import Marker
 from broker.service.context import BrokerContext
-from broker.service.coordinators import TRANSACTIONS, ask_coordinator, coordinated_by
+from broker.service.coordinators import (
+    TRANSACTIONS,
+    ask_coordinator,
+    check_coordination_known,
+    coordinated_by,
+)
 from broker.service.group_regexes import matching_names
 from broker.service.internal_topics import group_topic, made
 from broker.service.topics import Topics
@@ -297,6 +302,7 @@ async def list_transactions(
 
     Raises ApiError COORDINATOR_LOAD_IN_PROGRESS: there may be more; INVALID_REGULAR_EXPRESSION.
     """
+    check_coordination_known(context)
     found: list[ListedTransaction] = []
     for number in context.transactions.partitions:
         found += (await ask_coordinator(context.transactions, number, request)).transactions

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -164,6 +166,18 @@ def test_who_commits_is_asked_for() -> None:
             ({"member_id": member_id, "generation": generation}, ErrorCode.NONE),
         ):
             assert await commit(edges, offset("orders", 0, 2), **more) == [error], more
+
+    run_virtual(main())
+
+
+def test_a_broker_lists_no_groups_before_it_knows_which_it_coordinates() -> None:
+    async def main() -> None:
+        edges = Edges()
+        for is_known in (False, True):
+            edges.context = replace(edges.context, caught_up=partial(bool, is_known))
+            listed = await ask(edges, "ListGroups", pb.ListGroupsRequest(), pb.ListGroupsResponse)
+            error = ErrorCode.NONE if is_known else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert (listed.error, list(listed.groups)) == (error, [])
 
     run_virtual(main())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -186,6 +188,18 @@ def test_what_is_refused_says_why() -> None:
         answer = await init(edges)
         assert answer.error == refused
         assert answer.message
+
+    run_virtual(main())
+
+
+def test_a_broker_lists_no_transactions_before_it_knows_which_it_coordinates() -> None:
+    async def main() -> None:
+        edges = Edges()
+        for is_known in (False, True):
+            edges.context = replace(edges.context, caught_up=partial(bool, is_known))
+            listed = await ask(edges, "ListTransactions")
+            error = ErrorCode.NONE if is_known else ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            assert (listed.error, list(listed.transactions)) == (error, [])
 
     run_virtual(main())
 
