@@ -10,6 +10,7 @@ from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig
 from stele.errors import ApiError, ConfigError, ErrorCode, OutcomeUnknownError, UnreachableError
+from stele.wire.v1 import admin_pb2 as pb
 from stele.world import RpcError
 
 REQUEST_ID_BYTES = 16
@@ -44,6 +45,9 @@ class AdminRequests:
         ``request_id``: the id of an earlier call whose outcome is unknown; None makes a new one.
         Raises OutcomeUnknownError if an attempt may have been carried out, or may still be. Every
         attempt after such a one is marked as a copy: if it is refused, no other copy is accepted.
+
+        If the answer names brokers that have not applied the change, this waits for them. Raises
+        ApiError REQUEST_TIMED_OUT if they have not in time; the change is made then.
         """
         if request_id is not None and len(request_id) != REQUEST_ID_BYTES:
             raise ConfigError(f"a request id has {REQUEST_ID_BYTES} bytes, not {len(request_id)}")
@@ -54,8 +58,9 @@ class AdminRequests:
         def lost(_: RpcError | ApiError) -> None:
             request.on_behalf_of.repeats = True
 
+        deadline = self._view.world.clock.monotonic() + self._timeout_s
         try:
-            return await self._keep_asking(method, request, parse, lost)
+            answer = await self._keep_asking(method, request, parse, lost)
         except ApiError as error:
             if error.code is ErrorCode.REQUEST_TIMED_OUT and _names(error, request.request_id):
                 raise OutcomeUnknownError(error.message, request.request_id) from error
@@ -66,6 +71,41 @@ class AdminRequests:
             if not request.on_behalf_of.repeats:
                 raise
             raise OutcomeUnknownError.because(str(error), request.request_id) from error
+        lagging = list(getattr(answer, "lagging_brokers", ()))
+        if lagging:
+            left_s = max(0.0, deadline - self._view.world.clock.monotonic())
+            await self._wait_until_applied(method, lagging, self.changed_at, left_s)
+        return answer
+
+    @property
+    def _timeout_s(self) -> float:
+        return self._config.default_api_timeout_ms / 1000
+
+    async def _wait_until_applied(
+        self, method: str, lagging: list[int], offset: int, timeout_s: float
+    ) -> None:
+        """Wait until each of the brokers has applied the metadata up to ``offset``, or is no longer
+        in service."""
+        request = pb.DescribeFeaturesRequest(min_metadata_offset=offset)  # open to every caller
+        question = call(
+            "/stele.v1.Admin/DescribeFeatures", request, pb.DescribeFeaturesResponse.FromString
+        )
+
+        async def attempt() -> None:
+            await self._view.refresh()
+            while lagging:
+                if self._view.knows(lagging[0]):
+                    await self._view.ask(lagging[0], question, timeout_s=self._view.attempt_s)
+                del lagging[0]
+
+        try:
+            await self._view.keep_asking(attempt, f"{method}: broker {lagging[0]}", timeout_s)
+        except (ApiError, UnreachableError) as error:
+            raise ApiError(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"{method}: the change is made, but brokers {', '.join(map(str, lagging))} have "
+                f"not applied it: {error}",
+            ) from error
 
     async def _keep_asking(
         self,
@@ -92,9 +132,7 @@ class AdminRequests:
                 raise refusal
             return answer
 
-        answer = await self._view.keep_asking(
-            attempt, method, self._config.default_api_timeout_ms / 1000
-        )
+        answer = await self._view.keep_asking(attempt, method, self._timeout_s)
         self.changed_at = max(self.changed_at, getattr(answer, "metadata_offset", 0))
         return answer
 
