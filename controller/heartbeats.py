@@ -178,8 +178,8 @@ class Heartbeats:
 
     async def applied_everywhere(self, offset: int, patience_s: float) -> list[int]:
         """Wait until every live broker has applied the metadata up to ``offset``, so many seconds
-        at most. Returns the brokers that have not, by id. A fenced broker serves nobody, and is not
-        waited for."""
+        at most. Returns the brokers that have not, by id. A fenced broker is not waited for,
+        because it may be cut off for long."""
         try:
             async with asyncio.timeout(patience_s):
                 while self._lagging(offset):
