@@ -116,10 +116,17 @@ class Gate:
     def admits(self, header: RequestHeader) -> bool:
         """Whether a request of this kind is served. Otherwise the connection ends; the log says why
         as rarely as of failed logins, because strangers can cause it as often as they like."""
-        why = self._refusal(header)
-        if why is not None:
-            self._logins.log_failure(self._connection, f"is closed: {why}")
-        return why is None
+        return self._is_served(self._refusal(header))
+
+    def still_admits(self, header: RequestHeader) -> bool:
+        """Whether a request that was admitted, and then waited for its turn, is still served: the
+        session may have ended meanwhile. Otherwise as ``admits``."""
+        return self._is_served(self._end_of_session(header))
+
+    def _is_served(self, why_not: str | None) -> bool:
+        if why_not is not None:
+            self._logins.log_failure(self._connection, f"is closed: {why_not}")
+        return why_not is None
 
     def _refusal(self, header: RequestHeader) -> str | None:
         if self._principal is None:
@@ -129,6 +136,10 @@ class Gate:
             if self._requests > MAX_REQUESTS:
                 return f"the client has sent {MAX_REQUESTS} requests and not logged in"
             return None
+        return self._end_of_session(header)
+
+    def _end_of_session(self, header: RequestHeader) -> str | None:
+        """Why a request comes too late for its session. A login under way has none yet."""
         if header.api_key not in _OF_A_LOGIN and self._loop.time() >= self._ends_s:
             self._logins.metrics.expired.value += 1
             return (

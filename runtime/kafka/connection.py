@@ -374,8 +374,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._next is None or self._turn is not None or not self._is_writable:
             return False
         (pending, message), self._next = self._next, None
-        self._turn = pending
         self._end_wait(pending, Queue.REQUESTS)
+        if self.gate is not None and not self.gate.still_admits(pending.header):
+            self._withdraw(pending)
+            self._is_draining = True
+            return False
+        self._turn = pending
         self._handle(pending, message)
         return True
 
@@ -417,7 +421,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._note_held()
 
     def _withdraw(self, pending: PendingRequest) -> None:
-        """The newest request cannot be decoded: it gets no answer."""
+        """The newest request is not handled, and gets no answer."""
         self._pending.remove(pending)
         self._pending_bytes -= pending.size_bytes
         self._pending_memory_bytes -= pending.memory_bytes

@@ -32,7 +32,13 @@ from stele.errors import ErrorCode
 from stele.security import dialogues
 from stele.security.scram import SCRAM_SHA_256, ScramCredential, ScramMechanism
 from stele.wire.kafka import SIZE_BYTES
-from stele.wire.kafka.messages import api_versions, metadata, sasl_authenticate, sasl_handshake
+from stele.wire.kafka.messages import (
+    api_versions,
+    create_topics,
+    metadata,
+    sasl_authenticate,
+    sasl_handshake,
+)
 from tests.support.broker_apis import Client, Edges
 from tests.support.scram import SALT
 from tests.support.worlds import virtual
@@ -425,6 +431,38 @@ async def test_a_session_ends_unless_the_client_logs_in_again(
     assert "the session of User:alice has ended" in caplog.text
     assert world.metrics.expired.value == 1
     assert (world.metrics.succeeded.value, world.metrics.repeated.value) == (2, 1)
+
+
+@virtual
+async def test_a_request_that_waits_for_its_turn_is_not_served_after_the_session() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(9.98)
+    for name in ("first", "late"):
+        wanted = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 1, 1)])
+        client.send(create_topics.API, 7, wanted)
+    answer = await client.receive(create_topics.API, 7)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert await is_closed(client)
+    assert [each.topics[0].name for each in world.edges.controller.created] == ["first"]
+    assert (client.protocol.in_flight, world.metrics.expired.value) == (0, 1)
+
+
+@virtual
+async def test_a_client_may_log_in_again_though_its_login_waited_for_its_turn() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(9.98)
+    wanted = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("first", 1, 1)])
+    client.send(create_topics.API, 7, wanted)
+    client.send(sasl_handshake.API, 1, sasl_handshake.SaslHandshakeRequest("PLAIN"))
+    assert (await client.receive(create_topics.API, 7)).topics[0].error_code == ErrorCode.NONE
+    shaken = await client.receive(sasl_handshake.API, 1)
+    assert shaken.error_code == ErrorCode.NONE
+    assert (await say(client, b"\0alice\0alice-secret")).error_code == ErrorCode.NONE
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
 
 
 @virtual
