@@ -91,7 +91,7 @@ def _decoder(*, offsets: bool, transactions: bool) -> Callable[[Record], dict[st
 def _without_secrets(file: Path) -> Callable[[Record], dict[str, Any]] | None:
     """Hides the credentials that the metadata log has; None for other files."""
     from metadata.records import MetadataError
-    from metadata.scram_credentials import without_secrets
+    from metadata.secrets import without_secrets
     from storage.directory_names import METADATA_TOPIC
 
     if file.suffix != ".checkpoint" and not file.absolute().parent.name.startswith(METADATA_TOPIC):

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from immutables import Map
 
-from metadata.records import MetadataError, decode, encode
+from metadata.records import MetadataError
 from stele.security.scram import (
     DEFAULT_ITERATIONS,
     MECHANISMS_BY_NUMBER,
@@ -160,26 +160,3 @@ def removal_record(user: ScramUser) -> pb.MetadataRecord:
             name=user.name, mechanism=user.mechanism
         )
     )
-
-
-_SECRETS: Final = {
-    "user_scram_credential": ("salt", "stored_key", "server_key"),
-    "scram_secret": ("secret",),
-}
-"""The fields of records that nobody may read."""
-
-# The first bytes of such a record's value: protobuf's tag of its only field.
-_TAGS: Final = tuple(encode(pb.MetadataRecord(**{kind: {}}))[:-1] for kind in _SECRETS)
-
-
-def without_secrets(value: bytes) -> bytes:
-    """The value of a record of the metadata log, as whoever reads the log may see it. A kind of
-    record that this version does not know stays as it is. Raises MetadataError."""
-    if not value.startswith(_TAGS):
-        return value
-    record = decode(value)
-    kind = record.WhichOneof("record")
-    assert kind is not None  # by `decode`
-    for name in _SECRETS[kind]:
-        getattr(record, kind).ClearField(name)
-    return encode(record)

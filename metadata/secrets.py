@@ -13,13 +13,26 @@ from stele.wire.v1 import metadata_pb2 as pb
 HIDDEN: Final = "[hidden]"
 """In the place of a value, as in Kafka's tools."""
 
+# The first bytes of a record that may have a secret: protobuf's tag of its only field.
+_TAGS: Final = tuple(
+    encode(pb.MetadataRecord(**{kind: {}}))[:-1]
+    for kind in ("user_scram_credential", "scram_secret", "request_outcome", "config")
+)
+
 _SECRET_KEYS: Final = tuple(
     key.name for key in (*NODE_KEYS.values(), *LISTENER_KEYS) if key.type is Type.PASSWORD
 )
 
 
 def without_secrets(value: bytes) -> bytes:
-    """An encoded record. It still fits the image that it is replayed on."""
+    """An encoded record. It still fits the image that it is replayed on. A kind of record that this
+    version does not know stays as it is. Raises MetadataError.
+
+    The digest of a request is hidden, too: by the digest of a change of passwords, guesses could be
+    checked.
+    """
+    if not value.startswith(_TAGS):
+        return value
     record = decode(value)
     kind = record.WhichOneof("record")
     if kind == "user_scram_credential":
@@ -27,6 +40,8 @@ def without_secrets(value: bytes) -> bytes:
         credential.salt = credential.stored_key = credential.server_key = b""
     elif kind == "scram_secret":
         record.scram_secret.secret = b""
+    elif kind == "request_outcome":
+        record.request_outcome.digest = b""
     elif kind == "config" and _is_secret(record.config):
         record.config.value = HIDDEN
     else:

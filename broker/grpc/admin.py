@@ -32,7 +32,6 @@ from metadata.acl import AclFilter
 from metadata.brokers import BrokerRegistration, Plane
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
-from metadata.scram_credentials import without_secrets
 from metadata.topics import Topic
 from runtime.administration.acls import (
     check_principal,
@@ -232,14 +231,14 @@ class AdminService:
             else pb.ReadMetadataLogResponse.Snapshot(
                 end_offset=snapshot.id.end_offset,
                 timestamp_ms=snapshot.timestamp_ms,
-                records=map(without_secrets, snapshot.records),
+                records=snapshot.records,
             ),
             decisions=[
                 pb.ReadMetadataLogResponse.Decision(
                     base_offset=batch.base_offset,
                     epoch=batch.epoch,
                     timestamp_ms=batch.timestamp_ms,
-                    records=map(without_secrets, batch.records),
+                    records=batch.records,
                 )
                 for batch in piece.batches
             ],

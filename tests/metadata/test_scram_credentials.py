@@ -15,8 +15,8 @@ from metadata.scram_credentials import (
     credential_record,
     removal_record,
     secret_record,
-    without_secrets,
 )
+from metadata.secrets import without_secrets
 from metadata.snapshot import image_of, records_of
 from stele.security.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
 from stele.wire.v1 import metadata_pb2 as pb

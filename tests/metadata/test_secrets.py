@@ -48,3 +48,17 @@ def test_everything_else_is_shown_as_it_is() -> None:
     ):
         value = encode(record)
         assert without_secrets(value) is value
+
+
+def test_no_guess_of_a_password_can_be_checked_by_a_requests_digest() -> None:
+    outcome = pb.RequestOutcomeRecord(
+        request_id=bytes(16), method="AlterUserScramCredentials", digest=SECRET, reply=b"r"
+    )
+    told = shown(request_outcome=outcome).request_outcome
+    assert told == pb.RequestOutcomeRecord(
+        request_id=bytes(16), method="AlterUserScramCredentials", reply=b"r"
+    )
+
+
+def test_records_of_a_later_version_stay_as_they_are() -> None:
+    assert without_secrets(b"of a later version") == b"of a later version"
