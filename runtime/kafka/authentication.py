@@ -175,7 +175,7 @@ class Gate:
             self._state = _State.TOKEN if version else _State.RAW_TOKEN
             return SaslHandshakeResponse(mechanisms=enabled)
         code, reason = error
-        await self._fail(Failure("", reason))
+        await self._fail(Failure("", reason), self._loop.time())
         return SaslHandshakeResponse(code, enabled)
 
     @property
@@ -206,9 +206,10 @@ class Gate:
 
     async def authenticate(self, token: bytes) -> SaslAuthenticateResponse | None:
         """The answer to a token; None: none, the connection just ends. A failure closes it."""
+        came_s = self._loop.time()
         dialogue = self._dialogue
         if dialogue is None or self._state not in (_State.TOKEN, _State.RAW_TOKEN):
-            await self._fail(Failure("", "sent a token outside of a login"))
+            await self._fail(Failure("", "sent a token outside of a login"), came_s)
             return SaslAuthenticateResponse(
                 ErrorCode.ILLEGAL_SASL_STATE, "SaslHandshake must come before SaslAuthenticate"
             )
@@ -223,7 +224,7 @@ class Gate:
                 return self._succeeded(step)
             step = changed
         assert isinstance(step, Failure)
-        await self._fail(step)
+        await self._fail(step, came_s)
         if step.is_retriable:
             return None
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, self._told(step))
@@ -263,13 +264,13 @@ class Gate:
         counter = first if self._principal is None else again
         counter.value += 1
 
-    async def _fail(self, failure: Failure) -> None:
-        """Note the failure and wait, so that guessing is slow. The answer is the last one."""
+    async def _fail(self, failure: Failure, came_s: float) -> None:
+        """Note the failure and wait, as in ``delay_failure``. The answer is the last one."""
         self._state = _State.FAILED
         self._dialogue = None
         metrics = self._logins.metrics
         self._count(metrics.failed, metrics.repeat_failed)
         by = f" by {self._mechanism}" if self._mechanism else ""
         self._logins.log_failure(self._connection, f"failed to log in{by}: {failure.private}")
-        await asyncio.sleep(self._logins.failure_delay_s)
+        await self._logins.delay_failure(came_s)
         self._connection.drain()

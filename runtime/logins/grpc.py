@@ -159,11 +159,12 @@ class GrpcLogins:
         """A token of OAUTHBEARER, which is itself the login."""
         if not self._logins.verifies_tokens:
             return None
+        came_s = asyncio.get_running_loop().time()
         result = await self._logins.verified(token)
         if isinstance(result, Failure):
             if result.is_retriable:
                 raise RpcError(RpcCode.UNAVAILABLE, "tokens cannot be verified now: try again")
-            await self._fail(peer, "OAUTHBEARER", result)
+            await self._fail(peer, "OAUTHBEARER", result, came_s)
             return None
         session = self._session(result, "OAUTHBEARER")
         while len(self._verified) >= _TOKENS_MAX:
@@ -190,6 +191,7 @@ class GrpcLogins:
         return answer.SerializeToString()
 
     async def _answer(self, request: LogInRequest, peer: Peer) -> LogInResponse:
+        came_s = asyncio.get_running_loop().time()
         pending = self._taken(request)
         if pending is None:
             if request.dialogue_id:
@@ -197,7 +199,7 @@ class GrpcLogins:
             else:
                 why = f"asks for the mechanism {request.mechanism!r}"
                 code = ErrorCode.UNSUPPORTED_SASL_MECHANISM
-            await self._fail(peer, "", Failure("", why))
+            await self._fail(peer, "", Failure("", why), came_s)
             return LogInResponse(error=code, message=why, mechanisms=self._logins.mechanisms)
         step = await self._logins.step(pending.dialogue, request.token)
         if isinstance(step, Challenge):
@@ -210,7 +212,7 @@ class GrpcLogins:
                 session_lifetime_ms=session.ends_ms - self._clock.time_ms(),
             )
         assert isinstance(step, Failure)
-        await self._fail(peer, pending.mechanism, step)
+        await self._fail(peer, pending.mechanism, step, came_s)
         if step.is_retriable:
             raise RpcError(RpcCode.UNAVAILABLE, "logins cannot be checked now: try again")
         code = ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -232,9 +234,9 @@ class GrpcLogins:
         self._pending[dialogue_id] = pending
         return dialogue_id
 
-    async def _fail(self, peer: Peer, mechanism: str, failure: Failure) -> None:
+    async def _fail(self, peer: Peer, mechanism: str, failure: Failure, came_s: float) -> None:
         self._logins.metrics.failed.value += 1
         by = f" by {mechanism}" if mechanism else ""
         who = _Caller(peer.address, self._listener)
         self._logins.log_failure(who, f"failed to log in{by}: {failure.private}")
-        await asyncio.sleep(self._logins.failure_delay_s)
+        await self._logins.delay_failure(came_s)

@@ -96,7 +96,7 @@ class ListenerLogins:
         self._session_ms = session_ms
         self._verify_token = verify_token
         self.metrics: Final = metrics
-        self.failure_delay_s: Final = failure_delay_ms / 1000
+        self._failure_delay_s = failure_delay_ms / 1000
         self._working = 0
         # When a failure was last logged, and how many were not logged since then.
         self._logged_s = -math.inf
@@ -176,6 +176,12 @@ class ListenerLogins:
         except OSError as error:
             return Failure("", f"no password can be checked now: {error}", is_retriable=True)
         return is_right is True
+
+    async def delay_failure(self, came_s: float) -> None:
+        """Wait until the answer to a failed token may go out. ``came_s``: when the token came, in
+        the loop's time. The delay makes guessing slow. It counts from there and not from the end of
+        the work. Otherwise the time would tell which users exist: only some take a hash."""
+        await asyncio.sleep(came_s + self._failure_delay_s - asyncio.get_running_loop().time())
 
     def log_failure(self, who: LoggingIn, what: str) -> None:
         """At most once a second: whoever fails may come again as fast as it can."""

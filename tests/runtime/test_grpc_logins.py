@@ -52,9 +52,17 @@ class Credentials:
         return ScramCredential(SALT, bytes(32), bytes(32), 4096)
 
 
-class NoCompute:
+class Computing:
+    """Computes slowly."""
+
+    def __init__(self) -> None:
+        self.takes_s = 0.0
+        self.calls = 0
+
     async def call(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        raise OSError("nobody computes")
+        self.calls += 1
+        await asyncio.sleep(self.takes_s)
+        return work(*arguments)
 
 
 class Idle:
@@ -77,9 +85,10 @@ class Server:
         self.metrics = AuthenticationMetrics(MetricsRegistry())
         self.verified: Success | Failure = Success("User:token")
         self.verifications = 0
+        self.compute = Computing()
         self.credentials = Credentials()
         begin: dict[str, Begin] = {
-            "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, None),
+            "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, self.credentials),
             "SCRAM-SHA-256": lambda nonce: ScramDialogue(SCRAM_SHA_256, self.credentials, nonce),
         }
         self.rng = random.Random(1)
@@ -87,7 +96,7 @@ class Server:
             begin,
             clock=self.clock,
             rng=self.rng,
-            compute=NoCompute(),
+            compute=self.compute,
             metrics=self.metrics,
             failure_delay_ms=100,
             session_ms=dict.fromkeys([*begin, "OAUTHBEARER"], session_ms),
@@ -104,6 +113,7 @@ class Server:
 
     async def _verify(self, token: str) -> Success | Failure:
         self.verifications += 1
+        await asyncio.sleep(self.compute.takes_s)
         return self.verified
 
     async def _unary(self, payload: bytes, peer: Peer) -> bytes:
@@ -186,6 +196,26 @@ async def test_a_refused_login_is_told_late_and_logged(caplog: pytest.LogCapture
     assert "10.0.0.9 on CLIENTS failed to log in by SCRAM-SHA-256: wrong password" in caplog.text
     assert "guess" not in caplog.text
     assert (server.metrics.failed.value, server.callers) == (1, [])
+
+
+@virtual
+async def test_the_time_of_a_failure_does_not_tell_how_long_its_check_took() -> None:
+    """Some users take a hash, and some tokens a signature."""
+    server = Server()
+    server.verified = Failure("", "its signature is wrong")
+    loop = asyncio.get_running_loop()
+    took_s = []
+    for server.compute.takes_s in (0, 0.03):
+        for user in ("alice", "nobody"):
+            began_s = loop.time()
+            answer = await server.log_in(mechanism="PLAIN", token=f"\0{user}\0guess".encode())
+            assert answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED
+            took_s.append(loop.time() - began_s)
+        began_s = loop.time()
+        await server.refusal("Bearer token")
+        took_s.append(loop.time() - began_s)
+    assert (server.compute.calls, server.verifications) == (2, 2)
+    assert took_s == pytest.approx([0.1] * 6, abs=0.001)
 
 
 @virtual

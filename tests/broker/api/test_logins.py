@@ -243,6 +243,21 @@ async def test_a_failure_is_answered_late_and_then_closes(token: bytes, message:
 
 
 @virtual
+async def test_the_time_of_a_failure_does_not_tell_who_exists() -> None:
+    """A password in the configuration is compared at once. Any other one is hashed, slowly."""
+    world = World()
+    took_s = []
+    for user in ("alice", "bob", "nobody"):
+        client = world.client()
+        await shake(client, "PLAIN")
+        began_s = asyncio.get_running_loop().time()
+        assert (await say(client, f"\0{user}\0guess".encode())).error_code == 58
+        took_s.append(asyncio.get_running_loop().time() - began_s)
+    assert world.compute.calls == 2
+    assert took_s == pytest.approx([0.1] * 3, abs=0.001)
+
+
+@virtual
 async def test_a_mechanism_that_is_not_enabled_is_told_which_ones_are() -> None:
     world = World()
     client = world.client()
