@@ -38,6 +38,14 @@ SLICE_BYTES: Final = 8 * RECORD_BYTES
 TURN_BYTES: Final = 4 * SLICE_BYTES
 """The most that one connection encrypts in one turn of the event loop."""
 
+TURN_RECORDS: Final = 64
+"""The most records that one connection decrypts in one turn of the event loop. 64 KeyUpdates take
+OpenSSL about a millisecond."""
+
+EMPTY_RECORDS: Final = 64
+"""A peer that sends more records in a row without data is let go. An honest one sends a KeyUpdate
+now and then."""
+
 CONNECTION_BYTES: Final = 32 * 1024
 """About what OpenSSL and this adapter hold for one idle connection (``bench secure``)."""
 
@@ -121,6 +129,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_reading = True  # the application wants bytes
         self._is_raw_reading = True
         self._is_delivering = False
+        self._is_delivery_due = False  # the next turn goes on decrypting
+        self._empty_records = 0  # since the application got its last bytes
         self._is_raw_ended = False  # reading is neither paused nor resumed any more
         self._is_ended = False  # the application knows that the peer sends no more
 
@@ -150,7 +160,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         data = self._received[:nbytes]
         if self._state is _State.HANDSHAKE:
             self._greet(bytes(data))
-        elif self._state is _State.OPEN:
+        elif self._state is _State.OPEN and not self._is_ended:
             self._engine.receive(data)
             self._deliver()
 
@@ -248,30 +258,55 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     # ------------------------------------------------------------------------- reading
 
     def _deliver(self) -> None:
-        """Give the application what can be decrypted, while it wants it."""
-        if self._is_delivering:
+        """Give the application what can be decrypted in one turn, while it wants it."""
+        if self._is_delivering or self._is_delivery_due:
             return
         self._is_delivering = True
         try:
-            while self._is_reading and self._state is _State.OPEN and not self._is_ended:
-                if not self._deliver_some():
-                    break
+            self._deliver_records()
         except EndOfStreamError:
             self._end()
         except ssl.SSLError as error:
-            self._break(error)
+            self._break(_failure_of(error)[1])
             return
         finally:
             self._is_delivering = False
         if self._state is _State.OPEN:
             self._send_output()
-            if self._is_reading:
+            if self._is_reading and not self._is_delivery_due:
                 self._resume_raw()
             else:
                 self._pause_raw()
 
+    def _deliver_records(self) -> None:
+        """Raises EndOfStreamError or ssl.SSLError."""
+        left = TURN_RECORDS
+        while self._is_reading and self._state is _State.OPEN and not self._is_ended:
+            if self._deliver_some():
+                self._empty_records = 0
+            elif self._empty_records > EMPTY_RECORDS:
+                self._break(f"it sent {self._empty_records} records in a row without data")
+            elif left == 0:
+                self._deliver_soon()
+                return
+            elif admitted := self._engine.admit(left):
+                left -= admitted
+                self._empty_records += admitted
+            else:
+                return
+
+    def _deliver_soon(self) -> None:
+        if not self._is_delivery_due:
+            self._is_delivery_due = True
+            self._loop.call_soon(self._deliver_on)
+
+    def _deliver_on(self) -> None:
+        self._is_delivery_due = False
+        if self._state is _State.OPEN:
+            self._deliver()
+
     def _deliver_some(self) -> bool:
-        """One piece; False if more must come first."""
+        """One piece; False if more records must be admitted first."""
         protocol = self._protocol
         if isinstance(protocol, asyncio.BufferedProtocol):
             count = self._engine.read_into(cast(memoryview, protocol.get_buffer(-1)))
@@ -286,17 +321,19 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
 
     def _end(self) -> None:
         self._is_ended = True
+        self._engine.forget()  # after its farewell a peer has nothing to say
         protocol = cast(asyncio.Protocol | asyncio.BufferedProtocol, self._protocol)
         if not protocol.eof_received():
             self.close()
 
-    def _break(self, error: ssl.SSLError) -> None:
-        """Bytes that are no TLS, or that somebody has changed."""
+    def _break(self, reason: str) -> None:
+        """Bytes that are no TLS, that somebody has changed, or that only keep this node busy."""
         self._send_output()  # an alert that says why
         self._state = _State.CLOSED
         self._written.clear()
         self._written_bytes = 0
-        self._report(Failure.TLS, _failure_of(error)[1])
+        self._engine.forget()
+        self._report(Failure.TLS, reason)
         self._raw.close()
 
     def _pause_raw(self) -> None:
@@ -320,7 +357,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             while self._written and not self._is_raw_full and left > 0:
                 left -= self._encrypt_slice()
         except ssl.SSLError as error:
-            self._break(error)
+            self._break(_failure_of(error)[1])
             return
         if self._written and not self._is_raw_full and not self._is_pumping:
             self._is_pumping = True
@@ -405,6 +442,11 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
             return CONNECTION_BYTES
         return self._raw.get_extra_info(name, default)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the network that are not decrypted yet."""
+        return self._engine.held_bytes
+
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
 
@@ -423,7 +465,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         self._is_reading = True
         if self._state is _State.OPEN and not self._is_delivering:
-            self._loop.call_soon(self._deliver)
+            self._deliver_soon()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """``low`` is half of ``high``, whatever is given."""

@@ -90,7 +90,8 @@ class Application(asyncio.BufferedProtocol):
     def __init__(self) -> None:
         self.buffer = bytearray(700)
         self.received = bytearray()
-        self.is_established = self.is_lost = False
+        self.is_established = self.is_ended = self.is_lost = False
+        self.stays = False  # after the peer's farewell
         self.transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,7 +108,8 @@ class Application(asyncio.BufferedProtocol):
         self.received += self.buffer[:nbytes]
 
     def eof_received(self) -> bool:
-        return False
+        self.is_ended = True
+        return self.stays
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_lost = True
@@ -116,9 +118,9 @@ class Application(asyncio.BufferedProtocol):
 class Pair:
     """Both ends, and the network between them."""
 
-    def __init__(self) -> None:
+    def __init__(self, received_bytes: int = 4096) -> None:
         self.application, self.raw = Application(), Raw()
-        self.server = TlsTransport(SERVER, self.application, bytearray(4096))
+        self.server = TlsTransport(SERVER, self.application, bytearray(received_bytes))
         self.raw.protocol = self.server
         self.server.connection_made(self.raw)
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
