@@ -126,6 +126,7 @@ class Publication:
         self._publisher: Publisher | None = None
         self._producer: Producer | None = None
         self._transactions: StreamTransactions | None = None
+        self._transactional_id = ""  # of the transactions
         self._count = 0  # the number of the next record
         # Records that were received, and whose outcome was not sent.
         self._held_records = 0
@@ -148,9 +149,8 @@ class Publication:
     ) -> None:
         """The producer of the transactional id is this stream. Before the first record. Raises
         RpcError."""
-        why = self._checks.transactional_id(transactional_id)
-        if why is not None:
-            raise stream_error(why.code, why.message)
+        self._transactional_id = transactional_id
+        self._check_transactional_id()
         self._producer = self._writers.transactional.take(
             way.compression, transactional_id, transaction_timeout_ms
         )
@@ -189,6 +189,8 @@ class Publication:
 
     async def _take(self, pieces: Iterable[Sequence[ToPublish] | EndOfTransaction]) -> None:
         self._checks.begin()
+        if self._transactions is not None:
+            self._check_transactional_id()
         is_first = True
         for piece in pieces:
             if not is_first:
@@ -274,6 +276,12 @@ class Publication:
         self._held_bytes += size
 
     # ------------------------------------------------------------------- transactions
+
+    def _check_transactional_id(self) -> None:
+        """Raises RpcError, which ends the stream, and so aborts an open transaction."""
+        why = self._checks.transactional_id(self._transactional_id)
+        if why is not None:
+            raise stream_error(why.code, why.message)
 
     async def _end_transaction(self, end: EndOfTransaction) -> None:
         if self._transactions is None:

@@ -28,7 +28,7 @@ from stele.aio import Consumer
 from stele.config import ClientWorld, IsolationLevel, OffsetReset
 from stele.consumer.positions import Progress, RawBatch
 from stele.error_meanings import explain
-from stele.errors import ErrorCode, OffsetOutOfRangeError, SteleError
+from stele.errors import ApiError, ErrorCode, OffsetOutOfRangeError, SteleError
 from stele.ids import TopicPartition
 from stele.wire.record import Header, Record
 from stele.world import RpcError
@@ -45,6 +45,9 @@ _LOOK_UP_TIMEOUT_MS = 30_000
 _LONG_POLL_MS = 5_000
 """An idle subscription asks each leader this often. A new record answers at once."""
 _POLL_MS = 60_000
+_MEMBER_POLL_MS = 5_000
+"""A member of a group without records asks so often whether it may still be one: as often as
+Kafka's members send heartbeats."""
 _STAY_S = 1.0
 """How often a member of a group without credit looks what the group wants of it."""
 
@@ -174,6 +177,7 @@ class Subscription:
         # What the client does not know yet. The positions are behind the records that wait.
         self._progress: dict[TopicPartition, Progress] = {}
         self._membership: Membership | None = None
+        self._group = ""  # of the membership
         self._broken: RpcError | None = None
 
     async def run(self) -> None:
@@ -215,7 +219,16 @@ class Subscription:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._close(consumer)
+
+    async def _close(self, consumer: Consumer) -> None:
+        try:
             await consumer.close()
+        except RpcError:
+            # A stream that was ended cannot say which partitions its member gives up. The client
+            # is to hear why it was ended instead.
+            if self._broken is None:
+                raise
 
     def _begin(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None]:
         """Work whose failure ends the stream."""
@@ -321,14 +334,8 @@ class Subscription:
 
     def _member(self, consumer: Consumer, joining: Joining) -> Membership:
         """Raises RpcError: it may not join this group, or read these topics."""
-        why = refusal(
-            self._context.authorizer,
-            self._caller,
-            Operation.READ,
-            group_resource(joining.group),
-        )
-        if why is not None:
-            raise stream_error(why.code, why.message, {"group": joining.group})
+        self._group = joining.group
+        self._check_group()
         topics = Topics(self._context, self._caller, Operation.READ)
         for name in joining.topics:
             topic = topics.named(name)
@@ -336,7 +343,21 @@ class Subscription:
                 raise stream_error(topic, metadata={"topic": name})
         return Membership(consumer, self._outlet, self._commit_refusal, self._forget)
 
+    def _group_refusal(self) -> ApiError | None:
+        """Why the caller may not be a member of its group."""
+        resource = group_resource(self._group)
+        return refusal(self._context.authorizer, self._caller, Operation.READ, resource)
+
+    def _check_group(self) -> None:
+        """Raises RpcError."""
+        why = self._group_refusal()
+        if why is not None:
+            raise stream_error(why.code, why.message, {"group": self._group})
+
     def _commit_refusal(self, commit: Offsets) -> Refusal | None:
+        why = self._group_refusal()
+        if why is not None:
+            return Refusal(why.code, explain(why.code, why.message))
         topics = Topics(self._context, self._caller, Operation.READ)
         for topic in {name.topic: None for name in commit.offsets}:
             if isinstance(found := topics.named(topic), ErrorCode):
@@ -388,12 +409,14 @@ class Subscription:
     # ------------------------------------------------------------------------ records
 
     async def _pump(self, consumer: Consumer) -> None:
+        poll_ms = _POLL_MS
         if self._membership is not None:
+            poll_ms = _MEMBER_POLL_MS
             await self._membership.has_topics()
         while await self._has_credit(consumer):
             if not self._waiting:
                 consumer.resume()
-                polled = await consumer.poll_batches_progress(POLL_BYTES, _POLL_MS)
+                polled = await consumer.poll_batches_progress(POLL_BYTES, poll_ms)
                 self._wait_with(consumer, *polled)
             await self._send_waiting()
 
@@ -422,11 +445,15 @@ class Subscription:
                 async with asyncio.timeout(_STAY_S):
                     await self._granted.wait()
             except TimeoutError:
+                self._check_group()
                 self._wait_with(consumer, *await self._membership.stay())
         return True
 
     async def _send_waiting(self) -> None:
-        """Send a message of records, as many as fit and may be sent."""
+        """Send a message of records, as many as fit and may be sent. Raises RpcError, also if the
+        caller may not be a member of its group any more."""
+        if self._membership is not None:
+            self._check_group()
         if self._waiting:
             await self._send_records(self._waiting[0])
         if not self._waiting:

@@ -69,9 +69,12 @@ class Forbidding(AllowAll):
     """Forbids the transactional id to clients from another machine. The node itself may do
     everything, for it asks leaders."""
 
+    def __init__(self) -> None:
+        self.forbids = True
+
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         mine = (Operation.WRITE, transactional_id_resource("thin"))
-        return caller.address == HOST or (operation, resource) != mine
+        return caller.address == HOST or not self.forbids or (operation, resource) != mine
 
 
 def values(*given: bytes) -> list[pb.PublishRecord]:
@@ -214,6 +217,37 @@ async def test_who_may_not_use_the_id_is_told_so(world: World) -> None:
     assert error.value.code is RpcCode.PERMISSION_DENIED
     assert error.value.info is not None
     assert error.value.info.reason == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+
+
+@pytest.fixture
+def authorizer() -> Forbidding:
+    return Forbidding()
+
+
+@pytest.mark.parametrize("has_records", [True, False])
+@on_a_node
+async def test_a_stream_that_may_not_use_its_id_any_more_ends_and_aborts(
+    world: World, authorizer: Forbidding, has_records: bool
+) -> None:
+    await create(world)
+    authorizer.forbids = False
+    stream = Transacting(world)
+    await stream.send(*values(b"a1"), end=COMMIT)
+    assert (await stream.ended()).is_committed
+    await stream.send(*values(b"b1"))
+    await stream.receive()
+    authorizer.forbids = True
+    await stream.send(*values(b"b2") if has_records else (), end=COMMIT)
+    with pytest.raises(RpcError) as error:
+        await stream.receive()
+    assert error.value.code is RpcCode.PERMISSION_DENIED
+    assert error.value.info is not None
+    assert error.value.info.reason == "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+    authorizer.forbids = False
+    stream = Transacting(world)
+    await stream.send(*values(b"c1"), end=COMMIT)
+    assert (await stream.ended()).is_committed
+    assert await committed(world, 2) == [b"a1", b"c1"]
 
 
 @on_a_node

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from runtime.authorization.authorizer import CLUSTER, AllowAll, Operation, Resource, ResourceType
@@ -11,7 +13,7 @@ from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import RpcCode, RpcError
 from tests.support.one_node import HOST, on_a_node
-from tests.support.thin_client import Publishing, Subscribing, publish, record
+from tests.support.thin_client import Member, Publishing, Subscribing, publish, record
 from tests.support.thin_node import create
 from world.world import World
 
@@ -126,3 +128,73 @@ async def test_groups_that_may_not_be_joined(
     assert refused.code is RpcCode.PERMISSION_DENIED
     assert refused.info is not None
     assert refused.info.reason == reason
+
+
+GROUP = Resource(ResourceType.GROUP, "g")
+
+
+@on_a_node
+async def test_a_member_that_may_not_read_the_group_any_more_commits_nothing(
+    world: World, authorizer: Forbidding
+) -> None:
+    member = await with_three_records(world)
+    await member.commit({0: 1})
+    while not member.commits:
+        await member.hear()
+    authorizer.forbidden = {(Operation.READ, GROUP)}
+    await member.commit({0: 2})
+    while len(member.commits) < 2:
+        await member.hear(0.01)
+    codes = [each.error.code for each in member.commits]
+    assert codes == [0, ErrorCode.GROUP_AUTHORIZATION_FAILED]
+    assert (await end_of(member)).code is RpcCode.PERMISSION_DENIED
+
+
+@pytest.mark.parametrize("credit", [0, 7, 1_000])
+@on_a_node
+async def test_a_member_that_may_not_read_the_group_any_more_leaves_it(
+    world: World, authorizer: Forbidding, credit: int
+) -> None:
+    """Without credit, with records to come, and when there are no more."""
+    member = await with_three_records(world)
+    if credit == 1_000:
+        await member.grant(credit)
+        while len(member.values) < 10:
+            await member.hear()
+    authorizer.forbidden = {(Operation.READ, GROUP)}
+    if credit == 7:
+        await member.grant(credit)
+    read = len(member.values)
+    async with asyncio.timeout(6):
+        refused = await end_of(member)
+    assert refused.code is RpcCode.PERMISSION_DENIED
+    assert refused.info is not None
+    assert refused.info.reason == "GROUP_AUTHORIZATION_FAILED"
+    assert refused.info.metadata == {"group": "g"}
+    assert len(member.values) == read
+    authorizer.forbidden = set()
+    another = Member(world.network.channel(Address(HOST, 9192)))
+    await another.join("g", "open", 3)
+    async with asyncio.timeout(5):  # less than the session of a member that does not leave
+        while len(another.values) < 3:
+            await another.hear()
+
+
+async def with_three_records(world: World) -> Member:
+    """A member of the group that has read three records of ten."""
+    await create(world, "open", 1)
+    channel = world.network.channel(Address(HOST, 9192))
+    await publish(channel, [record(b"1")] * 10, "open")
+    member = Member(channel)
+    await member.join("g", "open", 3)
+    while len(member.values) < 3:
+        await member.hear()
+    return member
+
+
+async def end_of(member: Member) -> RpcError:
+    while True:
+        try:
+            await member.hear()
+        except RpcError as error:
+            return error
