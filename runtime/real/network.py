@@ -60,6 +60,8 @@ SERVER_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
+    # As for Kafka's connections. By default a peer that says nothing holds its handle for 120 s.
+    ("grpc.server_handshake_timeout_ms", 10_000),
     # Per connection: each call under way holds its messages. Further calls wait at the client.
     ("grpc.max_concurrent_streams", STREAMS_MAX),
 )

@@ -12,9 +12,11 @@ from typing import cast
 import pytest
 from cryptography import x509
 
+import runtime.real.network
 import stele.grpc_channel
 from runtime.real.network import RealNetwork
 from runtime.real.tls_listener import RealServerTls
+from runtime.real.tls_transport import HANDSHAKE_S
 from security.distinguished_name import subject_of
 from security.node_identity import node_uri
 from stele.addresses import Address, SecurityProtocol
@@ -177,6 +179,18 @@ async def test_a_channel_says_which_file_it_cannot_read() -> None:
     )
     with pytest.raises(RpcError, match=r"ssl_truststore_location=/no/ca\.pem: No such file"):
         await call(1, missing)
+
+
+async def test_a_peer_that_makes_no_handshake_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    options = dict(runtime.real.network.SERVER_OPTIONS)
+    assert options["grpc.server_handshake_timeout_ms"] == 1000 * HANDSHAKE_S
+    options["grpc.server_handshake_timeout_ms"] = 200
+    monkeypatch.setattr(runtime.real.network, "SERVER_OPTIONS", tuple(options.items()))
+    async with serving(listener()) as (port, _, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 10) == b""
+        writer.close()
 
 
 async def test_grpc_always_checks_the_host_name() -> None:
