@@ -36,7 +36,8 @@ from stele.world import (
 # gRPC's own backoff starts at one second: it would find a restarted peer seconds late.
 CHANNEL_OPTIONS: tuple[tuple[str, int], ...] = (
     ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
+    # This is no backoff: gRPC gives up an attempt to connect after it. TLS takes three round trips.
+    ("grpc.min_reconnect_backoff_ms", 3_000),
     ("grpc.max_reconnect_backoff_ms", 250),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),

@@ -193,6 +193,41 @@ async def test_a_peer_that_makes_no_handshake_is_let_go(monkeypatch: pytest.Monk
         writer.close()
 
 
+async def test_a_channel_connects_over_a_slow_link() -> None:
+    """A third of a second there and back, as between continents."""
+    async with serving(listener()) as (port, peers, _), slow_link(port, one_way_s=0.17) as slow:
+        channel = RealChannel(Address("127.0.0.1", slow), "me", AUTHORITY.client())
+        await channel.call(WHO, b"x", timeout_s=20)
+        await channel.close()
+        assert len(peers) == 1
+
+
+@contextlib.asynccontextmanager
+async def slow_link(port: int, one_way_s: float) -> AsyncIterator[int]:
+    """A port that hands on to another one of loopback, each piece so much later."""
+    loop, ends = asyncio.get_running_loop(), list[asyncio.StreamWriter]()
+
+    async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65_536):
+            loop.call_later(one_way_s, writer.write, data)
+        loop.call_later(one_way_s, writer.close)
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
+        ends.extend((writer, far_writer))
+        passing = pass_on(reader, far_writer), pass_on(far_reader, writer)
+        await asyncio.gather(*passing, return_exceptions=True)
+
+    link = await asyncio.start_server(accept, "127.0.0.1", 0)
+    try:
+        yield link.sockets[0].getsockname()[1]
+    finally:
+        link.close()
+        for end in ends:
+            end.close()
+        await asyncio.gather(*(end.wait_closed() for end in ends), return_exceptions=True)
+
+
 async def test_grpc_always_checks_the_host_name() -> None:
     unchecked = ClientSecurity(
         protocol=SecurityProtocol.SSL,
