@@ -27,7 +27,8 @@ class GroupMetadata:
         self._settings: dict[str, ConsumerSettings] = {}
 
     def apply(self, image: MetadataImage) -> None:
-        if image.topics.ids is not self._image.topics.ids:
+        before = self._image
+        if image.topics.ids is not before.topics.ids or image.acls is not before.acls:
             self.names_version = image.offset
         self._image = image
 

@@ -1,4 +1,4 @@
-"""The topics of a subscription by a regular expression, as topics come and go."""
+"""The topics of a subscription by a regular expression, as topics and permissions come and go."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Final
 from broker.gateway.refusals import stream_error
 from broker.service.context import BrokerContext
 from broker.service.group_regexes import matching_names
+from metadata.acls import Acls
 from metadata.internal_topics import INTERNAL_TOPICS
 from runtime.authorization.authorizer import Operation, topic_resource
 from runtime.authorization.caller import Caller
@@ -28,12 +29,15 @@ class TopicPattern:
         self._context = context
         self._caller = caller
         self._expression = expression
-        self._seen: Mapping[str, bytes] | None = None  # all topics, when they were last looked at
+        # All topics and permissions, when they were last looked at.
+        self._seen: Mapping[str, bytes] | None = None
+        self._seen_acls: Acls | None = None
 
     async def topics(self) -> list[str]:
         """Those of now, in the order of their names. Raises RpcError: the expression cannot be
         read, it takes too long, or it stands for too many."""
-        self._seen = self._context.image().topics.ids
+        image = self._context.image()
+        self._seen, self._seen_acls = image.topics.ids, image.acls
         names = sorted(name for name in self._seen if name not in INTERNAL_TOPICS)
         metadata = {"topic_pattern": self._expression[:_TOLD_MAX]}
         try:
@@ -52,9 +56,9 @@ class TopicPattern:
         return topics
 
     async def changed(self) -> None:
-        """Wait until topics were created or deleted since they were last looked at."""
-        seen = self._seen
+        """Wait until topics were created or deleted, or ACLs changed, since the last look."""
+        seen, acls = self._seen, self._seen_acls
         while not await self._context.wait_until(
-            lambda image: image.topics.ids is not seen, _LOOK_S
+            lambda image: image.topics.ids is not seen or image.acls is not acls, _LOOK_S
         ):
             pass

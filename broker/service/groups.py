@@ -97,7 +97,7 @@ async def consumer_heartbeat(
     answer = await ask(context, caller, Operation.READ, request)
     stale = answer.stale_regex
     if stale is not None:
-        # Topics were created or deleted since. The next heartbeat gets the consequences.
+        # Topics or ACLs have changed since. The next heartbeat gets the consequences.
         newest = await group_regexes.resolve(context, caller, stale)
         resolved_anew = ResolveRequest(request.group_id, stale, newest)
         await ask(context, caller, Operation.READ, resolved_anew)

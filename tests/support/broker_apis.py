@@ -18,6 +18,8 @@ from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
+from metadata.acl import Acl
+from metadata.acls import record_of
 from metadata.brokers import GRPC, PLAINTEXT
 from metadata.features import supported_ranges
 from metadata.records import encode
@@ -504,6 +506,10 @@ class Edges:
             ),
         )
         return wanted
+
+    def add_acl(self, acl: Acl) -> None:
+        """A change of the ACLs. What is allowed is up to ``authorizer``."""
+        self.commit(record_of(acl, self._offset.to_bytes(16)))
 
     def remove_topic(self, name: str) -> None:
         self.commit(pb.MetadataRecord(remove_topic=pb.RemoveTopicRecord(topic_id=topic_id(name))))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from metadata.acl import Acl, PatternType, Permission, ResourceType
 from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC, coordinating_partition
 from runtime.authorization.authorizer import Operation, group_resource, topic_resource
@@ -209,6 +210,30 @@ async def test_a_member_subscribes_by_a_regular_expression() -> None:
     answer = await beat(client, 1)
     assert told_topics(answer) == {topic_id(each) for each in ("orders", "other", "one")}
     assert answer.member_epoch == 2
+
+
+@virtual
+async def test_a_regular_expression_follows_the_permissions() -> None:
+    edges = await edges_with_groups()
+    edges.add_topic("other", [[1]])
+    denied, describe_other = edges.authorizer.denied, (Operation.DESCRIBE, topic_resource("other"))
+    denied.add(describe_other)
+    about_other = ResourceType.TOPIC, "other", PatternType.LITERAL
+    client = edges.client()
+    joined = await consumer_join(client, subscribed_topic_names=None, subscribed_topic_regex="o.*")
+    epoch, owned = joined.member_epoch, joined.assignment.topic_partitions
+    assert {each.topic_id for each in owned} == {topic_id("orders")}
+    for number, wanted in enumerate((["orders", "other"], ["orders"])):
+        denied ^= {describe_other}
+        who_does = f"User:{number}", "*", Operation.DESCRIBE
+        edges.add_acl(Acl(*about_other, *who_does, Permission.ALLOW))
+        for _ in range(4):
+            answer = await beat(client, epoch, topic_partitions=owned)
+            epoch = answer.member_epoch
+            if answer.assignment is not None:
+                owned = answer.assignment.topic_partitions
+            await asyncio.sleep(answer.heartbeat_interval_ms / 1000)
+        assert sorted(each.topic_id for each in owned) == sorted(map(topic_id, wanted))
 
 
 @virtual

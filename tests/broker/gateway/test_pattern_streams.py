@@ -9,13 +9,15 @@ import pytest
 
 from runtime.authorization.authorizer import Operation, topic_resource
 from stele.addresses import Address
+from stele.admin.acls import Acl
+from stele.aio import Admin
 from stele.errors import ErrorCode
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Channel, RpcCode, RpcError
-from tests.support.authorizer import FakeAuthorizer
+from tests.support.authorizer import Need, WithAcls
 from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Subscribing, publish, record
-from tests.support.thin_node import create, remove
+from tests.support.thin_node import BOOTSTRAP, client_world, create, remove
 from world.world import World
 
 PROTOCOLS = [
@@ -102,14 +104,12 @@ async def test_a_stream_waits_for_the_first_topic_that_matches(world: World) -> 
 
 
 @pytest.fixture
-def authorizer() -> FakeAuthorizer:
-    return FakeAuthorizer()
+def authorizer() -> WithAcls:
+    return WithAcls()
 
 
 @on_a_node
-async def test_topics_that_may_not_be_read_do_not_match(
-    world: World, authorizer: FakeAuthorizer
-) -> None:
+async def test_topics_that_may_not_be_read_do_not_match(world: World, authorizer: WithAcls) -> None:
     authorizer.denied.add((Operation.READ, topic_resource("orders-b")))
 
     for name in ("orders-a", "orders-b"):
@@ -118,6 +118,28 @@ async def test_topics_that_may_not_be_read_do_not_match(
     await member.join("orders-.*")
     await member.until(lambda: bool(member.owned))
     assert member.owned == {("orders-a", 0)}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@on_a_node
+async def test_a_topic_is_read_from_when_it_may_be_until_it_may_not(
+    world: World, authorizer: WithAcls, protocol: pb.SubscribeStart.GroupProtocol
+) -> None:
+    read_b = Operation.READ, topic_resource("orders-b")
+    authorizer.denied.add(read_b)
+    for name in ("orders-a", "orders-b"):
+        await create(world, name, 1)
+    member = PatternMember(world.network.channel(Address(HOST, 9192)))
+    await member.join("orders-.*", protocol)
+    await member.until(lambda: member.owned == {("orders-a", 0)})
+    async with Admin(BOOTSTRAP, world=client_world(world)) as admin:
+        for user, denied, wanted in (
+            ("User:a", set[Need](), {("orders-a", 0), ("orders-b", 0)}),
+            ("User:b", {read_b}, {("orders-a", 0)}),
+        ):
+            authorizer.denied = denied
+            await admin.create_acls([Acl(user, "READ", "TOPIC", "orders-b")])
+            await member.until(lambda wanted=wanted: member.owned == wanted)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,8 @@ class Metadata(Protocol):
 
     @property
     def names_version(self) -> int:
-        """Of the metadata that topics were last created or deleted by."""
+        """The version of the metadata that last changed what a regular expression stands for:
+        topics were created or deleted, or ACLs changed."""
         ...
 
     def settings(self, group_id: str) -> ConsumerSettings: ...
