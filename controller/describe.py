@@ -45,20 +45,22 @@ def _broker(registration: BrokerRegistration, listener: str) -> admin.BrokerDesc
 def describe_topics(
     image: MetadataImage,
     request: admin.DescribeTopicsRequest,
+    shows: Callable[[str], bool],
     refusal: Callable[[str], ApiError | None],
     shows_configs: Callable[[str], bool],
 ) -> admin.DescribeTopicsResponse:
     """The topics that the request names, in its order. All topics in order of their names if it
     names none.
 
-    ``refusal`` says why the caller may not see a topic of that name. A list of all topics leaves
-    such topics out. A topic that the request names is refused, whether it exists or not.
-    ``shows_configs`` says whether the caller may see the configs of a topic.
+    A list of all topics leaves out those that the caller may not see, which ``shows`` tells. That
+    is no denial. A topic that the request names is refused, whether it exists or not, for the
+    reason that ``refusal`` gives. ``shows_configs`` says whether the caller may see the configs of
+    a topic.
     """
     answer = admin.DescribeTopicsResponse()
     if not request.names:
         for topic in image.sorted_topics():
-            if refusal(topic.name) is None:
+            if shows(topic.name):
                 answer.topics.append(_topic(image, topic, shows_configs(topic.name)))
         return answer
     for name in request.names:

@@ -500,13 +500,13 @@ class ControllerService:
     def _describe_topics(
         self, request: admin.DescribeTopicsRequest, image: MetadataImage, caller: Caller
     ) -> admin.DescribeTopicsResponse:
+        allows = self._port.authorizer.allows
         return describe_topics(
             image,
             request,
+            lambda name: allows(caller, Operation.DESCRIBE, topic_resource(name)),
             lambda name: self._refusal(caller, Operation.DESCRIBE, topic_resource(name)),
-            lambda name: self._port.authorizer.allows(
-                caller, Operation.DESCRIBE_CONFIGS, topic_resource(name)
-            ),
+            lambda name: allows(caller, Operation.DESCRIBE_CONFIGS, topic_resource(name)),
         )
 
     def _describe_cluster(

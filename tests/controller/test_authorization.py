@@ -241,6 +241,7 @@ async def test_described_topics_are_those_that_may_be_seen(bench: Bench) -> None
     hidden = [topic_resource("b"), topic_resource("none")]
     bench.authorizer.denied |= {(Operation.DESCRIBE, each) for each in hidden}
     assert await topics_told(bench) == [("a", ErrorCode.NONE, 1)]
+    assert bench.authorizer.denials == []
     denied = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     assert await topics_told(bench, "a", "b", "none", "nor this") == [
         ("a", ErrorCode.NONE, 1),
@@ -248,6 +249,7 @@ async def test_described_topics_are_those_that_may_be_seen(bench: Bench) -> None
         ("none", denied, 0),  # whether a topic exists is told only to who may see it
         ("nor this", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
     ]
+    assert bench.authorizer.denials == [(Operation.DESCRIBE, each) for each in hidden]
     answer = await bench.ask(
         "DescribeTopics", pb.DescribeTopicsRequest(names=["b"]), pb.DescribeTopicsResponse
     )
