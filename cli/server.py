@@ -49,19 +49,21 @@ def server(
 
     handler.setFormatter(formatter(node.logging_format, node.node_id))
     if node.audit_log_file:
-        _write_audit(node.audit_log_file)
+        write_audit(node.audit_log_file)
 
     return run_node(node)
 
 
-def _write_audit(path: str) -> None:
-    """Denied requests go into this file and no longer into the node's log."""
+def write_audit(path: str) -> None:
+    """Denied requests go into this file and no longer into the node's log. Once the file is moved
+    away, as logrotate does, a new one is begun."""
     import logging
+    from logging.handlers import WatchedFileHandler
 
     from runtime.log_format import AUDIT_LOGGER
 
     audit = logging.getLogger(AUDIT_LOGGER)
-    audit.addHandler(logging.FileHandler(path, encoding="utf-8"))
+    audit.addHandler(WatchedFileHandler(path, encoding="utf-8"))
     audit.setLevel(logging.INFO)
     audit.propagate = False
 

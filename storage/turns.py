@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -22,6 +22,17 @@ async def in_slices(
         done.append(work(item))
         if not count % steps:
             await asyncio.sleep(0)
+    return done
+
+
+async def gather_in_slices(
+    work: Callable[[T], Awaitable[R]], items: Sequence[T], at_once: int = SLICE_STEPS
+) -> list[R]:
+    """The result of ``work`` for each item. It is done for ``at_once`` items at the same time, and
+    for the next ones after all of these."""
+    done: list[R] = []
+    for start in range(0, len(items), at_once):
+        done += await asyncio.gather(*map(work, items[start : start + at_once]))
     return done
 
 

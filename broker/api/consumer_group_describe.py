@@ -22,6 +22,7 @@ from stele.wire.kafka.messages.consumer_group_describe import (
     Member,
     TopicPartitions,
 )
+from storage.turns import in_slices
 
 _CLASSIC = 0
 _CONSUMER = 1
@@ -33,16 +34,18 @@ async def handle(
     check_named(len(request.group_ids), "groups")
     caller, image = request_context.caller, context.image()
     found = await groups.describe_consumers(context, caller, request.group_ids)
-    described = []
-    for group_id, each in zip(request.group_ids, found, strict=True):
+
+    def tell(asked: tuple[str, ConsumerDescribeAnswer | ApiError]) -> DescribedGroup:
+        group_id, each = asked
         if isinstance(each, ApiError):
-            described.append(_refused(group_id, each))
-            continue
+            return _refused(group_id, each)
         operations = NO_OPERATIONS
         if request.include_authorized_operations:
             operations = groups.group_operations(context, caller, group_id)
-        described.append(_described(image, each, operations))
-    return ConsumerGroupDescribeResponse(groups=described)
+        return _described(image, each, operations)
+
+    told = await in_slices(tell, zip(request.group_ids, found, strict=True))
+    return ConsumerGroupDescribeResponse(groups=told)
 
 
 def _described(

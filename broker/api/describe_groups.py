@@ -20,6 +20,7 @@ from stele.wire.kafka.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
+from storage.turns import in_slices
 
 _NOT_FOUND_FROM = 6
 
@@ -31,20 +32,18 @@ async def handle(
     with_operations = request.include_authorized_operations
     caller = request_context.caller
     found = await groups.describe(context, caller, request.groups)
-    return DescribeGroupsResponse(
-        groups=[
-            _refused(group_id, each.code, each.message)
-            if isinstance(each, ApiError)
-            else _described(
-                request_context,
-                each,
-                groups.group_operations(context, caller, group_id)
-                if with_operations
-                else NO_OPERATIONS,
-            )
-            for group_id, each in zip(request.groups, found, strict=True)
-        ]
-    )
+
+    def tell(asked: tuple[str, DescribeAnswer | ApiError]) -> DescribedGroup:
+        group_id, each = asked
+        if isinstance(each, ApiError):
+            return _refused(group_id, each.code, each.message)
+        operations = NO_OPERATIONS
+        if with_operations:
+            operations = groups.group_operations(context, caller, group_id)
+        return _described(request_context, each, operations)
+
+    told = await in_slices(tell, zip(request.groups, found, strict=True))
+    return DescribeGroupsResponse(groups=told)
 
 
 def _described(

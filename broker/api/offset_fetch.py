@@ -24,6 +24,7 @@ from stele.wire.kafka.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from storage.turns import SLICE_STEPS, Slices
 
 _GROUP_ERROR_FROM = 2
 _SEVERAL_FROM = 8
@@ -44,7 +45,9 @@ async def handle(
         )
         return _single(told)
     answered = []
+    slices = Slices(SLICE_STEPS)
     for group in request.groups:
+        await slices.step()  # a group that is refused waits for nothing
         asked = None
         if group.topics is not None:
             asked = [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -42,6 +41,7 @@ from runtime.authorization.authorizer import (
 )
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
+from storage.turns import gather_in_slices
 
 A = TypeVar("A")
 
@@ -128,7 +128,7 @@ async def describe(
         except ApiError as refused:
             return refused
 
-    return list(await asyncio.gather(*map(one, group_ids)))
+    return await gather_in_slices(one, group_ids)
 
 
 async def describe_consumers(
@@ -158,14 +158,14 @@ async def describe_consumers(
                     return ApiError(why.code, message)
         return answer
 
-    return list(await asyncio.gather(*map(one, group_ids)))
+    return await gather_in_slices(one, group_ids)
 
 
 async def delete(
     context: BrokerContext, caller: Caller, group_ids: Sequence[str]
 ) -> list[ApiError]:
-    """What became of each group; NONE: it is deleted. They are asked for at once, so that they
-    share the coordinators' batches."""
+    """What became of each group; NONE: it is deleted. Many are asked for at once, so that
+    they share the coordinators' batches."""
 
     async def one(group_id: str) -> ApiError:
         try:
@@ -173,7 +173,7 @@ async def delete(
         except ApiError as refused:
             return refused
 
-    return list(await asyncio.gather(*map(one, group_ids)))
+    return await gather_in_slices(one, group_ids)
 
 
 async def _delete(context: BrokerContext, caller: Caller, group_id: str) -> ErrorCode:

@@ -49,7 +49,7 @@ from runtime.authorization.authorizer import (
 from runtime.authorization.caller import Caller
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
-from storage.turns import SLICE_STEPS, Slices, in_slices
+from storage.turns import SLICE_STEPS, Slices, gather_in_slices, in_slices
 
 _MARKERS_A_TURN: Final = 200
 _DESCRIBED_AT_ONCE: Final = 100
@@ -268,11 +268,7 @@ async def describe(
         }
         return replace(answer, partitions=tuple(p for p in answer.partitions if seen[p.topic]))
 
-    found: list[DescribedTransaction] = []
-    for start in range(0, len(transactional_ids), _DESCRIBED_AT_ONCE):
-        some = transactional_ids[start : start + _DESCRIBED_AT_ONCE]
-        found += await asyncio.gather(*map(one, some))
-    return found
+    return await gather_in_slices(one, transactional_ids, _DESCRIBED_AT_ONCE)
 
 
 async def forget(
@@ -287,11 +283,7 @@ async def forget(
         except ApiError as refused:
             return refused.code
 
-    found: list[ErrorCode] = []
-    for start in range(0, len(transactional_ids), _DESCRIBED_AT_ONCE):
-        some = transactional_ids[start : start + _DESCRIBED_AT_ONCE]
-        found += await asyncio.gather(*map(one, some))
-    return found
+    return await gather_in_slices(one, transactional_ids, _DESCRIBED_AT_ONCE)
 
 
 async def list_transactions(

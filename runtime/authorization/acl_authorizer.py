@@ -9,7 +9,7 @@ from metadata.acl import Operation, Resource, ResourceType
 from metadata.acls import Acls
 from runtime.authorization.caller import NODE_ITSELF, Caller
 from runtime.log_format import AUDIT_LOGGER
-from security.audit import AuditLimiter, Denial, line
+from security.audit import AuditLimiter, Denial, count_line, line
 from security.authorizer.decision import Policy, Verdict
 from security.authorizer.machine import AccessMachine
 from stele.world import Clock
@@ -48,21 +48,19 @@ class AclAuthorizer:
         return verdict.is_allowed
 
     def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
-        verdict = self.verdict(caller.principal, caller.address, operation, resource)
-        denial = Denial(
-            caller.principal,
-            operation,
-            resource,
-            caller.address,
-            caller.client_id,
-            caller.listener,
-            verdict.rule(),
-        )
-        left_out = self._audit.take(denial, self._clock.monotonic())
-        if left_out is not None:
-            audit_log.info(
-                "%s", line(denial, time_ms=int(self._clock.time_ms()), left_out=left_out)
-            )
+        principal = caller.principal
+        due = self._audit.take(principal, operation, resource, self._clock.monotonic())
+        if due is None:
+            return
+        time_ms = int(self._clock.time_ms())
+        if due.is_count:
+            text = count_line(due.principal, time_ms=time_ms, left_out=due.left_out)
+        else:
+            rule = self.verdict(principal, caller.address, operation, resource).rule()
+            where = caller.address, caller.client_id, caller.listener
+            denial = Denial(principal, operation, resource, *where, rule)
+            text = line(denial, time_ms=time_ms, left_out=due.left_out)
+        audit_log.info("%s", text)
 
     def verdict(
         self, principal: str, host: str, operation: Operation, resource: Resource

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
 import subprocess
 import sys
@@ -43,8 +44,10 @@ from cli import main, output
 from cli.consume import _text
 from cli.offsets_decoder import decode_record
 from cli.produce import _parser
+from cli.server import write_audit
 from metadata.records import encode
 from metadata.scram_credentials import ScramUser, credential_record
+from runtime.log_format import AUDIT_LOGGER
 from stele.ids import TopicPartition
 from stele.security.scram import ScramCredential
 from stele.wire.batch import BatchBuilder, Record
@@ -177,6 +180,26 @@ def test_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "left as it was" in capsys.readouterr().out
     other = ["format", "-c", config, "--ignore-formatted", "--cluster-id", "another"]
     assert main.run(other) == main.EXIT_FAILED
+
+
+def test_the_file_of_the_audit_log_may_be_moved_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = logging.getLogger(AUDIT_LOGGER)
+    monkeypatch.setattr(audit, "handlers", [])
+    monkeypatch.setattr(audit, "propagate", True)
+    level = audit.level
+    path, moved = tmp_path / "audit.log", tmp_path / "audit.log.1"
+    try:
+        write_audit(str(path))
+        audit.info("before")
+        path.rename(moved)
+        audit.info("after")
+    finally:
+        audit.setLevel(level)
+        for each in audit.handlers:
+            each.close()
+    assert (moved.read_text(), path.read_text()) == ("before\n", "after\n")
 
 
 def test_server_refuses_bad_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

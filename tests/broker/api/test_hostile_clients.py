@@ -4,12 +4,20 @@ works."""
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
 from broker.api import SERVED
+from metadata.acls import Acls
+from runtime.authorization.acl_authorizer import AclAuthorizer
+from runtime.authorization.authorizer import Operation, Resource
+from runtime.authorization.caller import Caller
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
+from runtime.log_format import AUDIT_LOGGER
+from security.audit import PRINCIPAL_LINES, PRINCIPAL_LINES_PER_S
+from security.authorizer.decision import Policy
 from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.wire import kafka
@@ -19,6 +27,7 @@ from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.batches import make_batch
 from tests.support.dense_requests import distinct_requests
 from tests.support.one_node import HOST, OneNode, ask, on_a_node, with_machine
+from tests.support.timing import LoopClock
 from tests.support.turns import Turns
 from world.world import World
 
@@ -191,6 +200,8 @@ def largest_requests(name: str) -> list[tuple[int, Any, int, Any]]:
     counts = [REQUEST_ELEMENTS_MAX - 2]  # with the arrays that it may stand in
     if name in DECIDED:
         counts.append(ADMINISTRATION_MAX)
+    elif name in OF_GROUPS:  # more are refused as a whole
+        counts = [ADMINISTRATION_MAX]
     return [
         (count, api, version, message)
         for count in counts
@@ -199,6 +210,7 @@ def largest_requests(name: str) -> list[tuple[int, Any, int, Any]]:
 
 
 DECIDED = ("CreateTopics", "DeleteTopics")
+OF_GROUPS = ("DescribeGroups", "DeleteGroups", "ConsumerGroupDescribe")
 LARGEST = (
     "Fetch",
     "Metadata",
@@ -216,11 +228,52 @@ LARGEST = (
     "DescribeTransactions",
     "AddPartitionsToTxn",
 )
+REFUSED = (
+    "OffsetFetch",
+    *OF_GROUPS,
+    "ListOffsets",
+    "DescribeConfigs",
+    "DescribeTransactions",
+)
+
+
+class AgainstHostile(AclAuthorizer):
+    """Denies everything to the hostile client, and notes it as a cluster with ACLs does."""
+
+    def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
+        return caller.client_id != "hostile"
+
+
+@pytest.fixture
+def authorizer() -> AgainstHostile:
+    return AgainstHostile(Policy(frozenset()), Acls, LoopClock())
 
 
 @pytest.mark.parametrize("name", LARGEST)
 @on_a_node
 async def test_the_largest_requests_are_worked_on_in_many_turns(
+    machine: OneNode, world: World, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await check_turns(machine, world, name, monkeypatch)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+@on_a_node
+async def test_what_a_client_may_not_do_is_refused_in_many_turns_and_few_lines(
+    machine: OneNode,
+    world: World,
+    authorizer: AgainstHostile,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    await check_turns(machine, world, name, monkeypatch)
+    written = [each for each in caplog.records if each.name == AUDIT_LOGGER]
+    assert 0 < len(written) <= PRINCIPAL_LINES + 1 + 10 * PRINCIPAL_LINES_PER_S
+
+
+async def check_turns(
     machine: OneNode, world: World, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns = Turns(monkeypatch)
