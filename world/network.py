@@ -107,11 +107,12 @@ class ServerTls(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Exchange the certificate if its files have changed."""
+        """Exchange the certificate if its files have changed, or try again if it was refused."""
         ...
 
     async def exchange(self, tls: TlsSettings) -> str | None:
-        """Exchange it by other settings. Returns why not; then the old one stays."""
+        """Exchange it by other settings. Returns why not; then the old one stays, and ``refresh``
+        tries the settings again."""
         ...
 
     async def why_not(self, tls: TlsSettings) -> str | None:

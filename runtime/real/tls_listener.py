@@ -2,7 +2,8 @@
 
 The Kafka listener and the gRPC listener of one name share it. Files are looked at now and then. A
 changed store is tried first. If it does not fit, the last good one stays, and the reason is logged
-and kept until a store fits.
+and kept until a store fits. Until then each look tries the store again: time alone may make it fit,
+such as a certificate that is not valid yet.
 """
 
 from __future__ import annotations
@@ -48,8 +49,10 @@ class RealServerTls:
         self.failures: Counter[str] = Counter()
         self.handshakes = 0
         self.refusal: str | None = None
-        self._tls = settings.tls
-        self._files: FileStates = look_at(settings.tls)
+        self._wanted = settings.tls  # served unless it is refused
+        self._files: FileStates = look_at(settings.tls)  # as they were before they were read
+        # A look that began before the settings changed would end by serving the old ones.
+        self._exchanging = asyncio.Lock()
         self._made = _Made(settings, settings.tls)
         # By certificate: clients come again and again with the same one.
         self._known = lru_cache(_KNOWN_CERTIFICATES)(settings.principal_of)
@@ -125,34 +128,39 @@ class RealServerTls:
     # ------------------------------------------------------------------------- exchanging
 
     async def refresh(self) -> None:
-        """Look at the files; if one has changed, exchange the certificate."""
-        loop = asyncio.get_running_loop()
-        files = await loop.run_in_executor(self.executor, look_at, self._tls)
-        if files != self._files:
-            self._files = files
-            await self._exchange(self._tls)
+        """Look at the files; exchange the certificate if one has changed, or if the last exchange
+        was refused."""
+        async with self._exchanging:
+            files = await self._look(self._wanted)
+            if files != self._files or self.refusal is not None:
+                await self._exchange()
+                self._files = files
 
     async def exchange(self, tls: TlsSettings) -> str | None:
-        """Serve new connections by other settings; or why not."""
-        why = await self._exchange(tls)
-        if why is None:
-            self._files = await asyncio.get_running_loop().run_in_executor(
-                self.executor, look_at, tls
-            )
-        return why
+        """Serve new connections by other settings; or why not yet."""
+        async with self._exchanging:
+            self._wanted = tls
+            files = await self._look(tls)
+            why = await self._exchange()
+            self._files = files
+            return why
 
     async def why_not(self, tls: TlsSettings) -> str | None:
         """Why other settings would be refused; nothing is exchanged."""
         made = await self._tried(tls)
         return made if isinstance(made, str) else None
 
-    async def _exchange(self, tls: TlsSettings) -> str | None:
-        name, made = self._settings.listener, await self._tried(tls)
+    async def _look(self, tls: TlsSettings) -> FileStates:
+        return await asyncio.get_running_loop().run_in_executor(self.executor, look_at, tls)
+
+    async def _exchange(self) -> str | None:
+        name, made = self._settings.listener, await self._tried(self._wanted)
         if isinstance(made, str):
+            if made != self.refusal:
+                logger.error("listener %s goes on with its old certificate: %s", name, made)
             self.refusal = made
-            logger.error("listener %s goes on with its old certificate: %s", name, made)
             return made
-        self._made, self._tls, self.refusal = made, tls, None
+        self._made, self.refusal = made, None
         ends = self.certificate.not_valid_after_utc
         logger.info("listener %s has a new certificate, valid until %s", name, f"{ends:%Y-%m-%d}")
         return None

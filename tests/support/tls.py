@@ -38,9 +38,11 @@ class Authority:
         common_name: str | None = None,
         rsa_key: bool = False,
         valid_for: datetime.timedelta = datetime.timedelta(days=90),
+        valid_in: datetime.timedelta = datetime.timedelta(days=-400),
     ) -> Store:
         """A key and its certificate, inline. A name is a host, an address or a URI. ``valid_for``
-        may be negative: then the certificate has expired."""
+        may be negative: then the certificate has expired. ``valid_in`` may be positive: then it is
+        not valid yet."""
         key = (
             rsa.generate_private_key(65537, 2048)
             if rsa_key
@@ -49,7 +51,7 @@ class Authority:
         subject = x509.Name(
             [x509.NameAttribute(NameOID.COMMON_NAME, common_name or (*names, "nobody")[0])]
         )
-        builder = self._builder(subject, key, valid_for)
+        builder = self._builder(subject, key, valid_for, valid_in)
         if names:
             alternative = x509.SubjectAlternativeName([_name(each) for each in names])
             builder = builder.add_extension(alternative, critical=False)
@@ -62,6 +64,7 @@ class Authority:
         subject: x509.Name,
         key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey,
         valid_for: datetime.timedelta,
+        valid_in: datetime.timedelta = datetime.timedelta(days=-400),
     ) -> x509.CertificateBuilder:
         now = datetime.datetime.now(datetime.UTC)
         return (
@@ -70,7 +73,7 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key.public_key())
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(days=400))
+            .not_valid_before(now + valid_in)
             .not_valid_after(now + valid_for)
         )
 
