@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,6 +18,7 @@ from cli.server import load_config
 if TYPE_CHECKING:
     from node.doctor import Finding, NodeFacts
     from stele.admin.acls import Acl
+    from stele.sync import Admin
 
 _READABLE_BY_OTHERS = 0o044
 _SHOW_S = 5.0
@@ -33,8 +35,8 @@ def doctor(
         typer.Option(
             "--bootstrap-server",
             "-b",
-            envvar="STELE_BOOTSTRAP_SERVER",
-            help="Kafka ports of some brokers of a live cluster: host:port,host:port",
+            help="Kafka ports of some brokers of a live cluster: host:port,host:port. Without "
+            "--config, those in STELE_BOOTSTRAP_SERVER.",
         ),
     ] = None,
     timeout: Timeout = 30.0,
@@ -47,6 +49,8 @@ def doctor(
     """
     from node.doctor import Level, examine
 
+    if not configs and bootstrap is None:
+        bootstrap = os.environ.get("STELE_BOOTSTRAP_SERVER")
     if not configs and bootstrap is None:
         raise UsageError("give --config FILE, or --bootstrap-server of a live cluster")
     found: list[Finding] = []
@@ -109,7 +113,11 @@ def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
         except ApiError as error:
             if error.code is not ErrorCode.SECURITY_DISABLED:
                 raise
-        users = list(admin.describe_user_scram_credentials())
+        users = [
+            user
+            for user in admin.describe_user_scram_credentials()
+            if not _is_super_user(admin, user)
+        ]
     brokers = {
         each.broker_id: (each.host, each.port) for each in cluster.brokers if not each.fenced
     }
@@ -123,3 +131,16 @@ def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
     return examine_cluster(
         ClusterFacts(rules, users, brokers, certificates, silent, has_tls, now=datetime.now(UTC))
     )
+
+
+def _is_super_user(admin: Admin, user: str) -> bool:
+    """It needs no rules. Without an authorizer nobody is one."""
+    from stele.errors import ApiError, ErrorCode
+
+    try:
+        verdict = admin.test_access(f"User:{user}", "ALTER", "CLUSTER", "kafka-cluster")
+    except ApiError as error:
+        if error.code is not ErrorCode.SECURITY_DISABLED:
+            raise
+        return False
+    return verdict.reason == "SuperUser"

@@ -80,8 +80,20 @@ class CertificateDirectory:
         return made
 
     def forget_earlier(self) -> int:
-        """Believe the present authority alone. Returns the number of those forgotten."""
+        """Believe the present authority alone. Returns the number of those forgotten. Raises
+        CertificateError while a certificate here was issued by an earlier one."""
         found = certificates_in(_read(self.truststore))
+        present = facts_of(found[0])[0].subject
+        older = [
+            file.name
+            for file in self.files()
+            if file != self.truststore and certificates_of(file)[0].issuer != present
+        ]
+        if older:
+            raise CertificateError(
+                f"{', '.join(older)}: issued by an authority that would be forgotten, so nobody "
+                "would believe them: stele certs renew first"
+            )
         _write(self.truststore, "".join(found[:1]), _PUBLIC)
         return len(found) - 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -63,8 +64,9 @@ def _access(facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding(
                 Level.ADVICE,
                 f"user {user}",
-                "no rule names this user: it may do nothing, unless it is a super user",
-                f"stele acls add --principal User:{user} …, or stele users remove {user}",
+                "no rule names this user: it may do nothing",
+                f"stele acls add {shlex.quote(f'User:{user}')} READ topic:NAME, or "
+                f"stele users remove {shlex.quote(user)}",
             )
     known = {f"User:{user}" for user in facts.users}
     for principal in sorted(named - known - set(_EVERYBODY)):
@@ -74,7 +76,7 @@ def _access(facts: ClusterFacts) -> Iterator[Finding]:
                 "access rules",
                 f"{principal} has rules and no SCRAM credential: whoever gets this name by another "
                 "way has its rights",
-                f"stele acls list --principal {principal}",
+                f"stele acls list --principal {shlex.quote(principal)}",
             )
 
 

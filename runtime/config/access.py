@@ -58,13 +58,22 @@ def _principal(listener: ListenerSecurity, client: ClientSecurity) -> str | None
     """As whom a node comes in on a listener. None: its certificate or its token says that."""
     if client.sasl is not None:
         return f"User:{client.sasl.username}" if client.sasl.username else None
+    if listener.protocol.has_sasl:
+        return None  # it lacks a mechanism, which is a fault of its own
     if not listener.protocol.has_tls or listener.client_auth == "none":
         return ANONYMOUS
     return None
 
 
 def _fault_of(policy: Policy, listener: str, principal: str) -> Iterator[str]:
-    if principal not in policy.super_users:
+    if principal == ANONYMOUS and principal not in policy.super_users:
+        key = f"listener.name.{listener.lower()}.ssl.client.auth=required"
+        yield (
+            f"the nodes of the cluster come in on the listener {listener} as {ANONYMOUS}, which is "
+            f"no super user, and could not form a cluster: map it to SSL with {key}, and name the "
+            f"principals of the nodes' certificates in {_SUPER_USERS}"
+        )
+    elif principal not in policy.super_users:
         yield (
             f"{_SUPER_USERS} lacks {principal}: the nodes of the cluster come in on the listener "
             f"{listener} as this principal, and could not form a cluster. Add it"

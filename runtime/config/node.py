@@ -27,7 +27,7 @@ from stele.properties import parse_properties
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT_PREFIX = "STELE_"
-CLIENT_VARIABLES = frozenset({"STELE_BOOTSTRAP_SERVER"})
+CLIENT_VARIABLES = frozenset({"STELE_BOOTSTRAP_SERVER", "STELE_COMMAND_CONFIG"})
 """Set for commands that ask a cluster; a node that is started in the same shell passes them by."""
 WILDCARDS = ("0.0.0.0", "::", "*")
 

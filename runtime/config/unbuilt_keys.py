@@ -6,7 +6,10 @@ than no node. All other keys have no effect, and the log names each once.
 
 from __future__ import annotations
 
+import difflib
 from typing import NamedTuple
+
+from metadata.security_settings import LISTENER_KEYS
 
 
 class Promise(NamedTuple):
@@ -25,7 +28,27 @@ class Promise(NamedTuple):
         """Why a node must not start with this value; None where it promises nothing."""
         if value.strip().lower() in ("", *self.harmless):
             return None
+        near = _nearest_built(name)
+        if near is not None:
+            return f"there is no configuration {name}; did you mean {near}?"
         return f"{name} promises {self.what}, which is not built: {self.remedy}"
+
+
+_KAFKAS_OWN = (
+    "ssl.provider", "ssl.protocol", "ssl.engine.factory.class", "ssl.keymanager.algorithm",
+    "ssl.trustmanager.algorithm", "ssl.secure.random.implementation", "sasl.mechanism",
+    "sasl.mechanism.controller.protocol",
+)  # fmt: skip
+"""Keys that Kafka has and that are near to others."""
+
+
+def _nearest_built(name: str) -> str | None:
+    """The key about a listener's protection that was probably meant by one that nobody has."""
+    bare = _without_listener(name)
+    if not bare.startswith(("ssl.", "sasl.")) or bare in _KAFKAS_OWN:
+        return None
+    near = difflib.get_close_matches(bare, [key.name for key in LISTENER_KEYS], n=1, cutoff=0.93)
+    return name.removesuffix(bare) + near[0] if near else None
 
 
 _VERSIONS = "name the versions in ssl.enabled.protocols"

@@ -177,6 +177,11 @@ class SecurityConfig:
             jaas = parse_jaas(self.sasl_jaas_config, "sasl_jaas_config")
         if mechanism == "OAUTHBEARER":
             return SaslCredentials(mechanism=mechanism, token=self._token_source())
+        for name, given in (("username", self.sasl_username), ("password", self.sasl_password)):
+            if given is not None and jaas.get(name, given) != given:
+                raise ConfigError(
+                    f"sasl_{name} and sasl_jaas_config say two different things: set only one"
+                )
         username = self.sasl_username or jaas.get("username")
         password = self.sasl_password or jaas.get("password")
         if not username or password is None:

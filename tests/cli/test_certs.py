@@ -60,13 +60,19 @@ def test_a_renewal_keeps_names_and_authority(made: CertificateDirectory) -> None
     assert (made.path / "node-1.pem").read_text() != old
 
 
-def test_a_new_authority_in_three_steps(made: CertificateDirectory) -> None:
+def test_a_new_authority_in_three_steps(
+    made: CertificateDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = ["--dir", str(made.path)]
     (first,) = authorities(made)
     leaf = (made.path / "node-1.pem").read_text()
     assert run(["certs", "renew", *folder, "--authority"]) == 0
     second, earlier = authorities(made)
     assert earlier == first
+    capsys.readouterr()
+    assert run(["certs", "renew", *folder, "--forget-earlier"]) == 1
+    assert "node-1.pem, node-2.pem, user-ann.pem: issued by" in capsys.readouterr().err
+    assert authorities(made) == [second, first]
     assert (made.path / "node-1.pem").read_text() == leaf
     assert run(["certs", "renew", *folder]) == 0
     assert (made.path / "node-1.pem").read_text() != leaf

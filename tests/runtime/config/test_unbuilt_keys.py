@@ -95,6 +95,19 @@ def test_so_it_is_for_a_single_listener(name: str) -> None:
     assert f"{prefixed} promises " in fault({prefixed: "something"})
 
 
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("ssl.client.auht", "ssl.client.auth"),
+        ("ssl.keystor.location", "ssl.keystore.location"),
+        ("listener.name.plaintext.ssl.client.auht", "listener.name.plaintext.ssl.client.auth"),
+        ("sasl.enabled.mechanism", "sasl.enabled.mechanisms"),
+    ],
+)
+def test_a_typing_error_is_told_as_one(wrong: str, right: str) -> None:
+    assert f"there is no configuration {wrong}; did you mean {right}?" in fault({wrong: "x"})
+
+
 def test_a_mechanism_of_one_listener() -> None:
     name = "listener.name.external.gssapi.sasl.login.class"
     assert f"{name} promises " in fault({name: "org.apache.kafka.…;"})

@@ -132,12 +132,21 @@ def test_an_option_without_effect_is_a_mistake(name: str) -> None:
             {"ssl_truststore_location": "/x", "ssl_truststore_certificates": "c"},
             "set only one of them",
         ),
+        (
+            {
+                "security_protocol": "SASL_SSL",
+                "sasl_mechanism": "PLAIN",
+                "sasl_password": "one",
+                "sasl_jaas_config": 'M required username="u" password="two";',
+            },
+            "sasl_password and sasl_jaas_config say two different things",
+        ),
         ({"ssl_enabled_protocols": "TLSv1.1"}, "'TLSv1.1' must be one of: TLSv1.2, TLSv1.3"),
         ({"ssl_endpoint_identification_algorithm": "http"}, "must be 'https' or ''"),
     ],
 )
 def test_options_that_contradict_one_another(options: dict[str, str], said: str) -> None:
-    assert said in fault(security_protocol="SSL", **options)
+    assert said in fault(**{"security_protocol": "SSL", **options})
 
 
 def test_kafkas_names_are_understood_as_a_hint() -> None:
