@@ -123,7 +123,9 @@ def test_kafka_python(cluster: ProcessCluster, topic: str) -> None:
 
 
 def test_a_wrong_password_is_told(cluster: ProcessCluster) -> None:
-    security = SecurityOptions(**{**of_app(cluster), "sasl_password": "wrong"})
+    security = SecurityOptions(
+        **{**of_app(cluster), "sasl_password": "wrong", "sasl_jaas_config": None}
+    )
     with (
         Producer(cluster.bootstrap_servers, max_block_ms=10_000, **security) as producer,
         pytest.raises(ApiError) as caught,

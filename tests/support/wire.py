@@ -82,6 +82,8 @@ def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
         return st.sampled_from(_ERROR_CODES)
     if each.name == "transaction_start_time_ms":  # kio takes no -1 for it
         return st.integers(0, _MAX_TIME_MS)
+    if each.name == "session_lifetime_ms":  # kio makes a timedelta of it
+        return st.integers(-_MAX_TIME_MS, _MAX_TIME_MS)
     if each.name in ("log_append_time_ms", "retention_time_ms"):
         return st.just(-1) | st.integers(0, _MAX_TIME_MS)
     if each.type in _INTEGERS:
