@@ -6,6 +6,7 @@ Only administrators and nodes load this module, and gRPC with it.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import os
 from collections.abc import Callable
 from typing import Any
@@ -297,12 +298,14 @@ class RealChannel:
     def _reopen(self, files: FileStates) -> None:
         from stele.security.grpc_credentials import channel_credentials  # loads cryptography
 
+        # The first channel shows even a certificate that has expired: the peer says what is wrong.
+        valid_at = None if self._opened is None else datetime.datetime.now(datetime.UTC)
         try:
-            credentials = channel_credentials(self._security.tls)
+            credentials = channel_credentials(self._security.tls, valid_at=valid_at)
         except SteleError as error:
             if self._opened is None:
                 raise RpcError(RpcCode.UNAVAILABLE, str(error)) from error
-            return  # half written; the next look reads again
+            return  # half written, or not valid now; the next look reads again
         old, self._opened, self._files = (
             self._opened,
             _Opened(self._address, credentials),

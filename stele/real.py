@@ -6,6 +6,7 @@ The server's half (listening, serving) builds on this in ``runtime/real``.
 from __future__ import annotations
 
 import asyncio
+import datetime
 import functools
 import random
 import socket
@@ -71,7 +72,7 @@ class RealConnector:
         if self._tls is None:
             from stele.security.client_tls import ClientTls  # loads cryptography
 
-            self._tls = ClientTls(self.security)
+            self._tls = ClientTls(self.security, lambda: datetime.datetime.now(datetime.UTC))
         return self._tls
 
 

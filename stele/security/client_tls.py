@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from cryptography import x509
@@ -35,8 +37,10 @@ class TlsSettingsError(OSError):
 class ClientTls:
     """Opens the encrypted connections of one connector."""
 
-    def __init__(self, security: ClientSecurity) -> None:
+    def __init__(self, security: ClientSecurity, now: Callable[[], datetime.datetime]) -> None:
+        """``now`` is compared with the dates of certificates."""
         self._security = security
+        self._now = now
         self._context: ssl.SSLContext | None = None
         self._files: FileStates = {}
         # A client that is refused tries again soon. It looks at the broker's certificate now and
@@ -87,15 +91,15 @@ class ClientTls:
         authorities of the system take many milliseconds."""
         files = look_at(self._security.tls)
         if self._context is None or files != self._files:
-            make = asyncio.get_running_loop().run_in_executor(
-                None, client_context, self._security.tls
-            )
+            # The first context has even a certificate that has expired: the broker says so.
+            valid_at = None if self._context is None else self._now()
+            make = partial(client_context, self._security.tls, valid_at=valid_at)
             try:
-                self._context = await make
+                self._context = await asyncio.get_running_loop().run_in_executor(None, make)
             except SteleError as error:
                 if self._context is None:
                     raise TlsSettingsError(str(error)) from error
-                return self._context  # half written; the next connection looks again
+                return self._context  # half written, or not valid now; the next one looks again
             self._files = files
         return self._context
 

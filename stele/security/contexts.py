@@ -6,6 +6,7 @@ but not removed.
 
 from __future__ import annotations
 
+import datetime
 import logging
 import os
 import ssl
@@ -22,7 +23,7 @@ from stele.security.stores import (
     Naming,
     TrustStore,
     of_clients,
-    read_key_store,
+    read_own_keys,
     read_trust_store,
 )
 
@@ -44,8 +45,11 @@ _VERIFY_MODES: Final = {
 }
 
 
-def client_context(tls: TlsSettings, named: Naming = of_clients) -> ssl.SSLContext:
-    """The context of a client's connections. Raises StoreError or ConfigError."""
+def client_context(
+    tls: TlsSettings, named: Naming = of_clients, *, valid_at: datetime.datetime | None = None
+) -> ssl.SSLContext:
+    """The context of a client's connections. Raises StoreError or ConfigError, also if the client's
+    own certificate is not valid at ``valid_at``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = tls.checks_host_name
     _apply(context, tls, named)
@@ -53,8 +57,9 @@ def client_context(tls: TlsSettings, named: Naming = of_clients) -> ssl.SSLConte
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     else:
         _trust(context, read_trust_store(tls.truststore, named))
-    if not tls.keystore.is_empty:
-        _identify(context, read_key_store(tls.keystore, named))
+    keys = read_own_keys(tls.keystore, named, valid_at)
+    if keys is not None:
+        _identify(context, keys)
     return context
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import ssl
 from pathlib import Path
 
@@ -9,17 +10,20 @@ import grpc
 
 from stele.errors import ConfigError
 from stele.security.client_security import TlsSettings
-from stele.security.stores import Naming, of_clients, read_key_store, read_trust_store
+from stele.security.stores import Naming, of_clients, read_own_keys, read_trust_store
 
 
-def channel_credentials(tls: TlsSettings, named: Naming = of_clients) -> grpc.ChannelCredentials:
-    """Reads files. Raises StoreError or ConfigError."""
+def channel_credentials(
+    tls: TlsSettings, named: Naming = of_clients, *, valid_at: datetime.datetime | None = None
+) -> grpc.ChannelCredentials:
+    """Reads files. Raises StoreError or ConfigError, also if the client's own certificate is not
+    valid at ``valid_at``."""
     if not tls.checks_host_name:
         raise ConfigError(
             f"{named('ssl.endpoint.identification.algorithm')} is empty, but gRPC always checks "
             "the host name: add the host to the certificate's names"
         )
-    keys = None if tls.keystore.is_empty else read_key_store(tls.keystore, named)
+    keys = read_own_keys(tls.keystore, named, valid_at)
     return grpc.ssl_channel_credentials(
         root_certificates=_roots(tls, named),
         private_key=None if keys is None else keys.key_pem,

@@ -138,6 +138,19 @@ def check_dates(certificate: x509.Certificate, now: datetime.datetime, source: s
 # ------------------------------------------------------------------------------ key stores
 
 
+def read_own_keys(
+    store: Store, named: Naming = of_clients, valid_at: datetime.datetime | None = None
+) -> KeyStore | None:
+    """What a client shows of itself, None if nothing is set. Raises StoreError, also if the
+    certificate is not valid at ``valid_at``."""
+    if store.is_empty:
+        return None
+    keys = read_key_store(store, named)
+    if valid_at is not None:
+        check_dates(keys.certificate, valid_at, keys.source)
+    return keys
+
+
 def read_key_store(store: Store, named: Naming = of_clients) -> KeyStore:
     """Read a key store that is set. Raises StoreError."""
     if store.key or store.certificates:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from world.network import IdentityError, Peer, ServerTlsSettings, Service
 
 WHO = "/stele.v1.Test/Who"
 TALK = "/stele.v1.Test/Talk"
+DAY = datetime.timedelta(days=1)
 
 
 def principal_of(certificate: bytes | None) -> str:
@@ -170,6 +172,37 @@ async def test_a_channel_takes_a_renewed_certificate_of_its_own(
         await stream.close()
         await channel.close()
         assert [peer.principal for peer in peers] == ["User:CN=old", "User:CN=old", "User:CN=new"]
+
+
+@pytest.mark.parametrize(("valid_in", "valid_for"), [(-2 * DAY, -DAY), (DAY, 2 * DAY)])
+async def test_a_channel_takes_no_certificate_that_is_not_valid_now(
+    valid_in: datetime.timedelta,
+    valid_for: datetime.timedelta,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(stele.grpc_channel, "LOOK_S", 0.0)
+    asked = listener(client_auth="required", principal_of=principal_of)
+    store = in_files(tmp_path, AUTHORITY.key_store("a", common_name="old"))
+    async with serving(asked) as (port, peers, _):
+        security = AUTHORITY.client(store)
+        channel = RealChannel(Address("127.0.0.1", port), None, security)
+        await channel.call(WHO, b"x", timeout_s=5)
+        bad = AUTHORITY.key_store("a", common_name="bad", valid_in=valid_in, valid_for=valid_for)
+        overwrite(store, bad)
+        await channel.call(WHO, b"x", timeout_s=5)
+        overwrite(store, AUTHORITY.key_store("a", common_name="new"))
+        await channel.call(WHO, b"x", timeout_s=5)
+        await channel.close()
+        assert [peer.principal for peer in peers] == ["User:CN=old", "User:CN=old", "User:CN=new"]
+
+
+async def test_an_expired_certificate_is_shown_if_there_is_no_other() -> None:
+    """The refusal is the listener's, which may have another clock."""
+    async with serving(listener(client_auth="required")) as (port, _, _):
+        with pytest.raises(RpcError) as raised:
+            await call(port, AUTHORITY.client(AUTHORITY.key_store("a", valid_for=-DAY)))
+        assert raised.value.code is RpcCode.UNAVAILABLE
 
 
 async def test_a_channel_says_which_file_it_cannot_read() -> None:

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from security.distinguished_name import subject_of
 from stele.addresses import Address, SecurityProtocol
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.real import RealConnector
 from stele.security.client_security import ClientSecurity, Store, TlsSettings
 from tests.runtime.real.test_tls_transport import serving
-from tests.support.tls import AUTHORITY, Authority, listener
+from tests.support.timing import until
+from tests.support.tls import AUTHORITY, Authority, in_files, listener, overwrite
 from world.network import ServerTlsSettings
 
+DAY = datetime.timedelta(days=1)
 EXPIRED = AUTHORITY.key_store("127.0.0.1", valid_for=-datetime.timedelta(days=30))
 
 
@@ -124,3 +127,30 @@ async def test_a_changed_file_counts_from_the_next_connection_on(tmp_path: Path)
         (await connector.connect(address, asyncio.Protocol)).close()
         file.write_text("half writ")  # the last good one stays
         (await connector.connect(address, asyncio.Protocol)).close()
+
+
+@pytest.mark.parametrize(("valid_in", "valid_for"), [(-2 * DAY, -DAY), (DAY, 2 * DAY)])
+async def test_a_certificate_that_is_not_valid_now_takes_no_other_ones_place(
+    valid_in: datetime.timedelta, valid_for: datetime.timedelta, tmp_path: Path
+) -> None:
+    asked = listener(
+        client_auth="required", principal_of=lambda shown: subject_of(shown) if shown else ""
+    )
+    file = in_files(tmp_path, AUTHORITY.key_store("a", common_name="old"))
+    connector = RealConnector(security(keystore=file))
+    async with serving(asked) as server:
+
+        async def shows(subject: str) -> None:
+            count = len(server.sinks)
+            address = Address("127.0.0.1", server.port)
+            transport = await connector.connect(address, asyncio.Protocol)
+            await until(lambda: len(server.sinks) > count and bool(server.sinks[-1].principal))
+            assert server.sinks[-1].principal == subject
+            transport.close()
+
+        await shows("CN=old")
+        bad = AUTHORITY.key_store("a", common_name="bad", valid_in=valid_in, valid_for=valid_for)
+        overwrite(file, bad)
+        await shows("CN=old")
+        overwrite(file, AUTHORITY.key_store("a", common_name="new"))
+        await shows("CN=new")
