@@ -31,9 +31,9 @@ async def handle(
     context: BrokerContext, request_context: RequestContext, request: CreateTopicsRequest
 ) -> CreateTopicsResponse:
     changes.check_named(len(request.topics), "topics")
-    assigned = sum(len(topic.assignments) for topic in request.topics)
+    assigned = sum([len(topic.assignments) for topic in request.topics])
     changes.check_named(assigned, "partitions")
-    named = Counter(topic.name for topic in request.topics)
+    named = Counter([topic.name for topic in request.topics])
     results: dict[str, CreatableTopicResult] = {}
     wanted = []
     slices = Slices(SLICE_STEPS)
@@ -147,7 +147,7 @@ def _failed(name: str, error: ErrorCode, message: str) -> CreatableTopicResult:
 def refuse(
     request_context: RequestContext, request: CreateTopicsRequest, error: ErrorCode
 ) -> CreateTopicsResponse:
-    names = dict.fromkeys(topic.name for topic in request.topics)
+    names = dict.fromkeys([topic.name for topic in request.topics])
     return CreateTopicsResponse(topics=[_failed(name, error, "") for name in names])
 
 

@@ -91,7 +91,7 @@ def numbered(element: Any, number: int) -> Any:
     return element
 
 
-_NAMES = ("name", "topic", "resource_name", "feature")
+_NAMES = ("name", "topic", "group_id", "resource_name", "feature")
 _NUMBERS = ("partition", "partition_index", "index")
 
 

@@ -193,8 +193,8 @@ CALLS_PER_ELEMENT = 2.5
 five to a hundred of them for each: in the whole these are 10 to 80 ms."""
 
 
-def largest_requests(name: str) -> list[tuple[int, Any, int, Any]]:
-    """(elements, API, version, message): as many distinct elements as each array may hold."""
+def largest_requests(name: str) -> list[tuple[str, int, Any, int, Any]]:
+    """(array, elements, API, version, message): as many distinct elements as an array may hold."""
     served = next(each for each in SERVED if definitions.find(each.api.key).name == name)
     version = served.versions[1]
     counts = [REQUEST_ELEMENTS_MAX - 2]  # with the arrays that it may stand in
@@ -203,9 +203,9 @@ def largest_requests(name: str) -> list[tuple[int, Any, int, Any]]:
     elif name in OF_GROUPS:  # more are refused as a whole
         counts = [ADMINISTRATION_MAX]
     return [
-        (count, api, version, message)
+        (array, count, api, version, message)
         for count in counts
-        for _, api, message in distinct_requests(name, version, count)
+        for array, api, message in distinct_requests(name, version, count)
     ]
 
 
@@ -282,12 +282,12 @@ async def check_turns(
     good = await KafkaConnection.open(world.network, HOST, 9092, client_id="good")
     await fill(good)
     turns.loop = machine.process.loop
-    for count, api, version, message in largest_requests(name):
+    for array, count, api, version, message in largest_requests(name):
         turns.most = 0
         bad = await KafkaConnection.open(world.network, HOST, 9092, client_id="hostile")
         asked = asyncio.ensure_future(bad.request(api, version, message, timeout_s=60))
         await works(good, world)
         await asked
-        worst[f"{count} in {api.request.__name__}"] = turns.most / count
+        worst[f"{count} {array} in {api.request.__name__}"] = turns.most / count
 
     assert {what: calls for what, calls in worst.items() if calls > CALLS_PER_ELEMENT} == {}
