@@ -7,6 +7,7 @@ allow. If no rule speaks of the resource at all, whoever it is about, then
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from enum import Enum
 from ipaddress import IPv6Address, ip_address
@@ -71,6 +72,7 @@ deny the other one."""
 _NOTHING: Final[frozenset[Operation]] = frozenset()
 
 
+@functools.lru_cache(4096)  # each decision that is not remembered asks for its caller's
 def canonical_host(host: str) -> str:
     """The one text of an address. Java writes IPv6 without ``::``, and dual-stack sockets show IPv4
     as IPv6. Other text stays as it is."""
