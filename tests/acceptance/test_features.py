@@ -87,7 +87,7 @@ def refused(bootstrap: str, arguments: list[str], said: str, *, code: int) -> No
     assert done.stderr.startswith("stele: ")
     assert done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
-    assert level(bootstrap) == 5
+    assert level(bootstrap) == 6
 
 
 def test_down_and_up_again(bootstrap: str) -> None:
@@ -96,20 +96,20 @@ def test_down_and_up_again(bootstrap: str) -> None:
     assert refused.returncode == 1
     assert "would be forgotten" in refused.stderr
     assert "an unsafe downgrade does it anyway" in refused.stderr
-    assert level(bootstrap) == 5
+    assert level(bootstrap) == 6
     unsafe = ("features", "downgrade", "--metadata", "1", "--unsafe")
     dry = stele(bootstrap, *unsafe, "--dry-run")
-    assert dry.stdout == "metadata.version would go from 5 to 1\n"
-    assert level(bootstrap) == 5
-    assert stele(bootstrap, *unsafe).stdout == "metadata.version went from 5 to 1\n"
+    assert dry.stdout == "metadata.version would go from 6 to 1\n"
+    assert level(bootstrap) == 6
+    assert stele(bootstrap, *unsafe).stdout == "metadata.version went from 6 to 1\n"
     assert level(bootstrap) == 1
     again = stele(bootstrap, *unsafe)
     assert again.stdout == "metadata.version is at 1: nothing to change\n"
     # Nothing is remembered now, so nothing would be lost.
     stele(bootstrap, "topic", "create", "forgotten")
-    up = stele(bootstrap, "features", "upgrade", "--metadata", "5")
+    up = stele(bootstrap, "features", "upgrade", "--metadata", "6")
     assert up.stdout == "metadata.version went from 1 to 6\n"
-    assert level(bootstrap) == 5
+    assert level(bootstrap) == 6
 
 
 def test_a_feature_is_disabled_and_comes_back(bootstrap: str) -> None:
