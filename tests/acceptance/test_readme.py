@@ -19,12 +19,10 @@ from broker.service import config_changes
 from broker.service.config_resources import CLIENT_METRICS
 from metadata.config_keys import validate_topic_config
 from runtime.config.node import ConfigError, load
-from stele.errors import ApiError, ErrorCode
+from stele.config import ClientConfig
+from stele.errors import ApiError, ErrorCode, SteleError
 from stele.wire.kafka.messages import (
     alter_client_quotas,
-    create_acls,
-    delete_acls,
-    describe_acls,
     describe_client_quotas,
 )
 from tests.support.broker_apis import Edges
@@ -85,9 +83,7 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-SASL = (17, 36)
 DELEGATION_TOKENS = (38, 39, 40, 41)
-SCRAM_CREDENTIALS = (50, 51)
 SHARE_GROUPS = (76, 77, 78, 79)
 TELEMETRY = (71, 72)
 
@@ -111,26 +107,11 @@ def refused_at_start(setting: str) -> None:
         load("node.id=1\nprocess.roles=broker\nlog.dirs=/tmp/x\n", overrides=[setting])
 
 
-def refused_security() -> None:
-    refused_at_start("listeners=SASL_SSL://127.0.0.1:9092")
-    refused_at_start(
-        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-    )
-    unadvertised(*SASL, *DELEGATION_TOKENS, *SCRAM_CREDENTIALS)
-    run_virtual(acls_are_disabled())
-
-
-async def acls_are_disabled() -> None:
-    client = Edges().client()
-    described = await client.call(describe_acls.API, 3, describe_acls.DescribeAclsRequest())
-    creation = create_acls.CreateAclsRequest([create_acls.AclCreation()])
-    created = await client.call(create_acls.API, 3, creation)
-    deletion = delete_acls.DeleteAclsRequest([delete_acls.DeleteAclsFilter()])
-    deleted = await client.call(delete_acls.API, 3, deletion)
-    told = [described.error_code]
-    told += [each.error_code for each in created.results]
-    told += [each.error_code for each in deleted.filter_results]
-    assert told == [ErrorCode.SECURITY_DISABLED] * 3
+def refused_kerberos() -> None:
+    for name in ("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"):
+        refused_at_start(f"{name}=GSSAPI")
+    with pytest.raises(SteleError, match="GSSAPI is not built"):
+        ClientConfig(security_protocol="SASL_SSL", sasl_mechanism="GSSAPI")
 
 
 async def quotas_are_refused() -> None:
@@ -151,7 +132,8 @@ async def quotas_are_refused() -> None:
 
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
-    "TLS, SASL, access control": refused_security,
+    "Kerberos (SASL/GSSAPI)": refused_kerberos,
+    "delegation tokens (KIP-48)": lambda: unadvertised(*DELEGATION_TOKENS),
     "quotas of clients": lambda: run_virtual(quotas_are_refused()),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "telemetry of clients (KIP-714)": refused_telemetry,
