@@ -22,6 +22,7 @@ from runtime.authorization.authorizer import AllowAll, Authorizer, Operation
 from runtime.authorization.forwarding import LISTENER, ControllerPort
 from runtime.authorization.nodes import for_nodes
 from runtime.config.node import ConfigError, NodeConfig
+from runtime.config.security import security_table
 from runtime.metrics.controller import declare_controller_metrics
 from runtime.metrics.health import Check, ServingStatus, is_well
 from runtime.metrics.http import MetricsServer
@@ -268,6 +269,8 @@ class Node:
         await quorum.start()
         if broker is not None:
             await self._start_broker(broker)
+        for line in security_table(config.security, config.is_broker, config.is_controller):
+            logger.info("%s", line)
         logger.info("node %d has started as %s", config.node_id, " and ".join(config.roles))
 
     def _read_certificates(self) -> None:

@@ -19,10 +19,8 @@ from stele.security.client_security import ClientSecurity, SaslCredentials, Stor
 from stele.security.jaas import parse_jaas
 from stele.security.options import MECHANISMS
 
-BUILT: Final = tuple(SecurityProtocol)
-"""The security protocols of the brokers' listeners that are built."""
-
-BUILT_FOR_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
+_OF_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
+"""What is built of the controllers' listener: nodes come in there by certificates."""
 
 _PREFIX: Final = "listener.name."
 _USER: Final = "user_"  # before the names of PLAIN's users in JAAS text
@@ -172,13 +170,15 @@ class SecurityReader:
     def read(self, names: Sequence[str], controllers: str, inter_broker: str) -> NodeSecurity:
         """``names``: of the brokers' listeners. ``inter_broker``: one of them, or ""."""
         protocols = self._protocols()
-        listeners = {name: self._listener(name, protocols, BUILT) for name in dict.fromkeys(names)}
-        own = self._listener(controllers, protocols, BUILT_FOR_CONTROLLERS)
+        listeners = {name: self._listener(name, protocols) for name in dict.fromkeys(names)}
+        own = self._listener(controllers, protocols, _OF_CONTROLLERS)
         known = {controllers: own, **listeners}
         to_brokers = ClientSecurity()
         if inter_broker:  # a controller has no listener of its own with this name
             if inter_broker not in known:
-                known[inter_broker] = self._listener(inter_broker, protocols, BUILT)
+                known[inter_broker] = self._listener(
+                    inter_broker, protocols, tuple(SecurityProtocol)
+                )
             mechanism = self._settings.get("sasl.mechanism.inter.broker.protocol", "").strip()
             to_brokers = self._client(known[inter_broker], mechanism)
         self._check_prefixes(list(known))
@@ -237,7 +237,10 @@ class SecurityReader:
         return None if any(word in name.upper() for word in _SECURE_WORDS) else "PLAINTEXT"
 
     def _listener(
-        self, name: str, protocols: Mapping[str, str], built: Sequence[SecurityProtocol]
+        self,
+        name: str,
+        protocols: Mapping[str, str],
+        built: Sequence[SecurityProtocol] = tuple(SecurityProtocol),
     ) -> ListenerSecurity:
         told = self._protocol_of(name, protocols)
         if told is None:
@@ -357,7 +360,7 @@ class SecurityReader:
 
 
 def security_table(security: NodeSecurity, is_broker: bool, is_controller: bool) -> Iterator[str]:
-    """What a node prints at its start: one line for each listener."""
+    """What a node's log says at its start: one line for each listener."""
     shown = [*security.listeners.values()] * is_broker + [security.controllers] * is_controller
     for each in shown:
         told = [each.protocol.value]

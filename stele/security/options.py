@@ -21,9 +21,6 @@ Protocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 Endpoint = Literal["https", ""]
 
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-BUILT: Final = tuple(SecurityProtocol)
-"""The security protocols that clients speak."""
-
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
 
 
@@ -100,8 +97,6 @@ class SecurityConfig:
             raise ConfigError(
                 f"security_protocol={self.security_protocol!r} must be one of: {names}"
             ) from None
-        if protocol not in BUILT:
-            raise ConfigError(f"security_protocol={protocol.value} is not built")
         self._check_used(protocol)
         return ClientSecurity(
             protocol=protocol,

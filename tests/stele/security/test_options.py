@@ -9,7 +9,6 @@ import pytest
 from stele.addresses import SecurityProtocol
 from stele.config import ClientConfig
 from stele.errors import ConfigError
-from stele.security import options as options_module
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 from stele.security.options import SecurityConfig, SecurityOptions
 
@@ -19,11 +18,6 @@ SCRAM: dict[str, Any] = {
     "sasl_username": "u",
     "sasl_password": "hidden",
 }
-
-
-@pytest.fixture(autouse=True)
-def _everything_is_built(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options_module, "BUILT", tuple(SecurityProtocol))
 
 
 def security(**options: Any) -> ClientSecurity:
