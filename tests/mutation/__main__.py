@@ -43,15 +43,15 @@ def main() -> int:
     left = [each for each in chosen if not (options.resume and results.is_killed(each))]
     _run(left, results, options)
     unexplained = [(each, found) for each in chosen if (found := results.of(each)) is not None]
-    open_ones = [each.name for each, found in unexplained if found.outcome == OPEN]
+    open_ones = {each.name: found for each, found in unexplained if found.outcome == OPEN}
     table = rows(chosen, results)
     if options.json:
         keys = [dict(zip(COLUMNS, row, strict=True)) for row in table]
-        print_json({"rooms": keys, "open": open_ones})
+        print_json({"rooms": keys, "open": [*open_ones]})
     else:
         print_table(COLUMNS, table)
-        for name in open_ones:
-            print(f"open: {name}")
+        for name, found in open_ones.items():
+            print(f"open, {found.tests} tests differ: {name}{found.by and f' ({found.by})'}")
     return 1 if open_ones else 0
 
 
@@ -118,6 +118,7 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
     reasons = equivalent()
     ground = Ground(ROOMS)
     survivors: list[Mutant] = []
+    differing: dict[Mutant, int] = {}
 
     def tried(one: Tried) -> None:
         mutant, tests, killed_by = one
@@ -131,6 +132,7 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
         else:
             results.add(Result.of(mutant, OPEN, "", tests))
             survivors.append(mutant)
+            differing[mutant] = tests
 
     def hunted(one: Hunted) -> None:
         mutant, seed, violation, seeds = one
@@ -138,13 +140,14 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
             by = f"seed {seed}: {violation}"
             results.add(Result.of(mutant, KILLED_BY_SIMULATOR, by))
         else:
-            results.add(Result.of(mutant, OPEN, f"hunted with {seeds} seeds"))
+            hunted_with = f"hunted with {seeds} seeds"
+            results.add(Result.of(mutant, OPEN, hunted_with, differing.get(mutant, 0)))
 
     if options.simulator_only:
         survivors = [mutant for mutant in mutants if mutant.name not in reasons]
     elif mutants:
         tell = _telling("tried by the tests", len(mutants), tried)
-        cache = options.directory / "footprints.json"
+        cache = options.directory / "footprints"
         try_all(mutants, ground, cache, options.jobs, tell, longest_s=options.longest)
     if not options.tests_only:
         told = _telling("hunted by the simulator", len(survivors), hunted)

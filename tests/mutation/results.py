@@ -22,7 +22,7 @@ class Result(NamedTuple):
     source: str
     outcome: str
     by: str = ""  # the test that failed, the seed and its violation, or why it is equivalent
-    tests: int = 0  # that run the changed lines
+    tests: int = 0  # in which it decides something otherwise
 
     @classmethod
     def of(cls, mutant: Mutant, outcome: str, by: str = "", tests: int = 0) -> Self:

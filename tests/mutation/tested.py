@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import io
 import itertools
 import math
@@ -18,7 +19,7 @@ import pytest
 from tests.mutation import children
 from tests.mutation.children import Job, Lost
 from tests.mutation.footprints import Cache, Footprint, Tracer
-from tests.mutation.mutants import ROOT, Mutant
+from tests.mutation.mutants import ROOT, Mutant, Room
 from tests.mutation.planting import Ground
 
 _TRACING_LIMIT_S = 600.0  # for the tests of one file
@@ -36,7 +37,7 @@ class Tried(NamedTuple):
     """What the tests made of a mutant."""
 
     mutant: Mutant
-    tests: int  # that run the changed lines
+    tests: int  # in which it decides something otherwise
     killed_by: str  # the test that failed, or how the process ended; empty: it survived
 
 
@@ -49,20 +50,26 @@ def try_all(
     *,
     longest_s: float = math.inf,
 ) -> None:
-    """Tell of each as it ends. ``cache``: a file for what is found out of the tests. Tests that
-    take longer than ``longest_s`` are left out.
+    """Tell of each as it ends. ``cache``: a directory for what is found out of the tests. Tests
+    that take longer than ``longest_s`` are left out.
 
     Raises TestsError.
     """
     rooms = sorted({mutant.room for mutant in mutants}, key=lambda room: room.name)
 
     def try_with(tests: _Tests) -> None:
-        found = {
-            test: footprint
-            for test, footprint in _footprints(tests, Cache(cache, rooms), jobs).items()
-            if footprint.seconds <= longest_s
-        }
-        attempts = [_attempt(mutant, tests, found, ground) for mutant in mutants]
+        attempts: list[Job] = []
+        for room in rooms:
+            kept = Cache(cache / f"{room.name}.json", room)
+            found = {
+                test: footprint
+                for test, footprint in _footprints(tests, room, kept, ground, jobs).items()
+                if footprint.seconds <= longest_s
+            }
+            attempts += [
+                _attempt(mutant, tests, found, ground) for mutant in mutants if mutant.room is room
+            ]
+        gc.freeze()  # a child's collections would copy all that it shares with this process
         with children.running(attempts, jobs) as answers:
             for done, said in answers:
                 mutant, count = done.key
@@ -73,11 +80,7 @@ def try_all(
 
 def _attempt(mutant: Mutant, tests: _Tests, found: dict[str, Footprint], ground: Ground) -> Job:
     chosen = [
-        item
-        for item in tests.items
-        if item.nodeid.startswith(mutant.room.tests)
-        and item.nodeid in found
-        and found[item.nodeid].touches(mutant)
+        item for item in tests.items if item.nodeid in found and found[item.nodeid].touches(mutant)
     ]
     chosen.sort(key=lambda item: found[item.nodeid].seconds)  # the fastest first
 
@@ -97,14 +100,17 @@ def _attempt(mutant: Mutant, tests: _Tests, found: dict[str, Footprint], ground:
     return Job((mutant, len(chosen)), attempt, limit_s)
 
 
-def _footprints(tests: _Tests, cache: Cache, jobs: int) -> dict[str, Footprint]:
-    """By the tests' ids. Raises TestsError where one fails."""
+def _footprints(
+    tests: _Tests, room: Room, cache: Cache, ground: Ground, jobs: int
+) -> dict[str, Footprint]:
+    """Of the room's tests, by their ids. Raises TestsError where one fails."""
     found: dict[str, Footprint] = {}
     unknown: list[Job] = []
-    for file, items in itertools.groupby(tests.items, key=lambda item: item.path):
+    own = [item for item in tests.items if item.nodeid.startswith(room.tests)]
+    for file, items in itertools.groupby(own, key=lambda item: item.path):
         kept = cache.get(file)
         if kept is None:
-            trace = functools.partial(_trace, tests, list(items), cache.paths)
+            trace = functools.partial(_trace, tests, list(items), room, ground)
             unknown.append(Job(file, trace, _TRACING_LIMIT_S))
         else:
             found |= kept
@@ -120,10 +126,10 @@ def _footprints(tests: _Tests, cache: Cache, jobs: int) -> dict[str, Footprint]:
 
 
 def _trace(
-    tests: _Tests, items: Sequence[pytest.Item], paths: Sequence[str]
+    tests: _Tests, items: Sequence[pytest.Item], room: Room, ground: Ground
 ) -> dict[str, Footprint] | str:
     """By the tests' ids, or the one that fails."""
-    tracer = Tracer(paths)
+    tracer = Tracer(room, ground)
     found: dict[str, Footprint] = {}
     running = tests.run(items)
     for item in items:
