@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from stele.addresses import Address, SecurityProtocol
 from stele.security.client_security import ClientSecurity, TlsSettings
@@ -13,6 +13,14 @@ from stele.world import Connector, Stream
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a caller that has not proven an identity."""
+
+
+class Identity(NamedTuple):
+    """What the handshake of a connection has proven of the peer."""
+
+    principal: str = ANONYMOUS
+    node_ids: frozenset[int] = frozenset()
+    """The nodes that its certificate names. If it names any, it acts as these only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +62,10 @@ class IdentityError(Exception):
 
 
 @runtime_checkable
-class LearnsPrincipal(Protocol):
+class LearnsIdentity(Protocol):
     """A protocol of the data plane that is told who its peer is."""
 
-    def tls_established(self, principal: str) -> None:
+    def tls_established(self, identity: Identity) -> None:
         """The handshake is complete, and bytes come from now on."""
         ...
 

@@ -235,6 +235,7 @@ class KafkaApis:
             connection.listener_name,
             Plane.KAFKA,
             connection.address,
+            connection.node_ids,
         )
         return RequestContext(header.api_version, caller, self._topic_views, connection)
 

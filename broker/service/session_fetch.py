@@ -15,6 +15,7 @@ from broker.service.context import BrokerContext
 from broker.service.fetch_topics import FetchTopics, readable_topics
 from runtime.authorization.authorizer import CLUSTER, Operation
 from runtime.authorization.caller import Caller
+from runtime.authorization.node_identity import check_name
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from storage.turns import SLICE_STEPS
@@ -59,7 +60,8 @@ class SessionFetch(WaitingFetch):
         by_id: bool,
     ) -> None:
         """``owner`` is the connection, to which a session belongs. ``by_id``: the request names
-        topics by their ids."""
+        topics by their ids. Raises ApiError CLUSTER_AUTHORIZATION_FAILED for a fetch in the name of
+        another broker than that of the caller's certificate."""
         super().__init__(
             max_wait_ms=max_wait_ms,
             min_bytes=min_bytes,
@@ -70,6 +72,8 @@ class SessionFetch(WaitingFetch):
             any_replica=any_replica,
             nearby=nearby,
         )
+        if replica_id >= 0:
+            check_name(context.authorizer, caller, replica_id)
         self._context = context
         self._caller = caller
         self._owner = owner

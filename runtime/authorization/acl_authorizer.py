@@ -47,7 +47,9 @@ class AclAuthorizer:
         )
         return verdict.is_allowed
 
-    def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+    def note_denial(
+        self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
+    ) -> None:
         principal = caller.principal
         due = self._audit.take(principal, operation, resource, self._clock.monotonic())
         if due is None:
@@ -56,7 +58,7 @@ class AclAuthorizer:
         if due.is_count:
             text = count_line(due.principal, time_ms=time_ms, left_out=due.left_out)
         else:
-            rule = self.verdict(principal, caller.address, operation, resource).rule()
+            rule = rule or self.verdict(principal, caller.address, operation, resource).rule()
             where = caller.address, caller.client_id, caller.listener
             denial = Denial(principal, operation, resource, *where, rule)
             text = line(denial, time_ms=time_ms, left_out=due.left_out)

@@ -62,9 +62,11 @@ class Authorizer(Protocol):
         """Whether there is, or may be, a resource of the type to which the caller may do this."""
         ...
 
-    def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+    def note_denial(
+        self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
+    ) -> None:
         """Take notice that the caller is refused what it asked for. Not to be called where an
-        answer merely leaves something out."""
+        answer merely leaves something out. ``rule``: why, if no ACL is the reason."""
         ...
 
     def verdict(
@@ -86,7 +88,9 @@ class AllowAll:
     def allows_any(self, caller: Caller, operation: Operation, resource_type: ResourceType) -> bool:
         return True
 
-    def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+    def note_denial(
+        self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
+    ) -> None:
         pass
 
     def verdict(

@@ -24,11 +24,17 @@ class Caller:
     listener: str  # the name of the listener that it came in on: whose addresses it is told
     plane: Plane
     address: str  # of its machine, without a port
+    node_ids: frozenset[int] = frozenset()
+    """The nodes that its certificate names. If it names any, it acts as these only."""
+
+    def acts_as(self, node_id: int) -> bool:
+        """Whether its certificate lets it speak in the name of this node."""
+        return not self.node_ids or node_id in self.node_ids
 
 
 def grpc_caller(listener: str, peer: Peer) -> Caller:
     """The caller of a gRPC method, on a listener of that name."""
-    return Caller(peer.principal, peer.client_id, listener, Plane.GRPC, peer.address)
+    return Caller(peer.principal, peer.client_id, listener, Plane.GRPC, peer.address, peer.node_ids)
 
 
 def broker_caller(broker_id: int, listener: str) -> Caller:

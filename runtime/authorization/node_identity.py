@@ -1,7 +1,8 @@
 """A caller whose certificate names a node speaks for this node only.
 
-Without this, a broker whose machine is taken over could vote, register or send heartbeats as any
-other node. A certificate that names no node (``stele:node:<id>``) is not bound to one.
+Without this, a broker whose machine is taken over could vote, register, send heartbeats or fetch as
+any other node. A certificate that names no node (``stele:node:<id>``) is not bound to one.
+security/README.md lists all places where a request names its sender.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any, Final, NamedTuple
 
 from google.protobuf.message import DecodeError, Message
 
+from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation
+from runtime.authorization.caller import Caller
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import controller_pb2, raft_pb2
-from stele.world import ErrorInfo, RpcCode, RpcError, Stream
-from world.network import Peer
+from stele.world import Stream
 
 
 class _Sender(NamedTuple):
@@ -55,25 +58,28 @@ SENDERLESS: Final = frozenset(
 )
 
 
-def check_sender(method: str, payload: bytes, peer: Peer) -> None:
-    """Raises RpcError PERMISSION_DENIED for a request in another node's name."""
+def check_name(authorizer: Authorizer, caller: Caller, node_id: int) -> None:
+    """Raises ApiError CLUSTER_AUTHORIZATION_FAILED if the caller asks in the name of a node, and
+    its certificate is another one's."""
+    if caller.acts_as(node_id):
+        return
+    named = ", ".join(map(str, sorted(caller.node_ids)))
+    why = f"asked in the name of node {node_id}, and its certificate is that of node {named}"
+    authorizer.note_denial(caller, Operation.CLUSTER_ACTION, CLUSTER, why)
+    raise ApiError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"{caller.principal} {why}")
+
+
+def check_sender(authorizer: Authorizer, caller: Caller, method: str, payload: bytes) -> None:
+    """As ``check_name``, for the node that a request of the control plane names."""
     sender = SENDERS.get(method)
-    if sender is None or not peer.node_ids:
+    if sender is None or not caller.node_ids:
         return
     request: Any = sender.request()
     try:
         request.ParseFromString(payload)
     except DecodeError:
         return  # the handler refuses it
-    node_id = getattr(request, sender.field)
-    if node_id not in peer.node_ids:
-        named = ", ".join(map(str, sorted(peer.node_ids)))
-        raise RpcError(
-            RpcCode.PERMISSION_DENIED,
-            f"CLUSTER_AUTHORIZATION_FAILED: {peer.principal} asked in the name of node {node_id}, "
-            f"and its certificate is that of node {named}",
-            ErrorInfo("CLUSTER_AUTHORIZATION_FAILED"),
-        )
+    check_name(authorizer, caller, getattr(request, sender.field))
 
 
 class CheckedStream:

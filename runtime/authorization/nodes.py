@@ -12,6 +12,7 @@ from collections.abc import Callable
 from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation, refusal
 from runtime.authorization.caller import grpc_caller
 from runtime.authorization.node_identity import CheckedStream, check_sender
+from stele.errors import ApiError
 from stele.world import ErrorInfo, RpcCode, RpcError, Stream
 from world.network import Peer, Service, StreamHandler, UnaryHandler
 
@@ -25,17 +26,27 @@ def for_nodes(service: Service, authorizer: Authorizer, listener: str) -> Servic
         why = refusal(authorizer, sender, Operation.CLUSTER_ACTION, CLUSTER)
         if why is not None:
             code = RpcCode.PERMISSION_DENIED if authorizer.is_loaded else RpcCode.UNAVAILABLE
-            raise RpcError(code, f"{why.code.name}: {why.message}", ErrorInfo(why.code.name))
+            raise _refused(code, why)
 
-    return _behind(_in_own_name(service), check)
+    return _behind(_in_own_name(service, authorizer, listener), check)
 
 
-def _in_own_name(service: Service) -> Service:
+def _refused(code: RpcCode, why: ApiError) -> RpcError:
+    return RpcError(code, f"{why.code.name}: {why.message}", ErrorInfo(why.code.name))
+
+
+def _in_own_name(service: Service, authorizer: Authorizer, listener: str) -> Service:
     """The service behind the check of node ids (``node_identity``)."""
+
+    def check(method: str, payload: bytes, peer: Peer) -> None:
+        try:
+            check_sender(authorizer, grpc_caller(listener, peer), method, payload)
+        except ApiError as error:
+            raise _refused(RpcCode.PERMISSION_DENIED, error) from None
 
     def unary(method: str, handler: UnaryHandler) -> UnaryHandler:
         async def handle(payload: bytes, peer: Peer) -> bytes:
-            check_sender(method, payload, peer)
+            check(method, payload, peer)
             return await handler(payload, peer)
 
         return handle
@@ -43,7 +54,7 @@ def _in_own_name(service: Service) -> Service:
     def stream(method: str, handler: StreamHandler) -> StreamHandler:
         async def handle(stream: Stream, peer: Peer) -> None:
             if peer.node_ids:
-                stream = CheckedStream(stream, lambda said: check_sender(method, said, peer))
+                stream = CheckedStream(stream, lambda said: check(method, said, peer))
             await handler(stream, peer)
 
         return handle

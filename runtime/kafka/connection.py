@@ -24,7 +24,7 @@ from stele.wire import kafka
 from stele.wire.kafka.frames import FrameReader, FrameSizeError
 from stele.wire.kafka.messages import api_versions
 from stele.world import Buffer
-from world.network import ANONYMOUS
+from world.network import ANONYMOUS, Identity
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +58,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.peer = "?"
         self.address = "?"  # the peer's, without its port
         self.principal = ANONYMOUS
+        self.node_ids: frozenset[int] = frozenset()  # that its certificate names
         self.gate: Gate | None = None  # on a SASL listener, once the peer is there
         self.software_name = ""  # the client's, as its last ApiVersions says (KIP-511)
         self.requests = 0  # taken so far
@@ -166,10 +167,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._on_connect is not None:
             self._on_connect(self)
 
-    def tls_established(self, principal: str) -> None:
-        """See ``world.network.LearnsPrincipal``. Where clients log in, that says who they are."""
+    def tls_established(self, identity: Identity) -> None:
+        """See ``world.network.LearnsIdentity``. Where clients log in, that says who they are. A
+        certificate binds its holder to a node there, too."""
+        self.node_ids = identity.node_ids
         if self._logins is None:
-            self.principal = principal
+            self.principal = identity.principal
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._reader.has_partial and not self._is_draining:

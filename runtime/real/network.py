@@ -330,7 +330,7 @@ class _Callers:
             return Peer(address, client_id, authorization=authorization)
         shown = context.auth_context().get("x509_pem_cert")
         try:
-            principal, node_ids = self._tls.identity_of(shown[0] if shown else None)
+            principal, node_ids = self._tls.identity_of_caller(shown[0] if shown else None)
         except IdentityError as error:
             raise RpcError(RpcCode.PERMISSION_DENIED, str(error)) from None
         return Peer(address, client_id, principal, node_ids, authorization)

@@ -31,7 +31,7 @@ from stele.security.client_security import TlsSettings
 from stele.security.contexts import NONE, REQUESTED, REQUIRED, server_context
 from stele.security.files import FileStates, look_at
 from stele.security.stores import KeyStore, TrustStore, read_key_store, read_trust_store
-from world.network import ServerTlsSettings
+from world.network import Identity, IdentityError, ServerTlsSettings
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ class RealServerTls:
         self._exchanging = asyncio.Lock()
         self._made = _Made(settings, settings.tls)
         # By certificate: clients come again and again with the same one.
-        self._known = lru_cache(_KNOWN_CERTIFICATES)(settings.principal_of)
-        self._known_callers = lru_cache(_KNOWN_CERTIFICATES)(self._read_identity)
+        self._known = lru_cache(_KNOWN_CERTIFICATES)(self._read_identity)
+        self._known_callers = lru_cache(_KNOWN_CERTIFICATES)(self._read_pem)
         self._logged_s = -_LOG_INTERVAL_S
         self._left_out = 0
 
@@ -77,8 +77,17 @@ class RealServerTls:
     def names_host(self, host: str) -> bool:
         return names_host(self.certificate, host)
 
-    def principal_of(self, certificate: bytes | None) -> str:
+    def identity_of(self, certificate: bytes | None) -> Identity:
         return self._known(certificate)
+
+    def _read_identity(self, certificate: bytes | None) -> Identity:
+        principal = self._settings.principal_of(certificate)
+        if certificate is None:
+            return Identity(principal)
+        try:
+            return Identity(principal, named_nodes(x509.load_der_x509_certificate(certificate)))
+        except ValueError as error:
+            raise IdentityError(f"its certificate cannot be read: {error}") from None
 
     def succeeded(self) -> None:
         self.handshakes += 1
@@ -100,16 +109,18 @@ class RealServerTls:
 
     # -------------------------------------------------------------------------- for gRPC
 
-    def identity_of(self, certificate: bytes | None) -> tuple[str, frozenset[int]]:
-        """The principal of a caller by its certificate in PEM, and the nodes that it names. Raises
-        IdentityError."""
+    def identity_of_caller(self, certificate: bytes | None) -> Identity:
+        """The identity of a caller by its certificate in PEM. Raises IdentityError."""
         return self._known_callers(certificate)
 
-    def _read_identity(self, certificate: bytes | None) -> tuple[str, frozenset[int]]:
+    def _read_pem(self, certificate: bytes | None) -> Identity:
         if certificate is None:
-            return self._settings.principal_of(None), frozenset()
-        read = x509.load_pem_x509_certificate(certificate)
-        return self._settings.principal_of(read.public_bytes(Encoding.DER)), named_nodes(read)
+            return self.identity_of(None)
+        try:
+            read = x509.load_pem_x509_certificate(certificate)
+        except ValueError as error:
+            raise IdentityError(f"its certificate cannot be read: {error}") from None
+        return self.identity_of(read.public_bytes(Encoding.DER))
 
     def grpc_credentials(self) -> grpc.ServerCredentials:
         """Credentials that ask for the certificate of the day at every new connection. Raises

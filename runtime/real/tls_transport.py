@@ -24,7 +24,7 @@ from typing import Any, Final, Protocol, cast
 from runtime.real.tls_engine import RECORD_BYTES, EndOfStreamError, TlsEngine
 from runtime.real.tls_first_bytes import NEEDED_BYTES, is_tls
 from stele.world import Buffer
-from world.network import IdentityError, LearnsPrincipal
+from world.network import Identity, IdentityError, LearnsIdentity
 
 HANDSHAKE_S: Final = 10.0
 """A peer that has not completed its handshake by then is let go."""
@@ -76,8 +76,8 @@ class Handshakes(Protocol):
         """The threads that handshakes run in."""
         ...
 
-    def principal_of(self, certificate: bytes | None) -> str:
-        """Of a peer's certificate. Raises IdentityError."""
+    def identity_of(self, certificate: bytes | None) -> Identity:
+        """Of a peer's certificate in DER. Raises IdentityError."""
         ...
 
     def failed(self, failure: Failure, peer: object, first_bytes: bytes, reason: str) -> None:
@@ -118,7 +118,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._is_in_thread = False  # then nobody else touches the engine
         self._is_reason_due = False  # the peer left meanwhile
         self._deadline: asyncio.TimerHandle | None = None
-        self._principal: str | None = None
+        self._identity: Identity | None = None
         # What was written and is not encrypted yet.
         self._written: deque[memoryview] = deque()
         self._written_bytes = 0
@@ -220,7 +220,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
     def _established(self) -> None:
         self._stop_deadline()
         try:
-            self._principal = self._handshakes.principal_of(self._engine.peer_certificate)
+            self._identity = self._handshakes.identity_of(self._engine.peer_certificate)
         except IdentityError as error:
             self._report(Failure.IDENTITY, str(error))
             self.abort()
@@ -228,8 +228,8 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         self._state = _State.OPEN
         self._handshakes.succeeded()
         self._first_bytes.clear()
-        if isinstance(self._protocol, LearnsPrincipal):
-            self._protocol.tls_established(self._principal)
+        if isinstance(self._protocol, LearnsIdentity):
+            self._protocol.tls_established(self._identity)
         self._deliver()
         self._pump()
 
@@ -435,7 +435,7 @@ class TlsTransport(asyncio.Transport, asyncio.BufferedProtocol):
         """Beside what sockets have: ``principal``, None before the handshake is complete,
         ``tls_version``, and ``tls_memory_bytes``, about what TLS holds for the connection."""
         if name == "principal":
-            return default if self._principal is None else self._principal
+            return default if self._identity is None else self._identity.principal
         if name == "tls_version":
             return default if self._is_in_thread else self._engine.version or default
         if name == "tls_memory_bytes":

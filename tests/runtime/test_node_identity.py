@@ -6,8 +6,11 @@ from typing import Any
 
 import pytest
 
-from runtime.authorization.node_identity import SENDERLESS, SENDERS, check_sender
+from runtime.authorization.authorizer import CLUSTER, Operation
+from runtime.authorization.caller import Caller, grpc_caller
+from runtime.authorization.node_identity import SENDERLESS, SENDERS, check_name, check_sender
 from runtime.authorization.nodes import for_nodes
+from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import controller_pb2, raft_pb2
 from stele.world import RpcCode, RpcError, Stream
 from tests.support.authorizer import FakeAuthorizer
@@ -15,6 +18,15 @@ from world.network import Peer, Service
 
 NODE_7 = Peer("10.0.0.1", principal="User:CN=node-7", node_ids=frozenset([7]))
 ANYONE = Peer("10.0.0.1", principal="User:CN=node")
+
+
+def caller(peer: Peer) -> Caller:
+    return grpc_caller("CONTROLLER", peer)
+
+
+def check(method: str, payload: bytes, peer: Peer) -> None:
+    check_sender(FakeAuthorizer(), caller(peer), method, payload)
+
 
 OF_ADMINISTRATORS = {
     f"/stele.v1.Raft/{name}"
@@ -35,27 +47,38 @@ def test_every_method_of_nodes_names_its_sender_or_is_known_not_to() -> None:
 @pytest.mark.parametrize("method", sorted(SENDERS))
 def test_another_nodes_name_is_refused(method: str) -> None:
     kind, name = SENDERS[method]
-    check_sender(method, kind(**{name: 7}).SerializeToString(), NODE_7)
-    check_sender(method, kind(**{name: 8}).SerializeToString(), ANYONE)
-    with pytest.raises(RpcError) as raised:
-        check_sender(method, kind(**{name: 8}).SerializeToString(), NODE_7)
-    assert raised.value.code is RpcCode.PERMISSION_DENIED
-    assert raised.value.info is not None
-    assert raised.value.info.reason == "CLUSTER_AUTHORIZATION_FAILED"
-    assert "User:CN=node-7 asked in the name of node 8" in raised.value.detail
-    assert "its certificate is that of node 7" in raised.value.detail
+    check(method, kind(**{name: 7}).SerializeToString(), NODE_7)
+    check(method, kind(**{name: 8}).SerializeToString(), ANYONE)
+    with pytest.raises(ApiError) as raised:
+        check(method, kind(**{name: 8}).SerializeToString(), NODE_7)
+    assert raised.value.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert "User:CN=node-7 asked in the name of node 8" in raised.value.message
+    assert "its certificate is that of node 7" in raised.value.message
+
+
+def test_a_refused_name_is_audited() -> None:
+    authorizer = FakeAuthorizer()
+    check_name(authorizer, caller(NODE_7), 7)
+    check_name(authorizer, caller(ANYONE), 8)
+    assert authorizer.denials == []
+    with pytest.raises(ApiError):
+        check_name(authorizer, caller(NODE_7), 8)
+    assert authorizer.denials == [(Operation.CLUSTER_ACTION, CLUSTER)]
+    assert authorizer.rules == [
+        "asked in the name of node 8, and its certificate is that of node 7"
+    ]
 
 
 def test_a_field_that_comes_twice_counts_as_the_handler_reads_it() -> None:
     both = raft_pb2.VoteRequest(candidate_id=7).SerializeToString()
     both += raft_pb2.VoteRequest(candidate_id=8).SerializeToString()
-    with pytest.raises(RpcError, match="in the name of node 8"):
-        check_sender("/stele.v1.Raft/Vote", both, NODE_7)
+    with pytest.raises(ApiError, match="in the name of node 8"):
+        check("/stele.v1.Raft/Vote", both, NODE_7)
 
 
 def test_bytes_that_are_no_request_are_left_to_the_handler() -> None:
-    check_sender("/stele.v1.Raft/Vote", b"\xff", NODE_7)
-    check_sender("/stele.v1.Raft/SupportedFeatures", b"\xff", NODE_7)
+    check("/stele.v1.Raft/Vote", b"\xff", NODE_7)
+    check("/stele.v1.Raft/SupportedFeatures", b"\xff", NODE_7)
 
 
 class Messages:
@@ -85,8 +108,11 @@ async def test_the_services_of_nodes_check_requests_and_every_message_of_a_strea
             served.append(message)
 
     service = for_nodes(Service({vote: unary}, {beat: stream}), FakeAuthorizer(), "CONTROLLER")
-    with pytest.raises(RpcError, match="in the name of node 3"):
+    with pytest.raises(RpcError, match="in the name of node 3") as raised:
         await service.unary[vote](raft_pb2.VoteRequest(candidate_id=3).SerializeToString(), NODE_7)
+    assert raised.value.code is RpcCode.PERMISSION_DENIED
+    assert raised.value.info is not None
+    assert raised.value.info.reason == "CLUSTER_AUTHORIZATION_FAILED"
     own = controller_pb2.HeartbeatRequest(broker_id=7).SerializeToString()
     other = controller_pb2.HeartbeatRequest(broker_id=3).SerializeToString()
     with pytest.raises(RpcError, match="in the name of node 3"):

@@ -18,6 +18,8 @@ class FakeAuthorizer(AllowAll):
         self.callers: list[Caller] = []
         self.denials: list[Need] = []
         """Those that callers were told."""
+        self.rules: list[str] = []
+        """Why, where no ACL was the reason."""
 
     def allows(self, caller: Caller, operation: Operation, resource: Resource) -> bool:
         self.callers.append(caller)
@@ -32,8 +34,12 @@ class FakeAuthorizer(AllowAll):
             for allowed, resource in self.only
         )
 
-    def note_denial(self, caller: Caller, operation: Operation, resource: Resource) -> None:
+    def note_denial(
+        self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
+    ) -> None:
         self.denials.append((operation, resource))
+        if rule:
+            self.rules.append(rule)
 
 
 class WithAcls(FakeAuthorizer):

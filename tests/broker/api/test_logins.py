@@ -42,6 +42,7 @@ from stele.wire.kafka.messages import (
 from tests.support.broker_apis import Client, Edges
 from tests.support.scram import SALT
 from tests.support.worlds import virtual
+from world.network import Identity
 
 SCRAM = "SCRAM-SHA-256"
 TOKEN = b"n,,\x01auth=Bearer token\x01\x01"
@@ -171,6 +172,19 @@ async def test_requests_carry_the_principal_of_the_login() -> None:
         metadata.API, 12, metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
     )
     assert {each.principal for each in world.edges.authorizer.callers} == {"User:alice"}
+
+
+@virtual
+async def test_a_certificate_gives_no_principal_and_binds_to_a_node() -> None:
+    world = World()
+    client = world.client()
+    client.protocol.tls_established(Identity("User:CN=node-2", frozenset([2])))
+    assert client.protocol.principal == "User:ANONYMOUS"
+    await log_in(client)
+    named = metadata.MetadataRequest([metadata.MetadataRequestTopic(name="t")])
+    await client.call(metadata.API, 12, named)
+    callers = {(each.principal, each.node_ids) for each in world.edges.authorizer.callers}
+    assert callers == {("User:alice", frozenset([2]))}
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from runtime.real.tls_listener import RealServerTls
 from runtime.real.tls_transport import TlsTransport
 from tests.support.tls import AUTHORITY, listener
+from world.network import Identity
 
 
 class Inline(Executor):
@@ -97,7 +98,7 @@ class Application(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def tls_established(self, principal: str) -> None:
+    def tls_established(self, identity: Identity) -> None:
         self.is_established = True
 
     def get_buffer(self, sizehint: int) -> bytearray:

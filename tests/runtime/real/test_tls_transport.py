@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from runtime.real import tls_transport
 from runtime.real.network import RealNetwork
 from runtime.real.tls_listener import RealServerTls
+from security.node_identity import node_uri
 from stele.addresses import Address, SecurityProtocol
 from tests.support.timing import until
 from tests.support.tls import AUTHORITY, Authority, listener
-from world.network import IdentityError, ServerTlsSettings
+from world.network import Identity, IdentityError, ServerTlsSettings
 
 SECOND = 1.0
 
@@ -36,6 +37,7 @@ class Sink(asyncio.BufferedProtocol):
         self.received = bytearray()
         self.events: list[str] = []
         self.principal: str | None = None
+        self.node_ids: frozenset[int] = frozenset()
         self.transport: asyncio.Transport
         self.pause_after: list[int] = []  # counts of bytes; ascending
         self.is_full = False
@@ -44,8 +46,9 @@ class Sink(asyncio.BufferedProtocol):
         self.transport = cast(asyncio.Transport, transport)
         self.events.append("made")
 
-    def tls_established(self, principal: str) -> None:
-        self.principal = principal
+    def tls_established(self, identity: Identity) -> None:
+        self.principal = identity.principal
+        self.node_ids = identity.node_ids
         self.events.append("established")
 
     def get_buffer(self, sizehint: int) -> bytearray:
@@ -404,12 +407,12 @@ async def test_a_required_certificate_gives_the_principal(version: ssl.TLSVersio
 
     asked = listener(client_auth="required", principal_of=principal_of)
     async with serving(asked) as server:
-        own = AUTHORITY.key_store("client-1")
+        own = AUTHORITY.key_store("client-1", node_uri(7))
         context = AUTHORITY.client_context(own)
         context.maximum_version = version
         _, writer = await server.open(context)
         sink = await server.sink()
-        assert sink.principal == "User:somebody"
+        assert (sink.principal, sink.node_ids) == ("User:somebody", frozenset([7]))
         assert ssl.DER_cert_to_PEM_cert(shown[0] or b"") == own.certificates
         writer.close()
         # The same certificate again: it is not read twice.
