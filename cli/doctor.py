@@ -16,13 +16,14 @@ from cli.output import UsageError, note, print_json, print_table
 from cli.server import load_config
 
 if TYPE_CHECKING:
-    from node.doctor import Finding, NodeFacts
+    from node.findings import Finding
     from stele.admin.acls import Acl
+    from stele.admin.quorum import QuorumDescription
     from stele.sync import Admin
 
-_READABLE_BY_OTHERS = 0o044
 _SHOW_S = 5.0
 """How long a broker may take to show its certificate."""
+_SILENT_MS = 60_000
 
 
 def doctor(
@@ -47,7 +48,11 @@ def doctor(
     With --config the files of nodes are examined, with --bootstrap-server a live cluster: its
     users, their rules, and the certificates that brokers show.
     """
-    from node.doctor import Level, examine
+    from datetime import UTC, datetime
+
+    from node.doctor import examine
+    from node.findings import Level
+    from node.node_facts import read_facts
 
     if not configs and bootstrap is None:
         bootstrap = os.environ.get("STELE_BOOTSTRAP_SERVER")
@@ -55,7 +60,7 @@ def doctor(
         raise UsageError("give --config FILE, or --bootstrap-server of a live cluster")
     found: list[Finding] = []
     for file in configs or ():
-        found += examine(_facts_of(file))
+        found += examine(read_facts(load_config(file, None), datetime.now(UTC)))
     if bootstrap is not None:
         found += _examine_cluster(bootstrap, timeout)
     if as_json:
@@ -65,35 +70,7 @@ def doctor(
         print_table(("LEVEL", "WHERE", "WHAT", "WHAT TO DO"), rows)
     else:
         note("nothing unsafe was found")
-    return EXIT_NOT_WELL if any(each.level is Level.PROBLEM for each in found) else 0
-
-
-def _facts_of(file: Path) -> NodeFacts:
-    from datetime import UTC, datetime
-
-    from node.doctor import NodeFacts
-    from stele.security.pem import StoreError
-    from stele.security.stores import read_key_store
-
-    config = load_config(file, None)
-    certificates, unreadable, exposed = {}, {}, list[str]()
-    listeners = [*config.security.listeners.values()]
-    if config.is_controller:
-        listeners.append(config.security.controllers)
-    for listener in listeners:
-        if not listener.protocol.has_tls:
-            continue
-        store = listener.tls.keystore
-        try:
-            certificates[listener.name] = read_key_store(store).certificate
-        except StoreError as error:
-            unreadable[listener.name] = str(error)
-            continue
-        if store.location is not None and Path(store.location).stat().st_mode & _READABLE_BY_OTHERS:
-            exposed.append(store.location)
-    return NodeFacts(
-        config, certificates, unreadable, tuple(dict.fromkeys(exposed)), datetime.now(UTC)
-    )
+    return EXIT_NOT_WELL if any(each.level is not Level.ADVICE for each in found) else 0
 
 
 def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
@@ -103,6 +80,7 @@ def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
 
     from node.cluster_doctor import ClusterFacts, examine_cluster
     from stele.errors import ApiError, ErrorCode
+    from world.network import ANONYMOUS
 
     has_tls = "SSL" in command_security().get("security_protocol", "PLAINTEXT")
     with connect(bootstrap, timeout_s) as admin:
@@ -116,8 +94,10 @@ def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
         users = [
             user
             for user in admin.describe_user_scram_credentials()
-            if not _is_super_user(admin, user)
+            if not _is_super_user(admin, f"User:{user}")
         ]
+        anonymous_is_super = _is_super_user(admin, ANONYMOUS)
+        silent_voters = _silent(admin.describe_quorum())
     brokers = {
         each.broker_id: (each.host, each.port) for each in cluster.brokers if not each.fenced
     }
@@ -129,16 +109,38 @@ def _examine_cluster(bootstrap: str, timeout_s: float) -> list[Finding]:
         except (OSError, ValueError) as error:
             silent[broker_id] = str(error)
     return examine_cluster(
-        ClusterFacts(rules, users, brokers, certificates, silent, has_tls, now=datetime.now(UTC))
+        ClusterFacts(
+            rules,
+            users,
+            brokers,
+            certificates,
+            silent,
+            has_tls,
+            now=datetime.now(UTC),
+            anonymous_is_super=anonymous_is_super,
+            fenced=[each.broker_id for each in cluster.brokers if each.fenced],
+            silent_voters=silent_voters,
+        )
     )
 
 
-def _is_super_user(admin: Admin, user: str) -> bool:
+def _silent(quorum: QuorumDescription) -> list[int]:
+    """The voters that have not asked the leader for a long time, by the leader's own clock."""
+    fetched = {each.replica_id: each.last_fetch_time_ms or 0 for each in quorum.voters}
+    newest_ms = max(fetched.values(), default=0)
+    return [
+        voter_id
+        for voter_id, fetched_ms in sorted(fetched.items())
+        if voter_id != quorum.leader_id and newest_ms - fetched_ms > _SILENT_MS
+    ]
+
+
+def _is_super_user(admin: Admin, principal: str) -> bool:
     """It needs no rules. Without an authorizer nobody is one."""
     from stele.errors import ApiError, ErrorCode
 
     try:
-        verdict = admin.test_access(f"User:{user}", "ALTER", "CLUSTER", "kafka-cluster")
+        verdict = admin.test_access(principal, "ALTER", "CLUSTER", "kafka-cluster")
     except ApiError as error:
         if error.code is not ErrorCode.SECURITY_DISABLED:
             raise

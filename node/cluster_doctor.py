@@ -9,7 +9,9 @@ from datetime import datetime
 
 from cryptography import x509
 
-from node.doctor import SOON_DAYS, Finding, Level
+from node.doctor import SOON_DAYS, in_order
+from node.findings import Finding, Level
+from security.node_identity import named_nodes, node_uri
 from security.renewal import days_left, names_host
 from stele.admin.acls import Acl
 from world.network import ANONYMOUS
@@ -29,12 +31,14 @@ class ClusterFacts:
     silent: Mapping[int, str]  # brokers that showed none, and why
     has_tls: bool  # whether this client came in over TLS
     now: datetime
+    anonymous_is_super: bool = False
+    fenced: Sequence[int] = ()  # registered brokers that are not in service
+    silent_voters: Sequence[int] = ()  # controllers of which the active one does not hear
 
 
 def examine_cluster(facts: ClusterFacts) -> list[Finding]:
-    """All findings, problems first."""
-    found = [*_access(facts), *_transport(facts)]
-    return sorted(dict.fromkeys(found), key=lambda each: each.level is not Level.PROBLEM)
+    """All findings, the worst first."""
+    return in_order([*_access(facts), *_transport(facts), *_absent(facts)])
 
 
 def _access(facts: ClusterFacts) -> Iterator[Finding]:
@@ -46,6 +50,15 @@ def _access(facts: ClusterFacts) -> Iterator[Finding]:
             "set authorizer.class.name and super.users on every node",
         )
         return
+    if facts.anonymous_is_super:
+        yield Finding(
+            Level.PROBLEM,
+            "super users",
+            f"{ANONYMOUS} is a super user: access rules have no effect for those who do not say "
+            "who they are",
+            f"take {ANONYMOUS} out of super.users on every node, and let nodes come in by "
+            "certificates",
+        )
     for rule in facts.rules:
         if rule.permission == "ALLOW" and rule.principal in _EVERYBODY:
             changes = rule.operation in _CHANGES
@@ -106,6 +119,25 @@ def _transport(facts: ClusterFacts) -> Iterator[Finding]:
                 f"it is advertised as {host}, which its certificate does not name",
                 f"give the certificate the name {host}, or advertise one that it has",
             )
+        named = named_nodes(certificate)
+        if named and broker_id not in named:
+            shown = ", ".join(node_uri(each) for each in sorted(named))
+            yield Finding(
+                Level.PROBLEM,
+                f"broker {broker_id}",
+                f"its certificate is that of another node: it names {shown}. Where it shows it to "
+                "other nodes, they refuse what it says",
+                f"use the certificate of node {broker_id}, or issue one with the URI "
+                f"{node_uri(broker_id)}",
+            )
+        begins = certificate.not_valid_before_utc
+        if facts.now < begins:
+            yield Finding(
+                Level.PROBLEM,
+                f"broker {broker_id}",
+                f"its certificate is valid only from {begins:%Y-%m-%d %H:%M} UTC",
+                "set the clock of its machine and of this one, or issue the certificate again",
+            )
         left = days_left(certificate, facts.now)
         if left < SOON_DAYS:
             until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
@@ -116,3 +148,18 @@ def _transport(facts: ClusterFacts) -> Iterator[Finding]:
                 f"its certificate {said}",
                 "renew it: stele certs renew",
             )
+
+
+def _absent(facts: ClusterFacts) -> Iterator[Finding]:
+    """What the others refuse is in their logs only, and its own configuration may show why."""
+    absent = [("broker", each, "it is fenced: it serves nothing") for each in facts.fenced]
+    heard = "the active controller does not hear of it"
+    absent += [("controller", each, heard) for each in facts.silent_voters]
+    for role, node_id, what in absent:
+        yield Finding(
+            Level.PROBLEM,
+            f"{role} {node_id}",
+            what,
+            "start it if it is down; otherwise run stele doctor --config on its machine, and look "
+            "for denials of CLUSTER_ACTION in the audit log of the active controller",
+        )

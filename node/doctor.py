@@ -6,78 +6,29 @@ late. Pure, but for the stores, which the caller has read.
 
 from __future__ import annotations
 
-import enum
 import ipaddress
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-from cryptography import x509
-
-from runtime.config.node import NamedAddress, NodeConfig
-from runtime.config.security import ListenerSecurity
-from security.renewal import days_left, names_host
+from node.findings import Check, Finding, Level, NodeFacts
+from node.peers_doctor import PEER_CHECKS
+from security.renewal import days_left
 from world.network import ANONYMOUS
 
 SOON_DAYS: Final = 30
 
-
-class Level(enum.Enum):
-    PROBLEM = "problem"
-    ADVICE = "advice"
-
-
-class Finding(NamedTuple):
-    """One thing that is not as it should be."""
-
-    level: Level
-    where: str
-    what: str
-    advice: str
-
-
-@dataclass(frozen=True, slots=True)
-class NodeFacts:
-    """A node as its files describe it."""
-
-    config: NodeConfig
-    certificates: Mapping[str, x509.Certificate]  # by listener; those that can be read
-    unreadable: Mapping[str, str]  # by listener: why its store cannot be read
-    exposed_files: tuple[str, ...]  # with a private key that other users of the machine can read
-    now: datetime
-
-    @property
-    def name(self) -> str:
-        return f"node {self.config.node_id}"
-
-    @property
-    def listeners(self) -> Iterator[tuple[ListenerSecurity, NamedAddress, NamedAddress]]:
-        """Of each listener its security, and where it is bound and advertised."""
-        config = self.config
-        for bound, advertised in zip(config.listeners, config.advertised_listeners, strict=True):
-            yield config.security.listeners[bound.name], bound, advertised
-        grpc = zip(config.grpc_listeners, config.grpc_advertised_listeners, strict=True)
-        for bound, advertised in grpc:
-            yield config.security.listeners[bound.name], bound, advertised
-        address, told = config.controller_listener, config.controller_advertised_listener
-        if address is not None and told is not None:
-            own = config.security.controllers
-            yield (
-                own,
-                NamedAddress(own.name, address.host, address.port),
-                NamedAddress(own.name, told.host, told.port),
-            )
-
-
-Check = Callable[[NodeFacts], Iterator[Finding]]
 _PROBLEM, _ADVICE = Level.PROBLEM, Level.ADVICE
 
 
 def examine(facts: NodeFacts) -> list[Finding]:
-    """All findings, problems first."""
-    found = [finding for check in CHECKS for finding in check(facts)]
-    return sorted(dict.fromkeys(found), key=lambda each: each.level is not _PROBLEM)
+    """All findings, the worst first."""
+    return in_order(finding for check in CHECKS for finding in check(facts))
+
+
+def in_order(found: Iterable[Finding]) -> list[Finding]:
+    """Each finding once, the worst first."""
+    levels = list(Level)
+    return sorted(dict.fromkeys(found), key=lambda each: levels.index(each.level))
 
 
 def _faces_outside(host: str) -> bool:
@@ -95,7 +46,7 @@ def _plaintext_outside(facts: NodeFacts) -> Iterator[Finding]:
         read = "passwords and records" if security.protocol.has_sasl else "records"
         yield Finding(
             _PROBLEM,
-            f"{facts.name}, listener {bound.name}",
+            facts.place_of(bound.name),
             f"it is {security.protocol.value} on {bound.host}: whoever is on the way reads {read}",
             f"map {bound.name} to SASL_SSL or SSL in listener.security.protocol.map, or bind it "
             "to 127.0.0.1",
@@ -109,7 +60,7 @@ def _nobody_is_asked(facts: NodeFacts) -> Iterator[Finding]:
         if security.protocol.has_tls:
             yield Finding(
                 _ADVICE,
-                f"{facts.name}, listener {bound.name}",
+                facts.place_of(bound.name),
                 f"clients need not say who they are (ssl.client.auth={security.client_auth}): "
                 f"they are {ANONYMOUS}",
                 f"set listener.name.{bound.name.lower()}.ssl.client.auth=required, or map the "
@@ -151,43 +102,22 @@ def _super_users_are_everybody(facts: NodeFacts) -> Iterator[Finding]:
         )
 
 
-def _certificates(facts: NodeFacts) -> Iterator[Finding]:
+def _stores(facts: NodeFacts) -> Iterator[Finding]:
     for name, reason in facts.unreadable.items():
-        yield Finding(
-            _PROBLEM, f"{facts.name}, listener {name}", reason, "the node does not start so"
-        )
+        yield Finding(Level.FATAL, facts.place_of(name), reason, "the node does not start so")
+
+
+def _ends(facts: NodeFacts) -> Iterator[Finding]:
     for name, certificate in facts.certificates.items():
         left = days_left(certificate, facts.now)
-        where = f"{facts.name}, listener {name}"
-        until = f"{certificate.not_valid_after_utc:%Y-%m-%d}"
-        if left < 0:
-            yield Finding(
-                _PROBLEM,
-                where,
-                f"its certificate expired on {until}",
-                "renew it: stele certs renew",
-            )
-        elif left < SOON_DAYS:
+        if 0 <= left < SOON_DAYS:
             yield Finding(
                 _ADVICE,
-                where,
-                f"its certificate ends on {until}, in {int(left)} days",
+                facts.place_of(name),
+                f"its certificate ends on {certificate.not_valid_after_utc:%Y-%m-%d}, in "
+                f"{int(left)} days",
                 "renew it: stele certs renew; a node that runs takes the new file by itself",
             )
-
-
-def _names(facts: NodeFacts) -> Iterator[Finding]:
-    for security, _, advertised in facts.listeners:
-        certificate = facts.certificates.get(security.name)
-        if certificate is None or names_host(certificate, advertised.host):
-            continue
-        yield Finding(
-            _PROBLEM,
-            f"{facts.name}, listener {security.name}",
-            f"it is advertised as {advertised.host}, which its certificate does not name: clients "
-            "refuse it",
-            f"give the certificate the name {advertised.host}, or advertise one that it has",
-        )
 
 
 def _exposed(facts: NodeFacts) -> Iterator[Finding]:
@@ -205,7 +135,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     _nobody_is_asked,
     _no_authorizer,
     _super_users_are_everybody,
-    _certificates,
-    _names,
+    _stores,
+    _ends,
     _exposed,
+    *PEER_CHECKS,
 )

@@ -8,12 +8,15 @@ import logging
 import signal
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import uvloop
 
 import stele
 from node.node import Node, build
+from node.start_checks import check_start
 from runtime.config.node import NodeConfig
+from runtime.real.clock import RealClock
 from runtime.real.limits import raise_open_file_limit
 from runtime.real.process_metrics import declare_process_metrics
 from runtime.real.watchdog import Watchdog
@@ -36,6 +39,12 @@ def run_node(config: NodeConfig, *, on_ready: Callable[[Node], None] | None = No
     The first signal stops it in good order, a second one at once. Foreseeable errors are one
     line on standard error. ``on_ready`` is called once the node serves.
     """
+    now = datetime.fromtimestamp(RealClock().time_ms() / 1000, UTC)
+    try:
+        check_start(config, now)
+    except SteleError as error:
+        _tell(str(error))
+        return EXIT_FAILED
     raise_open_file_limit()
     return uvloop.run(_main(config, on_ready))
 

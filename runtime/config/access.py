@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 _AUTHORIZER: Final = "authorizer.class.name"
 _SUPER_USERS: Final = "super.users"
+_SECOND_PRINCIPAL: Final = re.compile(r"\s*,\s*User:")
 _ALLOW_EVERYONE: Final = "allow.everyone.if.no.acl.found"
 
 
@@ -99,6 +101,12 @@ def _faults_in(super_users: Sequence[str]) -> Iterator[str]:
             f"{_SUPER_USERS}=User:node;User:admin"
         )
     for each in super_users:
+        if _SECOND_PRINCIPAL.search(each):
+            apart = _SECOND_PRINCIPAL.sub(";User:", each)
+            yield (
+                f"{_SUPER_USERS}: {each!r} is one principal, because certificates' names have "
+                f"commas: separate principals by semicolons: {apart}"
+            )
         kind, colon, name = each.partition(":")
         if not (kind and colon and name):
             yield f"{_SUPER_USERS}: {each!r} is not Type:name, for example User:admin"

@@ -251,9 +251,12 @@ class SecurityReader:
         protocol = SecurityProtocol[told or "PLAINTEXT"]
         if protocol not in built:
             self._faults.append(
-                f"listener {name} promises {protocol.value}, which is not built: map it to one of "
-                + ", ".join(each.value for each in built)
-                + ", and restrict access by the network"
+                f"listener {name} is {protocol.value}, but controllers cannot let anybody log in: "
+                "the credentials are in the metadata, which they have only once they have formed a "
+                f"quorum. Let nodes come in by certificates: {name}:SSL in "
+                "listener.security.protocol.map, "
+                f"{_PREFIX}{name.lower()}.ssl.client.auth=required, and the "
+                "principals of the certificates in super.users (stele certs makes some)"
             )
         values: dict[tuple[str, str], str] = {}
         for key, text in self._settings.items():

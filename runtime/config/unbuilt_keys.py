@@ -61,6 +61,11 @@ _NETWORK = (
 PROMISES = (
     Promise("ssl.protocol", "a version of TLS", ("tls", "tlsv1.2", "tlsv1.3"), _VERSIONS),
     Promise("ssl.", "another implementation of TLS"),
+    Promise(
+        "sasl.mechanism.controller.protocol",
+        "logins at controllers",
+        remedy="remove it, and let nodes come in there by certificates (CONTROLLER:SSL)",
+    ),
     Promise("sasl.kerberos.", "authentication by Kerberos"),
     Promise("sasl.", "another way of authentication"),
     Promise("security.providers", "another implementation of security"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from runtime.config.security import ListenerSecurity
@@ -143,12 +143,13 @@ class TlsListeners:
         return {reason: float(count) for reason, count in counted.items()}
 
 
+def setting_names(listener: str) -> Callable[[str], str]:
+    """The names of a listener's settings: those that count for it alone."""
+    return lambda setting: f"listener.name.{listener.lower()}.{setting}"
+
+
 def _settings(security: ListenerSecurity) -> ServerTlsSettings:
     """Raises ConfigError."""
-
-    def named(setting: str) -> str:
-        return f"listener.name.{security.name.lower()}.{setting}"
-
     try:
         rules = MappingRules(security.text("ssl.principal.mapping.rules"))
     except PrincipalError as error:
@@ -170,7 +171,7 @@ def _settings(security: ListenerSecurity) -> ServerTlsSettings:
         tls=security.tls,
         client_auth=security.client_auth,
         principal_of=principal_of,
-        named=named,
+        named=setting_names(security.name),
         allows_dn_changes=security.flag("ssl.allow.dn.changes"),
         allows_san_changes=security.flag("ssl.allow.san.changes"),
     )

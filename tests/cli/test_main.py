@@ -182,6 +182,20 @@ def test_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(other) == main.EXIT_FAILED
 
 
+@pytest.mark.parametrize("command", [["format", "-c"], ["server"], ["doctor", "-c"]])
+def test_controllers_that_ask_for_a_login(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = properties(tmp_path)
+    mapped = "listener.security.protocol.map=CONTROLLER:SASL_SSL\nsasl.enabled.mechanisms=PLAIN\n"
+    config.write_text(config.read_text() + mapped)
+    assert main.run([*command, str(config)]) == main.EXIT_FAILED
+    said = capsys.readouterr().err
+    assert "controllers cannot let anybody log in" in said
+    assert "CONTROLLER:SSL in listener.security.protocol.map" in said
+    assert not (tmp_path / "data").exists()
+
+
 def test_the_file_of_the_audit_log_may_be_moved_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -66,6 +66,19 @@ def test_somebody_must_be_a_super_user() -> None:
     assert "User:* is a name of ACLs" in fault(**ON, **{"super.users": "User:*"})
 
 
+@pytest.mark.parametrize(
+    ("users", "apart"),
+    [
+        ("User:admin,User:node", "User:admin;User:node"),
+        ("User:CN=a,OU=b , User:CN=c,OU=b", "User:CN=a,OU=b;User:CN=c,OU=b"),
+    ],
+)
+def test_super_users_that_a_comma_separates(users: str, apart: str) -> None:
+    said = fault(**ON, **{"super.users": f"User:ANONYMOUS;{users}"})
+    assert f"separate principals by semicolons: {apart}" in said
+    policy(**ON, **{"super.users": f"User:ANONYMOUS;{apart}"})
+
+
 def test_the_nodes_must_be_super_users() -> None:
     said = fault(**ON, **{"super.users": "User:admin"})
     for listener in ("PLAINTEXT", "CONTROLLER"):

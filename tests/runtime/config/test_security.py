@@ -75,7 +75,9 @@ def test_a_listener_called_like_a_protocol_has_it(name: str) -> None:
 def test_what_is_not_built_does_not_start() -> None:
     for protocol in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL):
         said = fault({"listener.security.protocol.map": f"CONTROLLER:{protocol.value}"})
-        assert f"listener CONTROLLER promises {protocol.value}, which is not built" in said
+        assert f"listener CONTROLLER is {protocol.value}, but controllers cannot" in said
+        assert "CONTROLLER:SSL in listener.security.protocol.map" in said
+        assert "listener.name.controller.ssl.client.auth=required" in said
 
 
 def test_a_secure_listener_without_a_certificate_does_not_start() -> None:
