@@ -139,7 +139,7 @@ class Broker:
             on_fatal=on_fatal,
         )
         self._logins = logins_of(config, self._publisher, world, registry)
-        self._access = self.image.acls, self.image.scram_credentials  # as applied last
+        self._access = self.image.waited_for  # as applied last
         # Made by `start`.
         self._replicas: ReplicaManager
         self._groups: GroupCoordinators
@@ -499,7 +499,7 @@ class Broker:
             and registration.broker_epoch == self._lifecycle.broker_epoch
             and not registration.fenced
         )
-        access = self.image.acls, self.image.scram_credentials
+        access = self.image.waited_for
         if any(new is not old for new, old in zip(access, self._access, strict=True)):
             self._lifecycle.access_changed()
         self._access = access

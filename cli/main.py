@@ -30,6 +30,7 @@ from cli import (
     log_dump,
     produce,
     quorum,
+    quotas,
     reassign,
     server,
     sim,
@@ -79,6 +80,7 @@ app.add_typer(acls.app, name="acls")
 app.add_typer(certs.app, name="certs")
 app.add_typer(cluster.cluster_app, name="cluster")
 app.add_typer(users.app, name="users")
+app.add_typer(quotas.app, name="quotas")
 app.command("doctor")(doctor.doctor)
 app.add_typer(quorum.quorum_app, name="quorum")
 app.add_typer(features.app, name="features")

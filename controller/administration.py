@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from controller import (
     acls,
+    client_quotas,
     cluster,
     configs,
     elections,
@@ -34,6 +35,7 @@ DECISIONS: Final[Mapping[Change, Decide]] = {
     changes.CREATE_ACLS: acls.create_acls,
     changes.DELETE_ACLS: acls.delete_acls,
     changes.ALTER_USER_SCRAM_CREDENTIALS: scram_credentials.alter_user_scram_credentials,
+    changes.ALTER_CLIENT_QUOTAS: client_quotas.alter_client_quotas,
 }
 """Each decision is pure, raises ApiError for a request that is refused as a whole, and has a result
 for each item of the request, in its order. A test checks that every change has one."""

@@ -43,7 +43,11 @@ CLIENTS: Final = (
     Client(
         "stele/sync/access_admin.py",
         "AccessAdmin",
-        (("stele/admin/acls.py", "AclAdmin"), ("stele/admin/users.py", "UserAdmin")),
+        (
+            ("stele/admin/acls.py", "AclAdmin"),
+            ("stele/admin/users.py", "UserAdmin"),
+            ("stele/admin/client_quotas.py", "QuotaAdmin"),
+        ),
     ),
     Client("stele/sync/consumer.py", "Consumer", (("stele/consumer/consumer.py", "Consumer"),)),
     Client("stele/sync/producer.py", "Producer", (("stele/producer/producer.py", "Producer"),)),

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from metadata.acls import AclsDelta
 from metadata.brokers import BrokerDelta, BrokersDelta
+from metadata.client_quotas import ClientQuotasDelta
 from metadata.configs import ConfigResource, ConfigsDelta
 from metadata.controllers import ControllersDelta
 from metadata.directories import REPLICA_DIRECTORIES
@@ -34,6 +35,7 @@ class _Parts(NamedTuple):
     outcomes: OutcomesDelta
     acls: AclsDelta
     scram_credentials: ScramCredentialsDelta
+    client_quotas: ClientQuotasDelta
 
 
 class MetadataDelta:
@@ -182,6 +184,7 @@ _HANDLERS: dict[str, Callable[[_Parts, Any], None]] = {
     "user_scram_credential": lambda parts, record: parts.scram_credentials.replay(record),
     "remove_user_scram_credential": lambda parts, record: parts.scram_credentials.remove(record),
     "scram_secret": lambda parts, record: parts.scram_credentials.set_secret(record),
+    "client_quota": lambda parts, record: parts.client_quotas.replay(record),
 }
 
 

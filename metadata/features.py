@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from metadata.acls import ACL_RECORDS
+from metadata.client_quotas import CLIENT_QUOTA_RECORDS
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
 from metadata.image import MetadataImage
@@ -25,8 +26,8 @@ REQUEST_OUTCOMES = 2
 REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
 OUTCOME_TIMES = 4
-"""Levels of metadata.version that introduced something; ``metadata.directories`` and
-``metadata.acls`` (with ``metadata.scram_credentials``) have others."""
+"""Levels of metadata.version that introduced something. ``metadata.directories``, ``metadata.acls``
+(with ``metadata.scram_credentials``) and ``metadata.client_quotas`` have others."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",
@@ -35,6 +36,7 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     4: "more outcomes of requests are remembered, with their times",
     5: "the controller knows which replica is in which log directory",
     6: "ACLs and SCRAM credentials",
+    7: "quotas of clients",
 }
 
 TRANSACTION_VERSION = "transaction.version"
@@ -165,6 +167,12 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
                 may_be_dropped=False,
             )
         )
+    return found + _losses_of_clients(image, level)
+
+
+def _losses_of_clients(image: MetadataImage, level: int) -> list[Loss]:
+    """What is known of those who use the cluster."""
+    found = []
     if level < ACL_RECORDS and len(image.acls):
         found.append(
             Loss(
@@ -179,6 +187,14 @@ def losses(image: MetadataImage, level: int) -> list[Loss]:
             Loss(
                 f"{credentials} SCRAM credentials, without which their users cannot log in: remove "
                 "them first",
+                may_be_dropped=False,
+            )
+        )
+    if level < CLIENT_QUOTA_RECORDS and image.client_quotas:
+        found.append(
+            Loss(
+                f"quotas of {len(image.client_quotas)} entities, without which clients may use "
+                "all that there is: remove them first",
                 may_be_dropped=False,
             )
         )

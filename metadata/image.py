@@ -13,10 +13,12 @@ from typing import Final
 
 from metadata.acls import Acls
 from metadata.brokers import BrokerRegistration, Brokers
+from metadata.client_quotas import ClientQuotas
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureLevels
+from metadata.image_part import ImagePart
 from metadata.outcomes import NO_OUTCOMES, Outcomes
 from metadata.partitions import PartitionState
 from metadata.producer_ids import ProducerIds
@@ -42,6 +44,13 @@ class MetadataImage:
     outcomes: Outcomes = NO_OUTCOMES
     acls: Acls = field(default_factory=Acls)
     scram_credentials: ScramCredentials = field(default_factory=ScramCredentials)
+    client_quotas: ClientQuotas = field(default_factory=ClientQuotas)
+
+    @property
+    def waited_for(self) -> tuple[ImagePart, ...]:
+        """The parts of which an administrator's change is answered when every live broker has
+        applied it."""
+        return self.acls, self.scram_credentials, self.client_quotas
 
     # ---------------------------------------------------------------- brokers
 

@@ -14,6 +14,8 @@ from stele.lazy_names import lazy_names
 if TYPE_CHECKING:
     from stele.admin.acls import Acl as Acl
     from stele.admin.acls import AclFilter as AclFilter
+    from stele.admin.client_quotas import QuotaAlteration as QuotaAlteration
+    from stele.admin.client_quotas import QuotaComponent as QuotaComponent
     from stele.admin.descriptions import ConfigResource as ConfigResource
     from stele.admin.descriptions import NewTopic as NewTopic
     from stele.admin.users import ScramDeletion as ScramDeletion
@@ -67,6 +69,8 @@ _HOMES = {
     "PreparedTransaction": "stele.producer.transaction_state",
     "Producer": "stele.sync",
     "ProducerFencedError": "stele.errors",
+    "QuotaAlteration": "stele.admin.client_quotas",
+    "QuotaComponent": "stele.admin.client_quotas",
     "RebalanceListener": "stele.consumer.group.listener",
     "ProducerRecord": "stele.records",
     "RecordMetadata": "stele.records",

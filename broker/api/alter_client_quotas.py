@@ -1,13 +1,14 @@
-"""AlterClientQuotas (49), versions 0-1: refused, since quotas of clients are not built.
+"""AlterClientQuotas (49), versions 0-1, forwarded to the active controller (KIP-546).
 
-Deviations: every change is refused with UNSUPPORTED_VERSION.
+Deviations: an ip is an address: names of hosts are refused, for nobody could say which of a name's
+addresses is meant. Values that are not above 0 are refused, also fractions below 1 of what is a
+whole number.
 """
 
 from __future__ import annotations
 
 from broker.api.handler import RequestContext, Served
-from broker.service import unbuilt
-from broker.service.changes import check_named
+from broker.service.changes import accepted_change, check_named, error_code
 from broker.service.context import BrokerContext
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
@@ -17,27 +18,65 @@ from stele.wire.kafka.messages.alter_client_quotas import (
     AlterClientQuotasResponse,
     AlteredQuota,
     EntityData,
+    EntryData,
 )
+from stele.wire.v1 import admin_pb2 as pb
+from storage.turns import in_slices
+
+_TIMEOUT_S = 10.0
+"""The request carries no time-out of its own."""
 
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: AlterClientQuotasRequest
 ) -> AlterClientQuotasResponse:
-    check_named(sum(1 + len(each.entity) for each in request.entries), "entities of quotas")
-    return _refused(request, unbuilt.quota_refusal(context, request_context.caller))
+    try:
+        check_named(
+            sum(1 + len(each.entity) + len(each.ops) for each in request.entries),
+            "entities and quotas",
+        )
+        wishes = pb.AlterClientQuotasRequest(
+            entries=await in_slices(_wish, request.entries), validate_only=request.validate_only
+        )
+        answer = await accepted_change(
+            context, request_context.caller, wishes, timeout_s=_TIMEOUT_S
+        )
+    except ApiError as error:
+        return _refused(request, error)
+    return AlterClientQuotasResponse(
+        entries=[
+            AlteredQuota(
+                error_code(told.error),
+                explain(told.error, told.message) if told.error else None,
+                _same(entry),
+            )
+            for entry, told in zip(request.entries, answer.entries, strict=True)
+        ]
+    )
+
+
+def _wish(entry: EntryData) -> pb.AlterClientQuotasRequest.Entry:
+    return pb.AlterClientQuotasRequest.Entry(
+        entity=[
+            pb.QuotaEntity(type=part.entity_type, name=part.entity_name) for part in entry.entity
+        ],
+        ops=[
+            pb.AlterClientQuotasRequest.Op(
+                key=op.key, value=0.0 if op.remove else op.value, remove=op.remove
+            )
+            for op in entry.ops
+        ],
+    )
+
+
+def _same(entry: EntryData) -> list[EntityData]:
+    return [EntityData(part.entity_type, part.entity_name) for part in entry.entity]
 
 
 def _refused(request: AlterClientQuotasRequest, why: ApiError) -> AlterClientQuotasResponse:
     message = explain(why.code, why.message)
     return AlterClientQuotasResponse(
-        entries=[
-            AlteredQuota(
-                why.code,
-                message,
-                [EntityData(part.entity_type, part.entity_name) for part in each.entity],
-            )
-            for each in request.entries
-        ]
+        entries=[AlteredQuota(why.code, message, _same(each)) for each in request.entries]
     )
 
 

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from broker.grpc.answers import check_count
 from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
-from broker.service import acls, records
+from broker.service import acls, client_quotas, records
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
 from broker.service.config_view import RESOURCES_AT_ONCE, describe_resource, set_on_topic
@@ -41,6 +41,7 @@ from runtime.administration.acls import (
     resource_of,
 )
 from runtime.administration.changes import CHANGES
+from runtime.administration.client_quotas import parts_of
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
 from stele.error_meanings import explain
@@ -100,6 +101,10 @@ class AdminService:
             "DescribeUserScramCredentials": (
                 pb.DescribeUserScramCredentialsRequest,
                 self._describe_scram_credentials,
+            ),
+            "DescribeClientQuotas": (
+                pb.DescribeClientQuotasRequest,
+                self._describe_client_quotas,
             ),
             "ReadMetadataLog": (pb.ReadMetadataLogRequest, self._read_metadata_log),
             "DescribeLogDirs": (pb.DescribeLogDirsRequest, log_dirs.describe),
@@ -262,6 +267,23 @@ class AdminService:
             told = answer.users.add(user=user)
             for mechanism, iterations in credentials:
                 told.credentials.add(mechanism=mechanism.number, iterations=iterations)
+        return answer
+
+    async def _describe_client_quotas(
+        self, caller: Caller, request: pb.DescribeClientQuotasRequest
+    ) -> pb.DescribeClientQuotasResponse:
+        image = await self._present_image(request)
+        try:
+            found = await client_quotas.describe(
+                self._context, caller, image, request.components, is_strict=request.strict
+            )
+        except ApiError as error:
+            return pb.DescribeClientQuotasResponse(error=error.code, message=error.message)
+        answer = pb.DescribeClientQuotasResponse()
+        for entity, values in found:
+            entry = answer.entries.add(entity=parts_of(entity))
+            for key in sorted(values):
+                entry.quotas.add(key=key, value=values[key])
         return answer
 
     async def _describe_features(

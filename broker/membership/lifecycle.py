@@ -283,8 +283,9 @@ class BrokerLifecycle:
         self._wake.set()
 
     def access_changed(self) -> None:
-        """ACLs or credentials were applied: report the offset at once, for an administrator waits
-        until every broker has them."""
+        """ACLs, credentials or quotas were applied: report the offset at once.
+
+        An administrator waits until every broker has them."""
         self._wake.set()
 
     async def controlled_shutdown(self, timeout_s: float) -> bool:

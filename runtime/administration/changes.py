@@ -15,7 +15,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 from metadata.topics import metric_name
-from runtime.administration import permissions
+from runtime.administration import client_quotas, permissions
 from runtime.administration.permissions import Asked
 from stele.errors import ApiError
 from stele.wire.v1 import admin_pb2 as pb
@@ -177,6 +177,21 @@ ALTER_USER_SCRAM_CREDENTIALS: Final = Change(
     pb.AlterUserScramCredentialsResponse,
     waits_for_brokers=True,
 )
+ALTER_CLIENT_QUOTAS: Final = Change(
+    pb.AlterClientQuotasRequest,
+    pb.AlterClientQuotasResponse,
+    Items(
+        "entities of quotas",
+        ("entries",),
+        "entries",
+        lambda entry: {"entity": entry.entity},
+        key=client_quotas.collision_key,
+        work=lambda entry: 1 + len(entry.ops),
+        at_once=256,
+    ),
+    permission=permissions.of_quotas,
+    waits_for_brokers=True,
+)
 
 CHANGES: Final = (
     CREATE_TOPICS,
@@ -190,6 +205,7 @@ CHANGES: Final = (
     CREATE_ACLS,
     DELETE_ACLS,
     ALTER_USER_SCRAM_CREDENTIALS,
+    ALTER_CLIENT_QUOTAS,
 )
 
 _BY_REQUEST: Final = {each.request: each for each in CHANGES}

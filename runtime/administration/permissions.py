@@ -73,6 +73,10 @@ def of_cluster(asked: Asked, _: Any = None) -> ApiError | None:
     return refusal(asked.authorizer, asked.caller, Operation.ALTER, CLUSTER)
 
 
+def of_quotas(asked: Asked, _: Any = None) -> ApiError | None:
+    return refusal(asked.authorizer, asked.caller, Operation.ALTER_CONFIGS, CLUSTER)
+
+
 def of_acls(asked: Asked, _: Any = None) -> ApiError | None:
     """Why ACLs cannot be changed by this caller, or not at all."""
     return of_cluster(asked) or without_acls(asked.authorizer)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from stele.admin.client_quotas import QuotaAdmin
 from stele.admin.descriptions import (
     ClusterDescription,
     ConfigEntry,
@@ -38,7 +39,6 @@ from stele.admin.partitions import PartitionAdmin, PartitionReassignment
 from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
 from stele.admin.requests import AdminRequests
-from stele.admin.users import UserAdmin
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.consumer.offset_lookup import OffsetLookup
@@ -53,7 +53,7 @@ Place = TypeVar("Place", bound=tuple[str, int])
 """A topic and the number of a partition, also as a TopicPartition."""
 
 
-class Admin(UserAdmin):
+class Admin(QuotaAdmin):
     """Administrates a cluster over asyncio.
 
     >>> async with Admin("127.0.0.1:9092") as admin:

@@ -1,4 +1,4 @@
-"""The part of the synchronous ``Admin`` for users and their access rules."""
+"""The part of the synchronous ``Admin`` for users, their access rules and their quotas."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from stele import aio
 from stele.admin.acls import AccessVerdict, Acl, AclFilter
+from stele.admin.client_quotas import ClientQuotas, QuotaAlteration, QuotaComponent
 from stele.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
 from stele.sync.face import Face
 
 
 class AccessAdmin(Face):
-    """Who may come in, and who may do what."""
+    """Who may come in, who may do what, and how much."""
 
     _admin: aio.Admin
 
@@ -98,5 +99,49 @@ class AccessAdmin(Face):
         return self._run(
             lambda: self._admin.test_access(
                 principal, operation, resource_type, resource_name, host=host
+            )
+        )
+
+    # ------------------------------------------------------------------------- quotas
+
+    def alter_client_quotas(
+        self,
+        alterations: Sequence[QuotaAlteration],
+        *,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
+    ) -> None:
+        """Set and remove quotas. Each broker keeps them on its own.
+
+        Returns when every live broker goes by them. Raises BulkError with the error of each refused
+        entity, for example INVALID_REQUEST for a rate of 0 or an unknown key. Of such an entity
+        nothing is changed.
+
+        >>> quota = QuotaAlteration({"user": "orders-app"}, {"producer_byte_rate": 10_000_000})
+        >>> admin.alter_client_quotas([quota])
+        """
+        self._run(
+            lambda: self._admin.alter_client_quotas(
+                alterations, validate_only=validate_only, request_id=request_id
+            )
+        )
+
+    def describe_client_quotas(
+        self,
+        components: Sequence[QuotaComponent] = (),
+        *,
+        strict: bool = False,
+        linearizable: bool = True,
+    ) -> list[ClientQuotas]:
+        """The quotas of every entity that all components match, by default all quotas.
+
+        ``strict``: entities of more types than those of the components do not match.
+        Raises ApiError.
+
+        >>> admin.describe_client_quotas([QuotaComponent("user", "orders-app")])
+        """
+        return self._run(
+            lambda: self._admin.describe_client_quotas(
+                components, strict=strict, linearizable=linearizable
             )
         )

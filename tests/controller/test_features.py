@@ -15,6 +15,7 @@ from metadata.feature_levels import FeatureLevels
 from metadata.features import Told, describe, finalized_level, require, supported_ranges
 from metadata.image import MetadataImage
 from metadata.outcomes import FIRST_LIMITS
+from metadata.records import METADATA_VERSION_LEVEL
 from metadata.scram_credentials import ScramUser, credential_record
 from stele.errors import ErrorCode
 from stele.security.scram import ScramCredential
@@ -24,6 +25,7 @@ from tests.support.acls import acl
 from tests.support.controller import Machine, refusal
 
 VERSION = "metadata.version"
+NEWEST = METADATA_VERSION_LEVEL
 UP = admin.UpgradeType.UPGRADE
 DOWN = admin.UpgradeType.SAFE_DOWNGRADE
 UNSAFE = admin.UpgradeType.UNSAFE_DOWNGRADE
@@ -73,13 +75,13 @@ def finalized(image: MetadataImage) -> int:
 
 
 def remember_something(machine: Machine) -> None:
-    update(machine, 6, UP, request_id=b"r" * 16)
+    update(machine, NEWEST, UP, request_id=b"r" * 16)
     assert len(machine.image.outcomes) == 1
 
 
 def test_down_and_up(machine: Machine) -> None:
     answer = update(machine, 1, DOWN)
-    assert (answer.error, answer.level_before, answer.level) == (0, 6, 1)
+    assert (answer.error, answer.level_before, answer.level) == (0, NEWEST, 1)
     assert finalized(machine.image) == 1
     answer = update(machine, 2, UP)
     assert (answer.error, answer.level_before, answer.level) == (0, 1, 2)
@@ -90,11 +92,16 @@ def test_down_and_up(machine: Machine) -> None:
     ("name", "level", "kind", "said"),
     [
         ("other.version", 1, UP, "there is no feature 'other.version': there is group.version, "),
-        (VERSION, 7, UP, "has no level 7: the active controller supports 1 to 6"),
+        (
+            VERSION,
+            NEWEST + 1,
+            UP,
+            f"has no level {NEWEST + 1}: the active controller supports 1 to {NEWEST}",
+        ),
         (VERSION, -1, UP, "has no level -1"),
         (VERSION, 0, DOWN, "cannot be disabled"),
         (VERSION, 0, UNSAFE, "cannot be disabled"),
-        (VERSION, 1, UP, "is at 6: 1 would be a downgrade"),
+        (VERSION, 1, UP, f"is at {NEWEST}: 1 would be a downgrade"),
         (VERSION, 1, admin.UpgradeType.UPGRADE_TYPE_UNSPECIFIED, "would be a downgrade"),
     ],
 )
@@ -154,7 +161,7 @@ def test_a_broker_that_lacks_the_finalized_level_cannot_join(
     update(machine, 0, DOWN, "group.version")
     error = refusal(lambda: machine.register(3, features=features))
     assert error.code is ErrorCode.UNSUPPORTED_VERSION
-    assert "metadata.version is finalized at 6" in error.message
+    assert f"metadata.version is finalized at {NEWEST}" in error.message
     assert 3 not in machine.image.brokers
 
 
@@ -163,7 +170,7 @@ def test_a_downgrade_that_loses_outcomes_has_to_be_asked_for_as_such(machine: Ma
     answer = update(machine, 1, DOWN)
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert "the outcomes of 1 requests would be forgotten" in answer.message
-    assert finalized(machine.image) == 6
+    assert finalized(machine.image) == NEWEST
     answer = update(machine, 1, UNSAFE, request_id=b"u" * 16)
     assert answer.error == 0
     assert finalized(machine.image) == 1
@@ -172,9 +179,9 @@ def test_a_downgrade_that_loses_outcomes_has_to_be_asked_for_as_such(machine: Ma
 
 def test_a_downgrade_that_loses_only_some_outcomes_says_so_too(machine: Machine) -> None:
     for number in range(FIRST_LIMITS.outcomes):
-        update(machine, 6, UP, request_id=number.to_bytes(16, "big"))
+        update(machine, NEWEST, UP, request_id=number.to_bytes(16, "big"))
     assert update(machine, 3, DOWN).error == 0
-    assert update(machine, 6, UP, request_id=b"u" * 16).error == 0
+    assert update(machine, NEWEST, UP, request_id=b"u" * 16).error == 0
     answer = update(machine, 3, DOWN)
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert "only the newest 1000 outcomes of requests would be remembered" in answer.message
@@ -242,13 +249,13 @@ def test_credentials_hold_every_downgrade_below_their_level(machine: Machine) ->
 
 def test_asking_whether_it_would_be_done_changes_nothing(machine: Machine) -> None:
     answer = update(machine, 1, DOWN, validate_only=True)
-    assert (answer.error, answer.level_before, answer.level) == (0, 6, 1)
-    assert finalized(machine.image) == 6
+    assert (answer.error, answer.level_before, answer.level) == (0, NEWEST, 1)
+    assert finalized(machine.image) == NEWEST
 
 
 def test_the_level_that_is_there_is_no_change(machine: Machine) -> None:
     for kind in (UP, DOWN, UNSAFE):
-        assert update(machine, 6, kind).error == 0
+        assert update(machine, NEWEST, kind).error == 0
         assert not machine.last_records
 
 
@@ -261,7 +268,7 @@ def test_all_or_none(machine: Machine) -> None:
         ErrorCode.OPERATION_NOT_ATTEMPTED,
         ErrorCode.INVALID_UPDATE_VERSION,
     ]
-    assert finalized(machine.image) == 6
+    assert finalized(machine.image) == NEWEST
     twice = admin.UpdateFeaturesRequest(updates=[request.updates[0]] * 2)
     answer = machine.do(lambda context: update_features(context, twice))
     assert [each.error for each in answer.features] == [ErrorCode.INVALID_REQUEST] * 2
@@ -275,7 +282,11 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
     controllers = {102: (), 101: ((VERSION, 1, 2),), 103: (("other", 1, 1),)}
     feature = described(machine, controllers)
     assert (feature.name, feature.level, feature.min_level, feature.max_level) == (VERSION, 1, 1, 1)
-    assert [(each.node_id, each.max_level) for each in feature.brokers] == [(1, 6), (2, 6), (3, 1)]
+    assert [(each.node_id, each.max_level) for each in feature.brokers] == [
+        (1, NEWEST),
+        (2, NEWEST),
+        (3, 1),
+    ]
     assert [(each.node_id, each.max_level) for each in feature.controllers] == [
         (101, 2),
         (102, 1),  # it never told
@@ -290,7 +301,7 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
 
 def test_a_new_cluster_begins_with_the_highest_levels(machine: Machine) -> None:
     assert machine.image.features == FeatureLevels(
-        {"group.version": 1, VERSION: 6, "transaction.version": 2}
+        {"group.version": 1, VERSION: NEWEST, "transaction.version": 2}
     )
 
 
@@ -298,7 +309,7 @@ def test_an_old_cluster_begins_without_features_that_are_new() -> None:
     machine = Machine()
     for name in ("transaction.version", "group.version"):
         update(machine, 0, DOWN, name)
-    assert machine.image.features == FeatureLevels({VERSION: 6}), "as before they were there"
+    assert machine.image.features == FeatureLevels({VERSION: NEWEST}), "as before they were there"
     machine.do(bootstrap)
     assert not machine.last_records
     assert finalized_level(machine.image, "transaction.version") == 0
@@ -315,10 +326,10 @@ def test_features_rise_when_all_nodes_know_them(machine: Machine) -> None:
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
     assert "broker 3 supports transaction.version 0 to 0, not 2" in answer.message
     machine.register(3, number=1)
-    machine.controllers = {101: ((VERSION, 1, 6),)}
+    machine.controllers = {101: ((VERSION, 1, NEWEST),)}
     answer = update(machine, 2, UP, "transaction.version")
     assert "controller 101 supports transaction.version 0 to 0, not 2" in answer.message
-    machine.controllers = {101: ((VERSION, 1, 6), ("transaction.version", 0, 2))}
+    machine.controllers = {101: ((VERSION, 1, NEWEST), ("transaction.version", 0, 2))}
     assert update(machine, 2, UP, "transaction.version").error == 0
     assert finalized_level(machine.image, "transaction.version") == 2
 

@@ -13,6 +13,7 @@ from immutables import Map
 
 from metadata.acls import acls_of
 from metadata.brokers import BrokerRegistration, Brokers, DirectoryUse, Endpoint
+from metadata.client_quotas import ClientQuotas
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
 from metadata.delta import MetadataDelta
@@ -27,6 +28,8 @@ from metadata.scram_credentials import ScramCredentials
 from metadata.snapshot import image_of, records_of
 from metadata.topics import Topic, Topics
 from tests.support.acls import ACLS
+from tests.support.client_quotas import ENTITIES
+from tests.support.client_quotas import VALUES as QUOTA_VALUES
 from tests.support.metadata import metric_names
 from tests.support.scram import CREDENTIALS, USERS
 
@@ -131,6 +134,7 @@ def images(draw: st.DrawFn) -> MetadataImage:
             Map(draw(st.dictionaries(USERS, CREDENTIALS, max_size=3))),
             draw(st.sampled_from([b"", b"secret"])),
         ),
+        client_quotas=ClientQuotas(draw(st.dictionaries(ENTITIES, QUOTA_VALUES, max_size=3))),
         acls=acls_of(
             [
                 (acl, number.to_bytes(16))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from controller import cluster, configs, elections, partition_counts
+from controller import client_quotas, cluster, configs, elections, partition_counts
 from controller.machine import Context, ControllerResult
 from stele.errors import ApiError
 from stele.wire.v1 import admin_pb2 as pb
@@ -23,6 +23,11 @@ _DECISIONS: dict[str, tuple[Any, Any, Decide]] = {
         pb.CreatePartitionsRequest,
         pb.CreatePartitionsResponse,
         partition_counts.create_partitions,
+    ),
+    "AlterClientQuotas": (
+        pb.AlterClientQuotasRequest,
+        pb.AlterClientQuotasResponse,
+        client_quotas.alter_client_quotas,
     ),
     "ElectLeaders": (pb.ElectLeadersRequest, pb.ElectLeadersResponse, elections.elect_leaders),
     "UnregisterBroker": (

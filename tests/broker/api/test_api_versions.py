@@ -10,6 +10,7 @@ import pytest
 from broker.api import SERVED
 from broker.api.handler import RequestContext
 from broker.api.topic_views import TopicViews
+from metadata.records import METADATA_VERSION_LEVEL
 from runtime.authorization.caller import ANONYMOUS, Caller, Plane
 from stele.errors import ErrorCode
 from stele.wire import kafka
@@ -108,7 +109,9 @@ async def test_tells_supported_and_finalized_features(version: int) -> None:
         api_versions.SupportedFeatureKey("group.version", 0, 1),
         api_versions.SupportedFeatureKey("transaction.version", 0, 2),
     ]
-    supported = [api_versions.SupportedFeatureKey("stele.metadata.version", 1, 6)]
+    supported = [
+        api_versions.SupportedFeatureKey("stele.metadata.version", 1, METADATA_VERSION_LEVEL)
+    ]
     if version >= 4:
         supported = [from_level_0[0], *supported, from_level_0[1]]
     assert answer.supported_features == supported

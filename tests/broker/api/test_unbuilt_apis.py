@@ -1,4 +1,4 @@
-"""Access control and quotas of clients, which are not built, and whose APIs are answered."""
+"""Access control without an authorizer, and who may ask for it and for quotas of clients."""
 
 from __future__ import annotations
 
@@ -33,28 +33,6 @@ async def test_there_are_no_acls(version: int) -> None:
     told = [each.error_code for each in created.results]
     told += [each.error_code for each in deleted.filter_results]
     assert told == [ErrorCode.SECURITY_DISABLED] * 4
-
-
-@pytest.mark.parametrize("version", [0, 1])
-@virtual
-async def test_there_are_no_quotas_and_none_can_be_set(version: int) -> None:
-    client = Edges().client()
-    request = describe_client_quotas.DescribeClientQuotasRequest(
-        [describe_client_quotas.ComponentData("user", 2, None)]
-    )
-    described = await client.call(describe_client_quotas.API, version, request)
-    assert (described.error_code, described.entries) == (ErrorCode.NONE, [])
-    entity = [alter_client_quotas.EntityData("client-id", "c")]
-    ops = [alter_client_quotas.OpData("producer_byte_rate", 1000.0)]
-    altered = await client.call(
-        alter_client_quotas.API,
-        version,
-        alter_client_quotas.AlterClientQuotasRequest([alter_client_quotas.EntryData(entity, ops)]),
-    )
-    (entry,) = altered.entries
-    assert entry.error_code == ErrorCode.UNSUPPORTED_VERSION
-    assert "not built" in (entry.error_message or "")
-    assert [(each.entity_type, each.entity_name) for each in entry.entity] == [("client-id", "c")]
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,14 @@ _ADMIN: Final = (
         _cluster(O.DESCRIBE), C31,
     ),
     _admin(
+        "AlterClientQuotas", admin.AlterClientQuotasRequest(),
+        _cluster(O.ALTER_CONFIGS), C31,
+    ),
+    _admin(
+        "DescribeClientQuotas", admin.DescribeClientQuotasRequest(),
+        _cluster(O.DESCRIBE_CONFIGS), C31,
+    ),
+    _admin(
         "UnregisterBroker", admin.UnregisterBrokerRequest(broker_id=99), _cluster(O.ALTER), C31
     ),
     _admin("DescribeCluster", admin.DescribeClusterRequest(), (), None),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from controller.administration import DECISIONS
 from metadata.topics import metric_name
 from runtime.administration.changes import (
+    ALTER_CLIENT_QUOTAS,
     ALTER_CONFIGS,
     ALTER_PARTITION_REASSIGNMENTS,
     CHANGES,
@@ -53,6 +54,11 @@ def request_of(change: Change, numbers: list[int]) -> Any:
                 altered.changes.add(name="retention.ms", value="1")
         elif change is CREATE_ACLS:
             request.acls.add(resource_name=f"t{number}")
+        elif change is ALTER_CLIENT_QUOTAS:
+            entry = request.entries.add(ops=[pb.AlterClientQuotasRequest.Op(key="rate")])
+            parts = [pb.QuotaEntity(type="user", name=f"u{number // 2}")]
+            parts.append(pb.QuotaEntity(type="client-id"))
+            entry.entity.extend(reversed(parts) if number % 2 else parts)
         else:
             assert change is ALTER_PARTITION_REASSIGNMENTS
             request.keep_replication_factor = True
