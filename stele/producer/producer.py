@@ -16,11 +16,10 @@ from stele.errors import (
     ClosedError,
     ConfigError,
     SteleError,
-    TransactionAbortableError,
     TransactionAbortedError,
 )
 from stele.ids import TopicPartition
-from stele.producer.accumulator import Accumulator, Delivery, PendingBatch
+from stele.producer.accumulator import Accumulator, Delivery
 from stele.producer.arguments import (
     HeadersArgument,
     NewRecord,
@@ -31,6 +30,7 @@ from stele.producer.arguments import (
     whole_number,
 )
 from stele.producer.destinations import Destinations, TopicUnknownError
+from stele.producer.failures import Failures
 from stele.producer.partitioner import LONG_KEY_BYTES, murmur2_in_turns
 from stele.producer.sender import Sender
 from stele.producer.topic_waits import TopicWaits
@@ -95,8 +95,7 @@ class Producer:
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
         self._fatal: SteleError | None = None
-        self._undelivered = 0  # records that failed since the last flush
-        self._first_failure: SteleError | None = None
+        self._failures = Failures()
         self._transactional: Transactional | None = None
         if (transactional_id := self._config.transactional_id) is not None:
             self._transactional = Transactional(self._config, self._view, transactional_id, self)
@@ -301,7 +300,7 @@ class Producer:
                 self._config,
                 self._view,
                 self._accumulator,
-                self._on_failed,
+                self._failures.note,
                 self._on_fatal,
                 self._destinations.on_drained,
                 self._transactional,
@@ -342,7 +341,7 @@ class Producer:
         """
         tx = self._tx()
         await tx.begin()
-        self._first_failure, self._undelivered = None, 0
+        self._failures.forget()
 
     async def commit_transaction(self) -> None:
         """Deliver everything, and commit the transaction. When this returns, the decision is on
@@ -365,7 +364,7 @@ class Producer:
         try:
             await self._tx().abort()
         finally:
-            self._first_failure, self._undelivered = None, 0
+            self._failures.forget()
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Self]:
@@ -520,7 +519,7 @@ class Producer:
         since the previous flush, once.
         """
         await self.deliver()
-        self._raise_failures()
+        self._failures.raise_first()
 
     async def close(self) -> None:
         """Deliver everything, then release all resources. An open transaction is aborted. Raises as
@@ -533,7 +532,7 @@ class Producer:
                 await self._abort_at_close()
             await self.deliver()
             if self._transactional is None:  # the calls of transactions have raised their failures
-                self._raise_failures()
+                self._failures.raise_first()
         finally:
             await self.abort()
 
@@ -563,15 +562,6 @@ class Producer:
 
     # ----------------------------------------------------------------------- failures
 
-    def _on_failed(self, batch: PendingBatch, cause: SteleError) -> None:
-        level = logging.DEBUG if isinstance(cause, TransactionAbortedError) else logging.ERROR
-        log.log(level, "%d records for %s: %s", batch.record_count, batch.partition, cause)
-        if isinstance(cause, TransactionAbortedError | TransactionAbortableError):
-            return  # the calls of the transaction raise it
-        self._undelivered += batch.record_count
-        if self._first_failure is None:
-            self._first_failure = cause
-
     def _on_fatal(self, cause: SteleError) -> None:
         log.error("the producer has failed: %s", cause)
         self._fatal = cause
@@ -580,16 +570,9 @@ class Producer:
     def _fail_all(self, cause: SteleError) -> None:
         for batch in self._accumulator.incomplete():
             batch.fail(cause)
-            self._on_failed(batch, cause)
+            self._failures.note(batch, cause)
             self._accumulator.finish(batch)
         self._accumulator.active.clear()
-
-    def _raise_failures(self) -> None:
-        cause, self._first_failure = self._first_failure, None
-        count, self._undelivered = self._undelivered, 0
-        if cause is not None:
-            cause.add_note(f"{count} records were not delivered since the last flush")
-            raise cause
 
     def _first_reason(self) -> str:
         for name, reason in self.why().items():
