@@ -216,3 +216,25 @@ def settle(*members: Consumer, rounds: int = 8) -> None:
         for member in members:
             member.beat()
             member.reconcile()
+
+
+T = Cluster().id_of("t")
+
+
+def bench(**config: Any) -> ConsumerBench:
+    made = ConsumerBench(**config)
+    made.take(made.machine.loaded(made.now))
+    return made
+
+
+def members(made: ConsumerBench, *ids: str, **options: Any) -> list[Consumer]:
+    """A settled group."""
+    found = [Consumer(made, each, **options) for each in ids]
+    settle(*found)
+    return found
+
+
+def check_shared(made: ConsumerBench, *found: Consumer) -> None:
+    owned = [each.owned for each in found]
+    assert frozenset().union(*owned) == made.cluster.pairs_of({"t"})
+    assert sum(map(len, owned)) == len(made.cluster.pairs_of({"t"}))

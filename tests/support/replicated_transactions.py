@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.replication.types import Marker, TransactionalWrite
+from broker.replication.types import (
+    FetchResult,
+    Marker,
+    TransactionalWrite,
+)
 from stele.errors import ErrorCode
 from stele.ids import PartitionId, TopicPartition
+from stele.wire.batch import batches
 from tests.support.batches import make_batch
-from tests.support.replica_cluster import P0, Node
+from tests.support.replica_cluster import P0, Node, ReplicaCluster
+from tests.support.replication import with_topic
+from tests.support.worlds import Scenario, gives
 
 OLD = TransactionalWrite("t", adds_partition=False)
 NEW = TransactionalWrite("t", adds_partition=True)
@@ -68,3 +75,16 @@ def marker(
     partition: PartitionId = P0,
 ) -> Marker:
     return Marker(partition, producer_id, epoch, commit, coordinator_epoch, version)
+
+
+def spans(fetched: FetchResult) -> list[int]:
+    return [header.base_offset for data in fetched.records for _, header in batches(data)]
+
+
+@gives("cluster", "coordinator")
+def transactional(scenario: Scenario) -> None:
+    async def whole(cluster: ReplicaCluster) -> None:
+        await scenario(cluster, Coordinator(*cluster.nodes.values()))
+
+    # The markers are much younger than the records.
+    with_topic.run(whole, segment_ms=str(1 << 60))

@@ -11,8 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stele.aio import Producer
 from stele.cluster.messages import NO_LEADER, CoordinatorKind, ProduceAnswer, ProduceRequest
-from stele.errors import ErrorCode
+from stele.errors import (
+    ErrorCode,
+)
 from stele.wire.batch import decode, read_header, stamp
 from stele.wire.control_records import decode_end_marker, end_marker_batch
 from stele.wire.kafka.messages import (
@@ -21,7 +24,8 @@ from stele.wire.kafka.messages import (
     init_producer_id,
     txn_offset_commit,
 )
-from tests.support.stele import LOST, FakeCluster, FakePartition
+from tests.support.stele import LOST, FakeCluster, FakePartition, Stage, on_stage
+from tests.support.worlds import Scenario, gives
 
 
 @dataclass(slots=True)
@@ -276,3 +280,16 @@ def _refusal(request: Any, error: ErrorCode) -> Any:
             for topic in request.topics
         ]
     )
+
+
+@gives("stage", "transactions")
+def with_transactions(scenario: Scenario) -> None:
+    async def whole(stage: Stage) -> None:
+        stage.cluster.create("t", 2)
+        await scenario(stage, FakeTransactions(stage.cluster))
+
+    on_stage.run(whole)
+
+
+def transactional(stage: Stage, **options: Any) -> Producer:
+    return stage.producer(**{"transactional_id": "tx", "max_block_ms": 5_000, **options})

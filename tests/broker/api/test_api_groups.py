@@ -19,106 +19,27 @@ from stele.wire.kafka.messages import (
     describe_groups,
     find_coordinator,
     heartbeat,
-    join_group,
     leave_group,
     list_groups,
     metadata,
     offset_commit,
-    offset_delete,
     offset_fetch,
     produce,
-    sync_group,
 )
 from stele.wire.kafka.messages.find_coordinator import FindCoordinatorRequest
-from stele.wire.kafka.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
-from storage.turns import SLICE_STEPS
 from tests.support.batches import make_batch
-from tests.support.broker_apis import Client, Edges, topic_id
-from tests.support.timing import until
+from tests.support.broker_apis import Edges, topic_id
+from tests.support.group_requests import (
+    GROUP,
+    SESSION_MS,
+    a_member,
+    beat,
+    commit_of,
+    consumer_join,
+    edges_with_groups,
+    join,
+)
 from tests.support.worlds import virtual
-
-GROUP = "readers"
-SESSION_MS = 10_000
-
-
-async def edges_with_groups(**settings: str) -> Edges:
-    """This broker coordinates every group."""
-    edges = Edges(group_initial_rebalance_delay_ms="0", **settings)
-    edges.finalize(GROUP_VERSION, 1)
-    edges.add_topic("orders", [[1]] * 3)
-    edges.add_topic(GROUP_TOPIC, [[1]])
-    await until(lambda: len(edges.groups.active) == 1)
-    return edges
-
-
-async def join(client: Client, member_id: str = "", version: int = 9) -> Any:
-    request = JoinGroupRequest(
-        GROUP,
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=SESSION_MS,
-        member_id=member_id,
-        protocol_type="consumer",
-        protocols=[JoinGroupRequestProtocol("range", b"what I read")],
-    )
-    return await client.call(join_group.API, version, request)
-
-
-async def a_member(client: Client) -> tuple[str, int]:
-    """The only member of a stable group: its id and generation."""
-    first = await join(client)
-    assert first.error_code == ErrorCode.MEMBER_ID_REQUIRED
-    joined = await join(client, first.member_id)
-    assert joined.error_code == ErrorCode.NONE
-    assert joined.leader == joined.member_id == first.member_id
-    assert [(each.member_id, each.metadata) for each in joined.members] == [
-        (first.member_id, b"what I read")
-    ]
-    assignment = sync_group.SyncGroupRequestAssignment(first.member_id, b"all of it")
-    synced = await client.call(
-        sync_group.API,
-        5,
-        sync_group.SyncGroupRequest(
-            GROUP,
-            joined.generation_id,
-            first.member_id,
-            protocol_type="consumer",
-            protocol_name="range",
-            assignments=[assignment],
-        ),
-    )
-    assert (synced.error_code, synced.assignment) == (ErrorCode.NONE, b"all of it")
-    return first.member_id, joined.generation_id
-
-
-def commit_of(member_id: str, generation: int, *offsets: tuple[str, int, int]) -> Any:
-    topics = [
-        offset_commit.OffsetCommitRequestTopic(
-            topic_id=topic_id(name),
-            name=name,
-            partitions=[
-                offset_commit.OffsetCommitRequestPartition(
-                    number, offset, 5, committed_metadata="so far"
-                )
-            ],
-        )
-        for name, number, offset in offsets
-    ]
-    return offset_commit.OffsetCommitRequest(GROUP, generation, member_id, topics=topics)
-
-
-# ------------------------------------------------------------------------- the consumer protocol
-
-
-async def beat(client: Client, epoch: int, version: int = 1, **fields: Any) -> Any:
-    request = consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
-        GROUP, "m" if version else "", epoch, **fields
-    )
-    return await client.call(consumer_group_heartbeat.API, version, request)
-
-
-async def consumer_join(client: Client, version: int = 1, **fields: Any) -> Any:
-    wanted = {"subscribed_topic_names": ["orders"], "rebalance_timeout_ms": 1000}
-    return await beat(client, 0, version, topic_partitions=[], **{**wanted, **fields})
 
 
 @virtual
@@ -480,177 +401,6 @@ async def test_metrics_tell_both_ends_of_a_groups_lag() -> None:
     values = edges.registry.values()
     assert values["stele_group_offset_removals_total"] == 3
     assert values["stele_group_offsets"] == 0
-
-
-# ------------------------------------------------------------------------- offsets
-
-
-@pytest.mark.parametrize("version", range(2, 11))
-@virtual
-async def test_offsets_are_committed_in_every_version(version: int) -> None:
-    client = (await edges_with_groups()).client()
-    member_id, generation = await a_member(client)
-    request = commit_of(member_id, generation, ("orders", 1, 42), ("unknown", 0, 1))
-    answer = await client.call(offset_commit.API, version, request)
-    unknown = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert [each.partitions[0].error_code for each in answer.topics] == [
-        ErrorCode.NONE, unknown,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("version", range(1, 11))
-@virtual
-async def test_offsets_are_fetched_in_every_version(version: int) -> None:
-    client = (await edges_with_groups()).client()
-    commit = commit_of("", -1, ("orders", 1, 42))
-    await client.call(offset_commit.API, 9, commit)
-    topic = offset_fetch.OffsetFetchRequestTopics("orders", topic_id("orders"), [0, 1])
-    request = offset_fetch.OffsetFetchRequest(
-        GROUP,
-        [offset_fetch.OffsetFetchRequestTopic("orders", [0, 1])],
-        groups=[offset_fetch.OffsetFetchRequestGroup(GROUP, topics=[topic])],
-    )
-    answer = await client.call(offset_fetch.API, version, request)
-    told = answer if version < 8 else answer.groups[0]
-    (orders,) = told.topics
-    assert [
-        (each.partition_index, each.committed_offset, each.metadata) for each in orders.partitions
-    ] == [(0, -1, ""), (1, 42, "so far")]
-    if version >= 5:
-        assert orders.partitions[1].committed_leader_epoch == 5
-
-
-@virtual
-async def test_all_offsets_of_several_groups() -> None:
-    client = (await edges_with_groups()).client()
-    commit = commit_of("", -1, ("orders", 1, 42), ("orders", 2, 43))
-    await client.call(offset_commit.API, 9, commit)
-    groups = [offset_fetch.OffsetFetchRequestGroup(each, topics=None) for each in (GROUP, "b")]
-    request = offset_fetch.OffsetFetchRequest(groups=groups)
-    answer = await client.call(offset_fetch.API, 9, request)
-    first, second = answer.groups
-    assert [(t.name, len(t.partitions)) for t in first.topics] == [("orders", 2)]
-    assert (second.error_code, second.topics) == (ErrorCode.NONE, [])
-
-
-@virtual
-async def test_offsets_are_deleted() -> None:
-    client = (await edges_with_groups()).client()
-    await client.call(offset_commit.API, 9, commit_of("", -1, ("orders", 1, 42)))
-    topics = [
-        offset_delete.OffsetDeleteRequestTopic(
-            name, [offset_delete.OffsetDeleteRequestPartition(1)]
-        )
-        for name in ("orders", "unknown")
-    ]
-    request = offset_delete.OffsetDeleteRequest(GROUP, topics)
-    answer = await client.call(offset_delete.API, 0, request)
-    assert [each.partitions[0].error_code for each in answer.topics] == [
-        ErrorCode.NONE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-    ]
-    groups = [offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None)]
-    fetch = offset_fetch.OffsetFetchRequest(groups=groups)
-    assert (await client.call(offset_fetch.API, 8, fetch)).groups[0].topics == []
-
-
-LONG = "t" * 249
-PARTITIONS = 400
-
-
-async def edges_with_many_offsets() -> Edges:
-    """The group has more offsets than a batch can hold from then on."""
-    edges = await edges_with_groups()
-    edges.add_topic(LONG, [[1]] * PARTITIONS)
-    request = commit_of("", -1, *((LONG, each, 1) for each in range(PARTITIONS)))
-    await edges.client().call(offset_commit.API, 9, request)
-    (log,) = edges.replicas.hosted_logs.values()
-    log.max_batch_bytes = 20 * 1024
-    return edges
-
-
-@virtual
-async def test_a_commit_that_no_batch_holds_is_refused() -> None:
-    edges = await edges_with_many_offsets()
-    (log,) = edges.replicas.hosted_logs.values()
-    log.max_batch_bytes = 4 * 1024  # less than a part of the request
-    request = commit_of("", -1, *((LONG, each, 2) for each in range(PARTITIONS)))
-    answer = await edges.client().call(offset_commit.API, 9, request)
-    errors = {each.error_code for topic in answer.topics for each in topic.partitions}
-    assert errors == {ErrorCode.INVALID_COMMIT_OFFSET_SIZE}
-
-
-@virtual
-async def test_a_group_with_more_offsets_than_a_batch_holds_is_deleted() -> None:
-    edges = await edges_with_many_offsets()
-    request = delete_groups.DeleteGroupsRequest([GROUP])
-    answer = await edges.client().call(delete_groups.API, 2, request)
-    assert [each.error_code for each in answer.results] == [ErrorCode.NONE]
-    assert edges.groups.offset_count == 0
-    answer = await edges.client().call(delete_groups.API, 2, request)
-    assert [each.error_code for each in answer.results] == [ErrorCode.GROUP_ID_NOT_FOUND]
-
-
-@virtual
-async def test_a_group_that_somebody_else_deletes_meanwhile_is_deleted() -> None:
-    edges = await edges_with_many_offsets()
-    request = delete_groups.DeleteGroupsRequest([GROUP, GROUP])
-    answer = await edges.client().call(delete_groups.API, 2, request)
-    assert [each.error_code for each in answer.results] == [ErrorCode.NONE] * 2
-    assert edges.groups.offset_count == 0
-
-
-@virtual
-async def test_more_offsets_than_a_batch_holds_are_deleted() -> None:
-    edges = await edges_with_many_offsets()
-    topic = offset_delete.OffsetDeleteRequestTopic(
-        LONG,
-        [offset_delete.OffsetDeleteRequestPartition(each) for each in range(PARTITIONS + 1)],
-    )
-    request = offset_delete.OffsetDeleteRequest(GROUP, [topic])
-    answer = await edges.client().call(offset_delete.API, 0, request)
-    assert answer.error_code == ErrorCode.NONE
-    errors = [each.error_code for topic in answer.topics for each in topic.partitions]
-    assert errors == [ErrorCode.NONE] * (PARTITIONS + 1)
-    assert edges.groups.offset_count == 0
-
-
-@virtual
-async def test_offsets_that_are_left_when_a_member_joins_get_the_error() -> None:
-    edges = await edges_with_many_offsets()
-    partitions = [offset_delete.OffsetDeleteRequestPartition(n) for n in range(PARTITIONS)]
-    topic = offset_delete.OffsetDeleteRequestTopic(LONG, partitions)
-    deletion = offset_delete.OffsetDeleteRequest(GROUP, [topic])
-    joining = JoinGroupRequest(
-        GROUP,
-        session_timeout_ms=SESSION_MS,
-        rebalance_timeout_ms=SESSION_MS,
-        protocol_type="connect",  # a group of no consumers, of which every offset is used
-        protocols=[JoinGroupRequestProtocol("range", b"")],
-    )
-    deleting = asyncio.ensure_future(edges.client().call(offset_delete.API, 0, deletion))
-    for _ in range(PARTITIONS // SLICE_STEPS + 1):  # the deletion first looks at them in slices
-        await asyncio.sleep(0)
-    await edges.client().call(join_group.API, 3, joining)
-    answer = await deleting
-    assert answer.error_code == ErrorCode.NONE
-    errors = [each.error_code for each in answer.topics[0].partitions]
-    left = errors.count(ErrorCode.NON_EMPTY_GROUP)
-    assert errors == sorted(errors)
-    assert errors.count(ErrorCode.NONE) + left == PARTITIONS
-    assert 0 < left == edges.groups.offset_count
-
-
-@virtual
-async def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
-    edges = await edges_with_groups()
-    client = edges.client()
-    await client.call(offset_commit.API, 9, commit_of("", -1, ("orders", 1, 42)))
-    edges.remove_topic("orders")
-    groups = [offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None)]
-    fetch = offset_fetch.OffsetFetchRequest(groups=groups)
-    while (await client.call(offset_fetch.API, 8, fetch)).groups[0].topics:
-        pass  # each question takes a turn of the loop
 
 
 # ------------------------------------------------------------------------- who may what

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,124 +20,32 @@ from runtime.kafka.authentication import (
     MAX_REQUESTS,
     Gate,
 )
-from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
-from runtime.metrics.registry import MetricsRegistry
-from security.sasl.dialogue import Dialogue, Failure, Step, Success
-from security.sasl.oauthbearer import OauthBearerDialogue
+from security.sasl.dialogue import Dialogue, Failure, Step
 from security.sasl.plain import PlainDialogue
-from security.sasl.scram import ScramDialogue
 from stele.errors import ErrorCode
 from stele.security import dialogues
-from stele.security.scram import SCRAM_SHA_256, ScramCredential, ScramMechanism
+from stele.security.scram import SCRAM_SHA_256, ScramCredential
 from stele.wire.kafka import SIZE_BYTES
 from stele.wire.kafka.messages import (
     api_versions,
-    create_topics,
     metadata,
     sasl_authenticate,
     sasl_handshake,
 )
-from tests.support.broker_apis import Client, Edges
+from tests.support.broker_apis import Edges
+from tests.support.logins import (
+    METADATA,
+    SCRAM,
+    TOKEN,
+    World,
+    is_closed,
+    log_in,
+    say,
+    shake,
+)
 from tests.support.scram import SALT
 from tests.support.worlds import virtual
 from world.network import Identity
-
-SCRAM = "SCRAM-SHA-256"
-TOKEN = b"n,,\x01auth=Bearer token\x01\x01"
-METADATA = metadata.MetadataRequest()
-
-
-class Inline:
-    """Computes at once, or fails."""
-
-    def __init__(self) -> None:
-        self.fails = False
-        self.calls = 0
-
-    async def call(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        self.calls += 1
-        await asyncio.sleep(0.01)
-        if self.fails:
-            raise OSError("nobody computes")
-        return work(*arguments)
-
-
-class Credentials:
-    """One user of SCRAM."""
-
-    is_loaded = True
-
-    def __init__(self) -> None:
-        self.of_bob: ScramCredential | None = ScramCredential.of_password(
-            SCRAM_SHA_256, "bob-secret", SALT, 4096
-        )
-
-    def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        return self.of_bob if (mechanism, user) == (SCRAM_SHA_256, "bob") else None
-
-    def stand_in(self, mechanism: ScramMechanism, user: str) -> ScramCredential:
-        return ScramCredential(SALT, bytes(32), bytes(32), 4096)
-
-
-class World:
-    """A broker with a SASL listener, in virtual time."""
-
-    def __init__(self, session_ms: Mapping[str, int] | None = None) -> None:
-        self.edges = Edges()
-        self.compute = Inline()
-        self.credentials = Credentials()
-        self.metrics = AuthenticationMetrics(MetricsRegistry())
-        self.verified: Success | Failure = Success("User:token")
-        begin: dict[str, Begin] = {
-            "PLAIN": lambda nonce: PlainDialogue({"alice": "alice-secret"}, self.credentials),
-            SCRAM: lambda nonce: ScramDialogue(SCRAM_SHA_256, self.credentials, nonce),
-            "OAUTHBEARER": lambda nonce: OauthBearerDialogue(),
-        }
-        self.logins = ListenerLogins(
-            begin,
-            clock=self.edges.clock,
-            rng=random.Random(1),
-            compute=self.compute,
-            metrics=self.metrics,
-            failure_delay_ms=100,
-            session_ms=session_ms or {},
-            verify_token=self._verify,
-        )
-
-    async def _verify(self, token: str) -> Success | Failure:
-        await asyncio.sleep(0.01)
-        return self.verified
-
-    def client(self) -> Client:
-        return self.edges.client(logins=self.logins)
-
-
-async def shake(
-    client: Client, mechanism: str, version: int = 1
-) -> sasl_handshake.SaslHandshakeResponse:
-    request = sasl_handshake.SaslHandshakeRequest(mechanism)
-    return await client.call(sasl_handshake.API, version, request)
-
-
-async def say(
-    client: Client, token: bytes, version: int = 2
-) -> sasl_authenticate.SaslAuthenticateResponse:
-    request = sasl_authenticate.SaslAuthenticateRequest(token)
-    return await client.call(sasl_authenticate.API, version, request)
-
-
-async def log_in(client: Client, user: str = "alice") -> sasl_authenticate.SaslAuthenticateResponse:
-    assert (await shake(client, "PLAIN")).error_code == ErrorCode.NONE
-    return await say(client, f"\0{user}\0{user}-secret".encode())
-
-
-async def is_closed(client: Client) -> bool:
-    """Whether the connection closes without another answer."""
-    for _ in range(10):
-        await asyncio.sleep(0.05)
-        if client.transport.closed:
-            return client.transport.written.empty()
-    return False
 
 
 @virtual
@@ -438,144 +344,6 @@ async def test_a_client_reads_why_its_token_is_refused() -> None:
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     assert "invalid token" in (answer.error_message or "")
     assert await is_closed(client)
-
-
-# ------------------------------------------------------------------- re-authentication
-
-
-@virtual
-async def test_a_session_ends_unless_the_client_logs_in_again(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    world = World({"PLAIN": 10_000})
-    client, idle = world.client(), world.client()
-    for each in (client, idle):
-        assert (await log_in(each)).session_lifetime_ms == 10_000
-    await asyncio.sleep(9)
-    assert (await log_in(client)).session_lifetime_ms == 10_000
-    await asyncio.sleep(9)
-    assert (await client.call(metadata.API, 12, METADATA)).brokers
-    idle.send(metadata.API, 12, METADATA)
-    assert await is_closed(idle)
-    assert "the session of User:alice has ended" in caplog.text
-    assert world.metrics.expired.value == 1
-    assert (world.metrics.succeeded.value, world.metrics.repeated.value) == (2, 1)
-
-
-@virtual
-async def test_a_request_that_waits_for_its_turn_is_not_served_after_the_session() -> None:
-    world = World({"PLAIN": 10_000})
-    client = world.client()
-    await log_in(client)
-    await asyncio.sleep(9.98)
-    for name in ("first", "late"):
-        wanted = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 1, 1)])
-        client.send(create_topics.API, 7, wanted)
-    answer = await client.receive(create_topics.API, 7)
-    assert answer.topics[0].error_code == ErrorCode.NONE
-    assert await is_closed(client)
-    assert [each.topics[0].name for each in world.edges.controller.created] == ["first"]
-    assert (client.protocol.in_flight, world.metrics.expired.value) == (0, 1)
-
-
-@virtual
-async def test_a_client_may_log_in_again_though_its_login_waited_for_its_turn() -> None:
-    world = World({"PLAIN": 10_000})
-    client = world.client()
-    await log_in(client)
-    await asyncio.sleep(9.98)
-    wanted = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("first", 1, 1)])
-    client.send(create_topics.API, 7, wanted)
-    client.send(sasl_handshake.API, 1, sasl_handshake.SaslHandshakeRequest("PLAIN"))
-    assert (await client.receive(create_topics.API, 7)).topics[0].error_code == ErrorCode.NONE
-    shaken = await client.receive(sasl_handshake.API, 1)
-    assert shaken.error_code == ErrorCode.NONE
-    assert (await say(client, b"\0alice\0alice-secret")).error_code == ErrorCode.NONE
-    assert (await client.call(metadata.API, 12, METADATA)).brokers
-
-
-@virtual
-async def test_a_client_may_log_in_again_after_its_session_has_ended() -> None:
-    world = World({"PLAIN": 10_000})
-    client = world.client()
-    await log_in(client)
-    await asyncio.sleep(20)
-    assert (await log_in(client)).error_code == ErrorCode.NONE
-    assert (await client.call(metadata.API, 12, METADATA)).brokers
-    assert world.metrics.expired.value == 0
-
-
-@virtual
-async def test_requests_are_served_while_a_client_logs_in_again() -> None:
-    world = World({"PLAIN": 10_000})
-    client = world.client()
-    await log_in(client)
-    await asyncio.sleep(5)
-    await shake(client, "PLAIN")
-    assert (await client.call(metadata.API, 12, METADATA)).brokers
-    assert (await say(client, b"\0alice\0alice-secret")).error_code == ErrorCode.NONE
-
-
-@virtual
-async def test_the_end_of_a_token_is_the_end_of_the_session() -> None:
-    world = World({"OAUTHBEARER": 60_000})
-    for expires_in_ms, lifetime_ms in ((5_000, 5_000), (600_000, 60_000), (-5_000, 1)):
-        world.verified = Success(
-            "User:token", expires_ms=world.edges.clock.time_ms() + 10 + expires_in_ms
-        )
-        client = world.client()
-        await shake(client, "OAUTHBEARER")
-        assert (await say(client, TOKEN)).session_lifetime_ms == lifetime_ms
-    await asyncio.sleep(0.01)
-    client.send(metadata.API, 12, METADATA)
-    assert await is_closed(client)
-
-
-@pytest.mark.parametrize(
-    ("mechanism", "token", "error"),
-    [
-        ("PLAIN", b"\0bob\0bob-secret", ErrorCode.SASL_AUTHENTICATION_FAILED),
-        ("PLAIN", b"\0alice\0guess", ErrorCode.SASL_AUTHENTICATION_FAILED),
-        (SCRAM, b"", ErrorCode.SASL_AUTHENTICATION_FAILED),
-    ],
-)
-@virtual
-async def test_whoever_logs_in_again_stays_the_same(
-    mechanism: str, token: bytes, error: ErrorCode
-) -> None:
-    world = World({"PLAIN": 10_000, SCRAM: 10_000})
-    client = world.client()
-    await log_in(client)
-    await asyncio.sleep(5)
-    answer: Any = await shake(client, mechanism)
-    if mechanism == "PLAIN":
-        answer = await say(client, token)
-    assert answer.error_code == error
-    assert await is_closed(client)
-    assert client.protocol.principal == "User:alice"
-    assert (world.metrics.failed.value, world.metrics.repeat_failed.value) == (0, 1)
-
-
-@virtual
-async def test_a_login_again_is_refused_where_sessions_have_no_end_or_too_soon() -> None:
-    for session_ms in ({}, {"PLAIN": 10_000}):
-        client = World(session_ms).client()
-        await log_in(client)
-        assert (await shake(client, "PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
-        assert (await client.call(metadata.API, 12, METADATA)).brokers
-
-
-@virtual
-async def test_a_session_goes_on_though_its_credential_is_gone() -> None:
-    """As in Kafka: the credential is asked for at a login, and sessions have an end for that."""
-    world = World({"PLAIN": 10_000})
-    client = world.client()
-    await log_in(client, "bob")
-    world.credentials.of_bob = None
-    await asyncio.sleep(5)
-    assert (await client.call(metadata.API, 12, METADATA)).brokers
-    answer = await log_in(client, "bob")
-    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 # --------------------------------------------------------------------- the wiring

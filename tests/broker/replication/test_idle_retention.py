@@ -9,10 +9,9 @@ import pytest
 
 from broker.replication.types import EARLIEST_TIMESTAMP, OffsetQuery
 from stele.errors import ErrorCode
-from tests.broker.replication.test_transactional_produce import spans
 from tests.support.batches import make_batch
 from tests.support.replica_cluster import P0, Node, ReplicaCluster
-from tests.support.replicated_transactions import NEW, Coordinator, batch, marker
+from tests.support.replicated_transactions import NEW, Coordinator, batch, marker, spans
 from tests.support.replication import ends, with_topic
 from tests.support.timing import until
 

@@ -1,0 +1,162 @@
+"""Sessions of a SASL listener that end, and clients that log in again."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from security.sasl.dialogue import Success
+from stele.errors import ErrorCode
+from stele.wire.kafka.messages import (
+    create_topics,
+    metadata,
+    sasl_handshake,
+)
+from tests.support.logins import (
+    METADATA,
+    SCRAM,
+    TOKEN,
+    World,
+    is_closed,
+    log_in,
+    say,
+    shake,
+)
+from tests.support.worlds import virtual
+
+
+@virtual
+async def test_a_session_ends_unless_the_client_logs_in_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    world = World({"PLAIN": 10_000})
+    client, idle = world.client(), world.client()
+    for each in (client, idle):
+        assert (await log_in(each)).session_lifetime_ms == 10_000
+    await asyncio.sleep(9)
+    assert (await log_in(client)).session_lifetime_ms == 10_000
+    await asyncio.sleep(9)
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    idle.send(metadata.API, 12, METADATA)
+    assert await is_closed(idle)
+    assert "the session of User:alice has ended" in caplog.text
+    assert world.metrics.expired.value == 1
+    assert (world.metrics.succeeded.value, world.metrics.repeated.value) == (2, 1)
+
+
+@virtual
+async def test_a_request_that_waits_for_its_turn_is_not_served_after_the_session() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(9.98)
+    for name in ("first", "late"):
+        wanted = create_topics.CreateTopicsRequest([create_topics.CreatableTopic(name, 1, 1)])
+        client.send(create_topics.API, 7, wanted)
+    answer = await client.receive(create_topics.API, 7)
+    assert answer.topics[0].error_code == ErrorCode.NONE
+    assert await is_closed(client)
+    assert [each.topics[0].name for each in world.edges.controller.created] == ["first"]
+    assert (client.protocol.in_flight, world.metrics.expired.value) == (0, 1)
+
+
+@virtual
+async def test_a_client_may_log_in_again_though_its_login_waited_for_its_turn() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(9.98)
+    wanted = create_topics.CreateTopicsRequest([create_topics.CreatableTopic("first", 1, 1)])
+    client.send(create_topics.API, 7, wanted)
+    client.send(sasl_handshake.API, 1, sasl_handshake.SaslHandshakeRequest("PLAIN"))
+    assert (await client.receive(create_topics.API, 7)).topics[0].error_code == ErrorCode.NONE
+    shaken = await client.receive(sasl_handshake.API, 1)
+    assert shaken.error_code == ErrorCode.NONE
+    assert (await say(client, b"\0alice\0alice-secret")).error_code == ErrorCode.NONE
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+
+
+@virtual
+async def test_a_client_may_log_in_again_after_its_session_has_ended() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(20)
+    assert (await log_in(client)).error_code == ErrorCode.NONE
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    assert world.metrics.expired.value == 0
+
+
+@virtual
+async def test_requests_are_served_while_a_client_logs_in_again() -> None:
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(5)
+    await shake(client, "PLAIN")
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    assert (await say(client, b"\0alice\0alice-secret")).error_code == ErrorCode.NONE
+
+
+@virtual
+async def test_the_end_of_a_token_is_the_end_of_the_session() -> None:
+    world = World({"OAUTHBEARER": 60_000})
+    for expires_in_ms, lifetime_ms in ((5_000, 5_000), (600_000, 60_000), (-5_000, 1)):
+        world.verified = Success(
+            "User:token", expires_ms=world.edges.clock.time_ms() + 10 + expires_in_ms
+        )
+        client = world.client()
+        await shake(client, "OAUTHBEARER")
+        assert (await say(client, TOKEN)).session_lifetime_ms == lifetime_ms
+    await asyncio.sleep(0.01)
+    client.send(metadata.API, 12, METADATA)
+    assert await is_closed(client)
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "token", "error"),
+    [
+        ("PLAIN", b"\0bob\0bob-secret", ErrorCode.SASL_AUTHENTICATION_FAILED),
+        ("PLAIN", b"\0alice\0guess", ErrorCode.SASL_AUTHENTICATION_FAILED),
+        (SCRAM, b"", ErrorCode.SASL_AUTHENTICATION_FAILED),
+    ],
+)
+@virtual
+async def test_whoever_logs_in_again_stays_the_same(
+    mechanism: str, token: bytes, error: ErrorCode
+) -> None:
+    world = World({"PLAIN": 10_000, SCRAM: 10_000})
+    client = world.client()
+    await log_in(client)
+    await asyncio.sleep(5)
+    answer: Any = await shake(client, mechanism)
+    if mechanism == "PLAIN":
+        answer = await say(client, token)
+    assert answer.error_code == error
+    assert await is_closed(client)
+    assert client.protocol.principal == "User:alice"
+    assert (world.metrics.failed.value, world.metrics.repeat_failed.value) == (0, 1)
+
+
+@virtual
+async def test_a_login_again_is_refused_where_sessions_have_no_end_or_too_soon() -> None:
+    for session_ms in ({}, {"PLAIN": 10_000}):
+        client = World(session_ms).client()
+        await log_in(client)
+        assert (await shake(client, "PLAIN")).error_code == ErrorCode.ILLEGAL_SASL_STATE
+        assert (await client.call(metadata.API, 12, METADATA)).brokers
+
+
+@virtual
+async def test_a_session_goes_on_though_its_credential_is_gone() -> None:
+    """As in Kafka: the credential is asked for at a login, and sessions have an end for that."""
+    world = World({"PLAIN": 10_000})
+    client = world.client()
+    await log_in(client, "bob")
+    world.credentials.of_bob = None
+    await asyncio.sleep(5)
+    assert (await client.call(metadata.API, 12, METADATA)).brokers
+    answer = await log_in(client, "bob")
+    assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
