@@ -42,6 +42,7 @@ from metadata.outcomes import REQUEST_ID_BYTES
 from raft.api import LeaderAndEpoch, MetadataQuorum, QuorumListener
 from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.nodes import for_nodes, when_loaded
+from runtime.config.addresses import NamedAddress
 from runtime.config.node import NodeConfig
 from runtime.logins.grpc import GrpcLogins
 from runtime.metrics.health import Check, ServingStatus
@@ -75,8 +76,8 @@ class ObservedQuorum(MetadataQuorum, MetadataLog, Protocol):
 
     def add_listener(self, listener: QuorumListener) -> None: ...
 
-    def endpoint(self, node_id: int) -> tuple[str, int] | None:
-        """Host and port of a controller; None if it is not known here."""
+    def endpoint(self, node_id: int) -> NamedAddress | None:
+        """The listener by which this node reaches a controller; None if it is not known here."""
         ...
 
 
@@ -126,7 +127,10 @@ class Broker:
         self._becoming_ready: asyncio.Task[None] | None = None
         self._controller = ControllerClient(
             cluster_id=cluster_id,
-            network=world.network.secured(config.security.to_controllers),
+            connectors={
+                listener: world.network.secured(security)
+                for listener, security in config.security.to_controllers.items()
+            },
             clock=world.clock,
             endpoint=quorum.endpoint,
             leader=lambda: quorum.leader,

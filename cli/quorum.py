@@ -57,7 +57,7 @@ def describe_quorum(
                     _moment(each.last_fetch_time_ms),
                     _moment(each.last_caught_up_time_ms),
                     each.directory_id or None,
-                    each.endpoint or None,
+                    each.listeners or each.endpoint or None,
                 )
             )
     columns = ("NODE", "ROLE", "LOG END OFFSET", "LAG", "LAST FETCH", "CAUGHT UP")
@@ -190,11 +190,12 @@ def _named(
 
 def _of_config(config: Path, settings: list[str] | None, endpoint: str) -> _Voter:
     from node.format import read_identity
+    from runtime.config.addresses import endpoint_text
     from runtime.real.world import RealWorld
     from stele.ids import encode_uuid
 
     node = load_config(config, settings)
-    if node.controller_advertised_listener is None:
+    if not node.controller_advertised_listeners:
         raise CommandError(f"node {node.node_id} is no controller: {config}")
     world = RealWorld()
     try:
@@ -204,7 +205,7 @@ def _of_config(config: Path, settings: list[str] | None, endpoint: str) -> _Vote
     return _Voter(
         node.node_id,
         encode_uuid(identity.metadata_directory_id),
-        endpoint or str(node.controller_advertised_listener),
+        endpoint or endpoint_text(node.controller_advertised_listeners),
         identity.cluster_id,
     )
 

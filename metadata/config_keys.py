@@ -131,13 +131,15 @@ _NODE = (
         "in it.",
     ),
     ConfigKey(
-        "controller.listener", Type.STRING, "127.0.0.1:9093",
-        "The host:port at which a controller serves gRPC.",
+        "controller.listener", Type.LIST, "127.0.0.1:9093",
+        "The host:port at which a controller serves gRPC. If controller.listener.names has "
+        "several names: NAME://host:port of each.",
     ),
     ConfigKey(
-        "controller.advertised.listener", Type.STRING, "",
-        "The host:port at which the other nodes reach this controller. If empty, its entry in "
-        "controller.quorum.voters, or else controller.listener.",
+        "controller.advertised.listener", Type.LIST, "",
+        "The host:port at which the other nodes reach this controller, or NAME://host:port of each "
+        "of several listeners. If empty, its entry in controller.quorum.voters (of several "
+        "listeners only the host of it), or else controller.listener.",
     ),
     ConfigKey(
         "controller.quorum.bootstrap.servers", Type.LIST, "",

@@ -207,8 +207,11 @@ NODE_SECURITY_KEYS: Final = (
     ),
     FAILURE_DELAY,
     ConfigKey(
-        "controller.listener.names", Type.STRING, "CONTROLLER",
-        "The name of the controllers' listener. listener.security.protocol.map gives its security "
-        "protocol, PLAINTEXT or SSL (mTLS); listener.name.<name>.ssl.* are its keys.",
+        "controller.listener.names", Type.LIST, "CONTROLLER",
+        "The names of the controllers' listeners. Controllers serve all of them. A node connects "
+        "by the first one that a controller has; the addresses in controller.quorum.voters and "
+        "controller.quorum.bootstrap.servers are of the first. listener.security.protocol.map "
+        "gives the security protocol, PLAINTEXT or SSL (mTLS); listener.name.<name>.ssl.* are its "
+        "keys.",
     ),
 )  # fmt: skip

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from cryptography import x509
 
-from runtime.config.node import NamedAddress, NodeConfig
+from runtime.config.addresses import NamedAddress
+from runtime.config.node import NodeConfig
 from runtime.config.security import ListenerSecurity
 from runtime.tls.own_handshake import Refused
 
@@ -59,21 +60,18 @@ class NodeFacts:
         grpc = zip(config.grpc_listeners, config.grpc_advertised_listeners, strict=True)
         for bound, advertised in grpc:
             yield config.security.listeners[bound.name], bound, advertised
-        address, told = config.controller_listener, config.controller_advertised_listener
-        if address is not None and told is not None:
-            own = config.security.controllers
-            yield (
-                own,
-                NamedAddress(own.name, address.host, address.port),
-                NamedAddress(own.name, told.host, told.port),
-            )
+        controllers = zip(
+            config.controller_listeners, config.controller_advertised_listeners, strict=True
+        )
+        for bound, advertised in controllers:
+            yield config.security.controllers[bound.name], bound, advertised
 
     @property
     def peer_listeners(self) -> list[ListenerSecurity]:
-        """Those with TLS whose certificate this node shows to other nodes: the controllers' one, to
-        which every node connects, and the brokers' one between themselves."""
+        """Those with TLS whose certificate this node shows to other nodes: the controllers' ones,
+        to which every node connects, and the brokers' one between themselves."""
         security = self.config.security
-        found = {security.controllers.name: security.controllers}
+        found = dict(security.controllers)
         own = security.listeners.get(self.config.inter_broker_listener_name)
         if own is not None:
             found[own.name] = own
@@ -84,7 +82,7 @@ class NodeFacts:
         listener it is no more than a problem for a broker that may be the only one: no other node
         connects there."""
         config = self.config
-        if listener == config.security.controllers.name:
+        if listener in config.security.controllers:
             return Level.FATAL
         if listener != config.inter_broker_listener_name:
             return Level.PROBLEM

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
-from runtime.config.node import ConfigError, NodeConfig, parse_address
+from runtime.config.addresses import endpoint_text, parse_endpoint
+from runtime.config.node import ConfigError, NodeConfig
 from runtime.quorum.snapshots import BOOTSTRAP, file_name
 from runtime.quorum.snapshots import encode as encode_snapshot
 from stele.ids import decode_uuid, encode_uuid
@@ -93,24 +94,24 @@ class FirstVoters:
 
 
 def _own_endpoint(config: NodeConfig) -> str:
-    if config.controller_advertised_listener is None:
+    if not config.controller_advertised_listeners:
         raise ConfigError(f"node {config.node_id} is no controller: it begins no quorum")
-    return str(config.controller_advertised_listener)
+    return endpoint_text(config.controller_advertised_listeners)
 
 
 def _initial_controller(item: str) -> Voter:
     node_id, at, rest = item.partition("@")
-    address, directory_id = parse_address(rest), NO_DIRECTORY
-    if address is None:
+    listeners, directory_id = parse_endpoint(rest), NO_DIRECTORY
+    if listeners is None:
         rest, _, text = rest.rpartition(":")
-        address = parse_address(rest)
+        listeners = parse_endpoint(rest)
         try:
             directory_id = decode_uuid(text)
         except ValueError:
-            address = None
-    if not at or not node_id.isdecimal() or address is None or not address.host:
+            listeners = None
+    if not (at and node_id.isdecimal() and listeners and all(each.host for each in listeners)):
         raise ConfigError(f"--initial-controllers: {item!r} is not id@host:port[:directory id]")
-    return Voter(ReplicaKey(int(node_id), directory_id), str(address))
+    return Voter(ReplicaKey(int(node_id), directory_id), endpoint_text(listeners))
 
 
 def format_directory(

@@ -19,8 +19,9 @@ from node.restart_safety import RestartSafety, of_controllers
 from raft.quorum import FeatureLevels
 from runtime.authorization.acl_authorizer import AclAuthorizer
 from runtime.authorization.authorizer import AllowAll, Authorizer, Operation
-from runtime.authorization.forwarding import LISTENER, ControllerPort
+from runtime.authorization.forwarding import ControllerPort
 from runtime.authorization.nodes import for_nodes
+from runtime.config.addresses import NamedAddress, endpoint_text
 from runtime.config.node import ConfigError, NodeConfig
 from runtime.config.security import security_table
 from runtime.metrics.controller import declare_controller_metrics
@@ -33,7 +34,6 @@ from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.messages import parse_request
 from runtime.quorum.quorum import Quorum
 from runtime.tls.listeners import TlsListeners
-from stele.addresses import Address
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.raft_pb2 import (
@@ -86,7 +86,7 @@ class Ports:
 
     kafka: Mapping[str, int] = field(default_factory=dict)
     grpc: Mapping[str, int] = field(default_factory=dict)
-    controller: int | None = None
+    controller: int | None = None  # the first of the controllers' listeners
     metrics: int | None = None
 
 
@@ -274,9 +274,9 @@ class Node:
         logger.info("node %d has started as %s", config.node_id, " and ".join(config.roles))
 
     def _read_certificates(self) -> None:
-        config, advertised = self.config, self.config.controller_advertised_listener
-        if advertised is not None:
-            self._tls.add(config.security.controllers, [advertised.host])
+        config = self.config
+        for advertised in config.controller_advertised_listeners:
+            self._tls.add(config.security.controllers[advertised.name], [advertised.host])
         for name, security in config.security.listeners.items():
             both = (*config.advertised_listeners, *config.grpc_advertised_listeners)
             self._tls.add(security, [address.host for address in both if address.name == name])
@@ -326,25 +326,35 @@ class Node:
         quorum.begin_requests_by(controller.begin_request)
         quorum.take_snapshots_of(controller.snapshot_records)
         declare_controller_metrics(self.registry, controller.metrics)
-        address = config.controller_listener
-        assert address is not None  # a controller has one: runtime.config
+        service = controller_port_service(quorum, controller, port)
+        bound = {
+            each.name: await self._listen_for_nodes(each, service, quorum)
+            for each in config.controller_listeners
+        }
+        first = config.controller_listeners[0].name
+        self._ports = Ports(controller=bound[first], metrics=self._ports.metrics)
+        self.controller = controller
+
+    async def _listen_for_nodes(
+        self, address: NamedAddress, service: Service, quorum: Quorum
+    ) -> int:
+        """Serve one of the controllers' listeners, and return its port."""
         listener = await _bound(
             "controller.listener",
             self._world.network.serve(
-                Address(address.host, address.port),
-                controller_port_service(quorum, controller, port),
+                address.address,
+                service.on_listener(address.name),
                 health=ServingStatus(
                     ("stele.v1.Admin", "stele.v1.Controller"),
                     ("stele.v1.Raft",),
                     lambda: quorum.in_touch,
                     self._is_safe_to_restart,
                 ),
-                tls=self._tls.of(config.security.controllers.name),
+                tls=self._tls.of(address.name),
             ),
         )
         self._undo.push(listener.close)
-        self._ports = Ports(controller=listener.port, metrics=self._ports.metrics)
-        self.controller = controller
+        return listener.port
 
     def _claim_broker(self, quorum: Quorum, cluster_id: str) -> Broker:
         broker = self._own_broker = Broker(
@@ -399,7 +409,6 @@ def quorum_config(
     config: NodeConfig, cluster_id: str, directory_id: bytes, features: Features
 ) -> QuorumConfig:
     """The quorum's part of a node's configuration."""
-    advertised = config.controller_advertised_listener
     return QuorumConfig(
         cluster_id=cluster_id,
         node_id=config.node_id,
@@ -407,8 +416,8 @@ def quorum_config(
         voters=tuple(QuorumVoter(voter.id, voter.host, voter.port) for voter in config.voters),
         bootstrap=config.bootstrap_controllers,
         is_controller=config.is_controller,
-        endpoint="" if advertised is None else str(advertised),
-        security=config.security.to_controllers,
+        endpoint=endpoint_text(config.controller_advertised_listeners),
+        controllers=config.security.to_controllers,
         features=features,
         election_timeout_ms=config.controller_quorum_election_timeout_ms,
         fetch_timeout_ms=config.controller_quorum_fetch_timeout_ms,
@@ -433,7 +442,7 @@ def controller_port_service(
     for name in [name for name in of_controller.unary if name.startswith("/stele.v1.Admin/")]:
         service.unary[name] = of_controller.unary.pop(name)
     for of_nodes in (of_quorum, of_controller):
-        service.include(for_nodes(of_nodes, port.authorizer, LISTENER))
+        service.include(for_nodes(of_nodes, port.authorizer))
     return service
 
 

@@ -55,7 +55,8 @@ def _names(facts: NodeFacts) -> Iterator[Finding]:
         level = facts.fatal_on(security.name)
         if advertised.host.lower() in _common_names(certificate):
             level = Level.PROBLEM  # gRPC and Java compare it if there are no other names
-        if security is not facts.config.security.controllers and not security.tls.checks_host_name:
+        of_controllers = security.name in facts.config.security.controllers
+        if not of_controllers and not security.tls.checks_host_name:
             level = Level.PROBLEM  # brokers replicate all the same
         there = ", ".join(sorted(alternative_names(certificate))) or "no name at all"
         yield Finding(
@@ -115,7 +116,7 @@ def _checks_no_name(facts: NodeFacts) -> Iterator[Finding]:
     for security in facts.peer_listeners:
         if security.tls.checks_host_name:
             continue
-        is_controllers = security is facts.config.security.controllers
+        is_controllers = security.name in facts.config.security.controllers
         key = facts.key(security.name, "ssl.endpoint.identification.algorithm")
         yield Finding(
             Level.FATAL if is_controllers else Level.PROBLEM,
@@ -163,7 +164,7 @@ def _no_super_user(
     is_final = (
         config.is_controller
         and len(config.voters) > 1
-        and security.name == config.security.controllers.name
+        and security.name in config.security.controllers
     )
     alike = [each for each in policy.super_users if _parts(each) == _parts(principal)]
     hint = f" (it has {alike[0]!r}, in another order or notation)" if alike else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from stele.addresses import Address, SecurityProtocol
@@ -35,6 +35,8 @@ class Peer:
     """The nodes that its certificate names. If it names any, it acts as these only."""
     authorization: str | None = field(default=None, repr=False)
     """The login that the call carries. Nobody has checked it yet."""
+    listener: str = ""
+    """The name of the controllers' listener that is called. Empty on others, which know theirs."""
 
 
 UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]
@@ -55,6 +57,20 @@ class Service:
         """Add all of another service's methods."""
         self.unary.update(other.unary)
         self.streams.update(other.streams)
+
+    def on_listener(self, name: str) -> Service:
+        """The same for one listener: its callers have called the listener of this name."""
+
+        def unary(handler: UnaryHandler) -> UnaryHandler:
+            return lambda payload, peer: handler(payload, replace(peer, listener=name))
+
+        def stream(handler: StreamHandler) -> StreamHandler:
+            return lambda stream, peer: handler(stream, replace(peer, listener=name))
+
+        return Service(
+            {method: unary(handler) for method, handler in self.unary.items()},
+            {method: stream(handler) for method, handler in self.streams.items()},
+        )
 
 
 class IdentityError(Exception):

@@ -1,7 +1,7 @@
 """DescribeQuorum (55), versions 0-2, answered by the leader of the metadata log (KIP-595,
 KIP-853).
 
-Deviations: a controller has one listener, which speaks gRPC. Its name in the answer is CONTROLLER.
+Deviation: the listeners of a controller speak gRPC.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from broker.api.handler import RequestContext, Served
 from broker.service.changes import ask, error_code
 from broker.service.context import BrokerContext
 from runtime.authorization.authorizer import Operation
+from runtime.config.addresses import parse_endpoint
 from stele.errors import ApiError, ErrorCode
 from stele.wire.kafka.messages import describe_quorum as messages
 from stele.wire.kafka.messages.describe_quorum import (
@@ -26,7 +27,6 @@ from stele.wire.kafka.messages.describe_quorum import (
 from stele.wire.v1 import raft_pb2 as pb
 from storage.directory_names import METADATA_TOPIC
 
-_LISTENER = "CONTROLLER"
 _TIMEOUT_S = 10.0
 """The request carries no time-out of its own."""
 
@@ -78,9 +78,8 @@ def _replica(replica: pb.ReplicaState) -> ReplicaState:
 
 def _nodes(voters: Iterable[pb.ReplicaState]) -> Iterable[Node]:
     for voter in voters:
-        host, separator, port = voter.endpoint.rpartition(":")
-        listeners = [Listener(_LISTENER, host.strip("[]"), int(port))] if separator else []
-        yield Node(voter.replica_id, listeners)
+        listeners = parse_endpoint(voter.listeners or voter.endpoint) or ()
+        yield Node(voter.replica_id, [Listener(*each) for each in listeners])
 
 
 def _refused_partitions(request: DescribeQuorumRequest, error: ErrorCode) -> DescribeQuorumResponse:

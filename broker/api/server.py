@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 from broker.api import KafkaApis
 from broker.api.connection_limits import ConnectionLimits
-from runtime.config.node import ConfigError, NamedAddress, NodeConfig
+from runtime.config.addresses import NamedAddress
+from runtime.config.node import ConfigError, NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.connection_memory import ConnectionMemory
 from runtime.logins.listener import ListenerLogins

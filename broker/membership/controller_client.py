@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from google.protobuf.message import DecodeError, Message
 
 from raft.api import LeaderAndEpoch
 from runtime.backoff import node_backoff
-from stele.addresses import Address
+from runtime.config.addresses import NamedAddress
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1.controller_pb2 import (
     AllocateProducerIdsRequest,
@@ -51,19 +51,19 @@ class ControllerClient:
         self,
         *,
         cluster_id: str,
-        network: Connector,
+        connectors: Mapping[str, Connector],
         clock: Clock,
-        endpoint: Callable[[int], tuple[str, int] | None],
+        endpoint: Callable[[int], NamedAddress | None],
         leader: Callable[[], LeaderAndEpoch],
     ) -> None:
-        """``endpoint``: (host, port) of a controller, by its id, as long as it is known;
-        ``leader``: the quorum's, as known here."""
+        """``connectors``: by the name of the controllers' listener. ``endpoint``: the listener of a
+        controller, by its id, as long as it is known; ``leader``: the quorum's, as known here."""
         self._cluster_id = cluster_id
-        self._network = network
+        self._connectors = connectors
         self._clock = clock
         self._endpoint = endpoint
         self._leader = leader
-        self._channels: dict[int, tuple[tuple[str, int], Channel]] = {}  # by controller id
+        self._channels: dict[int, tuple[NamedAddress, Channel]] = {}  # by controller id
         self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._leader_changed = asyncio.Event()
 
@@ -264,7 +264,7 @@ class ControllerClient:
             return known[1]
         if known is not None:
             self._drop(controller_id)
-        channel = self._network.channel(Address(*address))
+        channel = self._connectors[address.name].channel(address.address)
         self._channels[controller_id] = address, channel
         return channel
 

@@ -3,16 +3,13 @@ broker."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation, refusal
 from runtime.authorization.caller import Caller, grpc_caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from world.network import Peer
-
-LISTENER: Final = "CONTROLLER"
-"""What a controller's port, which has no name in the configuration, is called to the authorizer."""
 
 
 def ask_for(caller: Caller, request: Any) -> None:
@@ -50,7 +47,7 @@ class ControllerPort:
 
     def sender(self, peer: Peer) -> Caller:
         """The caller of a request of a kind that brokers do not forward."""
-        return grpc_caller(LISTENER, peer)
+        return grpc_caller(peer.listener, peer)
 
     def caller(self, request: Any, peer: Peer) -> Caller:
         """The caller: the client for which the request is made, or else its sender.

@@ -17,12 +17,13 @@ from stele.world import ErrorInfo, RpcCode, RpcError, Stream
 from world.network import Peer, Service, StreamHandler, UnaryHandler
 
 
-def for_nodes(service: Service, authorizer: Authorizer, listener: str) -> Service:
-    """The service behind the authorizer, on a listener of that name. Its methods raise RpcError
-    PERMISSION_DENIED for others than nodes, before they look at the request."""
+def for_nodes(service: Service, authorizer: Authorizer, listener: str = "") -> Service:
+    """The service behind the authorizer. Its methods raise RpcError PERMISSION_DENIED for others
+    than nodes, before they look at the request. ``listener``: where it is served, if the peers do
+    not say that."""
 
     def check(peer: Peer) -> None:
-        sender = grpc_caller(listener, peer)
+        sender = grpc_caller(listener or peer.listener, peer)
         why = refusal(authorizer, sender, Operation.CLUSTER_ACTION, CLUSTER)
         if why is not None:
             code = RpcCode.PERMISSION_DENIED if authorizer.is_loaded else RpcCode.UNAVAILABLE

@@ -47,7 +47,7 @@ def node_faults(policy: Policy, security: NodeSecurity, inter_broker: str) -> It
     ``inter_broker``: the listener by which brokers are reached.
     """
     to_brokers = security.listeners.get(inter_broker)
-    ways = [(security.controllers, security.to_controllers)]
+    ways = [(each, security.to_controllers[name]) for name, each in security.controllers.items()]
     if to_brokers is not None:
         ways.insert(0, (to_brokers, security.to_brokers))
     for listener, client in ways:

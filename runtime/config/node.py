@@ -11,13 +11,18 @@ import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import NamedTuple
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS, Value, unknown
 from metadata.node_settings import RACK_AWARE_SELECTOR, NodeSettings
 from runtime.config import unbuilt_keys
 from runtime.config.access import access_policy, node_faults
+from runtime.config.addresses import CONTROLLER, NamedAddress, parse_address, parse_listener
+from runtime.config.controller_listeners import (
+    WILDCARDS,
+    ControllerListeners,
+    ControllerListenersReader,
+)
 from runtime.config.security import NodeSecurity, SecurityReader, listener_key
 from security.authorizer.decision import Policy
 from stele.addresses import Address
@@ -29,19 +34,10 @@ logger = logging.getLogger(__name__)
 ENVIRONMENT_PREFIX = "STELE_"
 CLIENT_VARIABLES = frozenset({"STELE_BOOTSTRAP_SERVER", "STELE_COMMAND_CONFIG"})
 """Set for commands that ask a cluster; a node that is started in the same shell passes them by."""
-WILDCARDS = ("0.0.0.0", "::", "*")
 
 
 class ConfigError(SteleError):
     """The node cannot start with this configuration; ``str()`` says what to change."""
-
-
-class NamedAddress(NamedTuple):
-    """A listener: its name and where it is bound, or where clients are told to find it."""
-
-    name: str
-    host: str
-    port: int  # 0 when bound: any free port; 0 when advertised: the one that was bound
 
 
 class Voter(NamedTuple):
@@ -75,8 +71,10 @@ class NodeConfig(NodeSettings):
 
     security: NodeSecurity
 
-    controller_listener: Address | None  # None on a broker
-    controller_advertised_listener: Address | None  # as the others reach it; None on a broker
+    # In the order of controller.listener.names; empty on a broker. Where it is bound, and where the
+    # other nodes find it.
+    controller_listeners: tuple[NamedAddress, ...]
+    controller_advertised_listeners: tuple[NamedAddress, ...]
     metrics_listener: Address | None
 
     access_policy: Policy | None  # None: there is no authorizer
@@ -216,16 +214,19 @@ class _Reader:
         listeners, advertised = self._pair("listeners", "advertised.listeners", is_broker)
         grpc, grpc_advertised = self._pair("grpc.listeners", "grpc.advertised.listeners", is_broker)
         self._check_same_names(listeners, grpc)
+        controller_names = self._controller_names()
         reader = SecurityReader(self._faults, self._raw)
         inter_broker = self._inter_broker_listener(listeners, reader)
         security = reader.read(
             [item.name for item in listeners],
-            self._text("controller.listener.names"),
+            controller_names,
             inter_broker,
         )
         log_dirs = self._directories()
         voters = self._voters()
-        controller_listener = self._address("controller.listener") if is_controller else None
+        controller = ControllerListeners((), ())
+        if is_controller:
+            controller = self._controller_listeners(controller_names, voters)
         fields: dict[str, object] = {
             "is_broker": is_broker,
             "is_controller": is_controller,
@@ -240,8 +241,8 @@ class _Reader:
             "grpc_advertised_listeners": grpc_advertised,
             "inter_broker_listener_name": inter_broker,
             "security": security,
-            "controller_listener": controller_listener,
-            "controller_advertised_listener": self._advertised(controller_listener, voters),
+            "controller_listeners": controller.bound,
+            "controller_advertised_listeners": controller.advertised,
             "metrics_listener": self._address("metrics.listener"),
             "access_policy": self._access_policy(security, inter_broker),
             "max_connections_per_ip_overrides": self._connection_overrides(),
@@ -357,22 +358,26 @@ class _Reader:
             found.append(address)
         return tuple(dict.fromkeys(found))
 
-    def _advertised(self, bound: Address | None, voters: tuple[Voter, ...]) -> Address | None:
-        """The address by which other nodes reach this controller; ``bound`` is None on a broker."""
-        if bound is None:
-            return None
-        name = "controller.advertised.listener"
-        given = self._address(name)
-        own = [each for each in voters if each.id == self._number("node.id")]
-        if given is None and own:
-            return Address(own[0].host, own[0].port)
-        address = given or bound
-        if address.host in WILDCARDS or (given is not None and not given.port):
-            self._faults.append(
-                f"the controller would be found at {address}, where no node can connect: "
-                f"set {name}=<host name or address>:{address.port or bound.port}"
-            )
-        return address
+    def _controller_names(self) -> tuple[str, ...]:
+        key = "controller.listener.names"
+        names = self._items(key)
+        if not names:
+            self._faults.append(f"{key} must name a listener")
+            return (CONTROLLER,)
+        if len(set(names)) < len(names):
+            self._faults.append(f"{key} names a listener twice")
+        return tuple(dict.fromkeys(names))
+
+    def _controller_listeners(
+        self, names: Sequence[str], voters: tuple[Voter, ...]
+    ) -> ControllerListeners:
+        node_id = self._number("node.id")
+        entries = [Address(each.host, each.port) for each in voters if each.id == node_id]
+        return ControllerListenersReader(self._faults, names).read(
+            self._items("controller.listener"),
+            self._items("controller.advertised.listener"),
+            entries[0] if entries else None,
+        )
 
     def _address(self, name: str) -> Address | None:
         text = self._text(name)
@@ -387,14 +392,13 @@ class _Reader:
     def _named(self, name: str) -> tuple[NamedAddress, ...]:
         found: dict[str, NamedAddress] = {}
         for item in self._items(name):
-            listener, separator, rest = item.partition("://")
-            address = parse_address(rest)
-            if not separator or not listener or address is None:
+            listener = parse_listener(item)
+            if listener is None:
                 self._faults.append(f"{name}: {item!r} is not NAME://host:port")
                 continue
-            if listener in found:
-                self._faults.append(f"{name} names {listener} twice")
-            found[listener] = NamedAddress(listener, address.host or "127.0.0.1", address.port)
+            if listener.name in found:
+                self._faults.append(f"{name} names {listener.name} twice")
+            found[listener.name] = listener._replace(host=listener.host or "127.0.0.1")
         return tuple(found.values())
 
     def _pair(
@@ -442,18 +446,3 @@ class _Reader:
                 f"inter.broker.listener.name={name}: listeners has only " + ", ".join(names)
             )
         return name
-
-
-@lru_cache(maxsize=1024)  # peers tell theirs in every answer
-def parse_address(text: str) -> Address | None:
-    """``host:port`` or ``[v6]:port``; None where it is neither. The host may be empty."""
-    host, colon, port = text.strip().rpartition(":")
-    if not colon or not port.isdecimal() or not port.isascii() or int(port) > 65535:
-        return None
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        return None
-    if any(character.isspace() or character == "/" for character in host):
-        return None
-    return Address(host, int(port))

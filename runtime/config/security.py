@@ -153,9 +153,11 @@ class NodeSecurity:
     """The protection of all listeners of a node, and of its connections to other nodes."""
 
     listeners: Mapping[str, ListenerSecurity]  # the brokers' ones, by name; gRPC's have the same
-    controllers: ListenerSecurity
+    controllers: Mapping[str, ListenerSecurity]
+    """By name, in the order of controller.listener.names."""
     to_brokers: ClientSecurity
-    to_controllers: ClientSecurity
+    to_controllers: Mapping[str, ClientSecurity]
+    """By the name of the controllers' listener, in the same order."""
     failed_authentication_delay_ms: int = 100
 
 
@@ -167,12 +169,19 @@ class SecurityReader:
         self._faults = faults
         self._settings = settings
 
-    def read(self, names: Sequence[str], controllers: str, inter_broker: str) -> NodeSecurity:
+    def read(
+        self, names: Sequence[str], controllers: Sequence[str], inter_broker: str
+    ) -> NodeSecurity:
         """``names``: of the brokers' listeners. ``inter_broker``: one of them, or ""."""
         protocols = self._protocols()
         listeners = {name: self._listener(name, protocols) for name in dict.fromkeys(names)}
-        own = self._listener(controllers, protocols, _OF_CONTROLLERS)
-        known = {controllers: own, **listeners}
+        own = {name: self._listener(name, protocols, _OF_CONTROLLERS) for name in controllers}
+        for name in sorted(own.keys() & listeners.keys()):
+            self._faults.append(
+                f"{name} is in listeners and in controller.listener.names: give the controllers' "
+                "listener a name of its own"
+            )
+        known = {**own, **listeners}
         to_brokers = ClientSecurity()
         if inter_broker:  # a controller has no listener of its own with this name
             if inter_broker not in known:
@@ -188,7 +197,7 @@ class SecurityReader:
             listeners,
             own,
             to_brokers,
-            self._client(own, ""),
+            {name: self._client(each, "") for name, each in own.items()},
             int(delay_ms) if delay_ms.isdecimal() else 0,
         )
 
@@ -364,7 +373,8 @@ class SecurityReader:
 
 def security_table(security: NodeSecurity, is_broker: bool, is_controller: bool) -> Iterator[str]:
     """What a node's log says at its start: one line for each listener."""
-    shown = [*security.listeners.values()] * is_broker + [security.controllers] * is_controller
+    shown = [*security.listeners.values()] * is_broker
+    shown += [*security.controllers.values()] * is_controller
     for each in shown:
         told = [each.protocol.value]
         if each.protocol.has_tls:

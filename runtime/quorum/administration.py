@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -52,8 +52,13 @@ class Administration:
     """Has requests carried out, at most once for each id, and answers with their outcome."""
 
     def __init__(
-        self, config: QuorumConfig, controllers: Connector, driver: Driver, changes: QuorumChanges
+        self,
+        config: QuorumConfig,
+        controllers: Mapping[str, Connector],
+        driver: Driver,
+        changes: QuorumChanges,
     ) -> None:
+        """``controllers``: how they are connected to, by the name of their listener."""
         self._config = config
         self._controllers = controllers
         self._driver = driver
@@ -151,7 +156,8 @@ class Administration:
 
     async def updating(self, request: pb.UpdateVoterRequest) -> VoterChange:
         supported = features(request.features)
-        return UpdateVoter(Voter(_key(request), endpoint(request.endpoint), supported))
+        where = endpoint(request.listeners or request.endpoint)
+        return UpdateVoter(Voter(_key(request), where, supported))
 
 
 @dataclass(frozen=True, slots=True)

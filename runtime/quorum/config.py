@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from raft.quorum import FeatureLevels, ReplicaKey, Voter, VoterSet
+from runtime.config.addresses import CONTROLLER, NamedAddress, endpoint_text
 from stele.addresses import Address
 from stele.security.client_security import PLAINTEXT, ClientSecurity
 
@@ -16,6 +18,10 @@ class QuorumVoter:
     id: int
     host: str
     port: int
+
+
+def _usual_listener() -> Mapping[str, ClientSecurity]:
+    return {CONTROLLER: PLAINTEXT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +38,10 @@ class QuorumConfig:
     voters: tuple[QuorumVoter, ...]  # the first ones; empty: not by configuration
     bootstrap: tuple[Address, ...] = ()  # host, port of controllers that may know more
     is_controller: bool = False  # it serves the quorum, as a voter or to become one
-    endpoint: str = ""  # where the others reach this controller, host:port; "": as in voters
-    security: ClientSecurity = PLAINTEXT  # of the connections to controllers
+    endpoint: str = ""  # where the others reach this controller (endpoint_text); "": as in voters
+    controllers: Mapping[str, ClientSecurity] = field(default_factory=_usual_listener)
+    """How this node connects to controllers, by the name of their listener. It uses the first
+    listener that a controller has. The configured addresses are of the first one."""
     features: tuple[FeatureLevels, ...] = ()  # that this node supports, by name
     election_timeout_ms: int = 1_000
     fetch_timeout_ms: int = 2_000
@@ -54,12 +62,15 @@ class QuorumConfig:
         if self.endpoint:
             return self.endpoint
         own = (voter for voter in self.voters if voter.id == self.node_id)
-        return next((str(Address(voter.host, voter.port)) for voter in own), "")
+        return next(map(self._configured_endpoint, own), "")
 
     @property
     def first_voters(self) -> VoterSet:
         """The voters that the configuration names. They vote until a record names voters."""
         return VoterSet(
-            Voter(ReplicaKey(voter.id), str(Address(voter.host, voter.port)))
-            for voter in self.voters
+            Voter(ReplicaKey(voter.id), self._configured_endpoint(voter)) for voter in self.voters
         )
+
+    def _configured_endpoint(self, voter: QuorumVoter) -> str:
+        first = next(iter(self.controllers))
+        return endpoint_text([NamedAddress(first, voter.host, voter.port)])

@@ -15,7 +15,7 @@ from typing import Final
 
 from raft.messages import Batch, LeaderChange, VotersChange
 from raft.quorum import NO_DIRECTORY, FeatureLevels, ReplicaKey, Voter, VoterSet
-from stele.addresses import address_text
+from runtime.config.addresses import NamedAddress, endpoint_text, parse_endpoint
 from stele.errors import SteleError
 from stele.wire.batch import BatchBuilder, decode
 from stele.wire.control_records import ControlType, control_key, control_type
@@ -25,7 +25,6 @@ from stele.world import Buffer
 KRAFT_VERSION: Final = 1
 """Of the protocol in which voters can change; the only one here."""
 
-_LISTENER: Final = b"CONTROLLER"  # the name of every controller's one endpoint
 _INT16: Final = struct.Struct(">h")
 _INT32: Final = struct.Struct(">i")
 _PORT: Final = struct.Struct(">H")
@@ -104,12 +103,14 @@ def encode_voters(voters: VoterSet) -> bytes:
 
 
 def _endpoints(endpoint: str) -> bytes:
-    if not endpoint:
-        return _size(0)
-    host, _, port = endpoint.rpartition(":")
-    name = host.removeprefix("[").removesuffix("]").encode()
-    texts = _size(len(_LISTENER)) + _LISTENER + _size(len(name)) + name
-    return _size(1) + texts + _PORT.pack(int(port)) + _NO_TAGS
+    listeners = parse_endpoint(endpoint)
+    assert listeners is not None  # checked where it came in
+    value = bytearray(_size(len(listeners)))
+    for each in listeners:
+        for text in (each.name.encode(), each.host.encode()):
+            value += _size(len(text)) + text
+        value += _PORT.pack(each.port) + _NO_TAGS
+    return bytes(value)
 
 
 def _features(features: Sequence[FeatureLevels]) -> bytes:
@@ -155,13 +156,13 @@ class _Reader:
     def _voter(self) -> Voter:
         (voter_id,) = self._take(_INT32)
         key = ReplicaKey(voter_id, self._bytes(len(NO_DIRECTORY)))
-        endpoints = [self._endpoint() for _ in range(self._size())]
+        listeners = [self._listener() for _ in range(self._size())]
         self._take(_VERSIONS)
         self._tags()
         features = self._tags().get(_FEATURES_TAG)
         return Voter(
             key,
-            endpoints[0] if endpoints else "",
+            endpoint_text(listeners),
             () if features is None else _Reader(features).features(),
         )
 
@@ -180,12 +181,12 @@ class _Reader:
         if self._position != len(self._value):
             raise ValueError(f"{len(self._value) - self._position} bytes behind the end")
 
-    def _endpoint(self) -> str:
-        self._bytes(self._size())  # the listener's name
+    def _listener(self) -> NamedAddress:
+        name = self._bytes(self._size()).decode()
         host = self._bytes(self._size()).decode()
         (port,) = self._take(_PORT)
         self._tags()
-        return address_text(host, port)
+        return NamedAddress(name, host, port)
 
     def _tags(self) -> dict[int, bytes]:
         return {self._varint(): self._bytes(self._varint()) for _ in range(self._varint())}

@@ -8,6 +8,7 @@ from raft.api import NotLeaderError
 from raft.core import ReplicaView
 from raft.quorum import Voter
 from raft.ready import Role
+from runtime.config.addresses import first_address
 from runtime.quorum.driver import Driver
 from runtime.quorum.messages import leader_to_wire
 from runtime.quorum.read_index import confirm_leadership
@@ -52,7 +53,8 @@ def _replica_state(
     return pb.ReplicaState(
         replica_id=view.key.id,
         directory_id=view.key.directory_id if voter is None else voter.key.directory_id,
-        endpoint="" if voter is None else voter.endpoint,
+        endpoint="" if voter is None else first_address(voter.endpoint),
+        listeners="" if voter is None else voter.endpoint,
         log_end_offset=view.end_offset,
         last_fetch_time_ms=wall_ms(view.last_fetch_at),
         last_caught_up_time_ms=wall_ms(view.caught_up_at),

@@ -19,7 +19,7 @@ from google.protobuf.message import DecodeError, Message
 
 from raft import messages
 from raft.quorum import NO_DIRECTORY, FeatureLevels
-from runtime.config.node import parse_address
+from runtime.config.addresses import parse_address, parse_endpoint
 from runtime.grpc import requests as grpc_requests
 from runtime.quorum.control import ControlRecordError, voters_in
 from stele.errors import ErrorCode, SteleError
@@ -306,12 +306,20 @@ def decode_response(method: str, data: bytes) -> tuple[messages.Response, str]:
     wire = parse(kind, data)
     if wire.error == ErrorCode.INCONSISTENT_CLUSTER_ID:
         raise ForeignClusterError("a node of another cluster answers")
-    return decode(wire), endpoint(wire.leader_endpoint)
+    return decode(wire), address(wire.leader_endpoint)
+
+
+def address(wire: str) -> str:
+    """An address as it came in: host:port, or "" for an unknown one."""
+    if len(wire) > _ENDPOINT_MAX or (wire and parse_address(wire) is None):
+        raise MessageError(f"{wire[:_ENDPOINT_MAX]!r} is no address")
+    return wire
 
 
 def endpoint(wire: str) -> str:
-    """An endpoint as it came in: host:port, or "" for an unknown one."""
-    if len(wire) > _ENDPOINT_MAX or (wire and parse_address(wire) is None):
+    """An endpoint as it came in (``runtime.config.addresses.endpoint_text``), or "" for an unknown
+    one."""
+    if len(wire) > _ENDPOINT_MAX or parse_endpoint(wire) is None:
         raise MessageError(f"{wire[:_ENDPOINT_MAX]!r} is no endpoint")
     return wire
 

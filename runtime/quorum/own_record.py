@@ -7,6 +7,7 @@ import logging
 
 from raft.membership import UpdateVoter
 from raft.quorum import ReplicaKey, Voter
+from runtime.config.addresses import first_address
 from runtime.quorum.changes import QuorumChanges
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.driver import Driver
@@ -74,7 +75,8 @@ class OwnRecord:
             cluster_id=self._config.cluster_id,
             voter_id=self._true.id,
             voter_directory_id=self._true.key.directory_id,
-            endpoint=self._true.endpoint,
+            endpoint=first_address(self._true.endpoint),
+            listeners=self._true.endpoint,
             features=features_to_wire(self._true.features),
         )
         data = await self._peers.ask(leader_id, UPDATE_VOTER, request.SerializeToString())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from raft.messages import FetchRequest
 from raft.quorum import VoterSet
 from raft.ready import Call
+from runtime.config.addresses import NamedAddress
 from runtime.config.node import ConfigError
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.endpoints import Endpoints
@@ -20,7 +21,6 @@ from runtime.quorum.messages import (
     decode_response,
     encode_request,
 )
-from stele.addresses import Address
 from stele.world import Channel, Connector, RpcCode, RpcError
 
 _log = logging.getLogger(__name__)
@@ -35,22 +35,24 @@ class Peers:
     def __init__(
         self,
         config: QuorumConfig,
-        controllers: Connector,
+        controllers: Mapping[str, Connector],
         endpoints: Endpoints,
         inbox: Inbox,
         on_fatal: Callable[[BaseException], None],
     ) -> None:
-        """``on_fatal`` gets a ConfigError if all that the configuration names are nodes of another
-        cluster."""
+        """``controllers``: by the name of the listener. ``on_fatal`` gets a ConfigError if all that
+        the configuration names are nodes of another cluster."""
         self._on_fatal = on_fatal
         self._config = config
         self._controllers = controllers
         self._endpoints = endpoints
         self._inbox = inbox
-        self._channels: dict[Address, Channel] = {}
+        self._channels: dict[NamedAddress, Channel] = {}
         self._closing: set[asyncio.Task[None]] = set()  # held, or they could be collected
         self._calls: dict[int, asyncio.Task[None]] = {}  # by request id, until it is done
-        self._foreign: dict[int, Address] = {}  # by node id: where another cluster answered last
+        self._foreign: dict[
+            int, NamedAddress
+        ] = {}  # by node id: where another cluster answered last
         self._has_found_own = False  # a node of this cluster has answered this process
 
     def send(self, call: Call) -> None:
@@ -96,13 +98,17 @@ class Peers:
     async def ask(self, node_id: int, method: str, request: bytes) -> bytes:
         """One call that is not the core's. Raises RpcError."""
         timeout_s = self._config.request_timeout_ms / 1000
-        return await self._channel(node_id).call(method, request, timeout_s=timeout_s)
+        channel = self._channel(node_id, self._endpoints.get(node_id))
+        return await channel.call(method, request, timeout_s=timeout_s)
 
     async def _call(self, call: Call) -> None:
-        config = self._config
-        method, request = encode_request(call.message, config.cluster_id, config.own_endpoint)
+        config, endpoints = self._config, self._endpoints
+        peer = endpoints.get(call.to)
+        listener = "" if peer is None else peer.name
+        own = endpoints.text_of(config.node_id, listener)
+        method, request = encode_request(call.message, config.cluster_id, own)
         try:
-            answer = await self._channel(call.to).call(
+            answer = await self._channel(call.to, peer).call(
                 method, request, timeout_s=self._timeout_s(call)
             )
             response, leader_endpoint = decode_response(method, answer)
@@ -122,7 +128,7 @@ class Peers:
         else:
             self._foreign.pop(call.to, None)
             self._has_found_own = True
-            self._endpoints.tell(response.leader_id, leader_endpoint)
+            endpoints.tell(response.leader_id, leader_endpoint, listener)
             self._inbox.answered(call, response)
 
     def _warn_of_foreigner(self, node_id: int) -> None:
@@ -134,7 +140,7 @@ class Peers:
         _log.error(
             "the node at %s belongs to another cluster than %s and is not believed; correct"
             " controller.quorum.bootstrap.servers or controller.quorum.voters if they name it",
-            address,
+            address.address,
             self._config.cluster_id,
         )
         self._check_configuration()
@@ -150,7 +156,7 @@ class Peers:
             or any(each not in self._foreign for each in named)
         ):
             return
-        places = ", ".join(str(self._foreign[each]) for each in named)
+        places = ", ".join(str(self._foreign[each].address) for each in named)
         self._on_fatal(
             ConfigError(
                 f"the controllers at {places} belong to another cluster than "
@@ -160,13 +166,14 @@ class Peers:
             )
         )
 
-    def _channel(self, node_id: int) -> Channel:
-        address = self._endpoints.get(node_id)
-        if address is None:
+    def _channel(self, node_id: int, peer: NamedAddress | None) -> Channel:
+        """Raises RpcError."""
+        if peer is None:
             raise RpcError(RpcCode.UNAVAILABLE, f"nobody has said where node {node_id} is")
-        channel = self._channels.get(address)
+        channel = self._channels.get(peer)
         if channel is None:
-            channel = self._channels[address] = self._controllers.channel(address)
+            channel = self._controllers[peer.name].channel(peer.address)
+            self._channels[peer] = channel
         return channel
 
     def _timeout_s(self, call: Call) -> float:

@@ -21,6 +21,7 @@ from raft.messages import SnapshotId
 from raft.quorum import FeatureLevels, ReplicaKey, VoterSet
 from raft.ready import Call, HardState, Outbound, Ready, Role, Status
 from raft.timing import Timing
+from runtime.config.addresses import NamedAddress
 from runtime.orderly_end import OrderlyEnd
 from runtime.quorum.administration import Administration, BeginRequest
 from runtime.quorum.changes import QuorumChanges, VoterCheck
@@ -74,7 +75,10 @@ class Quorum:
         self._endpoints = Endpoints(config)
         self._changes = QuorumChanges(config.node_id, self._driver)
         self._service = QuorumService(config, self._driver, self._endpoints)
-        controllers = world.network.secured(config.security)
+        controllers = {
+            listener: world.network.secured(security)
+            for listener, security in config.controllers.items()
+        }
         self._administration = Administration(config, controllers, self._driver, self._changes)
         inbox = Inbox(config, self._driver)
         self._peers = Peers(config, controllers, self._endpoints, inbox, self._fail)
@@ -192,10 +196,9 @@ class Quorum:
             raise ApiError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata log is not open")
         return await self._log.read_history(offset, self.high_watermark)
 
-    def endpoint(self, node_id: int) -> tuple[str, int] | None:
-        """Host and port of a controller; None if it is not known here."""
-        address = self._endpoints.get(node_id)
-        return None if address is None else address[:2]
+    def endpoint(self, node_id: int) -> NamedAddress | None:
+        """The listener by which this node reaches a controller; None if it is not known here."""
+        return self._endpoints.get(node_id)
 
     def next_offset(self, *, epoch: int) -> int:
         """See ``raft.api.MetadataQuorum``."""

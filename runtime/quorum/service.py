@@ -26,9 +26,9 @@ from runtime.quorum.messages import (
     METHODS,
     SUPPORTED_FEATURES,
     MessageError,
+    address,
     check_epoch,
     encode_response,
-    endpoint,
     features_to_wire,
     parse_request,
 )
@@ -73,23 +73,24 @@ class QuorumService:
         if future is not None and not future.done():
             future.set_result(reply)
 
-    async def _serve(self, name: str, data: bytes, _: Peer) -> bytes:
+    async def _serve(self, name: str, data: bytes, peer: Peer) -> bytes:
         method = METHODS[name]
         self._running()
         try:
             wire = parse_request(method.request, data)
             if wire.cluster_id != self._config.cluster_id:
                 _log.warning("%s from cluster %r is refused", name, wire.cluster_id)
-                return self._encoded(method.foreign)
+                return self._encoded(method.foreign, peer)
             message = method.decode(wire)
             check_epoch(message.epoch, self._driver.leader.epoch)
             if isinstance(message, BeginQuorumEpochRequest):
-                self._endpoints.tell(message.leader_id, endpoint(wire.leader_endpoint))
+                leader = address(wire.leader_endpoint)
+                self._endpoints.tell(message.leader_id, leader, peer.listener)
         except MessageError as error:
             raise RpcError(RpcCode.INVALID_ARGUMENT, str(error)) from None
         reply = await self._ask(message)
         try:
-            return await self._encode(reply)
+            return await self._encode(reply, peer)
         except FileNotFoundError as error:  # a snapshot has taken that part's place meanwhile
             raise RpcError(RpcCode.UNAVAILABLE, str(error)) from None
         except (StorageError, CorruptLogError, OSError) as error:
@@ -107,12 +108,12 @@ class QuorumService:
         finally:
             del self._waiting[request_id]
 
-    async def _encode(self, reply: Reply) -> bytes:
+    async def _encode(self, reply: Reply, peer: Peer) -> bytes:
         message: Response = reply.message
         if isinstance(message, FetchSnapshotResponse) and message.error is ErrorCode.NONE:
-            return self._encoded(await self._fill(message))
+            return self._encoded(await self._fill(message), peer)
         if reply.read is None or not isinstance(message, FetchResponse):
-            return self._encoded(message)
+            return self._encoded(message, peer)
         log = self._running()
         max_bytes = min(reply.read.max_bytes, self._config.fetch_max_bytes)
         try:
@@ -125,15 +126,12 @@ class QuorumService:
         if epoch != message.epoch or leader_id != self._config.node_id:
             # The log may have been cut while the bytes were fetched from the device.
             refusal = FetchResponse(ErrorCode.NOT_LEADER_OR_FOLLOWER, leader_id, epoch)
-            return self._encoded(refusal)
-        return self._encoded(message, bytes(records))
+            return self._encoded(refusal, peer)
+        return self._encoded(message, peer, bytes(records))
 
-    def _encoded(self, response: Response, records: bytes = b"") -> bytes:
-        leader_id = response.leader_id
-        address = None if leader_id is None else self._endpoints.get(leader_id)
-        return encode_response(
-            response, records, leader_endpoint="" if address is None else str(address)
-        )
+    def _encoded(self, response: Response, peer: Peer, records: bytes = b"") -> bytes:
+        leader = self._endpoints.text_of(response.leader_id, peer.listener)
+        return encode_response(response, records, leader_endpoint=leader)
 
     def _running(self) -> QuorumLog:
         return self._driver.running()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from raft.quorum import FeatureLevels, ReplicaKey, Voter
-from runtime.config.node import parse_address
+from runtime.config.addresses import choose_listener, parse_endpoint
 from runtime.quorum.config import QuorumConfig
 from runtime.quorum.messages import (
     SUPPORTED_FEATURES,
@@ -23,18 +25,25 @@ class NoAnswerError(ApiError):
 
 
 async def ask_features(
-    controllers: Connector, config: QuorumConfig, voter: Voter
+    controllers: Mapping[str, Connector], config: QuorumConfig, voter: Voter
 ) -> tuple[FeatureLevels, ...]:
     """The levels that a controller supports before it is a voter, asked of itself at its endpoint
     (KIP-853).
 
-    Empty if its version of Stele cannot answer. Raises NoAnswerError, and ApiError if another node
-    answers.
+    ``controllers``: by the name of the listener. Empty if its version of Stele cannot answer.
+    Raises NoAnswerError, and ApiError if another node answers, or if it has no listener that this
+    node connects to.
     """
-    address = parse_address(voter.endpoint)
-    assert address is not None  # what has no endpoint is not asked
+    place = choose_listener(parse_endpoint(voter.endpoint) or (), tuple(controllers))
+    if place is None:
+        raise ApiError(
+            ErrorCode.INVALID_REQUEST,
+            f"controller {voter.id} at {voter.endpoint} has no listener of this controller's "
+            f"controller.listener.names ({', '.join(controllers)}): nothing changed",
+        )
     request = pb.SupportedFeaturesRequest(cluster_id=config.cluster_id).SerializeToString()
-    channel = controllers.channel(address)  # no old one, that waits to reconnect
+    # A new channel: an old one would wait to reconnect.
+    channel = controllers[place.name].channel(place.address)
     try:
         data = await channel.call(
             SUPPORTED_FEATURES, request, timeout_s=config.request_timeout_ms / 1000

@@ -29,10 +29,12 @@ class ReplicaDescription:
 
     replica_id: int
     directory_id: str  # in Kafka's text form; "" if it is not known yet
-    endpoint: str  # host:port of a voter; "" if it is not known
+    endpoint: str  # of a voter's first listener, host:port; "" if it is not known
     log_end_offset: int | None
     last_fetch_time_ms: int | None
     last_caught_up_time_ms: int | None
+    listeners: str = ""
+    """Of a voter with several listeners: NAME://host:port of each, separated by semicolons."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +159,7 @@ def _replica(replica: raft_pb2.ReplicaState) -> ReplicaDescription:
         _known(replica.log_end_offset),
         _known(replica.last_fetch_time_ms),
         _known(replica.last_caught_up_time_ms),
+        replica.listeners if ";" in replica.listeners else "",
     )
 
 

@@ -50,12 +50,12 @@ def test_nodes_accept_their_settings_when_they_are_secure() -> None:
         environment.pop("STELE_CLUSTER_ID")
         unescaped = {key: str(value).replace("$$", "$") for key, value in environment.items()}
         config = load("log.dirs=/var/lib/stele/data", environment=unescaped)
-        assert config.security.controllers.client_auth == "required"
-        assert config.security.to_controllers.protocol is SecurityProtocol.SSL
+        assert config.security.controllers["CONTROLLER"].client_auth == "required"
+        assert config.security.to_controllers["CONTROLLER"].protocol is SecurityProtocol.SSL
         assert config.access_policy is not None
         assert config.access_policy.super_users >= {"User:nodes", "User:admin"}
         keystore = f"/var/lib/stele/security/certificates/node-{config.node_id}.pem"
-        assert config.security.to_controllers.tls.keystore.location == keystore
+        assert config.security.to_controllers["CONTROLLER"].tls.keystore.location == keystore
         assert f" {config.node_id}=" in f" {secure['prepare']['environment']['NODES']}"
         if config.is_broker:
             assert config.security.listeners["INTERNAL"].client_auth == "required"

@@ -88,8 +88,8 @@ def test_nodes_accept_their_settings_when_they_are_secure(place: int, node_id: i
     environment.pop("STELE_CLUSTER_ID")
     config = load("log.dirs=/var/lib/stele/data", environment=environment)
     keystore = f"/etc/stele/security/node-{node_id}.pem"
-    assert config.security.to_controllers.tls.keystore.location == keystore
-    assert config.security.controllers.client_auth == "required"
+    assert config.security.to_controllers["CONTROLLER"].tls.keystore.location == keystore
+    assert config.security.controllers["CONTROLLER"].client_auth == "required"
     assert config.access_policy is not None
     pod = stateful_set["spec"]["template"]["spec"]
     assert {"name": "security", "mountPath": "/etc/stele/security", "readOnly": True} in (

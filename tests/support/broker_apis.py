@@ -25,6 +25,8 @@ from metadata.features import supported_ranges
 from metadata.records import encode
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import FeatureLevels
+from runtime.config.addresses import CONTROLLER as CONTROLLER_LISTENER
+from runtime.config.addresses import NamedAddress
 from runtime.config.node import NodeConfig, from_settings
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.logins.listener import ListenerLogins
@@ -401,9 +403,9 @@ class Edges:
         self.network.services[CONTROLLER] = self.controller.service()
         client = ControllerClient(
             cluster_id="cluster",
-            network=self.network,
+            connectors={CONTROLLER_LISTENER: self.network},
             clock=self.clock,
-            endpoint={100: CONTROLLER}.get,
+            endpoint={100: NamedAddress(CONTROLLER_LISTENER, *CONTROLLER)}.get,
             leader=lambda: self.leader,
         )
         metrics = BrokerMetrics(self.registry)

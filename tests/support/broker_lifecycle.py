@@ -9,6 +9,7 @@ from broker.membership.identity import BrokerIdentity, DirectoryHistory
 from broker.membership.lifecycle import BrokerLifecycle, OwnState, Timing
 from broker.membership.room import Room
 from raft.api import LeaderAndEpoch
+from runtime.config.addresses import CONTROLLER, NamedAddress
 from stele.errors import ApiError, ErrorCode
 from stele.ids import PartitionId
 from stele.wire.v1.controller_pb2 import (
@@ -28,9 +29,10 @@ INCARNATION = b"i" * 16
 VOTERS = {1: ("c1", 9093), 2: ("c2", 9093)}
 
 
-def address_of(controller_id: int) -> tuple[str, int] | None:
+def address_of(controller_id: int) -> NamedAddress | None:
     assert isinstance(controller_id, int)
-    return VOTERS.get(controller_id)
+    address = VOTERS.get(controller_id)
+    return None if address is None else NamedAddress(CONTROLLER, *address)
 
 
 class Controller:
@@ -111,7 +113,7 @@ class Cluster:
         self.failures: list[ApiError] = []
         self.client = ControllerClient(
             cluster_id="cluster",
-            network=self.network,
+            connectors={CONTROLLER: self.network},
             clock=self.clock,
             endpoint=address_of,
             leader=lambda: self.leader,

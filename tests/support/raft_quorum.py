@@ -12,6 +12,7 @@ from chaos.sim.world.simulation import Simulation
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.quorum import NO_DIRECTORY
 from raft.ready import Role
+from runtime.config.addresses import CONTROLLER, NamedAddress, parse_endpoint
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.quorum import Quorum
 from stele.addresses import Address
@@ -106,8 +107,12 @@ class QuorumNode:
         self.quorum.take_snapshots_of(lambda: self.witness.state)
         await self.quorum.start()
         self.service = self.quorum.service()
-        if self.config.may_vote:
-            await world.network.serve(Address(self.machine, self.port), self.service)
+        if not self.config.may_vote:
+            return
+        listeners = parse_endpoint(self.config.endpoint) or ()
+        for each in listeners or [NamedAddress(CONTROLLER, self.machine, self.port)]:
+            address = Address(self.machine, each.port)
+            await world.network.serve(address, self.service.on_listener(each.name))
 
     async def stop(self) -> None:
         await self.process.run(self.quorum.stop())

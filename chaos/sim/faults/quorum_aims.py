@@ -379,9 +379,8 @@ class QuorumAims(AimTools):
         self, node: SimNode, method: str, request: Message, patience_s: float = _PATIENCE_S
     ) -> bytes | None:
         """One call to a controller's own port; None if no answer comes."""
-        listener = node.config.controller_listener
-        assert listener is not None
-        channel = self._cluster.client_world.network.channel(Address(node.host, listener.port))
+        port = node.config.controller_listeners[0].port
+        channel = self._cluster.client_world.network.channel(Address(node.host, port))
         try:
             return await channel.call(method, request.SerializeToString(), timeout_s=patience_s)
         except (RpcError, OSError):

@@ -202,20 +202,22 @@ class DescribeQuorumRequest(_message.Message):
     def __init__(self, on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ...) -> None: ...
 
 class ReplicaState(_message.Message):
-    __slots__ = ("replica_id", "directory_id", "log_end_offset", "last_fetch_time_ms", "last_caught_up_time_ms", "endpoint")
+    __slots__ = ("replica_id", "directory_id", "log_end_offset", "last_fetch_time_ms", "last_caught_up_time_ms", "endpoint", "listeners")
     REPLICA_ID_FIELD_NUMBER: _ClassVar[int]
     DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     LOG_END_OFFSET_FIELD_NUMBER: _ClassVar[int]
     LAST_FETCH_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     LAST_CAUGHT_UP_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
     replica_id: int
     directory_id: bytes
     log_end_offset: int
     last_fetch_time_ms: int
     last_caught_up_time_ms: int
     endpoint: str
-    def __init__(self, replica_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_time_ms: _Optional[int] = ..., last_caught_up_time_ms: _Optional[int] = ..., endpoint: _Optional[str] = ...) -> None: ...
+    listeners: str
+    def __init__(self, replica_id: _Optional[int] = ..., directory_id: _Optional[bytes] = ..., log_end_offset: _Optional[int] = ..., last_fetch_time_ms: _Optional[int] = ..., last_caught_up_time_ms: _Optional[int] = ..., endpoint: _Optional[str] = ..., listeners: _Optional[str] = ...) -> None: ...
 
 class DescribeQuorumResponse(_message.Message):
     __slots__ = ("error", "leader_id", "epoch", "high_watermark", "voters", "observers", "message")
@@ -290,18 +292,20 @@ class RemoveVoterRequest(_message.Message):
     def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., request_id: _Optional[bytes] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ...) -> None: ...
 
 class UpdateVoterRequest(_message.Message):
-    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "features")
+    __slots__ = ("cluster_id", "voter_id", "voter_directory_id", "endpoint", "features", "listeners")
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_ID_FIELD_NUMBER: _ClassVar[int]
     VOTER_DIRECTORY_ID_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    LISTENERS_FIELD_NUMBER: _ClassVar[int]
     cluster_id: str
     voter_id: int
     voter_directory_id: bytes
     endpoint: str
     features: _containers.RepeatedCompositeFieldContainer[_metadata_pb2.FeatureRange]
-    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ...) -> None: ...
+    listeners: str
+    def __init__(self, cluster_id: _Optional[str] = ..., voter_id: _Optional[int] = ..., voter_directory_id: _Optional[bytes] = ..., endpoint: _Optional[str] = ..., features: _Optional[_Iterable[_Union[_metadata_pb2.FeatureRange, _Mapping]]] = ..., listeners: _Optional[str] = ...) -> None: ...
 
 class SupportedFeaturesRequest(_message.Message):
     __slots__ = ("cluster_id",)

@@ -8,6 +8,7 @@ import pytest
 
 from broker.membership.controller_client import ControllerClient
 from raft.api import LeaderAndEpoch
+from runtime.config.addresses import CONTROLLER, NamedAddress
 from stele.addresses import Address
 from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.v1.admin_pb2 import CreateTopicsRequest, CreateTopicsResponse
@@ -55,15 +56,16 @@ class _Controllers:
             self.start(voter_id)
         self.client = ControllerClient(
             cluster_id="cluster",
-            network=self.network,
+            connectors={CONTROLLER: self.network},
             clock=LoopClock(),
             endpoint=self.address_of,
             leader=lambda: self.known,
         )
 
-    def address_of(self, controller_id: int) -> tuple[str, int] | None:
+    def address_of(self, controller_id: int) -> NamedAddress | None:
         assert isinstance(controller_id, int)
-        return self.addresses.get(controller_id)
+        address = self.addresses.get(controller_id)
+        return None if address is None else NamedAddress(CONTROLLER, *address)
 
     def start(self, voter_id: int) -> None:
         async def allocate(payload: bytes, _: Peer) -> bytes:

@@ -99,7 +99,9 @@ def test_the_nodes_must_be_super_users() -> None:
 def test_as_whom_nodes_come_in(
     listener: ListenerSecurity, client: ClientSecurity, lacking: str | None
 ) -> None:
-    security = NodeSecurity({"L": listener}, MUTUAL_TLS, client, ClientSecurity(sasl=ADMIN))
+    to_controllers = {MUTUAL_TLS.name: ClientSecurity(sasl=ADMIN)}
+    controllers = {MUTUAL_TLS.name: MUTUAL_TLS}
+    security = NodeSecurity({"L": listener}, controllers, client, to_controllers)
     said = list(node_faults(Policy(frozenset(["User:admin"])), security, "L"))
     assert len(said) == bool(lacking)
     assert all(f"lacks {lacking}: " in each or f"as {lacking}, " in each for each in said)

@@ -10,15 +10,8 @@ import pytest
 from metadata.config_keys import NODE_KEYS
 from metadata.node_settings import SETTINGS, NodeSettings
 from runtime.config import page as config_page
-from runtime.config.node import (
-    ConfigError,
-    NamedAddress,
-    NodeConfig,
-    Voter,
-    from_settings,
-    load,
-    parse_address,
-)
+from runtime.config.addresses import NamedAddress, parse_address
+from runtime.config.node import ConfigError, NodeConfig, Voter, from_settings, load
 from stele.addresses import Address
 from stele.properties import parse_properties
 
@@ -35,6 +28,10 @@ def fault(**settings: str) -> str:
     return str(caught.value)
 
 
+def found_at(config: NodeConfig) -> list[str]:
+    return list(map(str, config.controller_advertised_listeners))
+
+
 def test_everything_listens_at_home_by_default() -> None:
     config = from_settings(MINIMAL)
     assert config.roles == ("broker", "controller")
@@ -43,7 +40,7 @@ def test_everything_listens_at_home_by_default() -> None:
     assert config.advertised_listeners == config.listeners
     assert config.grpc_advertised_listeners == config.grpc_listeners
     assert config.inter_broker_listener_name == "PLAINTEXT"
-    assert config.controller_listener == Address("127.0.0.1", 9093)
+    assert config.controller_listeners == (NamedAddress("CONTROLLER", "127.0.0.1", 9093),)
     assert config.metrics_listener == Address("127.0.0.1", 9404)
     assert config.voters == (Voter(1, "127.0.0.1", 9093),)
     assert config.metadata_log_dir == config.log_dirs[0]
@@ -74,17 +71,57 @@ def test_a_controller_that_joins_later_knows_whom_to_ask() -> None:
     )
     assert config.voters == ()
     assert config.bootstrap_controllers == (Address("c1", 9093), Address("::1", 9094))
-    assert config.controller_advertised_listener == Address("c4", 9093)
+    assert found_at(config) == ["CONTROLLER://c4:9093"]
 
 
 def test_where_a_controller_is_found() -> None:
-    assert with_().controller_advertised_listener == Address("127.0.0.1", 9093)
+    assert found_at(with_()) == ["CONTROLLER://127.0.0.1:9093"]
     wild = {"controller_listener": "0.0.0.0:9093"}
-    assert with_(**wild).controller_advertised_listener == Address("127.0.0.1", 9093)  # its entry
+    assert found_at(with_(**wild)) == ["CONTROLLER://127.0.0.1:9093"]  # its entry
     moved = with_(**wild, controller_advertised_listener="c1:1")
-    assert moved.controller_advertised_listener == Address("c1", 1)
+    assert found_at(moved) == ["CONTROLLER://c1:1"]
     broker = {"process_roles": "broker", "controller_quorum_voters": "7@c:1"}
-    assert with_(**broker).controller_advertised_listener is None
+    assert found_at(with_(**broker)) == []
+
+
+MOVING = {
+    "controller_listener_names": "CONTROLLER,SECRET",
+    "controller_listener": "CONTROLLER://0.0.0.0:9093,SECRET://0.0.0.0:9094",
+}
+
+
+def test_a_controller_with_two_listeners() -> None:
+    config = with_(**MOVING, controller_quorum_voters="1@c1:9093")
+    assert list(map(str, config.controller_listeners)) == MOVING["controller_listener"].split(",")
+    assert found_at(config) == ["CONTROLLER://c1:9093", "SECRET://c1:9094"]
+    told = "SECRET://outside:1,CONTROLLER://c1:9093"
+    assert found_at(with_(**MOVING, controller_advertised_listener=told)) == [
+        "CONTROLLER://c1:9093",
+        "SECRET://outside:1",
+    ]
+    swapped = {**MOVING, "controller_listener_names": "SECRET,CONTROLLER"}
+    config = with_(**swapped, controller_quorum_voters="1@c1:9094")
+    assert found_at(config) == ["SECRET://c1:9094", "CONTROLLER://c1:9093"]
+    assert list(config.security.to_controllers) == ["SECRET", "CONTROLLER"]
+
+
+def test_mistakes_with_several_listeners_of_a_controller() -> None:
+    swapped = {**MOVING, "controller_listener_names": "SECRET,CONTROLLER"}
+    entry = "controller.quorum.voters has this controller at c1:9093, and its listener SECRET is at"
+    assert entry in fault(**swapped, controller_quorum_voters="1@c1:9093")
+    alone = {**MOVING, "controller_listener": "127.0.0.1:9093"}
+    assert "controller.listener lacks SECRET" in fault(**alone)
+    other = {**MOVING, "controller_listener_names": "CONTROLLER"}
+    assert "names SECRET, which controller.listener.names does not" in fault(**other)
+    twice = {**MOVING, "controller_listener": "CONTROLLER://a:1,SECRET://a:2,SECRET://a:3"}
+    assert "controller.listener names SECRET twice" in fault(**twice)
+    assert "names a listener twice" in fault(controller_listener_names="CONTROLLER,CONTROLLER")
+    assert "controller.listener.names must name" in fault(controller_listener_names=",")
+    assert "name of its own" in fault(controller_listener_names="PLAINTEXT")
+    nowhere = fault(
+        **MOVING, controller_quorum_voters="", controller_quorum_bootstrap_servers="c:1"
+    )
+    assert "set controller.advertised.listener=SECRET://<host name or address>:9094" in nowhere
 
 
 def test_a_controller_that_nobody_finds() -> None:
@@ -124,11 +161,8 @@ def test_unknown_keys_are_reported_with_the_nearest(caplog: pytest.LogCaptureFix
 
 def test_roles() -> None:
     broker = with_(node_id="2", process_roles="broker")
-    assert (broker.is_broker, broker.is_controller, broker.controller_listener) == (
-        True,
-        False,
-        None,
-    )
+    assert (broker.is_broker, broker.is_controller) == (True, False)
+    assert broker.controller_listeners == ()
     controller = with_(process_roles="controller", inter_broker_listener_name="INTERNAL")
     assert controller.listeners == ()
     assert controller.inter_broker_listener_name == "INTERNAL"

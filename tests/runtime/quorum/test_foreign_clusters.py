@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from runtime.config.addresses import CONTROLLER, NamedAddress
 from runtime.quorum.messages import (
     BEGIN_QUORUM_EPOCH,
     END_QUORUM_EPOCH,
@@ -82,7 +83,7 @@ async def test_a_foreign_cluster_at_a_voters_address_is_as_good_as_nobody(
     for each in cluster.replicas.values():
         if each.up:
             assert tuple(each.quorum.leader) == (leads.id, epoch)
-            assert each.quorum.endpoint(2) == ("node2", PORT)
+            assert each.quorum.endpoint(2) == NamedAddress(CONTROLLER, "node2", PORT)
     await leads.propose(b"a")
     await cluster.until_equal()
 

@@ -51,6 +51,24 @@ def test_the_record_of_voters() -> None:
     assert decode_voters(PACKED) == VOTERS
 
 
+def test_the_listeners_of_a_voter() -> None:
+    """Each as one endpoint of Kafka. A node that knows of one listener takes the first one."""
+    told = Voter(ReplicaKey(258, D2), "OLD://c2:9093;NEW://[::1]:9094")
+    packed = encode_voters(VOTERS.with_voter(told))
+    listeners = (
+        b"\x03"  # two endpoints
+        + (b"\x04OLD" + b"\x03c2" + b"\x23\x85" + b"\x00")
+        + (b"\x04NEW" + b"\x04::1" + b"\x23\x86" + b"\x00")
+    )
+    assert packed == PACKED.replace(D2 + b"\x01", D2 + listeners)
+    assert decode_voters(packed).get(258) == told
+    alone = Voter(ReplicaKey(258, D2), "NEW://c2:9094")
+    assert decode_voters(encode_voters(VOTERS.with_voter(alone))).get(258) == alone
+    theirs, size = entity_reader(VotersRecord)(packed, 0)
+    assert size == len(packed)
+    assert [each.name for each in theirs.voters[1].endpoints] == ["OLD", "NEW"]
+
+
 def test_what_voters_support_stands_in_a_field_that_others_skip() -> None:
     features = (("metadata.version", 1, 2), ("other", 0, 32767))
     told = Voter(ReplicaKey(258, D2), features=features)

@@ -11,6 +11,7 @@ import pytest
 from raft.membership import AddVoter, RemoveVoter, VoterChange
 from raft.quorum import ReplicaKey, Voter, VoterSet
 from raft.ready import Role
+from runtime.config.addresses import CONTROLLER
 from runtime.quorum.config import QuorumConfig, QuorumVoter
 from runtime.quorum.endpoints import Endpoints
 from runtime.quorum.inspection import voters_on_disk
@@ -18,6 +19,7 @@ from runtime.quorum.messages import ADD_VOTER, REMOVE_VOTER
 from runtime.quorum.peers import Peers
 from stele.addresses import Address
 from stele.errors import ApiError, ErrorCode
+from stele.security.client_security import PLAINTEXT
 from stele.wire.v1 import raft_pb2 as pb
 from stele.world import RpcError
 from tests.support.raft_quorum import DIRECTORY, PORT, QuorumCluster, QuorumNode, with_quorum
@@ -273,10 +275,15 @@ def endpoints(**settings: Any) -> Endpoints:
     return Endpoints(QuorumConfig("cluster", 9, bytes(16), voters, **settings))
 
 
+def place(known: Endpoints, node_id: int) -> str:
+    found = known.get(node_id)
+    return str(found and found.address)
+
+
 def test_addresses_of_the_record_come_before_those_of_the_configuration() -> None:
     known = endpoints(bootstrap=(Address("b", 1), Address("b", 2)))
     assert known.bootstrap_ids == (-2, -3, 1, 2)
-    assert [str(known.get(each)) for each in (1, 2, 3, -2, -3)] == [
+    assert [place(known, each) for each in (1, 2, 3, -2, -3)] == [
         "old1:1",
         "old2:1",
         "None",
@@ -285,7 +292,7 @@ def test_addresses_of_the_record_come_before_those_of_the_configuration() -> Non
     ]
     record = VoterSet([Voter(ReplicaKey(1), "new1:1"), Voter(ReplicaKey(3), "new3:1")])
     known.settle(record, None)
-    assert [str(known.get(each)) for each in (1, 2, 3)] == ["new1:1", "old2:1", "new3:1"]
+    assert [place(known, each) for each in (1, 2, 3)] == ["new1:1", "old2:1", "new3:1"]
 
 
 def test_an_address_that_does_not_answer_gives_way() -> None:
@@ -293,7 +300,7 @@ def test_an_address_that_does_not_answer_gives_way() -> None:
     known.settle(VoterSet([Voter(ReplicaKey(1), "new1:1")]), None)
     tried = []
     for _ in range(3):
-        tried.append(str(known.get(1)))
+        tried.append(place(known, 1))
         known.failed(1)
     assert tried == ["new1:1", "old1:1", "new1:1"]
 
@@ -302,14 +309,14 @@ def test_a_leader_outside_of_the_record_is_found_as_long_as_it_leads() -> None:
     known = endpoints()
     known.settle(VoterSet([Voter(ReplicaKey(4), "four:1"), Voter(ReplicaKey(5), "five:1")]), 4)
     known.settle(VoterSet([Voter(ReplicaKey(5), "five:1")]), 4)  # it removes itself
-    assert str(known.get(4)) == "four:1"
+    assert place(known, 4) == "four:1"
     known.settle(VoterSet([Voter(ReplicaKey(5), "five:1")]), 5)
     assert known.get(4) is None
-    known.tell(7, "seven:1")  # added behind the end of this log
+    known.tell(7, "seven:1", CONTROLLER)  # added behind the end of this log
     known.settle(VoterSet([Voter(ReplicaKey(5), "five:1")]), 7)
-    assert str(known.get(7)) == "seven:1"
-    known.tell(7, "")
-    assert str(known.get(7)) == "seven:1"
+    assert place(known, 7) == "seven:1"
+    known.tell(7, "", CONTROLLER)
+    assert place(known, 7) == "seven:1"
 
 
 class _Channel:
@@ -329,7 +336,8 @@ async def test_no_channel_is_kept_to_a_voter_that_left_or_moved() -> None:
     network = SimpleNamespace(channel=lambda address: _Channel(closed, address.host))
     config = QuorumConfig("cluster", 9, bytes(16), ())
     no_inbox = cast(Any, None)  # none of these calls is the core's
-    peers = Peers(config, cast(Any, network), Endpoints(config), no_inbox, no_inbox)
+    connectors = {CONTROLLER: cast(Any, network)}
+    peers = Peers(config, connectors, Endpoints(config), no_inbox, no_inbox)
 
     def voters(*named: tuple[int, str]) -> VoterSet:
         return VoterSet([Voter(ReplicaKey(each), f"{host}:1") for each, host in named])
@@ -344,3 +352,86 @@ async def test_no_channel_is_kept_to_a_voter_that_left_or_moved() -> None:
         await peers.ask(3, "x", b"")
     await peers.close()
     assert sorted(closed) == ["one", "three", "two"]
+
+
+# -------------------------------------------------------------------------------- listeners
+
+BOTH = "OLD://two:1;NEW://two:2"
+
+
+def moving(*names: str, own: str = "") -> Endpoints:
+    """The endpoints of a node that connects by these listeners of controllers."""
+    return endpoints(endpoint=own, controllers=dict.fromkeys(names, PLAINTEXT))
+
+
+def recorded(known: Endpoints, *texts: str) -> None:
+    voters = [Voter(ReplicaKey(each), text) for each, text in enumerate(texts, start=1)]
+    known.settle(VoterSet(voters), None)
+
+
+@pytest.mark.parametrize(
+    ("names", "recorded_at", "expected"),
+    [
+        (("OLD",), BOTH, "OLD://two:1"),
+        (("NEW",), BOTH, "NEW://two:2"),
+        (("NEW", "OLD"), BOTH, "NEW://two:2"),
+        (("OLD", "NEW"), BOTH, "OLD://two:1"),
+        (("NEW", "OLD"), "OLD://two:1", "OLD://two:1"),
+        (("OLD", "NEW"), "NEW://two:2", "NEW://two:2"),
+        # Earlier versions recorded a single listener under the usual name, whatever it was called.
+        (("NEW",), "two:1", "NEW://two:1"),
+    ],
+)
+def test_a_node_uses_the_first_of_its_listeners_that_a_controller_has(
+    names: tuple[str, ...], recorded_at: str, expected: str
+) -> None:
+    known = moving(*names)
+    recorded(known, recorded_at)
+    assert str(known.get(1)) == expected
+
+
+def test_a_listener_that_fails_gives_way_to_no_other_one() -> None:
+    known = moving("NEW", "OLD")
+    recorded(known, BOTH)
+    known.tell(1, "moved:1", "OLD")
+    tried = set()
+    for _ in range(4):
+        tried.add(str(known.get(1)))
+        known.failed(1)
+    assert tried == {"NEW://two:2", "NEW://old1:1"}, "or TLS that fails would end in plaintext"
+
+
+def test_a_replica_is_told_where_the_leader_is_on_its_own_listener() -> None:
+    known = moving("OLD", "NEW", own="OLD://me:1;NEW://me:2")
+    recorded(known, BOTH, "OLD://three:1")
+    assert known.text_of(1, "NEW") == "two:2"
+    assert known.text_of(1, "OLD") == "two:1"
+    assert known.text_of(9, "NEW") == "me:2"
+    assert known.text_of(None, "NEW") == ""
+    known.tell(7, "seven:2", "NEW")
+    assert str(known.get(7)) == "NEW://seven:2"
+    known.tell(7, "seven:1", "OLD")
+    assert str(known.get(7)) == "OLD://seven:1"
+    assert known.text_of(7, "NEW") == "seven:2"
+
+
+async def test_each_listener_has_connections_of_its_own() -> None:
+    opened: list[str] = []
+
+    def connector(name: str) -> Any:
+        def channel(address: Address) -> _Channel:
+            opened.append(f"{name} {address}")
+            return _Channel([], address.host)
+
+        return SimpleNamespace(channel=channel)
+
+    known = moving("NEW", "OLD")
+    config = QuorumConfig("cluster", 9, bytes(16), ())
+    no_inbox = cast(Any, None)
+    connectors = {name: connector(name) for name in ("NEW", "OLD")}
+    peers = Peers(config, connectors, known, no_inbox, no_inbox)
+    recorded(known, BOTH, "OLD://three:1")
+    for node_id in (1, 2, 1):
+        await peers.ask(node_id, "x", b"")
+    assert opened == ["NEW two:2", "OLD three:1"]
+    await peers.close()
