@@ -20,8 +20,8 @@ decoding and is left out when encoding. Topic ids are 16 bytes. Error codes are 
 copied.
 
 To add an API: write its schema into a text under ``definitions/`` (``schema.py`` has the grammar),
-add its key to ``ApiKey``, and run ``scripts/generate-kafka``. The test of that package then
-compares the new messages with two other codecs.
+and run ``scripts/generate-kafka``. The test of that package then compares the new messages with two
+other codecs.
 """
 
 from stele.wire.kafka.api import Api, ApiKey, Records, Struct

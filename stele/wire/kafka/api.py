@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import struct
 import sys
 from collections.abc import Generator, Sequence
@@ -10,6 +9,7 @@ from typing import Any, ClassVar, Final, Generic, TypeVar
 
 from stele.errors import SteleError
 from stele.wire.kafka import definitions, schema
+from stele.wire.kafka.api_key import ApiKey
 from stele.wire.kafka.decoder import Decoder, SlicedDecoder, compile_decoder
 from stele.wire.kafka.encoder import Encoder, SlicedEncoder, compile_encoder
 from stele.wire.kafka.primitives import (
@@ -25,66 +25,6 @@ __all__ = ["ZERO_UUID", "Api", "ApiKey", "Records", "Struct"]
 Records = Buffer | list[Buffer] | None
 """Record batches. Decoding gives a ``memoryview`` of the frame; encoding also takes a list of
 buffers."""
-
-
-class ApiKey(enum.IntEnum):
-    """The keys of the APIs that this codec knows."""
-
-    PRODUCE = 0
-    FETCH = 1
-    LIST_OFFSETS = 2
-    METADATA = 3
-    OFFSET_COMMIT = 8
-    OFFSET_FETCH = 9
-    FIND_COORDINATOR = 10
-    JOIN_GROUP = 11
-    HEARTBEAT = 12
-    LEAVE_GROUP = 13
-    SYNC_GROUP = 14
-    DESCRIBE_GROUPS = 15
-    LIST_GROUPS = 16
-    SASL_HANDSHAKE = 17
-    API_VERSIONS = 18
-    CREATE_TOPICS = 19
-    DELETE_TOPICS = 20
-    DELETE_RECORDS = 21
-    INIT_PRODUCER_ID = 22
-    OFFSET_FOR_LEADER_EPOCH = 23
-    ADD_PARTITIONS_TO_TXN = 24
-    ADD_OFFSETS_TO_TXN = 25
-    END_TXN = 26
-    WRITE_TXN_MARKERS = 27
-    TXN_OFFSET_COMMIT = 28
-    DESCRIBE_ACLS = 29
-    CREATE_ACLS = 30
-    DELETE_ACLS = 31
-    DESCRIBE_CONFIGS = 32
-    ALTER_CONFIGS = 33
-    ALTER_REPLICA_LOG_DIRS = 34
-    DESCRIBE_LOG_DIRS = 35
-    SASL_AUTHENTICATE = 36
-    CREATE_PARTITIONS = 37
-    DELETE_GROUPS = 42
-    ELECT_LEADERS = 43
-    INCREMENTAL_ALTER_CONFIGS = 44
-    ALTER_PARTITION_REASSIGNMENTS = 45
-    LIST_PARTITION_REASSIGNMENTS = 46
-    OFFSET_DELETE = 47
-    DESCRIBE_CLIENT_QUOTAS = 48
-    ALTER_CLIENT_QUOTAS = 49
-    DESCRIBE_USER_SCRAM_CREDENTIALS = 50
-    ALTER_USER_SCRAM_CREDENTIALS = 51
-    DESCRIBE_QUORUM = 55
-    UPDATE_FEATURES = 57
-    DESCRIBE_CLUSTER = 60
-    DESCRIBE_PRODUCERS = 61
-    UNREGISTER_BROKER = 64
-    DESCRIBE_TRANSACTIONS = 65
-    LIST_TRANSACTIONS = 66
-    CONSUMER_GROUP_HEARTBEAT = 68
-    CONSUMER_GROUP_DESCRIBE = 69
-    LIST_CONFIG_RESOURCES = 74
-    DESCRIBE_TOPIC_PARTITIONS = 75
 
 
 NEVER_FLEXIBLE: Final = 1 << 15

@@ -1,4 +1,5 @@
-"""Writes the Python source of an API's struct classes, the modules in ``messages/``.
+"""Writes Python source from the definitions: the struct classes of each API, which are the modules
+in ``messages/``, and the enumeration of the APIs' keys, ``api_key.py``.
 
 Decoding and encoding need no generated code, but type checkers and readers do. The classes have
 ``__slots__`` and are no dataclasses, because making a hundred dataclasses would slow down every
@@ -8,6 +9,7 @@ start of a node.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from stele.wire.kafka.decoder import default_of
 from stele.wire.kafka.schema import ApiSchema, Field, structs
@@ -20,6 +22,22 @@ _TYPES = {
     "bytes": "bytes",
     "records": "Records",
 }
+
+
+def keys_source(apis: Sequence[ApiSchema]) -> str:
+    """The module of the keys of the APIs, formatted as the formatter would."""
+    members = "".join(f"    {api.module.upper()} = {api.key}\n" for api in apis)
+    return f'''"""The keys of the APIs. Generated: scripts/generate-kafka."""
+
+from __future__ import annotations
+
+import enum
+
+
+class ApiKey(enum.IntEnum):
+    """The keys of the APIs that this codec knows."""
+
+{members}'''
 
 
 def source_of(api: ApiSchema) -> str:

@@ -247,6 +247,14 @@ def test_every_key_has_a_definition() -> None:
     assert [each.value for each in wire.ApiKey] == [each.key for each in definitions.all_apis()]
 
 
+def test_the_generated_keys_are_those_of_the_definitions() -> None:
+    module = sys.modules[wire.ApiKey.__module__]
+    assert module.__file__ is not None
+    assert pathlib.Path(module.__file__).read_text() == generator.keys_source(
+        definitions.all_apis()
+    )
+
+
 def test_schema_language() -> None:
     (api,) = parse(
         """
