@@ -2,8 +2,8 @@
 
 Both faces of a broker (Kafka's protocol and gRPC), the controller and the simulator read it: the
 messages of a change, how a request names its items, who may change an item, and how many items are
-one decision. ``controller.administration`` has what the controller decides about each of them. A new
-change is an entry here and one there.
+one decision. ``controller.administration`` has what the controller decides about each of them. A
+new change is an entry here and one there.
 """
 
 from __future__ import annotations
