@@ -159,6 +159,15 @@ ROOMS = (
         ("tests/security/authorizer", "tests/metadata/test_acls.py"),
     ),
     Room(
+        "quota",
+        ("runtime/quota/*.py", "metadata/client_quotas.py", "controller/client_quotas.py"),
+        (
+            "tests/runtime/quota",
+            "tests/metadata/test_client_quotas.py",
+            "tests/controller/test_client_quotas.py",
+        ),
+    ),
+    Room(
         "sasl",
         (
             "security/sasl/*.py",

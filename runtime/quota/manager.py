@@ -1,0 +1,117 @@
+"""The quotas that a broker keeps: bandwidth and the time of its event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from metadata.client_quotas import REQUEST_PERCENTAGE, ClientQuotas
+from runtime.quota.kept import Finder, Kept, Throttle
+from runtime.quota.precedence import Bucket, Client, Found
+from runtime.quota.rate import FULL_S, Rate
+
+REQUEST_THROTTLE_MAX_S: Final = 1.0
+"""As in Kafka. A throttle of bandwidth has no such bound: a batch of 30 MB costs a client that may
+send 1 MB/s some 20 s."""
+
+
+class _Sensor:
+    """What the clients of a bucket have used."""
+
+    __slots__ = ("rate", "throttled_s", "throttles")
+
+    def __init__(self) -> None:
+        self.rate = Rate()
+        self.throttles = 0
+        self.throttled_s = 0.0
+
+
+class Usage(NamedTuple):
+    """What a bucket uses now, and how its clients were held back so far."""
+
+    key: str
+    bucket: Bucket
+    rate: float
+    throttles: int
+    throttled_s: float
+
+
+class QuotaManager:
+    """Pure: times come with the calls, and must not go back.
+
+    Amounts are bytes for the byte rates. For ``request_percentage`` they are hundredths of a second
+    of the event loop, so that the rate is a percentage of its time.
+    """
+
+    def __init__(self, quotas: ClientQuotas) -> None:
+        self._finder = Finder(quotas)
+        self._sensors: Kept[_Sensor] = Kept()
+
+    def take(self, quotas: ClientQuotas) -> None:
+        """Go by these from now on. What was used stays used."""
+        self._finder.take(quotas)
+
+    def find(self, key: str, client: Client) -> Found | None:
+        """The quota that counts for the client; None: it has none."""
+        return self._finder.find(key, client)
+
+    def record(self, key: str, client: Client, amount: float, now_s: float) -> Throttle | None:
+        """Count what was used. The client is to wait so long; None: it is within its quota."""
+        found = self._finder.find(key, client)
+        if found is None:
+            return None
+        sensor = self._sensor(key, found.bucket, now_s)
+        sensor.rate.record(amount, now_s)
+        return _throttle(sensor, key, found, now_s)
+
+    def record_if_within(
+        self, key: str, client: Client, amount: float, now_s: float
+    ) -> Throttle | None:
+        """As ``record``, but count nothing if the client is to wait: it does not get the amount."""
+        found = self._finder.find(key, client)
+        if found is None:
+            return None
+        sensor = self._sensor(key, found.bucket, now_s)
+        sensor.rate.record(amount, now_s)
+        throttle = _throttle(sensor, key, found, now_s)
+        if throttle is not None:
+            sensor.rate.record(-amount, now_s)
+        return throttle
+
+    def at_once(self, key: str, client: Client) -> float | None:
+        """The most that a client may use at once. More would be above the quota even after a
+        silence. None: there is no quota."""
+        found = self._finder.find(key, client)
+        return None if found is None else found.bound * FULL_S
+
+    def usage(self, now_s: float) -> Iterator[Usage]:
+        """Of every bucket that is known. To be used up before the next call."""
+        for key, bucket, sensor in self._sensors:
+            yield _usage(key, bucket, sensor, now_s)
+
+    def usage_of(self, key: str, bucket: Bucket, now_s: float) -> Usage:
+        """Of one bucket."""
+        return _usage(key, bucket, self._sensors.peek(key, bucket) or _Sensor(), now_s)
+
+    def _sensor(self, key: str, bucket: Bucket, now_s: float) -> _Sensor:
+        sensor = self._sensors.get(key, bucket, now_s)
+        if sensor is None:
+            sensor = _Sensor()
+            self._sensors.put(key, bucket, sensor, now_s)
+        return sensor
+
+
+def _throttle(sensor: _Sensor, key: str, found: Found, now_s: float) -> Throttle | None:
+    seconds = sensor.rate.throttle_s(found.bound, now_s)
+    if seconds <= 0:
+        return None
+    if key == REQUEST_PERCENTAGE:
+        seconds = min(seconds, REQUEST_THROTTLE_MAX_S)
+    sensor.throttles += 1
+    sensor.throttled_s += seconds
+    return Throttle(seconds, key, found, sensor.rate.observed(now_s))
+
+
+def _usage(key: str, bucket: Bucket, sensor: _Sensor, now_s: float) -> Usage:
+    rate = sensor.rate.observed(now_s)
+    return Usage(key, bucket, rate, sensor.throttles, sensor.throttled_s)

@@ -1,0 +1,171 @@
+"""The quotas of a broker and of the controller, over many clients."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from immutables import Map
+
+from metadata.client_quotas import ClientQuotas
+from runtime.quota import kept
+from runtime.quota.kept import Finder, Kept
+from runtime.quota.manager import QuotaManager
+from runtime.quota.mutations import MutationQuotas
+from runtime.quota.precedence import Bucket, Client, find
+from runtime.quota.rate import Rate
+from tests.support.client_quotas import Names, entity
+
+PRODUCE, FETCH, CPU = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+MUTATIONS = "controller_mutation_rate"
+ANN, BOB = Client("ann", "c"), Client("bob", "c")
+
+
+def quotas(*given: tuple[Names, dict[str, float]]) -> ClientQuotas:
+    return ClientQuotas({entity(**names): Map(values) for names, values in given})
+
+
+FEW = quotas(
+    ({"user": "ann"}, {PRODUCE: 100.0, CPU: 50.0}),
+    ({"user": None, "client-id": "c"}, {PRODUCE: 10.0, FETCH: 20.0}),
+    ({"client-id": None}, {FETCH: 30.0, CPU: 5.0}),
+)
+CLIENTS = st.builds(Client, st.sampled_from(["ann", "bob", "cid"]), st.sampled_from(["c", "d"]))
+USES = st.lists(
+    st.tuples(
+        st.sampled_from([PRODUCE, FETCH, CPU]), CLIENTS, st.integers(0, 500), st.integers(0, 16)
+    ),
+    max_size=40,
+)
+
+
+@given(USES)
+def test_each_bucket_has_its_own_rate(uses: list[tuple[str, Client, int, int]]) -> None:
+    manager, now = QuotaManager(FEW), 1.0
+    rates: dict[tuple[str, Bucket], Rate] = {}
+    throttles: dict[tuple[str, Bucket], list[float]] = {}
+    for key, client, amount, pause in uses:
+        now += pause / 8
+        found = find(FEW, key, client)
+        assert manager.find(key, client) == found
+        throttle = manager.record(key, client, amount, now)
+        if found is None:
+            assert throttle is None
+            continue
+        rate = rates.setdefault((key, found.bucket), Rate())
+        rate.record(amount, now)
+        seconds = rate.throttle_s(found.bound, now)
+        if key == CPU:
+            seconds = min(1.0, seconds)
+        assert (throttle.seconds if throttle else 0.0) == seconds
+        if throttle:
+            assert (throttle.key, throttle.found) == (key, found)
+            assert throttle.observed == rate.observed(now) > found.bound
+            throttles.setdefault((key, found.bucket), []).append(seconds)
+    told = {(each.key, each.bucket): each for each in manager.usage(now)}
+    assert set(told) == set(rates)
+    for (key, bucket), usage in told.items():
+        waited = throttles.get((key, bucket), [])
+        assert usage == (key, bucket, rates[key, bucket].observed(now), len(waited), sum(waited))
+        assert manager.usage_of(key, bucket, now) == usage
+
+
+def test_what_would_be_too_much_is_not_counted() -> None:
+    manager = QuotaManager(quotas(({"user": "ann"}, {FETCH: 10.0})))
+    assert manager.record_if_within(FETCH, BOB, 1e9, 0.0) is None
+    assert manager.record_if_within(FETCH, ANN, 100, 0.0) is None
+    throttle = manager.record_if_within(FETCH, ANN, 20, 0.0)
+    assert throttle is not None
+    assert throttle.seconds == pytest.approx(2.0)
+    assert throttle.observed == 12.0
+    (usage,) = manager.usage(0.0)
+    assert usage[:4] == (FETCH, Bucket("ann", None), 10.0, 1)
+    assert usage.throttled_s == throttle.seconds
+    assert manager.record_if_within(FETCH, ANN, 20, 2.0) is not None
+    assert manager.record_if_within(FETCH, ANN, 20, 11.0) is None
+
+
+def test_ten_seconds_worth_may_be_used_at_once() -> None:
+    manager = QuotaManager(FEW)
+    assert manager.at_once(FETCH, BOB) == 200
+    assert manager.at_once(PRODUCE, Client("bob", "d")) is None
+
+
+def test_changed_quotas_keep_what_was_used() -> None:
+    manager = QuotaManager(quotas(({"user": "ann"}, {PRODUCE: 1000.0})))
+    assert manager.record(PRODUCE, ANN, 1000, 0.0) is None
+    assert manager.record(PRODUCE, BOB, 1000, 0.0) is None
+    manager.take(quotas(({"user": "ann"}, {PRODUCE: 50.0})))
+    throttle = manager.record(PRODUCE, ANN, 0, 0.0)
+    assert throttle is not None
+    assert throttle.seconds == pytest.approx(10.0)
+    manager.take(quotas())
+    assert manager.record(PRODUCE, ANN, 1000, 0.0) is None
+
+
+def test_the_throttle_of_time_is_a_second_at_most_and_that_of_bytes_unbounded() -> None:
+    manager = QuotaManager(FEW)
+    for key, seconds in ((CPU, 1.0), (PRODUCE, pytest.approx(990.0))):
+        throttle = manager.record(key, ANN, 100_000, 0.0)
+        assert throttle is not None
+        assert throttle.seconds == seconds
+
+
+def test_buckets_are_forgotten_after_an_hour_and_when_there_are_too_many(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    some: Kept[str] = Kept()
+    some.put("k", Bucket("ann", None), "ann", 0.0)
+    some.put("k", Bucket("bob", None), "bob", 1.0)
+    assert some.get("k", Bucket("ann", None), 3599.0) == "ann"
+    assert some.get("k", Bucket("bob", None), 3601.0) is None
+    some.put("k", Bucket("cid", None), "cid", 3601.0)
+    assert [value for _, _, value in some] == ["ann", "cid"]
+    monkeypatch.setattr(kept, "MAX", 2)
+    assert some.get("k", Bucket("ann", None), 3602.0) == "ann"
+    some.put("k", Bucket("dan", None), "dan", 3602.0)
+    assert [value for _, _, value in some] == ["ann", "dan"]
+    assert len(some) == 2
+    assert some.peek("k", Bucket("cid", None)) is None
+    assert some.peek("k", Bucket("dan", None)) == "dan"
+
+
+def test_a_forgotten_bucket_begins_anew() -> None:
+    manager = QuotaManager(FEW)
+    manager.record(PRODUCE, ANN, 100_000, 0.0)
+    assert manager.record(PRODUCE, ANN, 0, 3600.0) is None
+    assert next(manager.usage(3600.0)).throttles == 0
+
+
+def test_finding_is_remembered_for_a_bounded_number_of_clients(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    finder = Finder(FEW)
+    first = finder.find(PRODUCE, ANN)
+    assert finder.find(PRODUCE, ANN) is first
+    finder.take(FEW)
+    assert finder.find(PRODUCE, ANN) is first
+    monkeypatch.setattr(kept, "MAX", 1)
+    assert finder.find(PRODUCE, BOB) == find(FEW, PRODUCE, BOB)
+    again = finder.find(PRODUCE, ANN)
+    assert again == first
+    assert again is not first
+
+
+def test_changes_may_be_made_until_the_bucket_is_in_debt() -> None:
+    mutations = MutationQuotas(quotas(({"user": "ann"}, {MUTATIONS: 2.0})))
+    assert mutations.throttle(BOB, 0.0) is None
+    assert mutations.record(BOB, 10_000, 0.0) is None
+    assert mutations.throttle(ANN, 0.0) is None
+    assert mutations.record(ANN, 22, 0.0) is None
+    assert mutations.throttle(ANN, 0.0) is None
+    throttle = mutations.record(ANN, 10, 0.0)
+    assert throttle is not None
+    assert (throttle.seconds, throttle.observed, throttle.key) == (5.0, -10.0, MUTATIONS)
+    assert mutations.throttle(ANN, 4.0) == throttle._replace(seconds=1.0, observed=-2.0)
+    assert mutations.throttle(ANN, 5.0) is None
+    mutations.record(ANN, 10, 5.0)
+    mutations.take(quotas(({"user": "ann"}, {MUTATIONS: 10.0})))
+    faster = mutations.throttle(ANN, 5.0)
+    assert faster is not None
+    assert faster.seconds == 1.0
