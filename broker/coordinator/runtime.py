@@ -272,6 +272,11 @@ class CoordinatorRuntime(Generic[M]):
             and hosted.shard.state is ShardState.ACTIVE
         )
 
+    def may_write(self, number: int) -> bool:
+        """Whether the log of the coordinator of a partition takes records now."""
+        hosted = self._shards.get(number)
+        return hosted is not None and hosted.log.write_refusal is ErrorCode.NONE
+
     def each_active(self) -> Iterator[tuple[int, int, M]]:
         """The partition, leader epoch and machine of each coordinator that is loaded."""
         for number, each in sorted(self._shards.items()):

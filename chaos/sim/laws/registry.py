@@ -17,6 +17,7 @@ from chaos.sim.laws.checkpoints import CheckpointsClaimWhatIsThere
 from chaos.sim.laws.committed_offsets import CommittedOffsetsStay
 from chaos.sim.laws.committed_records import CommittedRecordsStay
 from chaos.sim.laws.compacted_logs import CompactedLogsKeepTheLastValues
+from chaos.sim.laws.coordinator_deadlines import DeadlinesPass
 from chaos.sim.laws.coordinator_logs import CoordinatorsReplayTheirLogs
 from chaos.sim.laws.counted_commits import CommitsAreCounted
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
@@ -140,6 +141,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     FencedProducersWriteNothing,
     CoordinatorsReplayTheirLogs,
     MarkersFollowDecisions,
+    DeadlinesPass,
     # Logs and disks.
     LogsOpenAsTheyWereLeft,
     LogsRememberWhatTheyHold,

@@ -84,8 +84,10 @@ class GroupClient:
         *,
         session_timeout_ms: int,
         rebalance_timeout_ms: int,
+        padding: int = 0,
     ) -> join_group.JoinGroupResponse:
-        """``change``: a number by which the member's metadata differ from earlier ones."""
+        """``change``: a number by which the member's metadata differ from earlier ones.
+        ``padding``: bytes of user data beside it."""
         request = join_group.JoinGroupRequest(
             group_id=self.group_id,
             session_timeout_ms=session_timeout_ms,
@@ -94,7 +96,9 @@ class GroupClient:
             group_instance_id=instance_id,
             protocol_type=_PROTOCOL,
             protocols=[
-                join_group.JoinGroupRequestProtocol(_STRATEGY, _subscription(topics, change))
+                join_group.JoinGroupRequestProtocol(
+                    _STRATEGY, _subscription(topics, change, padding)
+                )
             ],
         )
         timeout_s = 2 * rebalance_timeout_ms / 1000 + 1.0
@@ -284,12 +288,12 @@ class GroupClient:
         return error
 
 
-def _subscription(topics: Iterable[str], change: int) -> bytes:
+def _subscription(topics: Iterable[str], change: int, padding: int) -> bytes:
     """ConsumerProtocolSubscription, version 0: the topics, and user data."""
     names = [topic.encode() for topic in topics]
     parts = [b"\x00\x00", len(names).to_bytes(4)]
     parts += [len(name).to_bytes(2) + name for name in names]
-    return b"".join((*parts, (4).to_bytes(4), change.to_bytes(4)))
+    return b"".join((*parts, (4 + padding).to_bytes(4), change.to_bytes(4), bytes(padding)))
 
 
 def _common_assignment(partitions: Iterable[PartitionName]) -> bytes:

@@ -19,6 +19,11 @@ from stele.wire.kafka.messages.consumer_group_heartbeat import ConsumerGroupHear
 _GROUP: Final = "odd"
 _JOINS, _LEAVES = 0, -1  # member epochs
 _REBALANCE_MS: Final = 5_000
+_LARGE_EVERY: Final = 10  # acts
+_LARGE_SESSION_MS: Final = 60_000  # longer than a session of the consumer protocol
+_LARGE_MEMBERS: Final = 10
+_LARGE_BYTES: Final = 110_000
+"""A record of ``_LARGE_MEMBERS`` subscriptions of this size fits into no batch."""
 
 
 @dataclass(slots=True)
@@ -41,9 +46,26 @@ class OddGroup:
             self._numbers += 1
             try:
                 await self._change_instance(client, self._numbers)
+                if self._numbers % _LARGE_EVERY == 1:
+                    await self._leave_large_members(self._numbers)
             except (ApiError, OSError):
                 self.counts["odd group requests without an answer"] += 1
         client.connections.close()
+
+    async def _leave_large_members(self, number: int) -> None:
+        """The only member of the consumer protocol falls silent in a group of classic members whose
+        subscriptions are large. The group cannot become a classic one."""
+        large = GroupClient(f"large-{number}", Connections.of(self.cluster, "odd group"), self.rng)
+        try:
+            error = await self._beat(large, "silent", _JOINS, None)
+            if error is not ErrorCode.NONE:
+                return
+            for change in range(_LARGE_MEMBERS):
+                if not await self._join_large(large, change):
+                    return
+            self.counts["groups with large members"] += 1
+        finally:
+            large.connections.close()
 
     async def _change_instance(self, client: GroupClient, number: int) -> None:
         """A member exchanges its instance id for another one, and leaves. The first id is free."""
@@ -66,8 +88,24 @@ class OddGroup:
         self.counts["instance ids exchanged"] += 1
         await self._beat(client, other, _LEAVES, first)
 
+    async def _join_large(self, client: GroupClient, change: int) -> bool:
+        """Whether a classic member with a large subscription has joined."""
+        answer, error = None, ErrorCode.MEMBER_ID_REQUIRED
+        while error is ErrorCode.MEMBER_ID_REQUIRED:
+            answer = await client.join(
+                "" if answer is None else answer.member_id,
+                None,
+                [self.topic],
+                change,
+                session_timeout_ms=_LARGE_SESSION_MS,
+                rebalance_timeout_ms=_REBALANCE_MS,
+                padding=_LARGE_BYTES,
+            )
+            error = ErrorCode(answer.error_code)
+        return error is ErrorCode.NONE
+
     async def _beat(
-        self, client: GroupClient, member_id: str, epoch: int, instance_id: str
+        self, client: GroupClient, member_id: str, epoch: int, instance_id: str | None
     ) -> ErrorCode:
         joins = epoch == _JOINS
         request = ConsumerGroupHeartbeatRequest(

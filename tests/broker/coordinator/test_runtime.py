@@ -208,10 +208,13 @@ async def test_below_min_isr_it_reads_and_does_not_write(
     cluster: ReplicaCluster, coordinators: Coordinators
 ) -> None:
     await coordinators.ask(1, b"a", 1)
+    assert coordinators.runtimes[1].may_write(0)
+    assert not coordinators.runtimes[2].may_write(0)
     for broker_id in (2, 3):
         cluster[broker_id].kill()
         cluster.fence(broker_id)
     await until(lambda: cluster[1].replica().machine.is_under_min_isr)
+    assert not coordinators.runtimes[1].may_write(0)
     assert await coordinators.ask(1, b"a", 1) is ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert await coordinators.ask(1, b"a") == 1
 

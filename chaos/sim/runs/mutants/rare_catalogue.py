@@ -111,4 +111,29 @@ RARE: Final = [
         "_has_to_join(group, member, now)",
         "False",
     ),
+    Mutant(
+        "coordinators: let a deadline stay due that fits into no batch",
+        (
+            Edit(
+                "broker/coordinator/shard.py",
+                "Shard._due_step",
+                "step.instead is not None",
+                "False",
+            ),
+            Edit(
+                "broker/coordinator/shard.py",
+                "Shard._tick",
+                "continue",
+                "self._tick_not_before_ms = now.monotonic_ms + RETRY_MS; break",
+            ),
+            Edit(
+                "broker/coordinator/group/machine.py",
+                "GroupMachine.put_off",
+                "timer.set(until_ms)",
+                "pass",
+            ),
+        ),
+        kinds=("conditions",),
+        load=LoadKind.RARE,
+    ),
 ]
