@@ -132,10 +132,12 @@ MEANINGS: Mapping[ErrorCode, str] = {
 }
 
 
-def explain(number: int, message: str = "") -> str:
+def explain(number: int, message: str | None = None) -> str:
     """``message`` if there is one, otherwise the meaning of the error; "" if there is no error."""
-    if message or number == ErrorCode.NONE:
+    if message:
         return message
+    if number == ErrorCode.NONE:
+        return ""
     try:
         code = ErrorCode(number)
     except ValueError:

@@ -105,7 +105,7 @@ class PartitionLeaders:
             self._note(
                 partition, Leader(part.current_leader.leader_id, part.current_leader.leader_epoch)
             )
-        _raise_error(error_code(part.error_code), part.error_message or "")
+        _raise_error(error_code(part.error_code), part.error_message)
         return AcknowledgedBatch(part.base_offset, part.log_append_time_ms)
 
     async def describe(self, partition: PartitionId, producer_id: int) -> KnownProducer:
@@ -113,12 +113,10 @@ class PartitionLeaders:
         leader = self._leader(partition)
         if leader.broker_id == self._context.broker_id:
             found = producer_of(self._context, partition, producer_id, leader.epoch)
-            batches = [] if found.entry is None else found.entry.batches
-            return KnownProducer(
-                -1 if found.entry is None else found.entry.epoch,
-                [_known(each) for each in batches],
-                found.high_watermark,
-            )
+            if found.entry is None:
+                return KnownProducer(-1, [], found.high_watermark)
+            batches = [_known(each) for each in found.entry.batches]
+            return KnownProducer(found.entry.epoch, batches, found.high_watermark)
         topic = describe_producers.TopicRequest(
             "", [partition.partition], topic_id=partition.topic_id
         )
@@ -132,12 +130,12 @@ class PartitionLeaders:
         )
         told = await self._answered(answer, partition, leader)
         part = told.topics[0].partitions[0]
-        _raise_error(error_code(part.error_code), part.error_message or "")
-        return KnownProducer(
-            max((each.producer_epoch for each in part.active_producers), default=-1),
-            [_known(batch) for each in part.active_producers for batch in each.batches],
-            part.high_watermark,
-        )
+        _raise_error(error_code(part.error_code), part.error_message)
+        if not part.active_producers:
+            return KnownProducer(-1, [], part.high_watermark)
+        producer = part.active_producers[0]  # the one that was asked about
+        batches = [_known(each) for each in producer.batches]
+        return KnownProducer(producer.producer_epoch, batches, part.high_watermark)
 
     async def close(self) -> None:
         if self._watching is not None:
@@ -249,6 +247,6 @@ def _known(batch: _Batch) -> KnownBatch:
     return KnownBatch(batch.base_sequence, batch.last_sequence, batch.base_offset)
 
 
-def _raise_error(code: ErrorCode, message: str) -> None:
+def _raise_error(code: ErrorCode, message: str | None) -> None:
     if code is not ErrorCode.NONE:
         raise ApiError(code, explain(code, message))

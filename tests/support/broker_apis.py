@@ -509,6 +509,13 @@ class Edges:
         )
         return wanted
 
+    def change_leader(self, name: str, partition: int, *, leader: int) -> None:
+        """The leader epoch rises by one."""
+        change = pb.PartitionChangeRecord(
+            topic_id=topic_id(name), partition=partition, leader=leader
+        )
+        self.commit(pb.MetadataRecord(partition_change=change))
+
     def add_acl(self, acl: Acl) -> None:
         """A change of the ACLs. What is allowed is up to ``authorizer``."""
         self.commit(record_of(acl, self._offset.to_bytes(16)))
