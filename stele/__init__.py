@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from stele.admin.users import ScramUpsertion as ScramUpsertion
     from stele.consumer.group.listener import RebalanceListener as RebalanceListener
     from stele.errors import ApiError as ApiError
+    from stele.errors import AuthenticationError as AuthenticationError
     from stele.errors import CommitFailedError as CommitFailedError
     from stele.errors import ErrorCode as ErrorCode
     from stele.errors import FencedInstanceError as FencedInstanceError
@@ -54,6 +55,7 @@ _HOMES = {
     "AclFilter": "stele.admin.acls",
     "Admin": "stele.sync",
     "ApiError": "stele.errors",
+    "AuthenticationError": "stele.errors",
     "CommitFailedError": "stele.errors",
     "ConfigResource": "stele.admin.descriptions",
     "Consumer": "stele.sync",

@@ -198,6 +198,30 @@ class ApiError(SteleError):
         self.message = message
 
 
+class AuthenticationError(ApiError):
+    """Client and broker do not accept each other, and trying again does not help: the login is
+    refused, or TLS fails because of a certificate, a file or the security protocol.
+
+    The text names the file, the host name, the date or the option. Java's clients call this
+    ``AuthenticationException``.
+    """
+
+
+class TlsError(AuthenticationError):
+    """The client has reached no broker of the cluster, because TLS fails or because the port has
+    another security protocol.
+
+    A client that has reached the cluster before does not raise this: brokers exchange their
+    certificates, so it tries again until the time limit of the call.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.SASL_AUTHENTICATION_FAILED, message)
+
+    def __str__(self) -> str:
+        return self.message  # Kafka has no code for TLS, and the code's name would mislead
+
+
 class OutcomeUnknownError(ApiError):
     """It is not known whether a change took effect, or still will.
 

@@ -12,16 +12,17 @@ import random
 import socket
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stele.addresses import Address
 from stele.security.client_security import PLAINTEXT, ClientSecurity
-from stele.world import Channel, Connector, Rng
+from stele.world import Channel, Connector, PortFacts, Rng
 
 if TYPE_CHECKING:
     from stele.security.client_tls import ClientTls
 
 # CLOCK_BOOTTIME runs on while the machine sleeps, which a session timeout must notice.
+_LOOK_S: Final = 5.0
 _MONOTONIC_ID: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
@@ -46,6 +47,8 @@ class RealConnector:
     def __init__(self, security: ClientSecurity = PLAINTEXT) -> None:
         self.security = security
         self._tls: ClientTls | None = None  # made by the first encrypted connection
+        # A client that cannot connect tries again soon.
+        self._looked: dict[Address, tuple[float, PortFacts | None]] = {}
 
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
@@ -57,6 +60,15 @@ class RealConnector:
             transport, _ = await loop.create_connection(factory, address.host, address.port)
         set_no_delay(transport)
         return transport
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        now_s = RealClock.monotonic()
+        if address not in self._looked or now_s - self._looked[address][0] >= _LOOK_S:
+            from stele.port_probe import look_at_port  # only a client in trouble needs it
+
+            loop = asyncio.get_running_loop()
+            self._looked[address] = now_s, await loop.run_in_executor(None, look_at_port, address)
+        return self._looked[address][1]
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         from stele.grpc_channel import RealChannel  # loads grpc, which producers do not need

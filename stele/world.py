@@ -14,7 +14,7 @@ import asyncio
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from stele.addresses import Address
 from stele.security.client_security import ClientSecurity
@@ -129,6 +129,15 @@ CLIENT_ID_KEY: Final = "client-id"
 percent-encoded."""
 
 
+class PortFacts(NamedTuple):
+    """What a port of Kafka's protocol asks of its clients."""
+
+    has_tls: bool
+    mechanisms: tuple[str, ...] | None = None
+    """Of a login by SASL, none if there is no login. None: that is not known."""
+    needs_certificate: bool = False
+
+
 class Connector(Protocol):
     """The half of the network that a client needs."""
 
@@ -141,6 +150,11 @@ class Connector(Protocol):
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         """Open a byte connection of the data plane. Raises OSError."""
+        ...
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        """What the port of a broker that closes this client's connections speaks, to tell the user.
+        None: that is not known. It may take seconds."""
         ...
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:

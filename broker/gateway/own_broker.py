@@ -16,7 +16,7 @@ from broker.service.context import BrokerContext
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.in_process import connect
 from stele.addresses import Address
-from stele.world import Channel, Connector
+from stele.world import Channel, Connector, PortFacts
 
 
 class OwnBroker:
@@ -44,6 +44,9 @@ class OwnBroker:
             return await self._connector.connect(address, factory)
         client = cast(asyncio.BufferedProtocol, factory())
         return connect(client, self._accept(listener), address.host, address.port)
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        return await self._connector.look_at_port(address)
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         return self._connector.channel(address, client_id)

@@ -57,8 +57,10 @@ class PendingAnswer(Protocol[AnswerT_contra]):
 class ConnectionLostError(ApiError):
     """The connection ended before the answer. It is unknown whether the request took effect."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, reason: Exception | None = None) -> None:
+        """``reason``: the transport's, if it has one."""
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
+        self.reason = reason
 
 
 class _Pending:
@@ -122,6 +124,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._reason = "it is closed"  # why there is no transport
+        self._lost_by: Exception | None = None  # the transport's reason
         self._is_full = False  # bytes wait in memory until the peer takes those before them
         self._on_room: list[asyncio.Future[None]] = []  # the waiting callers
         # Set to the earliest deadline or before it. It need not be exact, as nearly all requests
@@ -218,7 +221,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     ) -> None:
         """As ``submit``, for an outcome of the caller's."""
         if self._transport is None or self._transport.is_closing():
-            raise ConnectionLostError(f"{self.name}: {self._reason}")
+            raise self._loss()
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         buffers = kafka.encode_request(api, version, correlation_id, self.client_id, message)
@@ -240,7 +243,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         Raises ConnectionLostError. The future may raise it, too.
         """
         if self._transport is None or self._transport.is_closing():
-            raise ConnectionLostError(f"{self.name}: {self._reason}")
+            raise self._loss()
         self._transport.set_write_buffer_limits(high=0)  # it is full until all are taken
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
@@ -368,6 +371,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._transport is not None:
             self._reason = "the connection was lost" + (f": {exc}" if exc else "")
+            self._lost_by = exc
         self._transport = None
         self._fail_pending()
         if not self._lost.done():
@@ -425,6 +429,9 @@ class KafkaConnection(asyncio.BufferedProtocol):
             transport.abort()
         self._fail_pending()
 
+    def _loss(self) -> ConnectionLostError:
+        return ConnectionLostError(f"{self.name}: {self._reason}", self._lost_by)
+
     def _note_drained(self) -> None:
         drained, self._drained = self._drained, None
         if drained is not None and not drained.done():
@@ -443,11 +450,11 @@ class KafkaConnection(asyncio.BufferedProtocol):
         while self._pending:
             answer = self._pending.popleft().answer
             if not answer.done():
-                answer.set_exception(ConnectionLostError(f"{self.name}: {self._reason}"))
+                answer.set_exception(self._loss())
         waiting, self._on_room = self._on_room, []
         for room in waiting:
             if not room.done():
-                room.set_exception(ConnectionLostError(f"{self.name}: {self._reason}"))
+                room.set_exception(self._loss())
 
 
 _OF_A_LOGIN = (kafka.ApiKey.SASL_HANDSHAKE, kafka.ApiKey.SASL_AUTHENTICATE)

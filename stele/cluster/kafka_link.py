@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -11,7 +12,8 @@ from stele.addresses import address_text
 from stele.cluster.kafka_connection import ConnectionLostError, KafkaConnection
 from stele.cluster.kafka_login import LoginError
 from stele.cluster.messages import BrokerAddress
-from stele.errors import ApiError, ErrorCode
+from stele.errors import ApiError, AuthenticationError, ErrorCode, TlsError
+from stele.security.tls_refusals import TlsRefusedError, tls_failure
 from stele.wire import kafka
 from stele.world import Connector, RpcCode, RpcError
 
@@ -100,19 +102,30 @@ class KafkaLink:
         self._check_open()
         try:
             connection = await KafkaConnection.open(self._connector, host, port, self._client_id)
+        except TlsRefusedError as error:
+            raise TlsRefusedRpcError(self.address, str(error)) from error
         except OSError as error:
             raise RpcError(RpcCode.UNAVAILABLE, f"{address_text(host, port)}: {error}") from error
         except ApiError as error:  # of a login
-            raise unanswered(error) from error
+            raise self._unopened(error) from error
         try:
             await connection.negotiate(timeout_s=self._open_s)
             self._check_open()
         except BaseException as error:
             connection.close()
             if isinstance(error, ApiError):
-                raise unanswered(error) from error
+                raise self._unopened(error) from error
             raise
         return connection
+
+    def _unopened(self, error: ApiError) -> RpcError:
+        """In TLS 1.3 a client hears only after its handshake that the broker refuses it."""
+        reason = error.reason if isinstance(error, ConnectionLostError) else None
+        if isinstance(reason, ssl.SSLError):
+            failure = tls_failure(reason)
+            if isinstance(failure, TlsRefusedError):
+                return TlsRefusedRpcError(self.address, str(failure))
+        return unanswered(error)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -157,6 +170,23 @@ def question(
         return await link.ask(api, make, timeout_s=timeout_s, at_most=at_most, waits=waits)
 
     return Question(api.key.name, ask)
+
+
+class TlsRefusedRpcError(RpcError):
+    """The failure of a question to a broker with which TLS does not work."""
+
+    def __init__(self, address: BrokerAddress, reason: str) -> None:
+        self.refusal = TlsError(f"cannot connect to {address_text(*address[:2])}: {reason}")
+        super().__init__(RpcCode.UNAUTHENTICATED, self.refusal.message)
+
+
+def refusal_of(error: RpcError) -> AuthenticationError | None:
+    """Why the broker and this client do not accept each other; None if that is not the failure."""
+    if isinstance(error, TlsRefusedRpcError):
+        return error.refusal
+    if error.code is RpcCode.UNAUTHENTICATED:
+        return LoginError(ErrorCode.SASL_AUTHENTICATION_FAILED, error.detail)
+    return None
 
 
 def unanswered(error: ApiError) -> RpcError:

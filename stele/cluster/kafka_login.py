@@ -6,7 +6,7 @@ import asyncio
 import base64
 from typing import Any, Final, Protocol, TypeVar
 
-from stele.errors import ApiError, ErrorCode
+from stele.errors import AuthenticationError, ErrorCode
 from stele.real import real_rng
 from stele.security import dialogues
 from stele.security.client_security import SaslCredentials
@@ -23,7 +23,7 @@ _NONCE_BYTES: Final = 18
 Response = TypeVar("Response", bound=kafka.Struct)
 
 
-class LoginError(ApiError):
+class LoginError(AuthenticationError):
     """The broker refuses the login. The same login fails at every broker and at every time."""
 
 

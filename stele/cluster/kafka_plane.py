@@ -10,9 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
-from stele.cluster.kafka_link import KafkaLink, Question, question
-from stele.cluster.kafka_login import LoginError
+from stele.cluster.kafka_link import (
+    KafkaLink,
+    Question,
+    TlsRefusedRpcError,
+    question,
+    refusal_of,
+)
 from stele.cluster.kafka_stream import (
     MAX_FETCH_CONNECTIONS,
     Encoded,
@@ -38,7 +44,8 @@ from stele.cluster.messages import (
     TopicNews,
     error_code,
 )
-from stele.errors import ErrorCode
+from stele.cluster.misfit import why_misfit
+from stele.errors import ErrorCode, TlsError
 from stele.ids import TopicPartition
 from stele.wire import kafka
 from stele.wire.kafka.messages import (
@@ -72,16 +79,24 @@ class KafkaPlane:
 
     async def find_brokers(self, host: str, port: int, timeout_s: float) -> ClusterNews:
         """Ask a bootstrap server for the brokers. Raises OSError, SteleError, in particular
-        LoginError."""
+        AuthenticationError."""
         link = self.link(BrokerAddress(host, port))
         try:
             return await self.metadata([]).ask(link, timeout_s)
         except RpcError as error:
-            if error.code is RpcCode.UNAUTHENTICATED:
-                raise LoginError(ErrorCode.SASL_AUTHENTICATION_FAILED, error.detail) from error
-            raise OSError(error.detail) from error
+            refusal = refusal_of(error) or await self._misfit(link.address, error)
+            raise refusal or OSError(error.detail) from error
         finally:
             await link.close()
+
+    async def _misfit(self, address: BrokerAddress, error: RpcError) -> TlsError | None:
+        """The error of a client whose security protocol is not that of the port: the broker only
+        closes its connections. None if the failure has another reason."""
+        if error.code not in (RpcCode.UNAVAILABLE, RpcCode.INTERNAL):
+            return None
+        facts = await self._connector.look_at_port(Address(*address[:2]))
+        reason = None if facts is None else why_misfit(self._connector.security, facts)
+        return None if reason is None else TlsRefusedRpcError(address, reason).refusal
 
     # ------------------------------------------------------------------------ questions
 

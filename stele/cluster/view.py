@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from stele.addresses import address_text
-from stele.cluster.kafka_link import KafkaLink, Question
-from stele.cluster.kafka_login import LoginError
+from stele.cluster.kafka_link import KafkaLink, Question, refusal_of
 from stele.cluster.kafka_plane import KafkaPlane
 from stele.cluster.messages import (
     BrokerAddress,
@@ -26,10 +25,12 @@ from stele.cluster.waiting import WaitReporter, client_backoff
 from stele.config import ClientConfig, ClientWorld, parse_bootstrap_servers
 from stele.errors import (
     ApiError,
+    AuthenticationError,
     ClosedError,
     CommitFailedError,
     ErrorCode,
     SteleError,
+    TlsError,
     UnreachableError,
 )
 from stele.ids import TopicPartition
@@ -104,6 +105,9 @@ class ClusterView:
             float("inf") if total_ms is None else world.clock.monotonic() + total_ms / 1000
         )
         self._closed = False
+        # From then on a broker that fails at TLS is asked again: it may be exchanging its
+        # certificate. Before, the client's own settings are wrong.
+        self._has_reached = False
 
     # ------------------------------------------------------------------------- known
 
@@ -242,7 +246,7 @@ class ClusterView:
     async def _refresh_logged(self) -> None:
         try:
             await self._refresh()
-        except (UnreachableError, LoginError) as error:
+        except (UnreachableError, AuthenticationError) as error:
             self.waiting.say(str(error), "unreachable")
         except ClosedError:
             return
@@ -324,7 +328,14 @@ class ClusterView:
     ) -> AnswerT:
         """Ask one broker once. Raises RpcError, ApiError as a question does."""
         timeout_s = timeout_s or self.config.request_timeout_ms / 1000
-        return await question.ask(self.link(broker_id), timeout_s)
+        answer = await question.ask(self.link(broker_id), timeout_s)
+        self._has_reached = True
+        return answer
+
+    def _final_refusal(self, error: RpcError) -> AuthenticationError | None:
+        """The error to raise at once if trying again does not help."""
+        refusal = refusal_of(error)
+        return None if isinstance(refusal, TlsError) and self._has_reached else refusal
 
     async def ask_any(
         self,
@@ -333,8 +344,8 @@ class ClusterView:
         timeout_s: float | None = None,
         on_lost: Callable[[RpcError], None] = lambda error: None,
     ) -> AnswerT:
-        """Ask each known broker once, until one answers. Raises UnreachableError, ApiError as a
-        question does.
+        """Ask each known broker once, until one answers. Raises UnreachableError, TlsError, and
+        ApiError as a question does.
 
         ``timeout_s``: the time of one attempt, if an answer takes long. ``on_lost`` is called for
         each attempt without an answer, since it may have been carried out. It bootstraps first if
@@ -342,6 +353,7 @@ class ClusterView:
         """
         self._check_open()
         causes: dict[int, str] = {}  # the last failure of each broker
+        refusal: AuthenticationError | None = None
         for fresh in (False, True):
             if fresh or not self._brokers:
                 await self._find_brokers()
@@ -355,6 +367,7 @@ class ClusterView:
                 except RpcError as error:
                     self._check_open()
                     causes[broker_id] = f"broker {broker_id}: {error}"
+                    refusal = refusal or self._final_refusal(error)
                     on_lost(error)
                     continue
                 except asyncio.CancelledError:
@@ -363,6 +376,8 @@ class ClusterView:
                 # The next request goes first to a broker that answers.
                 self._next_broker = broker_id
                 return answer
+        if isinstance(refusal, TlsError):
+            raise refusal
         reasons = "; ".join(causes.values()) or "none known"
         raise UnreachableError(f"no broker answers {question.what}: {reasons}")
 
@@ -422,14 +437,20 @@ class ClusterView:
         ]
 
     async def _find_brokers(self) -> None:
-        """Ask the bootstrap servers one after the other. Raises UnreachableError, and LoginError:
-        the next server would refuse the login, too."""
+        """Ask the bootstrap servers one after the other. Raises UnreachableError, TlsError if
+        the client has never reached a broker, and LoginError: the next server would refuse the
+        login, too."""
         causes: list[str] = []
+        refused: list[str] = []
         for host, port in self._bootstrap:
             try:
                 async with asyncio.timeout(self.attempt_s):
                     news = await self.plane.find_brokers(host, port, self.attempt_s)
-            except LoginError:
+            except TlsError as error:
+                refused.append(error.message)
+                causes.append(error.message)
+                continue
+            except AuthenticationError:
                 raise
             except (OSError, SteleError) as error:
                 reason = "no answer in time" if isinstance(error, TimeoutError) else str(error)
@@ -443,6 +464,10 @@ class ClusterView:
             self.cluster_id = news.cluster_id
             self._brokers = dict(news.brokers)
             return
+        if refused and not self._has_reached:
+            raise TlsError("; ".join(refused))
+        if len(refused) == len(causes):
+            raise UnreachableError("; ".join(causes))
         raise UnreachableError(
             f"cannot reach the cluster: {'; '.join(causes)}. Are these the Kafka ports of running "
             "brokers?"
@@ -453,7 +478,8 @@ class ClusterView:
     ) -> AnswerT:
         """Repeat a call while it fails for a passing reason, for at most ``timeout_s``.
 
-        Raises the last failure, as ApiError or UnreachableError. An attempt that is under way at
+        Raises the last failure, as ApiError or UnreachableError, and AuthenticationError at once.
+        An attempt that is under way at
         the deadline is cancelled.
         """
         deadline = self.world.clock.monotonic() + self.left_s(timeout_s)
@@ -467,9 +493,9 @@ class ClusterView:
             except TimeoutError:
                 raise cause from None
             except RpcError as error:
-                if error.code is RpcCode.UNAUTHENTICATED:
-                    code = ErrorCode.SASL_AUTHENTICATION_FAILED
-                    raise LoginError(code, f"{what}: {error.detail}") from error
+                refusal = self._final_refusal(error)
+                if refusal is not None:
+                    raise refusal from error
                 cause = UnreachableError(f"{what}: {error}")
             except UnreachableError as error:
                 cause = error

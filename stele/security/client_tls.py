@@ -21,6 +21,7 @@ from stele.security.client_security import ClientSecurity
 from stele.security.contexts import client_context
 from stele.security.files import FileStates, look_at
 from stele.security.stores import alternative_names
+from stele.security.tls_refusals import TlsRefusedError, tls_failure
 
 HANDSHAKE_S: Final = 10.0
 FAREWELL_S: Final = 2.0
@@ -28,10 +29,6 @@ FAREWELL_S: Final = 2.0
 
 _PROBE_S: Final = 2.0
 _EXPLAINED_S: Final = 5.0
-
-
-class TlsSettingsError(OSError):
-    """The client's own settings cannot be used: no connection can be opened with them."""
 
 
 class ClientTls:
@@ -50,7 +47,7 @@ class ClientTls:
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
-        """Raises OSError, in words for the user."""
+        """Raises OSError, in words for the user: TlsRefusedError if trying again does not help."""
         loop = asyncio.get_running_loop()
         context = await self._current()
         try:
@@ -64,9 +61,9 @@ class ClientTls:
                 ssl_shutdown_timeout=FAREWELL_S,
             )
         except ssl.SSLCertVerificationError as error:
-            raise OSError(await self._explain(address, error)) from error
+            raise TlsRefusedError(await self._explain(address, error)) from error
         except ssl.SSLError as error:
-            raise OSError(_words(error)) from error
+            raise tls_failure(error) from error
         except ConnectionError as error:
             if isinstance(error, ConnectionRefusedError):
                 raise
@@ -98,24 +95,10 @@ class ClientTls:
                 self._context = await asyncio.get_running_loop().run_in_executor(None, make)
             except SteleError as error:
                 if self._context is None:
-                    raise TlsSettingsError(str(error)) from error
+                    raise TlsRefusedError(str(error)) from error
                 return self._context  # half written, or not valid now; the next one looks again
             self._files = files
         return self._context
-
-
-def _words(error: ssl.SSLError) -> str:
-    reason = (error.reason or str(error)).lower().replace("_", " ")
-    if "wrong version number" in reason or "record layer failure" in reason:
-        return (
-            f"the peer does not speak TLS ({reason}): does this port expect "
-            "security_protocol=PLAINTEXT or SASL_PLAINTEXT?"
-        )
-    if "certificate required" in reason:
-        return f"the broker requires a certificate: set ssl_keystore_location ({reason})"
-    if "alert" in reason:
-        return f"the broker refuses this client's certificate or settings ({reason})"
-    return f"TLS failed ({reason})"
 
 
 async def _explain(address: Address, error: ssl.SSLCertVerificationError) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from stele.addresses import Address
 from stele.security.client_security import PLAINTEXT, ClientSecurity
-from stele.world import RpcCode, RpcError
+from stele.world import PortFacts, RpcCode, RpcError
 from world.network import Peer, Service
 
 
@@ -142,6 +142,9 @@ class FakeNetwork:
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         raise OSError("not in this fake")
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        return None
 
     def secured(self, security: ClientSecurity) -> FakeNetwork:
         return self

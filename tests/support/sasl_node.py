@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,17 +57,25 @@ class SaslNode:
 def sasl_node(directory: Path) -> Iterator[SaslNode]:
     """Runs the node until the end of the block."""
     names = [*LISTENERS, *(f"grpc-{name}" for name in LISTENERS), "controller", "metrics"]
-    node = SaslNode(directory, _free_ports(names), ec.generate_private_key(ec.SECP256R1()))
+    node = SaslNode(directory, free_ports_of(names), ec.generate_private_key(ec.SECP256R1()))
     _write_keys(node)
+    with running_node(directory, _settings(node)):
+        yield node
+
+
+@contextmanager
+def running_node(directory: Path, settings: Mapping[str, str]) -> Iterator[None]:
+    """Runs a node with these settings, among them ``metrics.listener``, in a process."""
     config = directory / "server.properties"
-    config.write_text("".join(f"{name}={value}\n" for name, value in _settings(node).items()))
+    config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     stele = [sys.executable, "-m", "cli"]
     subprocess.run([*stele, "format", "-c", str(config)], check=True, capture_output=True)
-    with (directory / "node.log").open("wb") as log:
+    log_file = directory / "node.log"
+    with log_file.open("wb") as log:
         process = subprocess.Popen([*stele, "server", str(config)], stdout=log, stderr=log)
         try:
-            _wait_ready(node, process)
-            yield node
+            _wait_ready(f"http://{settings['metrics.listener']}/readyz", log_file, process)
+            yield
         finally:
             process.terminate()
             process.wait(timeout=30)
@@ -114,7 +122,7 @@ def _write_keys(node: SaslNode) -> None:
     (node.directory / "jwks.json").write_text(json.dumps({"keys": [entry | {"kid": "1"}]}))
 
 
-def _free_ports(names: list[str]) -> dict[str, int]:
+def free_ports_of(names: Sequence[str]) -> dict[str, int]:
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in names]
     ports = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -122,8 +130,7 @@ def _free_ports(names: list[str]) -> dict[str, int]:
     return dict(zip(names, ports, strict=True))
 
 
-def _wait_ready(node: SaslNode, process: subprocess.Popen[bytes]) -> None:
-    url = f"http://127.0.0.1:{node.ports['metrics']}/readyz"
+def _wait_ready(url: str, log_file: Path, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline and process.poll() is None:
         try:
@@ -131,4 +138,4 @@ def _wait_ready(node: SaslNode, process: subprocess.Popen[bytes]) -> None:
                 return
         except OSError:
             time.sleep(0.1)
-    raise AssertionError((node.directory / "node.log").read_text())
+    raise AssertionError(log_file.read_text())

@@ -13,7 +13,7 @@ from stele.addresses import Address
 from stele.aio import Admin, Consumer
 from stele.config import ClientWorld
 from stele.records import ConsumerRecord
-from stele.world import Channel, Connector
+from stele.world import Channel, Connector, PortFacts
 from tests.support.worlds import Scenario, gives
 
 TOPIC = "orders"
@@ -60,6 +60,9 @@ class OnlyThrough:
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
         return await self._connector.connect(address, factory)
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        return None
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         return self._connector.channel(

@@ -36,7 +36,7 @@ from stele.security.client_security import PLAINTEXT
 from stele.wire.batch import decode, read_header, stamp
 from stele.wire.kafka import Api
 from stele.wire.v1 import admin_pb2
-from stele.world import Channel, Clock, RpcCode, RpcError, Stream
+from stele.world import Channel, Clock, PortFacts, RpcCode, RpcError, Stream
 from tests.support.stele_kafka import FakeTransport
 from tests.support.timing import run_virtual
 from tests.support.worlds import Scenario, gives
@@ -116,6 +116,7 @@ class FakeCluster:
         # The metadata offset and topics of a broker that lags. It answers with them once.
         self.outdated: tuple[int, dict[str, FakeTopic]] | None = None
         self.connections: list[FakeTransport] = []  # to the Kafka ports
+        self.refusal: OSError | None = None  # what every attempt to connect fails with
         self.is_kafkas = False  # whether brokers know nothing that Kafka's do not know
         self.kafka_versions: dict[int, int] = {}  # the newest version of an API, if it is older
         self.transaction_version = 2  # the level of the feature
@@ -182,9 +183,14 @@ class FakeCluster:
     async def connect(
         self, address: Address, factory: Callable[[], asyncio.BaseProtocol]
     ) -> asyncio.Transport:
+        if self.refusal is not None:
+            raise self.refusal
         if not self.alive.get(address.port - 9000):
             raise ConnectionRefusedError(111, f"connection refused by {address}")
         return FakeTransport(self, address.port - 9000, cast(asyncio.BufferedProtocol, factory()))
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        return None
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         return FakeChannel(self, address.port - 9100)

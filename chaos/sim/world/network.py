@@ -20,7 +20,7 @@ from stele.addresses import Address
 from stele.errors import ConfigError
 from stele.grpc_login import LoggedInChannel
 from stele.security.client_security import PLAINTEXT, ClientSecurity
-from stele.world import Channel
+from stele.world import Channel, PortFacts
 from world.network import ANONYMOUS, Listener, ServerTls, ServerTlsSettings, Service
 
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::", "")
@@ -61,6 +61,9 @@ class SimNetwork:
         attempt = _Connecting(self, target, address.port, factory)
         self.note("connect", f"{target.name}:{address.port}")
         return await attempt.run()
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        return None
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         channel = SimChannel(self, address, client_id)

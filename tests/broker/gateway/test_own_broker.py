@@ -16,7 +16,7 @@ from runtime.kafka.in_process import InProcessTransport
 from stele.addresses import Address
 from stele.security.client_security import PLAINTEXT
 from stele.wire.v1 import log_pb2 as pb
-from stele.world import Channel, Connector
+from stele.world import Channel, Connector, PortFacts
 from tests.support.one_node import HOST, on_a_node
 from tests.support.thin_client import Subscribing, publish, record
 from tests.support.thin_node import create
@@ -37,6 +37,9 @@ class Network:
     async def connect(self, address: Address, factory: Any) -> asyncio.Transport:
         self.asked.append(address[:2])
         raise OSError("nobody is there")
+
+    async def look_at_port(self, address: Address) -> PortFacts | None:
+        return None
 
     def channel(self, address: Address, client_id: str | None = None) -> Channel:
         raise NotImplementedError

@@ -1,0 +1,32 @@
+"""Failures of TLS that trying again does not mend, in words for the user."""
+
+from __future__ import annotations
+
+import ssl
+
+
+class TlsRefusedError(OSError):
+    """One side does not accept the certificate or the settings of the other, or the client's own
+    stores cannot be read. Java's clients call this ``SslAuthenticationException``."""
+
+
+def tls_failure(error: ssl.SSLError) -> OSError:
+    """The error to raise for one of OpenSSL. A connection that only ended is no refusal."""
+    reason = (error.reason or str(error)).lower().replace("_", " ")
+    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+        return OSError(f"the connection ended in TLS ({reason})")
+    if "wrong version number" in reason or "record layer failure" in reason:
+        return TlsRefusedError(
+            f"the peer does not speak TLS ({reason}): does this port expect "
+            "security_protocol=PLAINTEXT or SASL_PLAINTEXT?"
+        )
+    if "certificate required" in reason:
+        return TlsRefusedError(
+            f"the broker requires a certificate: set ssl_keystore_location ({reason})"
+        )
+    if "alert" in reason:
+        return TlsRefusedError(
+            f"the broker refuses this client's certificate or settings ({reason}): look at "
+            "ssl_keystore_location, whose authority and dates the broker checks"
+        )
+    return TlsRefusedError(f"TLS failed ({reason})")
