@@ -137,7 +137,7 @@ class AclAdmin(TransactionAdmin):
     ) -> list[Acl]:
         """Delete all rules that any of the filters matches, together. Returns them.
 
-        Returns when no live broker goes by them any more. Raises ApiError.
+        Returns when every live broker has dropped them. Raises ApiError.
 
         >>> await admin.delete_acls([AclFilter(principal="User:orders-app")])
         """

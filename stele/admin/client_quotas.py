@@ -66,11 +66,11 @@ class QuotaAdmin(UserAdmin):
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> None:
-        """Set and remove quotas. Each broker keeps them on its own.
+        """Set and remove quotas. A quota bounds what each broker gives, and not their sum.
 
-        Returns when every live broker goes by them. Raises BulkError with the error of each refused
-        entity, for example INVALID_REQUEST for a rate of 0 or an unknown key. Of such an entity
-        nothing is changed.
+        Returns when every live broker has applied them. Raises BulkError with the error of each
+        refused entity, for example INVALID_REQUEST for a rate of 0 or an unknown key. The quotas of
+        a refused entity stay as they are.
 
         >>> quota = QuotaAlteration({"user": "orders-app"}, {"producer_byte_rate": 10_000_000})
         >>> await admin.alter_client_quotas([quota])

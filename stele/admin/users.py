@@ -65,7 +65,7 @@ class UserAdmin(AclAdmin):
         Returns when every live broker knows them. Raises BulkError with the error of each refused
         user, for example RESOURCE_NOT_FOUND for a credential that does not exist,
         UNACCEPTABLE_CREDENTIAL for iterations out of bounds, DUPLICATE_RESOURCE for a credential
-        that is named twice. A user of whom one change is refused keeps all credentials.
+        that is named twice. If one change of a user is refused, this user's other changes are, too.
 
         >>> await admin.alter_user_scram_credentials([ScramUpsertion("orders-app", password)])
         """
@@ -98,7 +98,8 @@ class UserAdmin(AclAdmin):
     async def describe_user_scram_credentials(
         self, users: Sequence[str] = (), *, linearizable: bool = True
     ) -> dict[str, list[ScramCredentialInfo]]:
-        """The credentials of each of the users, by default of all, without what they are proven by.
+        """The credentials of each of the users, by default of all: mechanisms and iterations.
+        Nobody can read salts and keys.
 
         Raises BulkError with RESOURCE_NOT_FOUND for a user without a credential.
 

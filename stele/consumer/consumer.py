@@ -197,8 +197,8 @@ class Consumer:
         """Go to an offset: the next record returned is the one at ``offset``, or the first one
         after it.
 
-        ``leader_epoch``: that of the last record that was read before, if the caller stored it with
-        the offset. If that record has vanished since, the consumer finds out (KIP-320).
+        ``leader_epoch``: the leader epoch of the last record before ``offset``, if the caller has
+        stored it. The consumer then notices if this record has vanished since (KIP-320).
 
         >>> consumer.seek("orders", 0, record.offset + 1, leader_epoch=record.leader_epoch)
         """
@@ -305,8 +305,8 @@ class Consumer:
     async def poll_batches(
         self, max_bytes: int = 4 * 1024 * 1024, timeout_ms: float = 1000
     ) -> list[RawBatch]:
-        """As ``poll``, but whole record batches that are neither checked nor decompressed: some
-        ``max_bytes`` of one partition.
+        """As ``poll``, but whole record batches that are neither checked nor decompressed: about
+        ``max_bytes`` bytes of one partition.
 
         The position moves behind them. If there were only batches that hold no records for the
         consumer, the list is empty at once and the position has moved. For readers that make
@@ -402,7 +402,7 @@ class Consumer:
     ) -> None:
         """Commit these offsets for the group, or the positions of all partitions.
 
-        The offset of a partition is that of the next record to read. ``timeout_ms`` None means
+        The offset of a partition names the next record to read. ``timeout_ms`` None means
         ``default_api_timeout_ms``, here and in the calls below.
 
         Raises CommitFailedError if the group has gone on without this member or the topic was
@@ -444,7 +444,7 @@ class Consumer:
         return self._config.enable_auto_commit and self._group is not None
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """By partition the offset behind the last record that was returned, as a commit takes it.
+        """For each partition the offset after the last returned record, as ``commit`` takes it.
         Partitions whose position is not known yet are left out.
         """
         return self._needed_group("consumed_offsets").consumed()

@@ -326,8 +326,8 @@ class Producer:
         return self._transactional
 
     async def init_transactions(self) -> None:
-        """Take the transactional id over: fence its earlier producer, and abort what that has not
-        committed. The first ``begin_transaction`` does it, too.
+        """Take over the transactional id: fence its earlier producer, and abort the transaction
+        that the earlier one has left open. The first ``begin_transaction`` does it, too.
 
         Raises TransactionFatalError, and UnreachableError or ApiError after ``max_block_ms``.
         """
@@ -405,9 +405,9 @@ class Producer:
     ) -> None:
         """Commit a consumer's offsets for its group together with the transaction (KIP-447).
 
-        Without ``offsets``: those behind the last records that its polls have returned. The
-        consumer must not commit by itself (``enable_auto_commit=False``). Raises ConfigError if it
-        does, TransactionAbortableError if the group has gone on without it.
+        Without ``offsets``: for each partition the offset after the last record that its polls have
+        returned. The consumer must not commit by itself (``enable_auto_commit=False``). Raises
+        ConfigError if it does, TransactionAbortableError if the group has gone on without it.
 
         >>> async with producer.transaction():
         ...     for record in records:

@@ -28,7 +28,7 @@ class AccessAdmin(Face):
         Returns when every live broker knows them. Raises BulkError with the error of each refused
         user, for example RESOURCE_NOT_FOUND for a credential that does not exist,
         UNACCEPTABLE_CREDENTIAL for iterations out of bounds, DUPLICATE_RESOURCE for a credential
-        that is named twice. A user of whom one change is refused keeps all credentials.
+        that is named twice. If one change of a user is refused, this user's other changes are, too.
 
         >>> admin.alter_user_scram_credentials([ScramUpsertion("orders-app", password)])
         """
@@ -37,7 +37,8 @@ class AccessAdmin(Face):
     def describe_user_scram_credentials(
         self, users: Sequence[str] = (), *, linearizable: bool = True
     ) -> dict[str, list[ScramCredentialInfo]]:
-        """The credentials of each of the users, by default of all, without what they are proven by.
+        """The credentials of each of the users, by default of all: mechanisms and iterations.
+        Nobody can read salts and keys.
 
         Raises BulkError with RESOURCE_NOT_FOUND for a user without a credential.
 
@@ -65,7 +66,7 @@ class AccessAdmin(Face):
     ) -> list[Acl]:
         """Delete all rules that any of the filters matches, together. Returns them.
 
-        Returns when no live broker goes by them any more. Raises ApiError.
+        Returns when every live broker has dropped them. Raises ApiError.
 
         >>> admin.delete_acls([AclFilter(principal="User:orders-app")])
         """
@@ -111,11 +112,11 @@ class AccessAdmin(Face):
         validate_only: bool = False,
         request_id: bytes | None = None,
     ) -> None:
-        """Set and remove quotas. Each broker keeps them on its own.
+        """Set and remove quotas. A quota bounds what each broker gives, and not their sum.
 
-        Returns when every live broker goes by them. Raises BulkError with the error of each refused
-        entity, for example INVALID_REQUEST for a rate of 0 or an unknown key. Of such an entity
-        nothing is changed.
+        Returns when every live broker has applied them. Raises BulkError with the error of each
+        refused entity, for example INVALID_REQUEST for a rate of 0 or an unknown key. The quotas of
+        a refused entity stay as they are.
 
         >>> quota = QuotaAlteration({"user": "orders-app"}, {"producer_byte_rate": 10_000_000})
         >>> admin.alter_client_quotas([quota])

@@ -462,11 +462,11 @@ class Admin(AccessAdmin):
         *,
         longest_transaction_ms: int = LONGEST_TRANSACTION_MS,
     ) -> list[HangingTransaction]:
-        """Transactions in these partitions that no coordinator knows, so that none would ever end
-        them.
+        """Transactions in these partitions that no coordinator knows. So no coordinator will ever
+        end them.
 
-        A transaction whose last record is younger than ``longest_transaction_ms`` is not one of
-        them: its coordinator may not know the partition yet. Raises ApiError, BulkError.
+        A transaction whose last record is younger than ``longest_transaction_ms`` is left out: its
+        coordinator may not know the partition yet. Raises ApiError, BulkError.
         """
         return self._run(
             lambda: self._admin.find_hanging_transactions(

@@ -135,7 +135,7 @@ class Consumer(CallsBack):
     ) -> None:
         """Commit these offsets for the group, or the positions of all partitions.
 
-        The offset of a partition is that of the next record to read. ``timeout_ms`` None means
+        The offset of a partition names the next record to read. ``timeout_ms`` None means
         ``default_api_timeout_ms``, here and in the calls below.
 
         Raises CommitFailedError if the group has gone on without this member or the topic was
@@ -177,7 +177,7 @@ class Consumer(CallsBack):
         return self._do(lambda: self._consumer.commits_by_itself)
 
     def consumed_offsets(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """By partition the offset behind the last record that was returned, as a commit takes it.
+        """For each partition the offset after the last returned record, as ``commit`` takes it.
         Partitions whose position is not known yet are left out."""
         self._settle()
         return self._do(self._consumer.consumed_offsets)
@@ -213,8 +213,8 @@ class Consumer(CallsBack):
         """Go to an offset: the next record returned is the one at ``offset``, or the first one
         after it.
 
-        ``leader_epoch``: that of the last record that was read before, if the caller stored it with
-        the offset. If that record has vanished since, the consumer finds out (KIP-320).
+        ``leader_epoch``: the leader epoch of the last record before ``offset``, if the caller has
+        stored it. The consumer then notices if this record has vanished since (KIP-320).
 
         >>> consumer.seek("orders", 0, record.offset + 1, leader_epoch=record.leader_epoch)
         """

@@ -194,8 +194,8 @@ class Producer(Face):
     # --------------------------------------------------------------------- transactions
 
     def init_transactions(self) -> None:
-        """Take the transactional id over: fence its earlier producer, and abort what that has not
-        committed. The first ``begin_transaction`` does it, too.
+        """Take over the transactional id: fence its earlier producer, and abort the transaction
+        that the earlier one has left open. The first ``begin_transaction`` does it, too.
 
         Raises TransactionFatalError, and UnreachableError or ApiError after ``max_block_ms``.
         """
