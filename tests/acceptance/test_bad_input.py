@@ -63,7 +63,7 @@ async def _create_topic(cluster: ProcessCluster) -> None:
 async def client(node: ProcessCluster) -> AsyncIterator[SimClient]:
     """Another client, which wrote before the test, and writes and reads after it.
 
-    Everything in the topic is then exactly what was acknowledged, in this test and those before.
+    The topic then holds exactly what was acknowledged, in this test and in the earlier ones.
     """
     async with client_of(node) as other:
         before = [value for _, value in await other.fetch_all(TOPIC)]

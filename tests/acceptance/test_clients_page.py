@@ -58,7 +58,7 @@ def test_exactly_once(
 def test_a_record_that_cannot_be_sent_is_not_left_out_silently(
     process_cluster: ProcessCluster, create_topic: CreateTopic
 ) -> None:
-    """In the synchronous client only the delivery tells of it, which nobody may look at."""
+    """In the synchronous client only the delivery has the error, and a program may ignore it."""
     servers, topic = process_cluster.bootstrap_servers, create_topic(1)
     wrong: Any = "text, which is not bytes"
     with Producer(servers, transactional_id="careless") as producer:

@@ -129,7 +129,7 @@ async def test_with_two_of_three_brokers_down_writes_are_refused_until_one_is_ba
         cluster.kill(follower)
     async with asyncio.timeout(30):
         while await refusal(client, leader) is not ErrorCode.NOT_ENOUGH_REPLICAS:
-            pass  # until the leader knows: those before it timed out or came after the append
+            pass  # until the leader knows: earlier refusals are timeouts, or came after the append
     assert await refusal(client, leader) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert (await client.fetch_all(TOPIC, broker=leader))[0][1].startswith(b"first")
     await cluster.restart(followers[0])

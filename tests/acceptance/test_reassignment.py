@@ -108,7 +108,7 @@ async def read_everything(cluster: ProcessCluster, count: int) -> dict[tuple[int
 
 
 def logs(cluster: ProcessCluster, broker: int) -> list[str]:
-    """The partitions of a broker, without those that only wait to be deleted."""
+    """The partitions of a broker, without the replicas that only wait to be deleted."""
     directory = Path(cluster.nodes[broker].settings["log.dirs"])
     found = (path.name for path in directory.glob(f"{TOPIC}-*"))
     return sorted(name for name in found if not name.endswith("-delete"))

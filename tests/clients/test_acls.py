@@ -29,7 +29,7 @@ SETTINGS = {
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Three brokers, of which each client asks any."""
+    """Three brokers. A client may ask any of them."""
     cluster = ProcessCluster(tmp_path_factory.mktemp("acls"), settings=SETTINGS, controllers=1)
     asyncio.run(cluster.start())
     yield cluster.bootstrap_servers

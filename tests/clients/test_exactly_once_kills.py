@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROUNDS = int(os.environ.get("STELE_KILL_ROUNDS", "1"))
 PARTITIONS = 4
 PROGRESS = 40
-"""So many records more must be copied between two kills."""
+"""The least number of records that are copied between two kills."""
 WITHIN_S = 120.0
 
 
@@ -67,7 +67,7 @@ class Copier:
 
 
 class Source(threading.Thread):
-    """Writes numbers until it is told to end."""
+    """Writes numbers until ``end``."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Source(threading.Thread):
                 self.count += 1
 
     def end(self) -> int:
-        """How many it has written, all of which were acknowledged."""
+        """Stop. Returns how many numbers were written; all were acknowledged."""
         self._end.set()
         self.join()
         return self.count

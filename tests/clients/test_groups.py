@@ -227,7 +227,7 @@ async def test_a_mixed_group_reads_every_record_once(
         found: list[list[bytes]] = [[], [], [], []]
 
         async def turn() -> None:
-            """Whoever polls blocks the others for a moment."""
+            """A poll of one blocks the others for a moment."""
             found[0] += [each.value or b"" for each in ours.poll(timeout_ms=50)]
             found[1] += polling(confluent)()
             for records in kafka_python.poll(timeout_ms=50).values():

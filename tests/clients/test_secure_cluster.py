@@ -29,7 +29,7 @@ SETTINGS = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.part
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessCluster]:
-    """A controller and a broker: their connections are those of every secure cluster."""
+    """A controller and a broker. They have every kind of connection of a secure cluster."""
     made = ProcessCluster(
         tmp_path_factory.mktemp("secure"),
         controllers=1,

@@ -246,7 +246,7 @@ async def test_described_topics_are_those_that_may_be_seen(bench: Bench) -> None
     assert await topics_told(bench, "a", "b", "none", "nor this") == [
         ("a", ErrorCode.NONE, 1),
         ("b", denied, 0),
-        ("none", denied, 0),  # whether a topic exists is told only to who may see it
+        ("none", denied, 0),  # only a permitted caller learns whether a topic exists
         ("nor this", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0),
     ]
     assert bench.authorizer.denials == [(Operation.DESCRIBE, each) for each in hidden]

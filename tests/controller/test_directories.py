@@ -19,7 +19,7 @@ A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
 
 
 def history(machine: Machine, directory: bytes, number: int, *topics: str) -> pb.DirectoryHistory:
-    """What broker 1 tells of a directory that its process ``number`` has used."""
+    """What broker 1 reports of a directory that its process ``number`` has used."""
     return pb.DirectoryHistory(
         directory_id=directory,
         previous_broker_epoch=-1,

@@ -82,7 +82,7 @@ def test_a_member_of_another_registration_is_ineligible(machine: Machine) -> Non
 def test_a_copy_of_a_refused_proposal_is_not_taken_once_its_member_is_back(
     machine: Machine,
 ) -> None:
-    """The leader was told that it was refused, and commits without that member."""
+    """The leader has seen the refusal, and commits without that member."""
     machine.alter("t", 1, 2)
     state, members = machine.partition("t"), [member(machine, each) for each in (1, 2, 3)]
     machine.fence(3)

@@ -190,7 +190,7 @@ def test_elections_agree_with_the_twin(seed: int) -> None:
     for _ in range(12):
         broker = lots.randrange(1, 4)
         lots.choice((machine.fence, machine.heartbeat))(broker)
-        for name in ("a", "b"):  # whoever caught up joins
+        for name in ("a", "b"):  # a replica that has caught up joins
             number = lots.randrange(3)
             state = machine.partition(name, number)
             joining = [each for each in state.replicas if machine.image.is_active(each)]

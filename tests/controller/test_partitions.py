@@ -28,7 +28,7 @@ def isr_of(*replicas: int, leader: int = 1, elr: tuple[int, ...] = ()) -> Partit
 @pytest.mark.parametrize(
     ("state", "active", "min_isr", "how", "leader", "isr", "elr"),
     [
-        # Clean: the next replica in order of preference, of those in the ISR and alive.
+        # Clean: the next live replica of the ISR, in order of preference.
         (isr_of(1, 2, 3), {2, 3}, 1, {"leaving": frozenset({1})}, 2, (2, 3), ()),
         (isr_of(1, 3), {2, 3}, 1, {"leaving": frozenset({1})}, 3, (3,), ()),
         # Nobody else: the last one stays, without leading.

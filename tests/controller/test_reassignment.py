@@ -102,7 +102,7 @@ def test_a_leader_that_stays_gets_a_new_epoch(machine: Machine) -> None:
 
 
 def test_all_of_the_target_must_be_in_sync(machine: Machine) -> None:
-    """Also those that were replicas before."""
+    """Earlier replicas must be, too."""
     machine.alter(T, 1, 2)
     machine.reassign(T, 2, 3, 4)
     machine.alter(T, 1, 2, 4)

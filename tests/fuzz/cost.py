@@ -97,7 +97,7 @@ Turn = Callable[[], contextlib.AbstractContextManager[None]]
 
 @contextlib.contextmanager
 def _watched_loops(turn: Turn) -> Iterator[None]:
-    """Time every callback of simulated event loops, except those of clients."""
+    """Time every callback of simulated event loops, except clients' callbacks."""
     originals = {name: getattr(SimLoop, name) for name in ("call_soon", "call_later", "call_at")}
 
     def timed(callback: Callable[..., object], *args: Any) -> None:

@@ -47,8 +47,8 @@ async def _connect(world: World) -> Rude:
 
 
 async def send_all(world: World, frames: Sequence[bytes], meter: Meter) -> list[Rude]:
-    """Some requests share a connection. Returns those that may still wait for an answer, except for
-    two of three that are broken off."""
+    """Some requests share a connection. Returns the connections that may still wait for an answer.
+    Two of three are broken off before."""
     rude: Rude | None = None
     left: list[Rude] = []
     for number, frame in enumerate(frames):

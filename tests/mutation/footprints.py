@@ -23,8 +23,8 @@ _T = TypeVar("_T")
 class Footprint(NamedTuple):
     """Of one test."""
 
-    seconds: float  # of processor time: those of a busy machine are no others
-    mutants: frozenset[str]  # the names of those that would have decided otherwise
+    seconds: float  # of processor time, which is the same on a busy machine
+    mutants: frozenset[str]  # the names of the mutants that would have decided otherwise
 
     def touches(self, mutant: Mutant) -> bool:
         return mutant.name in self.mutants

@@ -175,7 +175,7 @@ def names_for(probes: Probes) -> dict[str, Any]:
 
 
 def with_probes(tree: ast.Module, marks: Iterable[tuple[int, Site]]) -> ast.Module:
-    """``tree``, of which the sites are, with a probe at each. Changes ``tree``."""
+    """``tree`` with a probe at each site. The sites are its own. Changes ``tree``."""
     wanted: dict[ast.AST, list[tuple[int, Site]]] = defaultdict(list)
     for number, site in marks:
         wanted[site.target].append((number, site))

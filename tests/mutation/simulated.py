@@ -30,7 +30,7 @@ class Hunt(NamedTuple):
     """How mutants are hunted. The same for all of them."""
 
     pool: range  # the seeds that are looked at
-    most: int  # a mutant is hunted with so many of them, those that it could be noticed in
+    most: int  # the number of them that hunt one mutant: seeds that could notice it
     seconds: float  # virtual, of faults
 
 

@@ -45,7 +45,7 @@ _LONGEST_TEXT = 80
 class Site:
     """One possible change of a syntax tree."""
 
-    function: tuple[str, ...]  # its name, after those of the classes and functions around it
+    function: tuple[str, ...]  # its name, after the names of the classes and functions around it
     change: str  # in words; unique within the function
     lines: range  # a run that passes none of them does not notice the change
     target: ast.AST
@@ -61,7 +61,7 @@ def sites(tree: ast.Module) -> list[Site]:
 
 
 def changed(tree: ast.Module, site: Site) -> ast.Module:
-    """``tree``, of which ``site`` is, with the change made in place."""
+    """``tree`` with the change of ``site``, which is its own, made in place."""
     return replaced(tree, {site.target: site.substitute})
 
 

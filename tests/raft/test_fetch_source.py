@@ -80,8 +80,8 @@ def test_an_observer_goes_at_once_to_the_leader_that_it_is_told() -> None:
 def test_what_names_no_other_leader_of_this_epoch_has_the_next_one_asked_later() -> None:
     for answer in (
         FetchResponse(NOT_LEADER, 2, 4),  # of an epoch that is over
-        FetchResponse(NOT_LEADER, 1, 5),  # who refuses is the leader
-        FetchResponse(NOT_LEADER, 4, 5),  # who asks is
+        FetchResponse(NOT_LEADER, 1, 5),  # the refusing node is the leader
+        FetchResponse(NOT_LEADER, 4, 5),  # the asking node is the leader
     ):
         core, call = asking_around()
         ready = answered(core, call, answer)

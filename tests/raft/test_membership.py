@@ -87,7 +87,7 @@ def test_who_does_not_say_which_disk_it_has_is_no_voter_whose_disk_is_known() ->
 
 
 def test_learning_waits_for_a_record_of_the_own_epoch_to_be_committed() -> None:
-    """Even if all records of earlier epochs are committed, including those of the voters."""
+    """Even if all records of earlier epochs are committed, including the voters' records."""
     leading = Leading(VoterSet.of_ids(1, 2, 3), committed=True)
     assert not pending(leading)
     assert leading.voters_appended() == []

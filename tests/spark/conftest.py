@@ -40,7 +40,7 @@ CHEAP = [
     "spark.sql.streaming.minBatchesToRetain=2",
     "spark.sql.streaming.noDataMicroBatches.enabled=false",
 ]
-"""Settings of Spark's JVM in tests, also in those that start a JVM of their own."""
+"""Settings of Spark's JVM in tests, also in tests that start a JVM of their own."""
 
 
 @contextmanager

@@ -6,7 +6,7 @@ Starts a cluster, writes order lines, and runs the pipeline ``orders`` exactly o
 killed, with its JVM and all its Python processes, and started again; it goes on from its
 checkpoints. Meanwhile a broker after the other is killed and started again. At the end this reads
 the topics without Spark, and compares them with the file: each line has one verdict of each rule,
-is validated or failed once, and the sums of the table are those of the lines.
+is validated or failed once, and the sums of the table are the sums of the lines.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ VALUES = StructType().add("value", StringType())
 
 
 def another_process(options: SinkOptions) -> closing[Door]:
-    """Clients that share nothing with those of the sinks of this process."""
+    """Clients that share nothing with the clients of this process's sinks."""
     return closing(Door(options))
 
 
@@ -131,7 +131,7 @@ def test_a_driver_that_dies_before_its_decision_is_followed_by_another(stage: St
     stage.commit(stage.task("r2", 0, "a"))
     with pytest.raises(WriteError, match="another run of this query, r2, has begun since"):
         stage.task("r1", 1, "b")
-    stage.commit(late)  # its decision does not stand, and that of r2 is finished again
+    stage.commit(late)  # its decision does not stand, and r2's is finished again
     assert stage.visible() == ["a"]
 
 
@@ -429,7 +429,7 @@ def test_a_number_whose_driver_died_after_its_decision_is_finished_with_the_next
 
 
 def test_copies_of_a_task_have_ids_of_their_own(stage: Stage) -> None:
-    """Spark numbers attempts over all tasks of a stage, so those of one task may be far apart."""
+    """Spark numbers attempts over all tasks of a stage. Attempts of one task may be far apart."""
     first = stage.task("r1", 0, "row", attempt=3)
     late = stage.task("r1", 0, "row", attempt=3 + 256)
     assert first.prepared is not None

@@ -81,7 +81,7 @@ def test_orders_add_up_to_what_their_lines_say(
 def test_a_new_checkpoint_writes_the_changes_of_its_batches_again(
     spark: SparkSession, settings: Callable[[str], base.Settings], bootstrap: str
 ) -> None:
-    """Its batches have the numbers that those of the former one had."""
+    """Its batches have the numbers of the former checkpoint's batches."""
     these = replace(settings("again-"), exactly_once=True)
     base.ensure_topics(these, "words", "counts")
     with Producer(bootstrap) as producer:
@@ -190,7 +190,7 @@ def send_events(settings: base.Settings, events: list[tuple[str, dict[str, str]]
 def test_events_behind_the_watermark_are_left_out_and_counted(
     spark: SparkSession, settings: Callable[[str], base.Settings]
 ) -> None:
-    """A run gets events that are older than the watermark of those before, by a second or by
+    """A run gets events that are older than the watermark of earlier runs, by a second or by
     minutes, mixed with others that are just young enough. All clicks are alone in their minute."""
     these = settings("late-")
     base.ensure_topics(these, *activity.TOPICS, compacted=[activity.COUNTS])

@@ -315,7 +315,7 @@ def _fail(delivery: Delivery) -> None:
 
 
 def _tolerate(call: Callable[[], None]) -> None:
-    """What ``flush`` tells of is in the deliveries, too."""
+    """The deliveries have the errors of ``flush``, too."""
     try:
         call()
     except stele.SteleError:

@@ -26,7 +26,7 @@ from tests.support.acceptance import grpc_port
 ROOT = Path(__file__).parents[2]
 ROOMS_OF_SERVERS = wheels.server().rooms
 OURS = {"stele-protos", "stele-log-client"}
-"""These are installed from their wheels."""
+"""The packages that the test installs from their wheels."""
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +107,7 @@ def run(python: Path, program: str, directory: Path, *arguments: str) -> str:
 
 
 def files_of(wheel: Path) -> set[str]:
-    """Without those that describe the wheel."""
+    """Without the files that describe the wheel."""
     names = zipfile.ZipFile(wheel).namelist()
     return {name for name in names if ".dist-info/" not in name}
 
@@ -146,7 +146,7 @@ def test_the_wheels_are_the_project() -> None:
 
 
 def test_the_stubs_require_what_they_were_made_with(built: dict[str, Path]) -> None:
-    """Generated code refuses an older library than that of its compiler."""
+    """Generated code refuses a library that is older than its compiler."""
     required = {
         requirement.name: requirement.specifier
         for requirement in map(Requirement, wheels.protos().metadata["dependencies"])

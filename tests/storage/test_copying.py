@@ -48,7 +48,7 @@ def contents(log: PartitionLog, start_offset: int) -> list[bytes]:
 
 
 def aborted(log: PartitionLog) -> set[tuple[int, int]]:
-    """Producer and marker of each aborted transaction of which there are records."""
+    """Producer and marker of each aborted transaction that still has records."""
     found = log.transactions.aborted(log.start_offset, log.end_offset)
     assert not isinstance(found, ColdRange)
     headers = [header for header, _ in log.batches_now(log.start_offset)] if found else []

@@ -233,7 +233,7 @@ async def test_a_checkpoint_of_a_deleted_log_says_nothing_of_one_made_anew(
 async def test_epochs_that_found_no_room_are_written_by_the_next_checkpoint(
     disk: MemoryDisk,
 ) -> None:
-    """Including those of the logs before the one that found none."""
+    """Including the epochs of the logs before the one that found none."""
     directory = open_directory(disk)
     for partition in (0, 1):
         append(directory.create("t", partition, TOPIC_ID), make_batch(), epoch=7)

@@ -39,7 +39,7 @@ class Twin:
 
     topic_id: bytes
     log: PartitionLog
-    durable: int = 0  # the most that was told; nothing below may be lost
+    durable: int = 0  # the highest durable offset so far; nothing below may be lost
     start: int = 0
     written: list[bytes] = field(default_factory=list)
 

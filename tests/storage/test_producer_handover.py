@@ -163,7 +163,7 @@ def test_a_follower_that_begins_anew_ends_with_all_that_the_batches_told(
         again = known(follower.producers)
         assert again.keys() == expected.keys()
         for producer_id, each in expected.items():
-            # Nobody asks what became of a transaction of which no record is left.
+            # Nobody asks how a transaction ended that has no record left.
             first = again[producer_id].transaction_first_offset
             assert first == each.transaction_first_offset or each.transaction_first_offset < start
             assert again[producer_id]._replace(transaction_first_offset=0) == each._replace(

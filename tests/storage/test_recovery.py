@@ -349,7 +349,7 @@ def test_a_start_at_the_end_keeps_what_there_is() -> None:
     ("name", "stays"),
     [
         (f"{9:020d}.snapshot", False),  # of a segment that is gone
-        (f"{10:020d}.snapshot", True),  # alone tells of producers whose records are gone
+        (f"{10:020d}.snapshot", True),  # no other file has the producers whose records are gone
         (f"{9:020d}.timeindex", False),
         (f"{10:020d}.timeindex", True),
         (f"{500:020d}.index", False),  # of a segment that was never begun

@@ -77,7 +77,7 @@ def test_a_sector_lost_behind_a_flipped_batch_is_no_excuse_for_it() -> None:
 
 @pytest.mark.parametrize("before", range(1, 8))
 def test_the_zeroes_that_an_offset_begins_with_are_no_lost_sector(before: int) -> None:
-    """So many bytes of the batch are in the sector in which it begins."""
+    """``before`` bytes of the batch are in the sector in which it begins."""
     disk = written(of_size(SECTOR - before), make_batch(), make_batch())
     disk.flip(FIRST, SECTOR - before + 70)
     with pytest.raises(CorruptLogError, match="a whole batch stands behind it"):
@@ -86,7 +86,7 @@ def test_the_zeroes_that_an_offset_begins_with_are_no_lost_sector(before: int) -
 
 @pytest.mark.parametrize("left", [8, 9, 300])
 def test_a_batch_in_a_record_of_a_torn_one_is_no_batch_behind_it(left: int) -> None:
-    """The last sector, of which the file has ``left`` bytes, was never written."""
+    """The last sector was never written. The file has ``left`` bytes of it."""
     inner = bytes(make_batch(base_offset=1000))
     around = next(
         batch

@@ -111,7 +111,7 @@ class TransactionsMachine(RuleBasedStateMachine):
             high_watermark_checkpoint=self.high_watermark,
             clean_shutdown=clean,
         )
-        # What follows is told as it happens, and what was before by the recovery.
+        # The callback reports later ends. The recovery has reported the earlier ones.
         self.told = list(log.transactions.undecided)
         log.transactions.on_ended = self.told.append
         return log
@@ -299,7 +299,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @invariant()
     def knows_what_is_open(self) -> None:
-        """A transaction of which all records are deleted may be forgotten. Then it seems to begin
+        """A transaction whose records are all deleted may be forgotten. Then it seems to begin
         with its next record."""
         twin, states = Twin(self.batches), self.log.producers
         known = dict(states.open_transactions())

@@ -149,7 +149,7 @@ async def wait_known(bootstrap: str, topic: str, *, within_s: float = 30.0) -> N
             connection = await KafkaConnection.open(real_connector(), host, int(port), "tests")
             try:
                 await connection.negotiate(timeout_s=within_s)
-                while not await _knows(connection, topic, within_s):  # noqa: ASYNC110 - it is told
+                while not await _knows(connection, topic, within_s):  # noqa: ASYNC110 - no event
                     await asyncio.sleep(0.01)
             finally:
                 connection.close()

@@ -91,7 +91,7 @@ class FakeNodes:
 class FakeController:
     """An active controller that creates and deletes topics in the publisher's image.
 
-    It only remembers moves of partitions, and refuses those to no broker. The real controller's
+    It only remembers moves of partitions, and refuses moves to no broker. The real controller's
     functions decide about configurations, partition counts, elections and brokers.
     """
 

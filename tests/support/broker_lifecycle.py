@@ -42,7 +42,7 @@ class Controller:
         self.registrations: list[RegisterBrokerRequest] = []
         self.heartbeats: list[tuple[float, HeartbeatRequest]] = []
         self.streams: list[Stream] = []
-        self.open = 0  # so many of the streams have not ended
+        self.open = 0  # how many of the streams have not ended
         self.registration = RegisterBrokerResponse(broker_epoch=10)
         self.error = ErrorCode.NONE
         self.mute = False

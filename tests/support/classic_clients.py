@@ -1,4 +1,4 @@
-"""Clients of the classic protocol that do as they are told, also in a group of consumers."""
+"""Clients of the classic protocol that obey their answers, also in a group of consumers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ClassicClient:
     syncing: Heard | None = None
     has_to_join: bool = True
     errors: list[ErrorCode] = field(default_factory=list)
-    """What it was told, other than to join again."""
+    """The errors that it got, except the request to join again."""
 
     @property
     def name(self) -> str:
@@ -178,7 +178,7 @@ class ClassicClient:
 
 
 def act_all(*clients: Any, rounds: int = 12, ms: float = 1_000) -> None:
-    """Let all clients of both protocols do as they are told, while time goes by."""
+    """Let all clients of both protocols obey their answers, while time goes by."""
     for _ in range(rounds):
         for each in clients:
             if isinstance(each, ClassicClient):

@@ -1,4 +1,4 @@
-"""Groups of the consumer protocol to play with: topics, and members that do as they are told."""
+"""Groups of the consumer protocol to play with: topics, and members that obey their answers."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ class Consumer:
     topics: tuple[str, ...] = ("t",)
     epoch: int = 0
     owned: Pairs = frozenset()
-    wanted: Pairs = frozenset()  # the last assignment it was told
+    wanted: Pairs = frozenset()  # the last assignment in an answer
     is_member: bool = False
     options: dict[str, Any] = field(default_factory=dict)
     _told_owned: Pairs | None = None
@@ -211,7 +211,7 @@ class Consumer:
 
 
 def settle(*members: Consumer, rounds: int = 8) -> None:
-    """Let all members beat and do as they are told."""
+    """Let all members send heartbeats and obey the answers."""
     for _ in range(rounds):
         for member in members:
             member.beat()

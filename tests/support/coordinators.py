@@ -16,7 +16,7 @@ from stele.wire.control_records import EndMarker, end_marker_batch
 
 
 class Heard:
-    """A waiter: what it was told, in order. More than one thing is a mistake."""
+    """A waiter with its answers, in order. More than one answer is a mistake."""
 
     def __init__(self) -> None:
         self.told: list[Any] = []
@@ -137,7 +137,7 @@ class HeldLog:
         self.watcher: Callable[[], None] | None = None
         self.on_marker: OnMarker | None = None
         self.producers: list[Producer | None] = []
-        """Of each batch: whose transaction it is part of, or ends."""
+        """For each batch the producer whose transaction it belongs to or ends."""
         self.markers: dict[int, EndMarker] = {}  # by their offsets
         self.confirmed: set[Producer] = set()
         """The open transactions that the partition is part of."""

@@ -24,7 +24,7 @@ def lists_of(kind: Any, around: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 
 def fill_list(message: Message, path: tuple[Any, ...], count: int, number: int = 1) -> None:
-    """Give the list at the end of ``path`` so many elements, no two of which are equal."""
+    """Give the list at the end of ``path`` so many elements. No two of them are equal."""
     _name(message, number)
     field, *rest = path
     if not rest:

@@ -63,7 +63,7 @@ def voters(*ids: int) -> VoterSet:
 
 
 def history(*sets: tuple[int, VoterSet], base: VoterSet | None = None) -> VoterHistory:
-    """A history with the sets by offset, after that of the configuration."""
+    """A history with these voter sets by offset, after the configured one."""
     found = VoterHistory(base or VoterSet([]))
     for offset, made in sets:
         found.append(offset, made)

@@ -76,7 +76,8 @@ class Leading:
 
     @property
     def core(self) -> RaftCore:
-        """To hand it the next event. Of a full disk nothing is told: room is never assumed."""
+        """Takes the next event. It hears that the disk has room, unless the disk is full: room is
+        never assumed."""
         if self._core.minds_room and not self.full:
             self._core.tell_room(True)
         return self._core

@@ -24,7 +24,7 @@ DIRECTORY = "/data"
 
 
 class Witness:
-    """A listener that records what it is told."""
+    """A listener that records its calls."""
 
     def __init__(self) -> None:
         self.batches: list[CommittedBatch] = []

@@ -83,8 +83,8 @@ class Script:
     # ---------------------------------------------------------------------------- running
 
     def run(self, text: str) -> str:
-        """Run a whole script. Returns it with the lines that were printed in place of those that it
-        had."""
+        """Run a whole script. Returns it with the lines that were printed in place of the earlier
+        ones."""
         out = []
         for block in text.strip("\n").split("\n\n"):
             commands, _, _ = block.partition("\n----")

@@ -294,7 +294,7 @@ class Simulation:
             self.at(delay_s, lambda: None if (source, target) in self.cut else arrive())
 
     def _request(self, caller: FakeNode, life: int, call: Call) -> None:
-        target = self.nodes[abs(call.to)]  # a negative id is that of a bootstrap node
+        target = self.nodes[abs(call.to)]  # a negative id names a bootstrap node
         if target.core is None:
             self._refused(caller, life, call)
             return

@@ -322,7 +322,7 @@ class ReplicaCluster:
         self.records: list[tuple[int, pb.MetadataRecord]] = []
         self.proposals: list[tuple[int, ...]] = []
         self.refuse: ErrorCode | None = None  # the error for every AlterPartition
-        # Every broker id, directory id and replica that was told.
+        # Every reported broker id, directory id and replica.
         self.assignments: list[tuple[int, bytes, PartitionId]] = []
 
     def __getitem__(self, broker_id: int) -> Node:

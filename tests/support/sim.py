@@ -10,8 +10,8 @@ from typing import Final
 from chaos.process_cluster import FREE_PORTS, is_free
 from runtime.config.node import NodeConfig, from_settings
 
-# These are above the ports of clusters of processes, which may run at the same time, and below
-# those that the kernel uses for outgoing connections.
+# Clusters of processes, which may run at the same time, use lower ports. The kernel uses higher
+# ones for outgoing connections.
 _PORTS: Final = range(FREE_PORTS.stop, 32_768)
 
 

@@ -19,7 +19,7 @@ class Record(NamedTuple):
 
 
 def replayed(records: Sequence[Record]) -> Decisions:
-    """The state after the records of the ledger, with those that are not removed."""
+    """The state after the records of the ledger that are not removed."""
     decisions = Decisions()
     for key, value, time_ms in present(records):
         if value is not None:
@@ -28,6 +28,6 @@ def replayed(records: Sequence[Record]) -> Decisions:
 
 
 def present(records: Sequence[Record]) -> list[Record]:
-    """The records without those that are removed, and without tombstones."""
+    """The records that are not removed, without tombstones."""
     removed = {each.key for each in records if each.value is None}
     return [each for each in records if each.key not in removed]

@@ -120,7 +120,7 @@ class FakeCluster:
         self.is_kafkas = False  # whether brokers know nothing that Kafka's do not know
         self.kafka_versions: dict[int, int] = {}  # the newest version of an API, if it is older
         self.transaction_version = 2  # the level of the feature
-        # As ``answer`` is told, by the type of the request.
+        # What ``answer`` has set, by the type of the request.
         self.kafka_others: dict[type[Any], tuple[Api[Any, Any], Callable[[int, Any], Any]]] = {}
         self.next_producer_id = 1000
         self.metadata_requests = 0

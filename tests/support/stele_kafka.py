@@ -178,7 +178,7 @@ async def _metadata(cluster: FakeCluster, broker: int, request: metadata.Metadat
     if request.topics == []:
         requests = cluster.metadata_requests
         news = cluster.metadata([])
-        cluster.metadata_requests = requests  # those for topics are counted
+        cluster.metadata_requests = requests  # only requests for topics are counted
     else:
         names = None if request.topics is None else [each.name or "" for each in request.topics]
         news = cluster.metadata(names)

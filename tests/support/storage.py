@@ -196,8 +196,7 @@ class MemoryDisk:
         self._capture(path)()
 
     def begin_sync(self, paths: Sequence[str]) -> Callable[[], None]:
-        """Begin a sync of these paths, without those that are gone. Returns the function that ends
-        it."""
+        """Begin a sync of the paths that still exist. Returns the function that ends it."""
         settles = [self._capture(path) for path in paths if self.exists(path)]
 
         def settle() -> None:

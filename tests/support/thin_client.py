@@ -135,7 +135,7 @@ class Publishing:
         await self._stream.send(request.SerializeToString())
 
     async def receive(self, count: int) -> list[pb.PublishResult]:
-        """Wait until so many results have come, from the first one on. Returns those, by number."""
+        """Wait for the first ``count`` results. Returns them by number."""
         while len(self.results) < count:
             await self.receive_more()
         return [self.results[number] for number in range(count)]

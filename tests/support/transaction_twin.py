@@ -29,7 +29,7 @@ UNMAPPED = (ErrorCode.INVALID_PRODUCER_ID_MAPPING, None)
 class Open:
     """A transaction that is not over."""
 
-    writer: Pair  # who has written its records
+    writer: Pair  # it has written the records
     partitions: set[TopicPartition]
     started_ms: int
     is_kept: bool = False
@@ -42,7 +42,7 @@ class Open:
 
 @dataclass
 class Twin:
-    """One transactional id. ``level`` is that of the cluster."""
+    """One transactional id. ``level``: the cluster's ``transaction.version``."""
 
     level: int
     client: Pair | None = None

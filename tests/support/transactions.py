@@ -50,7 +50,7 @@ class TransactionBench:
     def __init__(self, version: int = 2, **config: Any) -> None:
         self.config = TransactionConfig(**config)
         self.version = version
-        """The level of ``transaction.version``, and that of clients."""
+        """The level of ``transaction.version``, also of the clients."""
         self.log: list[KeyValue] = []
         self.high_watermark = 0
         self.now = Now(0.0, START_MS)
@@ -115,7 +115,7 @@ class TransactionBench:
             each.waiter.answer(each.answer)
 
     def write_markers(self, only: Iterable[TopicPartition] | None = None) -> None:
-        """Write the markers that are due, those of some partitions or all, and go on."""
+        """Write the markers that are due, in ``only`` these partitions or in all, and go on."""
         due, self.due = self.due, []
         for each in due:
             done = set(each.partitions if only is None else only)
@@ -135,8 +135,8 @@ class TransactionBench:
             self.take(self.machine.tick(self.now))
 
     def reload(self, *, keeps: int | None = None) -> None:
-        """Another broker leads the partition. It has the log, or only its first records; everybody
-        who waits is refused, and markers are asked for again."""
+        """Another broker leads the partition. It has the log, or only its first records. It refuses
+        all waiters, and asks for markers again."""
         for each in self._waiting:
             each.waiter.refuse(ErrorCode.NOT_COORDINATOR)
         for waiter in self.machine.unloaded():

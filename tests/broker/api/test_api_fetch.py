@@ -99,7 +99,7 @@ async def test_an_unknown_name(version: int) -> None:
         ("a", 0): ErrorCode.NONE,
         ("a", 7): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
-    assert edges.replicas.fetch.fetched[0].max_wait_ms == 0  # an error is told at once
+    assert edges.replicas.fetch.fetched[0].max_wait_ms == 0  # an error is answered at once
 
 
 @virtual

@@ -167,7 +167,7 @@ async def test_offsets_that_are_left_when_a_member_joins_get_the_error() -> None
         GROUP,
         session_timeout_ms=SESSION_MS,
         rebalance_timeout_ms=SESSION_MS,
-        protocol_type="connect",  # a group of no consumers, of which every offset is used
+        protocol_type="connect",  # no group of consumers: all its offsets count as used
         protocols=[JoinGroupRequestProtocol("range", b"")],
     )
     deleting = asyncio.ensure_future(edges.client().call(offset_delete.API, 0, deletion))

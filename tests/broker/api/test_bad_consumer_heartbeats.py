@@ -150,7 +150,7 @@ async def test_a_retry_with_the_epoch_before_is_fenced_if_it_owns_something_else
 )
 @virtual
 async def test_what_a_member_owns_may_be_nonsense(owned: list[TopicPartitions]) -> None:
-    """It is told the same as a member that says the truth, or that it is fenced."""
+    """The answer is that of an honest member, or FENCED_MEMBER_EPOCH."""
 
     edges = await edges_with_groups()
     client = edges.client()

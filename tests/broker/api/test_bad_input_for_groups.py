@@ -135,7 +135,7 @@ async def test_who_is_no_member_in_this_generation(what: str) -> None:
     assert (await client.call(sync_group.API, 5, asked)).error_code == error
     commit = committing(who, generation, of_instance)
     assert await committed(client, commit) == error
-    if error is not STALE:  # who joins names no generation
+    if error is not STALE:  # a JoinGroup names no generation
         known = who or "nobody"
         answer = await client.call(join_group.API, 9, joining(known, of_instance))
         assert answer.error_code == error

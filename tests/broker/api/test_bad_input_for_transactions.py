@@ -1,5 +1,5 @@
-"""Producers that do wrong, by the Kafka protocol, on a whole node: what they are told, and what
-readers of committed records see in the end."""
+"""Producers that make mistakes, by the Kafka protocol, on a whole node: what the node answers,
+and what readers of committed records see in the end."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ async def test_a_prepared_transaction_that_nobody_finishes(client: Client) -> No
     assert (await client.end(pair))[0] is ErrorCode.PRODUCER_FENCED
     back = Pair(kept.producer_id, kept.producer_epoch)
     assert await client.send(back, b"other") is not NONE
-    await client.begin()  # whoever begins without it aborts it
+    await client.begin()  # to begin without the pair aborts what it prepared
     assert (await client.end(back))[0] is ErrorCode.PRODUCER_FENCED
     read = await client.read()
     assert read.stable_offset == read.high_watermark

@@ -1,4 +1,4 @@
-"""A topic that is deleted after a request has found it: what those are told who asked by name."""
+"""A topic that is deleted after a request has found it by name: what the answer says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Subscribe tells of positions that no record tells, on one simulated node."""
+"""The positions that Subscribe sends where no record shows them, on one simulated node."""
 
 from __future__ import annotations
 

@@ -148,7 +148,7 @@ async def test_a_large_message_is_made_in_pieces(world: World) -> None:
 
 @on_a_node
 async def test_records_of_one_message_for_many_places(world: World) -> None:
-    """Each has its own result, and those of a partition keep their order."""
+    """Each has its own result, and the records of a partition keep their order."""
     await create(world, "a", partitions=3)
     await create(world, "b", partitions=1)
     given = [

@@ -24,7 +24,7 @@ SILENCE_S = 5.0
 
 
 class ThinPublisher:
-    """Numbers its records in each partition, and keeps those that have no result."""
+    """Numbers its records in each partition, and keeps the ones without a result."""
 
     def __init__(self, cluster: SimCluster, rng: random.Random) -> None:
         self._hosts = [broker.host for broker in cluster.brokers.values()]

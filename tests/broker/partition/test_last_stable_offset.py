@@ -13,7 +13,7 @@ PRODUCERS = st.integers(0, 3)
 
 
 class StableMachine(RuleBasedStateMachine):
-    """A leader, whose two followers fetch as far as they are told, or a follower."""
+    """A leader with two followers, whose fetches the rules choose, or a follower."""
 
     def __init__(self) -> None:
         super().__init__()

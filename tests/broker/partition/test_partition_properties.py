@@ -257,7 +257,7 @@ class PartitionLife(RuleBasedStateMachine):
 class FollowerLife(RuleBasedStateMachine):
     """What a follower knows to be committed, while its log changes in any way.
 
-    The twin remembers every single offset that the follower was told to be committed.
+    The twin remembers every single offset that a leader has named as committed.
     """
 
     @initialize(checkpointed=st.integers(0, 6), end=st.integers(0, 4))

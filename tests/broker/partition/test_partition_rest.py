@@ -1,4 +1,4 @@
-"""A machine that is told only about changed partitions of a session, beside one that is told every
+"""A machine that hears only of a session's changed partitions, beside one that hears of every
 fetch."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The compaction of replicas' logs: who compacts what, and what readers find."""
+"""The compaction of replicas' logs: which replica compacts what, and what readers find."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def test_leader_and_followers_compact_their_own_logs(cluster: ReplicaClust
         assert sum(header.record_count for header, _ in active) == (
             log.end_offset - log.segments.active.base_offset
         )
-    # Who was a follower leads on, and everything goes on.
+    # A former follower leads now, and compaction goes on.
     cluster.fence(1)
     await until(lambda: cluster[2].replica().machine.is_leader)
     values |= await fill(cluster[2], range(200, 300))

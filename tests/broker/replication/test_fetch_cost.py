@@ -1,5 +1,5 @@
-"""The cost of a follower's fetch depends on what changed, and that of a tick on what is not
-settled. The tests count looks at partitions."""
+"""A follower's fetch costs by what has changed, and a tick by what is not settled. The tests count
+looks at partitions."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ async def test_an_answer_about_an_earlier_position_is_dropped(each: Following) -
     ("runs", "leader_says", "end"),
     [
         ([(0, 5)], (0, 3), 3),  # the leader has less of our last epoch
-        ([(0, 1), (1, 3)], (0, 6), 1),  # the leader has more of an epoch of which we have less
+        ([(0, 1), (1, 3)], (0, 6), 1),  # the leader has more of an epoch than we
         ([(0, 2), (2, 3)], (1, 4), 2),  # the leader has an epoch between that we never saw
         ([(1, 4)], (0, 2), 0),  # we have nothing of what the leader had then
     ],

@@ -72,7 +72,7 @@ async def test_a_batch_of_the_right_codec_stays_as_it_is(cluster: ReplicaCluster
 async def test_sequences_stay_in_order_while_batches_are_compressed(
     cluster: ReplicaCluster,
 ) -> None:
-    """Batches of the right codec come between those of others."""
+    """Batches of the right codec come between batches of others."""
 
     sizes = [3, 20_000, 1, 2, 5_000, 4]
     starts = [sum(sizes[:number]) for number in range(len(sizes))]

@@ -1,4 +1,4 @@
-"""Requests with many items, of which a caller may see or change only some."""
+"""Requests with many items, where a caller may see or change only some of them."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ async def test_topics_to_delete_by_name_and_by_id() -> None:
     assert [(each.name, each.topic_id, each.error) for each in answer.topics] == [
         ("a", b"", refused),
         ("b", topic_id("b"), 0),
-        ("", topic_id("a"), refused),  # who knows only the id is not told the name
+        ("", topic_id("a"), refused),  # an answer by the id alone does not show the name
         ("", b"?" * 16, ErrorCode.UNKNOWN_TOPIC_ID),
     ]
     assert "topic a" not in answer.topics[2].message

@@ -328,7 +328,7 @@ OTHER_WAYS = {
     delete_topics.API: [(Operation.DELETE, CLUSTER)],
     init_producer_id.API: [(Operation.WRITE, ANY_TOPIC)],
 }
-"""Other permissions, each of which is enough by itself."""
+"""Other permissions. Each one is enough by itself."""
 
 
 def _refusal(resource: Resource, api: Api[Any, Any] | None = None) -> ErrorCode:

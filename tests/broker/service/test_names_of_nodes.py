@@ -59,7 +59,7 @@ def _requests() -> Iterator[tuple[str, str]]:
 
 
 def _table() -> dict[tuple[str, str], tuple[str, str]]:
-    """The rows of the page: whose id a field of a request holds, and where that is checked."""
+    """The rows of the page: the node that a field of a request names, and where this is checked."""
     return {
         (request, field.strip("`")): (whose, where)
         for requests, fields, whose, where in ROW.findall(README.read_text())

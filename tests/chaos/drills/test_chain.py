@@ -68,7 +68,7 @@ def test_what_has_not_passed_every_hop_or_is_elsewhere_is_unknown() -> None:
 
 
 def test_neighbours_are_one_run() -> None:
-    """The age of a run is that of its first record."""
+    """A run is as old as its first record."""
     values = [
         (partition, out_of_the_chain(source, partition, number, sent_ms))
         for source, partition, number, sent_ms in [

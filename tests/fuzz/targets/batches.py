@@ -44,7 +44,7 @@ class BatchTarget:
         return data
 
     def run(self, data: bytearray, meter: Meter) -> str:
-        """The records are checked as those of a producer; only BatchError may come of it."""
+        """The records are checked as if a producer had sent them. Only BatchError may be raised."""
         meter.request(len(data))
         try:
             header = wire.validate_produced(data, len(data))

@@ -139,7 +139,7 @@ async def test_a_turn_lasts_until_the_answer_is_written_not_until_it_is_there() 
     """Otherwise answers would pile up behind the one that is waited for."""
     handlers = Handlers()
     server = Server(handlers)
-    server.feed(request(0))  # of those that take no turns
+    server.feed(request(0))  # this request takes no turns
     handlers.in_turn = {10}
     server.feed(request(1) + request(2))
     handlers.taken[1][2](ANSWER)

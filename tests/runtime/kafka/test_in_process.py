@@ -15,7 +15,7 @@ from tests.support.worlds import virtual
 
 
 class End(asyncio.BufferedProtocol):
-    """Takes so many bytes at a time, and echoes if it is told to."""
+    """Takes at most ``room`` bytes at a time. With ``echoes`` it sends them back."""
 
     def __init__(self, room: int = 1000, *, echoes: bool = False) -> None:
         self._room = bytearray(room)

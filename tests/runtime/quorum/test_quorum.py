@@ -209,7 +209,7 @@ async def test_a_failed_write_is_the_end_of_the_replica(cluster: QuorumCluster) 
         await leader.propose(b"x")
     assert refusal.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert len(leader.fatal) == 1
-    with pytest.raises(NotLeaderError):  # who decides has not heard of it yet
+    with pytest.raises(NotLeaderError):  # the controller has not heard of it yet
         leader.quorum.next_offset(epoch=leader.quorum.leader.epoch)
     await cluster.leader(after_epoch=leader.quorum.leader.epoch)
     await leader.process.run(leader.quorum.stop())

@@ -19,7 +19,7 @@ NOW = 50.0  # it stands still
 
 
 class _Core:
-    """A core that leads epoch 1 and records what it is told."""
+    """A core that leads epoch 1 and records its calls."""
 
     def __init__(self) -> None:
         self.minds_room = False

@@ -18,7 +18,7 @@ def disk() -> Iterator[RealDisk]:
 
 @pytest.fixture
 def process_disk() -> Iterator[RealDisk]:
-    """A disk all of whose syncs are those of the helper process."""
+    """A disk whose helper process makes all syncs."""
     disk = RealDisk(syncs_in_kernel=False)
     yield disk
     disk.close()

@@ -18,7 +18,7 @@ places = st.tuples(st.sampled_from(DIRECTORIES), st.sampled_from(NAMES))
 
 class Names(RuleBasedStateMachine):
     """Files are opened, closed, renamed and removed, and some have their handles taken away. A
-    handle is never that of a file which its path does not name."""
+    handle always belongs to the file that its path names."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""gRPC over TLS: who calls, certificates that are exchanged, and what gRPC cannot do."""
+"""gRPC over TLS: the caller's principal, exchanged certificates, and what gRPC cannot do."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ SECOND = 1.0
 
 
 class Sink(asyncio.BufferedProtocol):
-    """Takes bytes into a small buffer, and pauses when it is told to."""
+    """Takes bytes into a small buffer, and pauses when the test says so."""
 
     def __init__(self, buffer_bytes: int = 1000) -> None:
         self.buffer = bytearray(buffer_bytes)

@@ -21,7 +21,7 @@ from world.disk import SyncFailedError
 
 
 class Kernel:
-    """The errors of one file system, and those that each open file description was told of."""
+    """The errors of one file system, and how many of them each open file description has seen."""
 
     def __init__(self) -> None:
         self.errors = 0

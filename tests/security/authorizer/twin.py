@@ -58,7 +58,7 @@ def may_somewhere(
     operation: int,
     kind: int,
 ) -> bool:
-    """Tries names: those in the rules, longer ones, and one that nothing touches."""
+    """Tries the names in the rules, longer ones, and one that nothing touches."""
     names = {each.resource_name for each in rules} - {"*"}
     names |= {f"{each}\x00{more}" for each in ("", *names) for more in "xy"}
     # The star as a prefix is that character.

@@ -1,4 +1,4 @@
-"""The clients' dialogues against the servers': who is let in, and what others are told."""
+"""The clients' dialogues against the servers': which clients are let in, and what others hear."""
 
 from collections.abc import Mapping
 

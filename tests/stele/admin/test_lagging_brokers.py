@@ -1,4 +1,4 @@
-"""Changes of who may do what, which a broker applies late: the client waits for it."""
+"""A broker applies a change of permissions late: the client waits for it."""
 
 from __future__ import annotations
 

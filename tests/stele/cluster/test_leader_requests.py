@@ -97,7 +97,7 @@ class Item:
 
 @dataclass
 class Recorder:
-    """A client that asks when the test says so, and records what it is told."""
+    """A client that asks when the test says so, and records its answers."""
 
     answers: list[tuple[int, int]] = field(default_factory=list)  # partition, high watermark
     lost: list[tuple[str, bool]] = field(default_factory=list)

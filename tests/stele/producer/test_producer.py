@@ -247,7 +247,7 @@ async def test_a_leader_older_than_the_one_that_acknowledged_is_not_gone_back_to
         partition.deposed, partition.told = 2, (2, partition.leader_epoch)
         cluster.move_leader(partition, 1)
         await (await producer.send("t", b"2"))  # the first leader again, in a later epoch
-        await asyncio.sleep(5)  # metadata has come that tells of the epoch between
+        await asyncio.sleep(5)  # metadata has come with the epoch between
         if is_kafkas:
             asyncio.get_running_loop().call_later(0.3, setattr, partition, "told", None)
         await (await producer.send("t", b"3"))

@@ -27,7 +27,7 @@ def transactional(clients: Clients, transactional_id: str = "tx", **options: Any
 
 
 async def committed(clients: Clients, name: str = "t", *, count: int) -> list[bytes]:
-    """The values of all committed records, of which there must be so many, by partition."""
+    """The values of all committed records, by partition. There must be ``count`` of them."""
     options = {"group_id": None, "isolation_level": "read_committed"}
     async with clients.consumer(**options) as consumer:
         numbers = await consumer.partitions_for(name)
@@ -218,7 +218,7 @@ async def test_a_prepared_transaction_is_ended_by_another_process(clients: Clien
         texts.append(str(await producer.prepare_transaction()))
         await producer.abort()  # the process dies
     await asyncio.sleep(120)  # beyond any time-out of other transactions
-    for _ in range(2):  # who decides repeats itself
+    for _ in range(2):  # the decision is repeated
         async with transactional(clients, "tx-0", **options) as other:
             await other.complete_transaction(PreparedTransaction.parse(texts[0]))
         async with transactional(clients, "tx-1", **options) as other:

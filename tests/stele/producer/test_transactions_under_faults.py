@@ -139,7 +139,7 @@ class Application:
         return True
 
     def check(self, works: Sequence[Work]) -> None:
-        """Compare what readers of committed records see with what the application was told."""
+        """Compare what readers of committed records see with the answers to the application."""
         seen = [self.transactions.values(partition=each) for each in range(PARTITIONS)]
         last_offset = 0
         for number, (work, outcome) in enumerate(zip(works, self.outcomes, strict=True)):

@@ -101,7 +101,7 @@ def test_a_missing_credential(missing: str) -> None:
     "name", [name for name in SecurityOptions.__annotations__ if name != "security_protocol"]
 )
 def test_an_option_without_effect_is_a_mistake(name: str) -> None:
-    """Every option that the chosen protocol does not use is told, and not forgotten silently."""
+    """The error names every option that the chosen protocol does not use."""
     default = getattr(SecurityConfig(), name)
     value = "" if name.endswith("algorithm") else "TLSv1.3"
     assert value != default

@@ -272,7 +272,7 @@ class Sink(RuleBasedStateMachine):
 
     @rule()
     def finish(self) -> None:
-        """Whoever finds a decision commits its transactions. The latest run sweeps up the rest."""
+        """A process that finds a decision commits its transactions. The last run aborts others."""
         state = self.state
         standing = state.standing("w", self.batch)
         if standing is None:
@@ -287,8 +287,8 @@ class Sink(RuleBasedStateMachine):
     @precondition(lambda self: self.batch)
     @rule(data=st.data())
     def compact(self, data: st.DataObject) -> None:
-        """Whoever has finished a batch removes what is needless, or dies while it does so. Claims
-        are never old here: their tasks may be alive."""
+        """After a batch a process removes needless records, or dies while it does so. Claims are
+        never old here: their tasks may be alive."""
         state = self.state
         for standing in state.all_standing("w"):
             if {self.transactions[each.transactional_id] for each in standing.transactions} - {

@@ -1,4 +1,4 @@
-"""The bytes that members exchange, against those of aiokafka and kafka-python."""
+"""The bytes that members exchange, compared with aiokafka's and kafka-python's."""
 
 from __future__ import annotations
 

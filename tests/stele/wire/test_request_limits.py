@@ -166,7 +166,7 @@ def test_long_answers_are_encoded_in_slices(name: str, version: int) -> None:
         assert b"".join(buffers) == b"".join(api.encode_response(version, message))
         is_numbers = each.type in schema.FIXED and each.type not in ("bool", "uuid")
         assert is_numbers or slices > ELEMENTS // SLICE_ELEMENTS, each.name
-        # No slice joins what those before it have made.
+        # No slice joins what the slices before it have made.
         assert is_numbers or len(buffers) >= slices, each.name
 
 

@@ -288,7 +288,7 @@ async def begun(turns: int) -> tuple[MemoryDisk, PartitionLog, asyncio.Task[Fini
 
 
 async def test_nothing_is_swapped_and_nothing_fails_once_the_log_is_closed() -> None:
-    """Whoever opens it next settles what was begun."""
+    """The next opening settles what was begun."""
 
     for turns in itertools.count(1, 3):
         disk, log, task = await begun(turns)

@@ -104,7 +104,7 @@ class CrashingDisk(MemoryDisk):
 
 
 def filled() -> tuple[CrashingDisk, PartitionLog]:
-    """Segments of some three batches, of which the next round leaves a third."""
+    """Segments of some three batches. The next round leaves a third of them."""
     disk = CrashingDisk()
     log = opened(disk)
     for number in range(16):

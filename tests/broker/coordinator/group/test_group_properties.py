@@ -46,7 +46,7 @@ class Client:
     member_id: str = ""
     generation: int = -1
     leader: str = ""
-    # What the leader assigns by: the members that it was told of.
+    # The members in the leader's answer: it assigns partitions to them.
     members: tuple[Any, ...] = ()
     skips: bool = False
     assignment: bytes | None = None
@@ -142,8 +142,8 @@ class GroupLife(RuleBasedStateMachine):
         self.listen()
 
     def listen(self) -> None:
-        """Have the clients hear what they were told; the twin also hears what was told to nobody,
-        since a client has been restarted."""
+        """Have the clients hear their answers. The twin also hears answers to clients that have
+        been restarted since."""
         for heard in [each for each in self.joins if each.told]:
             self.joins.remove(heard)
             if isinstance(heard.told[0], JoinAnswer):
@@ -190,7 +190,7 @@ class GroupLife(RuleBasedStateMachine):
                 client.forget()
 
     def check_members(self, client: Client, answer: JoinAnswer | ErrorCode) -> None:
-        """A leader assigns to those that have joined the generation, and to static members."""
+        """A leader assigns to members that have joined the generation, and to static ones."""
         if isinstance(answer, ErrorCode) or answer.skip_assignment:
             return
         ids = [each.member_id for each in answer.members]
@@ -411,8 +411,8 @@ class GroupLife(RuleBasedStateMachine):
 
     @invariant()
     def offsets_that_may_change_are_not_stable(self) -> None:
-        """Also those whose transaction is over, but whose marker is not committed, are waited
-        for."""
+        """A reader also waits for an offset whose transaction is over, while its marker is not
+        committed."""
         asked = TopicToFetch(PARTITION.topic, (PARTITION.partition,))
         heard = self.bench.ask_offsets(asked, require_stable=True)
         self.keep(heard)

@@ -1,4 +1,4 @@
-"""JoinGroup: who is let in, and how a generation comes about."""
+"""JoinGroup: which members are accepted, and how a generation comes about."""
 
 from __future__ import annotations
 

@@ -199,8 +199,8 @@ def test_an_administrator_removes_by_instance_id() -> None:
 
 
 def test_a_rebalance_that_nobody_joins_waits_for_somebody() -> None:
-    """Its join timer would be due again and again with a rebalance timeout of 0. Who comes begins
-    the time to join anew."""
+    """Its join timer would be due again and again with a rebalance timeout of 0. The next member
+    that joins starts the timer again."""
     bench = GroupBench()
     static(bench, "i", "j", "k")
     for instance in ("i", "j", "k"):  # restarted, with another rebalance timeout

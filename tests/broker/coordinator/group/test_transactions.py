@@ -122,7 +122,7 @@ class TestFetch:
         asked = TopicToFetch("t", (0, 1, 2, 3))
         found = bench.offsets(asked, require_stable=True)
         assert found == (unstable[0], stable, unstable[1], FetchedOffset("t", 3))
-        # As in Kafka, all of a group are those that were committed before.
+        # Without a list of partitions the answer has only committed offsets, as Kafka's.
         assert bench.offsets(require_stable=True) == (unstable[0], stable)
         assert [each.offset for each in bench.offsets(asked)] == [5, 5, -1, -1]
         assert [each.offset for each in bench.offsets()] == [5, 5]

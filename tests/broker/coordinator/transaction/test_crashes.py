@@ -125,7 +125,7 @@ class Commit:
     # ------------------------------------------------------------------ in the end
 
     def settle(self) -> None:
-        """Everybody comes back, asks until it is told, and begins the next transaction."""
+        """All come back, ask until there is an answer, and begin the next transaction."""
         bench = self.bench
         bench.commits_at_once = True
         for _ in range(4):

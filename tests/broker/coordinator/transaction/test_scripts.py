@@ -1,6 +1,6 @@
 """Golden scripts of the coordinator: what it answers, and what becomes of the transaction.
 
-The language is that of ``tests/support/transaction_scripts.py``.
+``tests/support/transaction_scripts.py`` describes the language.
 """
 
 from __future__ import annotations

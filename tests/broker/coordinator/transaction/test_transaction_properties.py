@@ -59,7 +59,7 @@ class Lives(RuleBasedStateMachine):
         self.twin = Twin(level=2)
         # By length of the log: what the twin was when the log had this length.
         self.history = [copy.deepcopy(self.twin)]
-        # Who was asked for something, and what must be heard.
+        # Each waiter, and the answer that it must get.
         self.heard: list[tuple[Heard, Any]] = []
         self.pairs: list[Pair] = [(-1, -1), (7, 0)]
 

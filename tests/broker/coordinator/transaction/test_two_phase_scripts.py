@@ -1,6 +1,6 @@
 """Golden scripts of transactions in two phases: what is kept, and who may end it.
 
-The language is that of ``tests/support/transaction_scripts.py``.
+``tests/support/transaction_scripts.py`` describes the language.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The names and the values of states are those of Kafka."""
+"""States have Kafka's names and values."""
 
 from __future__ import annotations
 

@@ -141,8 +141,7 @@ async def test_a_leader_paused_past_its_session_acknowledges_nothing_afterwards(
     zombie = cluster.leader(TOPIC)
     await cluster.client.connection(zombie.id)
     zombie.pause()
-    # These wait in the socket of the paused process and are the first thing that it reads when
-    # it wakes.
+    # These requests wait in the socket of the paused process. It reads them first when it wakes.
     late = [
         asyncio.create_task(
             cluster.client.produce(TOPIC, b"late%d" % n, broker=zombie.id, acks=acks, timeout_s=60)

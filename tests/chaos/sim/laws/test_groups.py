@@ -12,7 +12,7 @@ PLACE = Place("g", "t", 0)
 
 
 class Reported(list[str]):
-    """A scene of which only the report is used."""
+    """A scene that only collects reports."""
 
     @property
     def scene(self) -> Any:

@@ -31,7 +31,7 @@ def bench() -> LawBench:
 
 
 class Leader:
-    """Broker 1 leads two records. It is told the time, as its process says."""
+    """Broker 1 leads a log of two records, by the clock of its process."""
 
     def __init__(self, bench: LawBench) -> None:
         self.bench = bench

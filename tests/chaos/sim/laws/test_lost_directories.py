@@ -27,7 +27,7 @@ def bench() -> LawBench:
 
 
 def with_directories(state: PartitionState, *offline: bytes) -> MetadataImage:
-    """Each broker has two directories, of which these are offline on broker 1."""
+    """Each broker has two directories. On broker 1 these are offline."""
     made = image(10, state, features=FeatureLevels({"metadata.version": 5}))
     brokers = {
         each.broker_id: replace(

@@ -1,4 +1,4 @@
-"""The law that compares the transactions of logs with those of their coordinators."""
+"""The law that compares the transactions in logs with what their coordinators decided."""
 
 from __future__ import annotations
 

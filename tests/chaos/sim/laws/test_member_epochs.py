@@ -1,4 +1,4 @@
-"""The law of groups of the consumer protocol: who owns a partition, and who may act."""
+"""The law of groups of the consumer protocol: which member owns a partition, and which may act."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_a_member_that_has_left_is_none(bench: Bench) -> None:
 
 
 def test_in_a_group_that_may_restart_the_later_answer_counts(bench: Bench) -> None:
-    """OTHER is told that it has the partition in an earlier epoch, which is that of a new group."""
+    """OTHER gets the partition in an earlier epoch, because the group has begun anew."""
     law = bench.law
     law.may_restart("g")
     law.told(ONE, [P], law.asks())

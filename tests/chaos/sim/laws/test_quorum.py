@@ -82,8 +82,8 @@ def test_who_is_down_is_not_looked_at(bench: LawBench) -> None:
 
 
 def leading(bench: LawBench, *, start: int = 10, high_watermark: int = 20, at: int = 20) -> Core:
-    """Let 101 lead from ``start`` on. At the offset ``at`` it has just removed 102 from the voters,
-    who were set at 7. All nodes have everything on disk."""
+    """Let 101 lead from ``start`` on. At the offset ``at`` it has just removed 102 from the voters
+    of offset 7. All nodes have everything on disk."""
     for node_id in bench.controllers:
         bench.core(node_id).durable_end_offset = at
     core = bench.core(101)
@@ -102,7 +102,7 @@ def test_a_leader_may_change_voters_once_its_epoch_and_those_before_are_committe
 @pytest.mark.parametrize(
     ("start", "high_watermark"),
     [
-        (10, 10),  # the record of its epoch is not committed: that of another leader may be
+        (10, 10),  # the record of its epoch is not committed: another leader's may be
         (10, 8),
         (3, 7),  # it is, and the record of the voters before is not
     ],
@@ -141,7 +141,7 @@ def test_the_next_set_is_judged_anew(bench: LawBench) -> None:
     law, core = VotersChangeOneByOne(bench.scene), leading(bench)
     assert not bench.broken(law)
     core.history.append(22, voters(101))
-    assert bench.broken(law)  # those of 20 are not committed
+    assert bench.broken(law)  # the voters of offset 20 are not committed
 
 
 def test_what_an_earlier_leader_made_is_not_this_ones(bench: LawBench) -> None:

@@ -118,7 +118,7 @@ def test_what_the_leader_took_is_judged_by_what_the_leader_has(
 def test_a_young_segment_goes_by_size_before_one_that_goes_by_its_age(
     bench: LawBench, committed: CommittedRecordsStay, second_ms: int, wrong: str
 ) -> None:
-    """There are three segments of the same size, of which two must stay. The second is too old."""
+    """There are three segments of the same size, and two must stay. The second is too old."""
     first = make_batch(2, leader_epoch=5, timestamp_ms=EPOCH_MS)
     replica = bench.replica(1, first, state=STATE, high_watermark=6)
     replica.log.config = LogConfig(

@@ -25,7 +25,7 @@ def producer_ids(following: int) -> bytes:
 
 
 def put_log(bench: LawBench, node_id: int, *, last_epoch: int = SNAPSHOT.epoch) -> None:
-    """A log of two batches, the second of which has the value 2000."""
+    """A log of two batches. The second one has the value 2000."""
     log = b""
     for offset, epoch in enumerate((4, last_epoch)):
         builder = BatchBuilder(offset)

@@ -1,4 +1,4 @@
-"""The laws of transactional producers: all or nothing, and nothing of who was replaced."""
+"""The laws of transactional producers: all or nothing, and nothing of a replaced producer."""
 
 from __future__ import annotations
 

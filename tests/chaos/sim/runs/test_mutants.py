@@ -30,7 +30,7 @@ pytestmark = pytest.mark.apart
 
 RECORDED = recorded()
 BY_NAME = {mutant.name: mutant for mutant in MUTANTS}
-LONGEST_S = 10.0  # those whose run costs more are left to scripts/sim --mutants
+LONGEST_S = 10.0  # scripts/sim --mutants runs the costlier ones
 QUICK = sorted(
     name for name, catch in RECORDED.items() if name in BY_NAME and catch.cpu_s <= LONGEST_S
 )
@@ -104,7 +104,7 @@ def test_a_catch_is_made_shorter_if_its_seed_still_catches_the_bug(hunters: Hunt
 
 
 class CaughtAt(Hunters):
-    """Runs of which those with a seed are caught at a time, if there are faults until then."""
+    """Stands for runs: the one with ``seed`` is caught at ``virtual_s``, if faults last so long."""
 
     def __init__(self, seed: int, virtual_s: float) -> None:
         super().__init__(ROOT)

@@ -325,7 +325,7 @@ def test_a_write_error_is_told_once_to_each_handle_since_before_it() -> None:
     before, other = WriteErrorHandle(errors), WriteErrorHandle(errors)
     assert not before.tell()
     errors.add()
-    after = WriteErrorHandle(errors)  # nobody was told yet
+    after = WriteErrorHandle(errors)  # nobody has heard of it yet
     assert [handle.tell() for handle in (before, other, after)] == [True] * 3
     assert [handle.tell() for handle in (before, other, after)] == [False] * 3
     assert not WriteErrorHandle(errors).tell()  # it is too late

@@ -92,8 +92,8 @@ def test_a_group_needs_a_name(group_id: str) -> None:
 
 @pytest.mark.parametrize("reloads", [False, True])
 def test_an_instance_id_that_a_member_has_given_up_is_free(reloads: bool) -> None:
-    """The member joins again under another one. Who comes with the first one is a new member, also
-    when the other one has left."""
+    """The member joins again under another instance id. A client with the first one is then a new
+    member, also after the other one has left."""
     made = bench()
     assert made.consumer_join("a", instance_id="first").error is ErrorCode.NONE
     assert made.consumer_join("a", instance_id="second").error is ErrorCode.NONE

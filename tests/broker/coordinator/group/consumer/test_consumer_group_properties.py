@@ -130,7 +130,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
         """If everybody does as told, all partitions have owners soon, and the group is stable."""
         self.bench.refusal = ErrorCode.NONE
         self.catch_up()
-        self.bench.pass_time(70_000)  # who is gone is removed
+        self.bench.pass_time(70_000)  # the group removes dead members
         for _ in range(14):
             self.bench.pass_time(self.interval_ms)
             for client in self.clients:

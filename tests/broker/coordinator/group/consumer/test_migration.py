@@ -62,7 +62,7 @@ def test_the_first_consumer_upgrades_the_group_and_the_last_downgrades_it(is_eag
     check_shared(made, *classic)
     assert made.described().state is GroupState.STABLE
     assert min(each.generation for each in classic) > state.epoch
-    # Nobody lost what it owned but by a rebalance that it was told of.
+    # A member lost partitions only by a rebalance that it heard of.
     assert [each.errors for each in classic] == [[], []]
 
 
@@ -358,7 +358,7 @@ def test_the_time_to_revoke_and_join_again_begins_with_the_answer_that_says_so()
     consumer = Consumer(made, "new")
     consumer.join()
     one.act()
-    one.act()  # it is told what it may keep, and has to join again without the rest
+    one.act()  # the answer says what it may keep, and it has to join again without the rest
     for _ in range(REBALANCE_MS // 5_000):
         assert one.member_id in {each.member_id for each in made.described_consumers().members}
         made.pass_time(5_000)

@@ -115,7 +115,7 @@ class MixedGroupLife(RuleBasedStateMachine):
         """If everybody does as told, all partitions have owners soon, by one protocol."""
         self.bench.refusal = ErrorCode.NONE
         self.catch_up()
-        self.bench.pass_time(70_000)  # who is gone is removed
+        self.bench.pass_time(70_000)  # the group removes dead members
         act_all(*self.clients, rounds=30)
         owned = [pair for client in self.clients for pair in client.owned]
         wanted = {name for client in self.clients for name in client.topics}
