@@ -38,6 +38,11 @@ class ConnectionLimits:
         """Whether there are more connections than allowed, so that a client's has to be closed."""
         return self._by_listener.total() > self._max
 
+    @property
+    def by_listener(self) -> Mapping[str, int]:
+        """The connections that are counted now, by the listener's name."""
+        return self._by_listener
+
     def admit(self, listener: str, address: str) -> str | None:
         """Count a new connection, to be given to ``release`` later; or why it is refused."""
         most = self._overrides.get(address, self._max_per_address)

@@ -77,6 +77,12 @@ class KafkaServer:
             "Open connections of the Kafka protocol (connection-count).",
             lambda: len(self._connections),
         )
+        registry.gauges(
+            "stele_listener_connections",
+            "Open connections of the Kafka protocol on each listener.",
+            "listener",
+            self._by_listener,
+        )
 
     async def bind(
         self, apis: KafkaApis, logins: Mapping[str, ListenerLogins] | None = None
@@ -118,6 +124,10 @@ class KafkaServer:
         await asyncio.gather(*(each.close(grace_s=_DRAIN_S) for each in listeners.values()))
 
     # ------------------------------------------------------------------ connections
+
+    def _by_listener(self) -> dict[str, float]:
+        counted = self._limits.by_listener
+        return {each.name: float(counted.get(each.name, 0)) for each in self._config.listeners}
 
     def _factory(self, listener_name: str, logins: ListenerLogins | None) -> _ConnectionFactory:
         assert self._apis is not None

@@ -37,7 +37,8 @@ async def processes(drill: Drill, logs: Path) -> AsyncIterator[DrillCluster]:
     directory = Path(tempfile.mkdtemp(prefix="stele-drill-"))
     is_secure = Need.SECURITY in drill.needs
     faults = ProcessFaults(drill.needs)
-    cluster = DrillProcesses(directory, drill.settings, faults, is_secure=is_secure)
+    moves = Need.MOVE in drill.needs
+    cluster = DrillProcesses(directory, drill.settings, faults, is_secure=is_secure, moves=moves)
     try:
         await cluster.open()
         yield cluster

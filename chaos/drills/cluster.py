@@ -11,6 +11,7 @@ from typing import Protocol
 from chaos.cluster_security import ADMIN, ClusterSecurity
 from chaos.drills.process_faults import ProcessFaults
 from chaos.process_cluster import START_TIMEOUT_S, ProcessCluster, is_ready
+from chaos.security_move import SecurityMove
 from stele.errors import SteleError
 from stele.security.options import SecurityOptions
 
@@ -45,6 +46,11 @@ class DrillCluster(Protocol):
     @property
     def secrets(self) -> ClusterSecurity:
         """The certificates and users of a secure cluster. Raises SteleError for others."""
+        ...
+
+    @property
+    def move(self) -> SecurityMove:
+        """The way of a cluster of plaintext to TLS. Raises SteleError for others."""
         ...
 
     @property
@@ -128,8 +134,12 @@ class DrillProcesses:
         faults: ProcessFaults | None = None,
         *,
         is_secure: bool = False,
+        moves: bool = False,
     ) -> None:
+        """``moves``: it begins in plaintext and moves to TLS."""
         self._cluster = ProcessCluster(directory, settings=settings, is_secure=is_secure)
+        self._moves = moves
+        self._move: SecurityMove | None = None
         self._faults = faults or ProcessFaults(())
         self._paused: set[int] = set()
 
@@ -150,6 +160,12 @@ class DrillProcesses:
         if not self._cluster.is_secure:
             raise SteleError("the cluster is not secure")
         return self._cluster.security
+
+    @property
+    def move(self) -> SecurityMove:
+        if self._move is None:
+            raise SteleError("the cluster does not move to TLS")
+        return self._move
 
     @property
     def broker_ids(self) -> list[int]:
@@ -218,6 +234,8 @@ class DrillProcesses:
         self._cluster.lay_out()
         await self._faults.prepare(self._cluster.nodes)
         await self._cluster.start(timeout_s=START_TIMEOUT_S)
+        if self._moves:
+            self._move = SecurityMove(self._cluster)
 
     async def close(self) -> None:
         await asyncio.shield(self._cluster.stop(timeout_s=0))

@@ -22,6 +22,7 @@ from chaos.drills.drill import Drill
 from chaos.faults import slow_disks
 from chaos.faults.slow_disks import SlowDisks, group_of_container
 from chaos.process_cluster import is_ready
+from chaos.security_move import SecurityMove
 from stele.errors import SteleError
 from stele.security.options import SecurityOptions
 
@@ -63,6 +64,10 @@ class DrillContainers:
     @property
     def secrets(self) -> ClusterSecurity:
         raise SteleError("the cluster of containers is not secure")
+
+    @property
+    def move(self) -> SecurityMove:
+        raise SteleError("the cluster of containers does not move to TLS: run it on processes")
 
     @property
     def broker_ids(self) -> list[int]:

@@ -14,6 +14,7 @@ class Need(enum.Enum):
     SLOW_NETWORK = "makes the network slow"
     FALSE_CLOCKS = "lets clocks jump"
     SECURITY = "exchanges certificates and passwords"
+    MOVE = "moves from plaintext to TLS"
 
 
 ABLE: dict[str, frozenset[Need]] = {

@@ -29,18 +29,31 @@ class Observer:
         self._bootstrap, self._topic = bootstrap, topic
         self._security = security
         self._recorder = recorder
+        self._has_moved = asyncio.Event()
         self._epochs: dict[int, int] = {}
         self._quorum: tuple[int, int] = (-1, -1)
 
     async def run(self) -> None:
         """Watch until it is cancelled."""
-        async with (
-            self._admin() as topics,
-            self._admin() as quorum,
-            asyncio.TaskGroup() as both,
-        ):
-            both.create_task(self._watch_topic(topics))
-            both.create_task(self._watch_quorum(quorum))
+        while True:
+            self._has_moved.clear()
+            async with (
+                self._admin() as topics,
+                self._admin() as quorum,
+                asyncio.TaskGroup() as both,
+            ):
+                watching = [
+                    both.create_task(self._watch_topic(topics)),
+                    both.create_task(self._watch_quorum(quorum)),
+                ]
+                await self._has_moved.wait()
+                for task in watching:
+                    task.cancel()
+
+    def move(self, bootstrap: str, security: SecurityOptions) -> None:
+        """Go on with clients that come in so."""
+        self._bootstrap, self._security = bootstrap, security
+        self._has_moved.set()
 
     def _admin(self) -> Admin:
         return Admin(

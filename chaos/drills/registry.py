@@ -10,6 +10,7 @@ from chaos.drills import (
     on_computers,
     on_controllers,
     on_groups,
+    on_moves,
     on_network,
     on_security,
     on_transactions,
@@ -25,6 +26,7 @@ DRILLS: Final[tuple[Drill, ...]] = (
     *on_computers.DRILLS,
     *on_transactions.DRILLS,
     *on_security.DRILLS,
+    *on_moves.DRILLS,
 )
 
 

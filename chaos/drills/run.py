@@ -19,7 +19,7 @@ from chaos.drills.drill import Control, Drill
 from chaos.drills.history import FINAL, LIVE, Header, History, HistoryWriter
 from chaos.drills.observer import Observer
 from chaos.drills.recorder import Recorder
-from chaos.drills.stage import Stage
+from chaos.drills.stage import Clients, Stage
 from chaos.drills.verdict import Verdict, judge
 from chaos.drills.workload import Reader, Writer, read_back
 from stele.admin.descriptions import NewTopic
@@ -134,17 +134,18 @@ async def _play(
     security = cluster.security
     writer = Writer(bootstrap, topic, partitions, drill.load, recorder, security)
     reader = Reader(bootstrap, topic, partitions, LIVE, recorder, security)
+    observer = Observer(bootstrap, topic, recorder, security)
+    clients = Clients(writer, reader, observer, admin)
     stage = Stage(
-        cluster, topic, partitions, writer, recorder, admin, random.Random(seed), RealClock(), chain
+        cluster, topic, partitions, clients, recorder, random.Random(seed), RealClock(), chain
     )
     writing = asyncio.create_task(writer.run())
-    others = [asyncio.create_task(reader.run())]
-    others.append(asyncio.create_task(Observer(bootstrap, topic, recorder, security).run()))
+    others = [asyncio.create_task(reader.run()), asyncio.create_task(observer.run())]
     try:
         await _noted(stage, drill.course(stage))
         stage.end_writing()
         await _noted(stage, _drained(writing))
-        await _noted(stage, _read_back(stage, bootstrap, topic, partitions, recorder, reader))
+        await _noted(stage, _read_back(stage, topic, partitions, recorder, reader))
     finally:
         reader.stop()
         await stage.close()
@@ -171,9 +172,9 @@ async def _drained(writing: asyncio.Task[None]) -> None:
 
 
 async def _read_back(
-    stage: Stage, bootstrap: str, topic: str, partitions: int, recorder: Recorder, reader: Reader
+    stage: Stage, topic: str, partitions: int, recorder: Recorder, reader: Reader
 ) -> None:
-    security = stage.cluster.security
+    bootstrap, security = stage.cluster.bootstrap_servers, stage.cluster.security
     ends = await read_back(bootstrap, topic, partitions, FINAL, recorder, security)
 
     async def caught_up() -> bool:

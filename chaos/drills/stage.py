@@ -9,15 +9,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Literal
 
+from chaos.cluster_security import APPLICATION
 from chaos.drills.chain.chain import Chain, ChainOptions
 from chaos.drills.cluster import DrillCluster
 from chaos.drills.history import Phase, Step
 from chaos.drills.member import MemberProcess
+from chaos.drills.observer import Observer
 from chaos.drills.recorder import Recorder
-from chaos.drills.workload import Writer, probe
+from chaos.drills.workload import Reader, Writer, probe
 from chaos.drills.zombie import WaitingRequests
+from chaos.security_move import MoveStep
 from stele.admin.descriptions import TopicDescription
 from stele.aio import Admin
 from stele.errors import SteleError
@@ -31,15 +35,24 @@ class DrillError(SteleError):
     """The drill could not go its way. The text says what did not happen in time."""
 
 
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """All clients of a drill that last as long as it does."""
+
+    writer: Writer
+    reader: Reader
+    observer: Observer
+    admin: Admin
+
+
 class Stage:
     def __init__(
         self,
         cluster: DrillCluster,
         topic: str,
         partitions: int,
-        writer: Writer,
+        clients: Clients,
         recorder: Recorder,
-        admin: Admin,
         rng: random.Random,
         clock: Clock,
         chain: ChainOptions,
@@ -49,9 +62,11 @@ class Stage:
         self.partitions = partitions
         self.rng = rng
         self.group = f"{topic}-group"
-        self._writer = writer
+        self._clients = clients
+        self._writer = clients.writer
         self._recorder = recorder
-        self._admin = admin
+        self._admin = clients.admin
+        self._own_admin: Admin | None = None  # made by `move_clients`
         self._clock = clock
         self._probes = 0
         self.members: list[MemberProcess] = []
@@ -259,6 +274,30 @@ class Stage:
             await member.stop()
         if self._chain is not None:
             await self._chain.stop()
+        if self._own_admin is not None:
+            await self._own_admin.close()
+
+    async def take(self, node: int, step: MoveStep) -> None:
+        """Restart a node in good order with the settings of a step to TLS."""
+        await self.stop(node)
+        self.cluster.move.take(node, step)
+        self.step("heal", f"start {self.name(node)}: {step.value}", node)
+        await self.cluster.start(node)
+        await self.whole()
+
+    async def move_clients(self) -> None:
+        """Let all clients come in by the new listeners: who writes and reads as a user with
+        ordinary rights, who administrates and observes as an administrator."""
+        self.step("note", "clients move to the new listeners")
+        self.cluster.move.move_clients()
+        servers, secrets = self.cluster.bootstrap_servers, self.cluster.secrets
+        for client in (self._clients.writer, self._clients.reader):
+            client.move(servers, secrets.of_user(APPLICATION))
+        self._clients.observer.move(servers, self.cluster.security)
+        self._admin = self._own_admin = Admin(
+            servers, on_wait=lambda _: None, **self.cluster.security
+        )
+        await self.acknowledging()
 
     async def administer(self, change: Callable[[Admin], Awaitable[object]]) -> None:
         """Let an administrator change something who comes in by a certificate."""

@@ -67,6 +67,7 @@ class Writer:
         self._recorder = to
         self._producer: Producer | None = None
         self._failed: list[Producer] = []  # former ones, which are not closed yet
+        self._leaving: list[asyncio.Task[None]] = []  # each closes a producer that was replaced
         self._label = ""
         self._labels = (f"writer{number}" for number in itertools.count(1))
         self._numbers = [0] * partitions
@@ -79,6 +80,7 @@ class Writer:
             await self._write()
             if self._producer is not None:
                 await _closed(self._producer)
+            await asyncio.gather(*self._leaving)
         finally:
             for producer in self._failed:
                 await producer.abort()
@@ -99,6 +101,13 @@ class Writer:
     def stop(self) -> None:
         """Send nothing more."""
         self._is_stopped = True
+
+    def move(self, bootstrap: str, security: SecurityOptions) -> None:
+        """Go on with a producer that comes in so. The former one delivers what it has."""
+        self._bootstrap, self._security = bootstrap, security
+        if self._producer is not None:
+            self._leaving.append(asyncio.create_task(_closed(self._producer)))
+            self._producer = None
 
     def _open_producer(self) -> Producer:
         if self._producer is None or self._producer.has_failed:
@@ -234,9 +243,16 @@ class Reader:
         self._partitions = [(topic, number) for number in range(partitions)]
         self._recorder = recorder
         self._is_stopped = False
+        self._has_moved = False
         self.read_to: dict[int, int] = {}  # of each partition, the offset after the last one read
 
     async def run(self) -> None:
+        while not self._is_stopped:
+            await self._read()
+
+    async def _read(self) -> None:
+        """With one consumer, until ``stop`` or ``move``."""
+        self._has_moved = False
         async with Consumer(
             self._bootstrap,
             auto_offset_reset="earliest",
@@ -244,7 +260,9 @@ class Reader:
             **self._security,
         ) as consumer:
             consumer.assign(self._partitions)
-            while not self._is_stopped:
+            for partition, offset in self.read_to.items():
+                consumer.seek(self._topic, partition, offset)
+            while not (self._is_stopped or self._has_moved):
                 try:
                     records = await consumer.poll(timeout_ms=_POLL_MS)
                 except SteleError as error:
@@ -257,6 +275,11 @@ class Reader:
 
     def stop(self) -> None:
         self._is_stopped = True
+
+    def move(self, bootstrap: str, security: SecurityOptions) -> None:
+        """Go on with a consumer that comes in so."""
+        self._bootstrap, self._security = bootstrap, security
+        self._has_moved = True
 
 
 def read_event(recorder: Recorder, label: str, record: ConsumerRecord) -> Read:

@@ -176,6 +176,8 @@ async def test_a_refused_connection_is_closed_at_once_counted_and_logged(
     await until(lambda: b"stele_connection_count 1" in registry.render())
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     await until(lambda: b"stele_connection_count 2" in registry.render())
+    assert b'stele_listener_connections{listener="CLIENTS"} 2' in registry.render()
+    assert b'stele_listener_connections{listener="BROKERS"} 0' in registry.render()
     writer.close()
     admitted[1][1].close()
     await server.close()
