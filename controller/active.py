@@ -45,12 +45,16 @@ class DecisionMaker:
         rng: Rng,
         clock: Clock,
         on_fatal: Callable[[BaseException], None],
+        on_decided: Callable[[MetadataImage, Sequence[pb.MetadataRecord]], None],
     ) -> None:
+        """``on_decided`` is called with the records of each decision and the image after them, when
+        they are proposed."""
         self._cluster_id = cluster_id
         self._static = static
         self._rng = rng
         self._clock = clock
         self._on_fatal = on_fatal
+        self._on_decided = on_decided
         self._chain = ImageChain()
         self._quorum: MetadataQuorum | None = None
         # True once a batch could not be applied: the committed image may lack it.
@@ -169,6 +173,7 @@ class DecisionMaker:
             raise
         self.metrics.count(result.records)
         self._tell_losses(result.records, result.image)
+        self._on_decided(result.image, result.records)
 
     @staticmethod
     def _tell_losses(records: Sequence[pb.MetadataRecord], image: MetadataImage) -> None:

@@ -10,6 +10,7 @@ from controller import (
     client_quotas,
     cluster,
     configs,
+    delegation_tokens,
     elections,
     features,
     partition_counts,
@@ -36,6 +37,9 @@ DECISIONS: Final[Mapping[Change, Decide]] = {
     changes.DELETE_ACLS: acls.delete_acls,
     changes.ALTER_USER_SCRAM_CREDENTIALS: scram_credentials.alter_user_scram_credentials,
     changes.ALTER_CLIENT_QUOTAS: client_quotas.alter_client_quotas,
+    changes.CREATE_DELEGATION_TOKEN: delegation_tokens.create_delegation_token,
+    changes.RENEW_DELEGATION_TOKEN: delegation_tokens.renew_delegation_token,
+    changes.EXPIRE_DELEGATION_TOKEN: delegation_tokens.expire_delegation_token,
 }
 """Each decision is pure, raises ApiError for a request that is refused as a whole, and has a result
 for each item of the request, in its order. A test checks that every change has one."""

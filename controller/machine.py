@@ -56,9 +56,11 @@ class Context:
     cluster_id: str
     # By node id: the feature levels that each voter has reported, also one that is being added.
     controllers: Mapping[int, Sequence[FeatureLevels]] = field(default_factory=dict)
-    # The wall clock's time, for data that are remembered for some time. No other decision depends
-    # on it.
+    # The wall clock's time, for data that are remembered for some time, and for delegation tokens,
+    # which expire. No other decision depends on it.
     now_ms: int = 0
+    # Who asks for the change; "" for decisions that nobody asks for.
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)

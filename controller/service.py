@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from controller import (
     cluster,
     configs,
+    delegation_tokens,
     directories,
     elections,
     isr,
@@ -23,6 +25,7 @@ from controller.heartbeats import Heartbeats
 from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
 from controller.request_ids import begin, once
+from controller.token_expiry import TokenExpiry
 from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.snapshot import records_of
@@ -49,6 +52,7 @@ from stele.errors import ApiError, ErrorCode, OutcomeUnknownError
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import controller_pb2 as pb
+from stele.wire.v1.metadata_pb2 import MetadataRecord
 from stele.world import RpcCode, RpcError
 from world.network import Peer, Service, UnaryHandler
 from world.world import World
@@ -99,7 +103,9 @@ class ControllerService:
             rng=world.rng,
             clock=world.clock,
             on_fatal=on_fatal,
+            on_decided=self._decided,
         )
+        self._token_expiry = TokenExpiry(config.delegation_token_expiry_check_interval_ms)
         self._heartbeats = Heartbeats(
             self._decisions,
             session_timeout_ms=config.broker_session_timeout_ms,
@@ -169,6 +175,7 @@ class ControllerService:
             self._timer = None
         self._decisions.resigned()
         self._heartbeats.resigned()
+        self._token_expiry.resigned()
 
     # ---------------------------------------------------------------- QuorumListener
 
@@ -198,6 +205,9 @@ class ControllerService:
             logger.warning("nothing could be written in epoch %d: %s", epoch, error)
         if self._config.auto_leader_rebalance_enable:
             self._rebalance_at = self._world.clock.monotonic() + self._rebalance_interval_s
+        self._token_expiry.claimed(
+            self._world.clock.monotonic(), self._decisions.newest.delegation_tokens
+        )
         self._heartbeats.claimed()
 
     def on_resigned(self, epoch: int) -> None:
@@ -212,7 +222,11 @@ class ControllerService:
 
     def _schedule(self) -> None:
         """Set the timer to the next duty."""
-        times = [self._heartbeats.deadline(), self._rebalance_at]
+        times = [
+            self._heartbeats.deadline(),
+            self._rebalance_at,
+            self._token_expiry.deadline(),
+        ]
         nearest = min((at for at in times if at is not None), default=None)
         if self._timer is not None:
             if nearest == self._timer_at:
@@ -237,6 +251,7 @@ class ControllerService:
         if self._rebalance_at is not None and now >= self._rebalance_at:
             self._rebalance_at = now + self._rebalance_interval_s
             self._rebalance()
+        self._remove_expired_tokens()
         self._schedule()
 
     def _rebalance(self) -> None:
@@ -250,6 +265,26 @@ class ControllerService:
             return
         if count:
             logger.info("%d partitions go back to their preferred leaders", count)
+
+    def _decided(self, image: MetadataImage, records: Sequence[MetadataRecord]) -> None:
+        now_s = self._world.clock.monotonic()
+        self._token_expiry.decided(now_s, image.delegation_tokens, records)
+        self._schedule()
+
+    def _remove_expired_tokens(self) -> None:
+        clock = self._world.clock
+        due = self._token_expiry.take_due(clock.monotonic(), clock.time_ms())
+        if not due:
+            return
+        try:
+            count = self._decisions.submit(
+                lambda context: delegation_tokens.remove_expired(context, due)
+            )
+        except ApiError as error:
+            logger.warning("%d expired delegation tokens stay for now: %s", len(due), error)
+            self._token_expiry.put_back(clock.monotonic(), clock.time_ms(), due)
+            return
+        logger.info("%d delegation tokens have expired and are removed", count)
 
     # ---------------------------------------------------------------- handlers
 
@@ -314,7 +349,7 @@ class ControllerService:
                 if refused.is_everything:
                     result = ControllerResult((), context.image, change.response())
                 else:
-                    result = decide(context, request)
+                    result = decide(replace(context, principal=caller.principal), request)
                 refused.place(result.reply)
                 return result
 

@@ -10,6 +10,7 @@ from metadata.brokers import BrokerDelta, BrokersDelta
 from metadata.client_quotas import ClientQuotasDelta
 from metadata.configs import ConfigResource, ConfigsDelta
 from metadata.controllers import ControllersDelta
+from metadata.delegation_tokens import DelegationTokensDelta
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureLevelsDelta, FeatureRange
 from metadata.features import OUTCOME_TIMES, REQUEST_OUTCOMES, SUPPORTED
@@ -36,6 +37,7 @@ class _Parts(NamedTuple):
     acls: AclsDelta
     scram_credentials: ScramCredentialsDelta
     client_quotas: ClientQuotasDelta
+    delegation_tokens: DelegationTokensDelta
 
 
 class MetadataDelta:
@@ -185,6 +187,8 @@ _HANDLERS: dict[str, Callable[[_Parts, Any], None]] = {
     "remove_user_scram_credential": lambda parts, record: parts.scram_credentials.remove(record),
     "scram_secret": lambda parts, record: parts.scram_credentials.set_secret(record),
     "client_quota": lambda parts, record: parts.client_quotas.replay(record),
+    "delegation_token": lambda parts, record: parts.delegation_tokens.replay(record),
+    "remove_delegation_token": lambda parts, record: parts.delegation_tokens.remove(record),
 }
 
 

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from metadata.acls import ACL_RECORDS
 from metadata.client_quotas import CLIENT_QUOTA_RECORDS
+from metadata.delegation_tokens import TOKEN_RECORDS
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureRange
 from metadata.image import MetadataImage
@@ -27,7 +28,8 @@ REASSIGNMENTS = 2
 GROUP_CONFIGS = 3
 OUTCOME_TIMES = 4
 """Levels of metadata.version that introduced something. ``metadata.directories``, ``metadata.acls``
-(with ``metadata.scram_credentials``) and ``metadata.client_quotas`` have others."""
+(with ``metadata.scram_credentials``), ``metadata.client_quotas`` and ``metadata.delegation_tokens``
+have others."""
 
 METADATA_VERSION_NEWS: Mapping[int, str] = {
     1: "the first format",
@@ -36,7 +38,7 @@ METADATA_VERSION_NEWS: Mapping[int, str] = {
     4: "more outcomes of requests are remembered, with their times",
     5: "the controller knows which replica is in which log directory",
     6: "ACLs and SCRAM credentials",
-    7: "quotas of clients",
+    7: "quotas of clients, and delegation tokens",
 }
 
 TRANSACTION_VERSION = "transaction.version"
@@ -195,6 +197,15 @@ def _losses_of_clients(image: MetadataImage, level: int) -> list[Loss]:
             Loss(
                 f"quotas of {len(image.client_quotas)} entities, without which clients may use "
                 "all that there is: remove them first",
+                may_be_dropped=False,
+            )
+        )
+    tokens = len(image.delegation_tokens)
+    if level < TOKEN_RECORDS and tokens:
+        found.append(
+            Loss(
+                f"{tokens} delegation tokens, without which their holders cannot log in: expire "
+                "them first",
                 may_be_dropped=False,
             )
         )

@@ -16,6 +16,7 @@ from metadata.brokers import BrokerRegistration, Brokers
 from metadata.client_quotas import ClientQuotas
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
+from metadata.delegation_tokens import DelegationTokens
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.feature_levels import FeatureLevels
 from metadata.image_part import ImagePart
@@ -45,12 +46,18 @@ class MetadataImage:
     acls: Acls = field(default_factory=Acls)
     scram_credentials: ScramCredentials = field(default_factory=ScramCredentials)
     client_quotas: ClientQuotas = field(default_factory=ClientQuotas)
+    delegation_tokens: DelegationTokens = field(default_factory=DelegationTokens)
 
     @property
     def waited_for(self) -> tuple[ImagePart, ...]:
         """The parts of which an administrator's change is answered when every live broker has
         applied it."""
-        return self.acls, self.scram_credentials, self.client_quotas
+        return (
+            self.acls,
+            self.scram_credentials,
+            self.client_quotas,
+            self.delegation_tokens,
+        )
 
     # ---------------------------------------------------------------- brokers
 

@@ -47,6 +47,23 @@ class NodeSettings:
         "A file for the requests that the authorizer denied: one object of JSON per line, with the "
         "rule. If empty, they are in the node's log, from the logger stele.audit.",
     )
+    # Delegation tokens. delegation.token.secret.key switches them on.
+    delegation_token_max_lifetime_ms = long(
+        604800000,
+        "The longest life of a delegation token, with all its renewals.",
+        minimum=1,
+    )
+    delegation_token_expiry_time_ms = long(
+        86400000,
+        "How long a delegation token is valid before it must be renewed.",
+        minimum=1,
+    )
+    delegation_token_expiry_check_interval_ms = long(
+        3600000,
+        "How often the active controller removes delegation tokens that have expired. Nobody can "
+        "log in by them before that, either.",
+        minimum=1,
+    )
     # Connections and requests.
     socket_request_max_bytes = integer(
         104857600,

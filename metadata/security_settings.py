@@ -159,6 +159,12 @@ FAILURE_DELAY: Final = ConfigKey(
     minimum=0,
 )  # fmt: skip
 
+TOKEN_SECRET: Final = ConfigKey(
+    "delegation.token.secret.key", Type.PASSWORD, "",
+    "The secret from which the secrets of delegation tokens follow: the same on every node. If it "
+    "is empty, there are no delegation tokens. With another secret all tokens become invalid.",
+)  # fmt: skip
+
 STORE_KEYS: Final = tuple(
     key
     for key in _TLS
@@ -206,6 +212,7 @@ NODE_SECURITY_KEYS: Final = (
         not_built=(("GSSAPI", "Kerberos is not built"),),
     ),
     FAILURE_DELAY,
+    TOKEN_SECRET,
     ConfigKey(
         "controller.listener.names", Type.LIST, "CONTROLLER",
         "The names of the controllers' listeners. Controllers serve all of them. A node connects "

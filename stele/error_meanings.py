@@ -122,6 +122,21 @@ MEANINGS: Mapping[ErrorCode, str] = {
     ErrorCode.UNSUPPORTED_SASL_MECHANISM: "the listener has no such SASL mechanism",
     ErrorCode.ILLEGAL_SASL_STATE: "the connection does not expect this step of a login now",
     ErrorCode.SASL_AUTHENTICATION_FAILED: "the login failed: check user, password and mechanism",
+    ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED: (
+        "there are no delegation tokens: delegation.token.secret.key is not set"
+    ),
+    ErrorCode.DELEGATION_TOKEN_NOT_FOUND: "there is no such delegation token",
+    ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH: (
+        "only the owner and the renewers of a delegation token may do this"
+    ),
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED: (
+        "delegation tokens need a login by SASL or a client certificate, and not one by a token"
+    ),
+    ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED: (
+        "the caller may not do this with the delegation token"
+    ),
+    ErrorCode.DELEGATION_TOKEN_EXPIRED: "the delegation token has expired: create another one",
+    ErrorCode.INVALID_PRINCIPAL_TYPE: "the principal is not of the type User",
     ErrorCode.UNACCEPTABLE_CREDENTIAL: "the credential is not acceptable",
     ErrorCode.RESOURCE_NOT_FOUND: "there is no such resource",
     ErrorCode.DUPLICATE_RESOURCE: "the request names a resource twice",

@@ -37,6 +37,8 @@ class Peer:
     """The login that the call carries. Nobody has checked it yet."""
     listener: str = ""
     """The name of the controllers' listener that is called. Empty on others, which know theirs."""
+    by_delegation_token: bool = False
+    """Whether a delegation token has proven the principal, and no secret of the client's own."""
 
 
 UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]

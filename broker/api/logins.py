@@ -6,19 +6,22 @@ import logging
 from collections.abc import Mapping
 from typing import Final, Protocol
 
+from metadata.delegation_tokens import DelegationToken
 from metadata.image import MetadataImage
 from runtime.config.node import NodeConfig
 from runtime.config.security import ListenerSecurity
 from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins, VerifyToken
 from runtime.logins.tokens import TokenVerifier, UnsecuredVerifier
 from runtime.metrics.registry import MetricsRegistry
-from security.sasl.dialogue import CredentialStore
+from security.delegation_tokens import token_hmac
+from security.sasl.dialogue import CredentialStore, TokenStore
 from security.sasl.oauthbearer import OauthBearerDialogue
 from security.sasl.plain import PlainDialogue
 from security.sasl.scram import ScramDialogue
 from security.sasl.tokens import TokenRules
 from stele.security.dialogues import OAUTHBEARER, PLAIN
 from stele.security.scram import MECHANISMS, ScramCredential, ScramMechanism
+from stele.world import Clock
 from world.world import World
 
 logger = logging.getLogger(__name__)
@@ -52,6 +55,29 @@ class NewestCredentials:
         return self._metadata.image.scram_credentials.stand_in(mechanism, user)
 
 
+class NewestTokens:
+    """The ``TokenStore`` of the newest image."""
+
+    def __init__(self, metadata: NewestMetadata, secret: bytes, clock: Clock) -> None:
+        self._metadata = metadata
+        self._secret = secret
+        self._clock = clock
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._metadata.image.offset >= 0
+
+    @property
+    def now_ms(self) -> int:
+        return self._clock.time_ms()
+
+    def hmac_of(self, token_id: str) -> bytes:
+        return token_hmac(self._secret, token_id)
+
+    def find(self, token_id: str) -> DelegationToken | None:
+        return self._metadata.image.delegation_tokens.get(token_id)
+
+
 def logins_of(
     config: NodeConfig,
     metadata: NewestMetadata,
@@ -61,11 +87,12 @@ def logins_of(
     """By the name of the listener; none for a listener without SASL."""
     for security in config.security.listeners.values():
         _warn_of_plaintext(security)
-    store = NewestCredentials(metadata)
+    store, secret = NewestCredentials(metadata), config.security.token_secret
+    tokens = NewestTokens(metadata, secret, world.clock) if secret else None
     metrics = AuthenticationMetrics(registry)
     return {
         name: ListenerLogins(
-            {each: _begin(security, each, store) for each in security.mechanisms},
+            {each: _begin(security, each, store, tokens) for each in security.mechanisms},
             clock=world.clock,
             rng=world.rng,
             compute=world.compute,
@@ -92,13 +119,15 @@ def _warn_of_plaintext(security: ListenerSecurity) -> None:
         )
 
 
-def _begin(security: ListenerSecurity, mechanism: str, store: CredentialStore) -> Begin:
+def _begin(
+    security: ListenerSecurity, mechanism: str, store: CredentialStore, tokens: TokenStore | None
+) -> Begin:
     if mechanism == PLAIN:
         return _begin_plain(security, store)
     if mechanism == OAUTHBEARER:
         return lambda nonce: OauthBearerDialogue()
     scram = MECHANISMS[mechanism]
-    return lambda nonce: ScramDialogue(scram, store, nonce)
+    return lambda nonce: ScramDialogue(scram, store, nonce, tokens)
 
 
 def _begin_plain(security: ListenerSecurity, store: CredentialStore) -> Begin:

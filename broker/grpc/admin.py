@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from broker.grpc.answers import check_count
 from broker.grpc.log_dirs import LogDirs
 from broker.grpc.messages import unary
-from broker.service import acls, client_quotas, records
+from broker.service import acls, client_quotas, delegation_tokens, records
 from broker.service.changes import ask, change
 from broker.service.cluster import active_controller
 from broker.service.config_view import RESOURCES_AT_ONCE, describe_resource, set_on_topic
@@ -80,6 +80,14 @@ class AdminService:
         log_dirs = LogDirs(self._context)
         methods: dict[str, tuple[Any, Any]] = {
             **{each.name: (each.request, self._change(each.response)) for each in CHANGES},
+            "CreateDelegationToken": (
+                pb.CreateDelegationTokenRequest,
+                self._create_delegation_token,
+            ),
+            "DescribeDelegationTokens": (
+                pb.DescribeDelegationTokensRequest,
+                self._describe_delegation_tokens,
+            ),
             "ListPartitionReassignments": (
                 pb.ListPartitionReassignmentsRequest,
                 self._ask(Operation.DESCRIBE, pb.ListPartitionReassignmentsResponse),
@@ -141,6 +149,21 @@ class AdminService:
                 )
 
         return handle
+
+    async def _create_delegation_token(
+        self, caller: Caller, request: pb.CreateDelegationTokenRequest
+    ) -> pb.CreateDelegationTokenResponse:
+        answer = pb.CreateDelegationTokenResponse()
+        try:
+            delegation_tokens.check_served(self._context, caller)
+            answer = await change(self._context, caller, request, timeout_s=_ANSWER_S)
+            if answer.error == ErrorCode.NONE:
+                delegation_tokens.add_hmac(self._context, caller, answer)
+        except ApiError as error:
+            answer = pb.CreateDelegationTokenResponse(
+                error=error.code, message=error.message, leader_id=-1
+            )
+        return answer
 
     async def _add_voter(self, caller: Caller, request: AddVoterRequest) -> VoterChangeResponse:
         """Waits as long as the voter may take to catch up, and asks nobody else meanwhile."""
@@ -332,6 +355,21 @@ class AdminService:
             return pb.DescribeAclsResponse(error=error.code, message=error.message)
         return pb.DescribeAclsResponse(
             acls=[message_of(each) for each in found], metadata_offset=image.offset
+        )
+
+    async def _describe_delegation_tokens(
+        self, caller: Caller, request: pb.DescribeDelegationTokensRequest
+    ) -> pb.DescribeDelegationTokensResponse:
+        image = await self._present_image(request)
+        try:
+            found = await delegation_tokens.describe(
+                self._context, caller, image, request.owners or None
+            )
+        except ApiError as error:
+            return pb.DescribeDelegationTokensResponse(error=error.code, message=error.message)
+        return pb.DescribeDelegationTokensResponse(
+            tokens=[pb.DelegationToken(**each.token._asdict(), hmac=each.hmac) for each in found],
+            metadata_offset=image.offset,
         )
 
     async def _test_access(

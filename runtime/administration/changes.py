@@ -192,6 +192,24 @@ ALTER_CLIENT_QUOTAS: Final = Change(
     permission=permissions.of_quotas,
     waits_for_brokers=True,
 )
+CREATE_DELEGATION_TOKEN: Final = Change(
+    pb.CreateDelegationTokenRequest,
+    pb.CreateDelegationTokenResponse,
+    permission=permissions.token_creation,
+    waits_for_brokers=True,
+)
+RENEW_DELEGATION_TOKEN: Final = Change(
+    pb.RenewDelegationTokenRequest,
+    pb.RenewDelegationTokenResponse,
+    permission=permissions.of_tokens,
+    waits_for_brokers=True,
+)
+EXPIRE_DELEGATION_TOKEN: Final = Change(
+    pb.ExpireDelegationTokenRequest,
+    pb.ExpireDelegationTokenResponse,
+    permission=permissions.of_tokens,
+    waits_for_brokers=True,
+)
 
 CHANGES: Final = (
     CREATE_TOPICS,
@@ -206,6 +224,9 @@ CHANGES: Final = (
     DELETE_ACLS,
     ALTER_USER_SCRAM_CREDENTIALS,
     ALTER_CLIENT_QUOTAS,
+    CREATE_DELEGATION_TOKEN,
+    RENEW_DELEGATION_TOKEN,
+    EXPIRE_DELEGATION_TOKEN,
 )
 
 _BY_REQUEST: Final = {each.request: each for each in CHANGES}

@@ -14,8 +14,9 @@ from runtime.authorization.authorizer import (
     config_resource,
     refusal,
     topic_resource,
+    user_resource,
 )
-from runtime.authorization.caller import Caller
+from runtime.authorization.caller import ANONYMOUS, Caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
 
@@ -89,4 +90,31 @@ def without_acls(authorizer: Authorizer) -> ApiError | None:
     return ApiError(
         ErrorCode.SECURITY_DISABLED,
         "there are no ACLs, and every client may do everything: authorizer.class.name is not set",
+    )
+
+
+def of_tokens(asked: Asked, _: Any = None) -> ApiError | None:
+    """Why the caller may not use delegation tokens. A holder of a token could otherwise make itself
+    another one that lives longer, and whoever has proven nothing would own tokens of everybody."""
+    caller = asked.caller
+    if caller.by_delegation_token:
+        why = f"{caller.principal} has logged in by a delegation token: log in without one"
+    elif caller.principal == ANONYMOUS:
+        why = (
+            f"nobody has logged in on the listener {caller.listener}: use one with SASL, or a "
+            "client certificate"
+        )
+    else:
+        return None
+    return ApiError(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, why)
+
+
+def token_creation(asked: Asked, request: pb.CreateDelegationTokenRequest) -> ApiError | None:
+    """A token of somebody else needs CREATE_TOKENS on this user."""
+    if (why := of_tokens(asked)) is not None:
+        return why
+    if request.owner in ("", asked.caller.principal):
+        return None
+    return refusal(
+        asked.authorizer, asked.caller, Operation.CREATE_TOKENS, user_resource(request.owner)
     )

@@ -55,7 +55,7 @@ def take_refused(
     items = change.items
     asked = Asked(authorizer, caller, image)
     if items is None or items.permission is None:
-        if (why := change.permission(asked, None)) is not None:
+        if (why := change.permission(asked, request)) is not None:
             raise why
         return NOTHING_REFUSED
     results: list[dict[str, Any] | None] = []

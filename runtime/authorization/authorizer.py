@@ -26,8 +26,10 @@ __all__ = [
     "denial",
     "group_resource",
     "refusal",
+    "token_resource",
     "topic_resource",
     "transactional_id_resource",
+    "user_resource",
 ]
 
 
@@ -40,6 +42,8 @@ _REFUSALS: Final = {
     ResourceType.GROUP: ErrorCode.GROUP_AUTHORIZATION_FAILED,
     ResourceType.CLUSTER: ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
     ResourceType.TRANSACTIONAL_ID: ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ResourceType.DELEGATION_TOKEN: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    ResourceType.USER: ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
 }
 
 
@@ -110,6 +114,15 @@ def group_resource(group_id: str) -> Resource:
 
 def transactional_id_resource(transactional_id: str) -> Resource:
     return Resource(ResourceType.TRANSACTIONAL_ID, transactional_id)
+
+
+def token_resource(token_id: str) -> Resource:
+    return Resource(ResourceType.DELEGATION_TOKEN, token_id)
+
+
+def user_resource(principal: str) -> Resource:
+    """As in Kafka, the name of a user's resource is the principal with its type."""
+    return Resource(ResourceType.USER, principal)
 
 
 def config_resource(resource_type: int, name: str) -> Resource:

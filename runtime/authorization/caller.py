@@ -26,6 +26,8 @@ class Caller:
     address: str  # of its machine, without a port
     node_ids: frozenset[int] = frozenset()
     """The nodes that its certificate names. If it names any, it acts as these only."""
+    by_delegation_token: bool = False
+    """Whether it has logged in by a delegation token, and not by a secret of its own."""
 
     def acts_as(self, node_id: int) -> bool:
         """Whether its certificate lets it speak in the name of this node."""
@@ -34,7 +36,15 @@ class Caller:
 
 def grpc_caller(listener: str, peer: Peer) -> Caller:
     """The caller of a gRPC method, on a listener of that name."""
-    return Caller(peer.principal, peer.client_id, listener, Plane.GRPC, peer.address, peer.node_ids)
+    return Caller(
+        peer.principal,
+        peer.client_id,
+        listener,
+        Plane.GRPC,
+        peer.address,
+        peer.node_ids,
+        peer.by_delegation_token,
+    )
 
 
 def broker_caller(broker_id: int, listener: str) -> Caller:

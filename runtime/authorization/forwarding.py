@@ -21,6 +21,7 @@ def ask_for(caller: Caller, request: Any) -> None:
             client_id=caller.client_id,
             address=caller.address,
             repeats=is_copy(request),
+            by_delegation_token=caller.by_delegation_token,
         )
     )
 
@@ -69,7 +70,14 @@ class ControllerPort:
         named = request.on_behalf_of
         check_cluster(named.cluster_id, self._cluster_id)
         client_id = named.client_id if named.HasField("client_id") else None
-        caller = Caller(named.principal, client_id, sender.listener, sender.plane, named.address)
+        caller = Caller(
+            named.principal,
+            client_id,
+            sender.listener,
+            sender.plane,
+            named.address,
+            by_delegation_token=named.by_delegation_token,
+        )
         request.ClearField("on_behalf_of")
         return caller
 

@@ -12,12 +12,13 @@ from typing import Final, NamedTuple
 
 from metadata.config_key import ConfigKey
 from metadata.security_settings import FAILURE_DELAY as _FAILURE_DELAY
-from metadata.security_settings import LISTENER_KEYS
+from metadata.security_settings import LISTENER_KEYS, TOKEN_SECRET
 from stele.addresses import SecurityProtocol
 from stele.errors import ApiError, ConfigError
 from stele.security.client_security import ClientSecurity, SaslCredentials, Store, TlsSettings
 from stele.security.jaas import parse_jaas
 from stele.security.options import MECHANISMS
+from stele.security.scram import MECHANISMS as SCRAM_MECHANISMS
 
 _OF_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 """What is built of the controllers' listener: nodes come in there by certificates."""
@@ -159,6 +160,8 @@ class NodeSecurity:
     to_controllers: Mapping[str, ClientSecurity]
     """By the name of the controllers' listener, in the same order."""
     failed_authentication_delay_ms: int = 100
+    token_secret: bytes = field(default=b"", repr=False)
+    """delegation.token.secret.key. Empty: there are no delegation tokens."""
 
 
 class SecurityReader:
@@ -192,6 +195,9 @@ class SecurityReader:
             to_brokers = self._client(known[inter_broker], mechanism)
         self._check_prefixes(list(known))
         self._check_used(list(known.values()))
+        secret = self._settings.get(TOKEN_SECRET.name, "").strip()
+        if secret:
+            self._check_token_logins(list(listeners.values()))
         delay_ms = self._settings.get(_FAILURE_DELAY.name, _FAILURE_DELAY.default or "")
         return NodeSecurity(
             listeners,
@@ -199,6 +205,7 @@ class SecurityReader:
             to_brokers,
             {name: self._client(each, "") for name, each in own.items()},
             int(delay_ms) if delay_ms.isdecimal() else 0,
+            secret.encode(),
         )
 
     def first_of_protocol(self, names: Sequence[str]) -> str | None:
@@ -318,6 +325,14 @@ class SecurityReader:
                 f"listener {listener.name} has the mechanism PLAIN and no user: name users as "
                 f'user_NAME="PASSWORD" in {_PREFIX}{listener.name.lower()}.plain.sasl.jaas.config, '
                 "or set sasl.plain.scram.enable=true"
+            )
+
+    def _check_token_logins(self, listeners: Sequence[ListenerSecurity]) -> None:
+        if listeners and not any(SCRAM_MECHANISMS.keys() & each.mechanisms for each in listeners):
+            self._faults.append(
+                f"{TOKEN_SECRET.name} is set, and nobody could log in by a delegation token: add "
+                "SCRAM-SHA-512 or SCRAM-SHA-256 to sasl.enabled.mechanisms of a SASL listener, or "
+                "remove the key"
             )
 
     def _check_used(self, listeners: Sequence[ListenerSecurity]) -> None:

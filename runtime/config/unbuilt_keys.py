@@ -71,7 +71,11 @@ PROMISES = (
     Promise("security.providers", "another implementation of security"),
     Promise("early.start.listeners", "access control", remedy=_NETWORK),
     Promise("principal.builder.class", "principals of your own making"),
-    Promise("delegation.token.", "authenticated clients", remedy=_NETWORK),
+    Promise(
+        "delegation.token.master.key",
+        "a secret by its name of older versions",
+        remedy="remove it, and set delegation.token.secret.key, as in Kafka 4",
+    ),
     Promise("password.encoder.", "encrypted passwords"),
     Promise("config.providers", "secrets from outside of the file", remedy="write values out"),
     Promise("create.topic.policy.class.name", "a policy that refuses topics"),

@@ -52,7 +52,7 @@ class GatedConnection(Protocol):
     @property
     def listener_name(self) -> str: ...
 
-    def log_in(self, principal: str) -> None:
+    def log_in(self, principal: str, *, by_delegation_token: bool) -> None:
         """From now on requests come from this principal, and may be as large as any."""
         ...
 
@@ -93,6 +93,7 @@ class Gate:
         self._mechanism = ""
         self._dialogue: Dialogue | None = None
         self._principal: str | None = None  # None: it has never logged in
+        self._by_delegation_token = False  # its first login
         self._ends_s = math.inf  # the session, in the loop's time
         self._began_s = -math.inf  # the last login, or the attempt
 
@@ -234,12 +235,20 @@ class Gate:
         return failure.public or f"the login by {self._mechanism} failed"
 
     def _changed_principal(self, success: Success) -> Failure | None:
-        if self._principal in (None, success.principal):
+        if self._principal is None:
             return None
-        return Failure(
-            f"Cannot change principals during re-authentication from {self._principal}",
-            f"changes its principal to {success.principal}",
-        )
+        if success.principal != self._principal:
+            return Failure(
+                f"Cannot change principals during re-authentication from {self._principal}",
+                f"changes its principal to {success.principal}",
+            )
+        if success.by_delegation_token != self._by_delegation_token:
+            # Its callers keep what they may do with tokens, as they keep their principal.
+            return Failure(
+                "a connection logs in again as before: always by a delegation token, or never",
+                "changes between a delegation token and a secret of its own",
+            )
+        return None
 
     def _succeeded(self, success: Success) -> SaslAuthenticateResponse:
         lifetime_ms = self._logins.lifetime_ms(self._mechanism, success)
@@ -252,10 +261,13 @@ class Gate:
         self._state = _State.DONE
         if self._principal is None:
             self._principal = success.principal
+            self._by_delegation_token = success.by_delegation_token
             if self._deadline is not None:
                 self._deadline.cancel()
                 self._deadline = None
-            self._connection.log_in(success.principal)
+            self._connection.log_in(
+                success.principal, by_delegation_token=success.by_delegation_token
+            )
         return SaslAuthenticateResponse(
             auth_bytes=success.token, session_lifetime_ms=lifetime_ms or 0
         )

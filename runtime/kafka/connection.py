@@ -59,6 +59,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.address = "?"  # the peer's, without its port
         self.principal = ANONYMOUS
         self.node_ids: frozenset[int] = frozenset()  # that its certificate names
+        self.by_delegation_token = False  # whether a delegation token has proven the principal
         self.gate: Gate | None = None  # on a SASL listener, once the peer is there
         self.software_name = ""  # the client's, as its last ApiVersions says (KIP-511)
         self.requests = 0  # taken so far
@@ -139,9 +140,10 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.abort()
         return True
 
-    def log_in(self, principal: str) -> None:
+    def log_in(self, principal: str, *, by_delegation_token: bool) -> None:
         """See ``GatedConnection``."""
         self.principal = principal
+        self.by_delegation_token = by_delegation_token
         self._reader.max_bytes = self._max_request_bytes
 
     def drain(self) -> None:

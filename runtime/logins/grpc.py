@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hmac
 from dataclasses import dataclass, replace
 from typing import Final
@@ -48,6 +47,11 @@ _TOKENS_MAX: Final = 1024
 class _Session:
     principal: str
     ends_ms: int  # since the Unix epoch
+    by_delegation_token: bool
+
+    def caller_of(self, peer: Peer) -> Peer:
+        """The peer with the identity of this session."""
+        return replace(peer, principal=self.principal, by_delegation_token=self.by_delegation_token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +90,7 @@ class GrpcLogins:
         def unary(handler: UnaryHandler) -> UnaryHandler:
             async def handle(payload: bytes, peer: Peer) -> bytes:
                 session = await self._session_of(peer)
-                return await handler(payload, replace(peer, principal=session.principal))
+                return await handler(payload, session.caller_of(peer))
 
             return handle
 
@@ -96,7 +100,7 @@ class GrpcLogins:
                 left_s = (session.ends_ms - self._clock.time_ms()) / 1000
                 try:
                     async with asyncio.timeout(left_s) as timeout:
-                        await handler(stream, replace(peer, principal=session.principal))
+                        await handler(stream, session.caller_of(peer))
                 except TimeoutError:
                     if not timeout.expired():
                         raise
@@ -138,7 +142,7 @@ class GrpcLogins:
 
     def _issue(self, session: _Session) -> str:
         principal = base64.urlsafe_b64encode(session.principal.encode()).decode()
-        content = f"{session.ends_ms}.{principal}"
+        content = f"{session.ends_ms}.{principal}.{session.by_delegation_token:d}"
         return f"{content}.{self._signature(content)}"
 
     def _signature(self, content: str) -> str:
@@ -148,12 +152,9 @@ class GrpcLogins:
         content, _, signature = token.rpartition(".")
         if not hmac.compare_digest(self._signature(content).encode(), signature.encode()):
             return None
-        ends_ms, _, principal = content.partition(".")
-        try:
-            name = base64.urlsafe_b64decode(principal).decode()
-        except (binascii.Error, UnicodeDecodeError):
-            return None
-        return _Session(name, int(ends_ms))
+        ends_ms, principal, by_delegation_token = content.split(".")
+        name = base64.urlsafe_b64decode(principal).decode()
+        return _Session(name, int(ends_ms), by_delegation_token == "1")
 
     async def _verify(self, peer: Peer, token: str) -> _Session | None:
         """A token of OAUTHBEARER, which is itself the login."""
@@ -176,7 +177,11 @@ class GrpcLogins:
         lifetime_ms = self._logins.lifetime_ms(mechanism, success)
         lifetime_ms = SESSION_MS if lifetime_ms is None else min(lifetime_ms, SESSION_MS)
         self._logins.metrics.succeeded.value += 1
-        return _Session(success.principal, self._clock.time_ms() + lifetime_ms)
+        return _Session(
+            success.principal,
+            self._clock.time_ms() + lifetime_ms,
+            success.by_delegation_token,
+        )
 
     # ------------------------------------------------------------------ dialogues
 

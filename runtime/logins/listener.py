@@ -13,7 +13,17 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
 from runtime.metrics.registry import MetricsRegistry
-from security.sasl.dialogue import CheckPassword, CheckToken, Dialogue, Failure, Step, Success, Work
+from security.delegation_tokens import salted_keys
+from security.sasl.dialogue import (
+    CheckPassword,
+    CheckToken,
+    DeriveKeys,
+    Dialogue,
+    Failure,
+    Step,
+    Success,
+    Work,
+)
 from security.sasl.plain import password_is_right
 from stele.world import Clock, Rng
 from world.compute import Compute
@@ -127,7 +137,7 @@ class ListenerLogins:
         becomes a failure that may be tried again."""
         try:
             step = dialogue.step(token)
-            while isinstance(step, CheckPassword | CheckToken):
+            while isinstance(step, CheckPassword | CheckToken | DeriveKeys):
                 result = await self._done(step)
                 if isinstance(result, Failure) and result.is_retriable:
                     return result
@@ -145,10 +155,10 @@ class ListenerLogins:
     async def verified(self, token: str) -> Success | Failure:
         """Who a token of OAUTHBEARER is of."""
         result = await self._done(CheckToken(token))
-        assert not isinstance(result, bool)
+        assert isinstance(result, Success | Failure)
         return result
 
-    async def _done(self, work: Work) -> bool | Success | Failure:
+    async def _done(self, work: Work) -> bool | tuple[bytes, bytes] | Success | Failure:
         """The result of slow work. A failure may be that of the work itself."""
         if self._working >= _WORK_MAX:
             return Failure("", f"{self._working} other logins are being checked", is_retriable=True)
@@ -158,6 +168,8 @@ class ListenerLogins:
                 if self._verify_token is None:
                     return Failure("", "there is nobody to verify tokens", is_retriable=True)
                 return await self._verify_token(work.token)
+            if isinstance(work, DeriveKeys):
+                return await self._derive_keys(work)
             return await self._check_password(work)
         finally:
             self._working -= 1
@@ -176,6 +188,15 @@ class ListenerLogins:
         except OSError as error:
             return Failure("", f"no password can be checked now: {error}", is_retriable=True)
         return is_right is True
+
+    async def _derive_keys(self, work: DeriveKeys) -> tuple[bytes, bytes] | Failure:
+        try:
+            stored_key, server_key = await self._compute.call(
+                salted_keys, work.mechanism.name, work.password, work.salt, work.iterations
+            )
+        except OSError as error:
+            return Failure("", f"no token can be checked now: {error}", is_retriable=True)
+        return stored_key, server_key
 
     async def delay_failure(self, came_s: float) -> None:
         """Wait until the answer to a failed token may go out. ``came_s``: when the token came, in

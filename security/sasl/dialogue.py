@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from metadata.delegation_tokens import DelegationToken
 from stele.security.scram import ScramCredential, ScramMechanism
 
 
@@ -60,8 +61,18 @@ class CheckToken:
     token: str = field(repr=False)
 
 
-Work = CheckPassword | CheckToken
-Step = Challenge | Success | Failure | CheckPassword | CheckToken
+@dataclass(frozen=True, slots=True)
+class DeriveKeys:
+    """Work: the stored key and the server key of a password. Resume with this pair of bytes."""
+
+    mechanism: ScramMechanism
+    password: str = field(repr=False)
+    salt: bytes
+    iterations: int
+
+
+Work = CheckPassword | CheckToken | DeriveKeys
+Step = Challenge | Success | Failure | CheckPassword | CheckToken | DeriveKeys
 
 
 class Dialogue(Protocol):
@@ -77,7 +88,7 @@ class Dialogue(Protocol):
 
 
 CREDENTIALS_UNKNOWN: Final = Failure(
-    "", "asks for a SCRAM credential before this node knows them", is_retriable=True
+    "", "comes before this node knows credentials and tokens", is_retriable=True
 )
 """Before that every user would look like one who does not exist, and fail for good."""
 
@@ -99,6 +110,28 @@ class CredentialStore(Protocol):
 
         It is the same each time and on every node, so that nobody can tell who exists.
         """
+        ...
+
+
+class TokenStore(Protocol):
+    """The delegation tokens of the newest metadata."""
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the tokens are known. A dialogue asks before it looks for one."""
+        ...
+
+    @property
+    def now_ms(self) -> int:
+        """The time, since the Unix epoch."""
+        ...
+
+    def hmac_of(self, token_id: str) -> bytes:
+        """The HMAC of the token with this id. Every id has one, also if there is no such token."""
+        ...
+
+    def find(self, token_id: str) -> DelegationToken | None:
+        """The token; None: there is none."""
         ...
 
 

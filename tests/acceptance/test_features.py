@@ -43,10 +43,12 @@ def level(bootstrap: str) -> int:
         ]
         feature = features[1]
         nodes = [*feature["brokers"], *feature["controllers"]]
-        if all((each["min_level"], each["max_level"]) == (1, 6) for each in nodes):
+        if all(
+            (each["min_level"], each["max_level"]) == (1, METADATA_VERSION_LEVEL) for each in nodes
+        ):
             break
     assert feature["controllers"]
-    assert (feature["min_level"], feature["max_level"]) == (1, 6)
+    assert (feature["min_level"], feature["max_level"]) == (1, METADATA_VERSION_LEVEL)
     return int(feature["level"])
 
 
@@ -88,7 +90,7 @@ def refused(bootstrap: str, arguments: list[str], said: str, *, code: int) -> No
     assert done.stderr.startswith("stele: ")
     assert done.stderr.count("\n") == 1, done.stderr
     assert said in done.stderr
-    assert level(bootstrap) == 6
+    assert level(bootstrap) == METADATA_VERSION_LEVEL
 
 
 def test_down_and_up_again(bootstrap: str) -> None:
@@ -97,11 +99,11 @@ def test_down_and_up_again(bootstrap: str) -> None:
     assert refused.returncode == 1
     assert "would be forgotten" in refused.stderr
     assert "an unsafe downgrade does it anyway" in refused.stderr
-    assert level(bootstrap) == 6
+    assert level(bootstrap) == METADATA_VERSION_LEVEL
     unsafe = ("features", "downgrade", "--metadata", "1", "--unsafe")
     dry = stele(bootstrap, *unsafe, "--dry-run")
     assert dry.stdout == f"metadata.version would go from {METADATA_VERSION_LEVEL} to 1\n"
-    assert level(bootstrap) == 6
+    assert level(bootstrap) == METADATA_VERSION_LEVEL
     assert (
         stele(bootstrap, *unsafe).stdout
         == f"metadata.version went from {METADATA_VERSION_LEVEL} to 1\n"
@@ -111,9 +113,9 @@ def test_down_and_up_again(bootstrap: str) -> None:
     assert again.stdout == "metadata.version is at 1: nothing to change\n"
     # Nothing is remembered now, so nothing would be lost.
     stele(bootstrap, "topic", "create", "forgotten")
-    up = stele(bootstrap, "features", "upgrade", "--metadata", "6")
+    up = stele(bootstrap, "features", "upgrade", "--metadata", str(METADATA_VERSION_LEVEL))
     assert up.stdout == f"metadata.version went from 1 to {METADATA_VERSION_LEVEL}\n"
-    assert level(bootstrap) == 6
+    assert level(bootstrap) == METADATA_VERSION_LEVEL
 
 
 def test_a_feature_is_disabled_and_comes_back(bootstrap: str) -> None:

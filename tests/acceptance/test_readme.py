@@ -83,7 +83,6 @@ def test_the_commands_and_programs_run_as_they_stand(bootstrap: str) -> None:
 
 # ------------------------------------------------------------------------- not built yet
 
-DELEGATION_TOKENS = (38, 39, 40, 41)
 SHARE_GROUPS = (76, 77, 78, 79)
 TELEMETRY = (71, 72)
 
@@ -133,7 +132,6 @@ async def quotas_are_refused() -> None:
 PROOFS: dict[str, Callable[[], None]] = {
     "tiered storage": lambda: refused_for_topics("remote.storage.enable", "true"),
     "Kerberos (SASL/GSSAPI)": refused_kerberos,
-    "delegation tokens (KIP-48)": lambda: unadvertised(*DELEGATION_TOKENS),
     "quotas of clients": lambda: run_virtual(quotas_are_refused()),
     "share groups (queues)": lambda: unadvertised(*SHARE_GROUPS),
     "telemetry of clients (KIP-714)": refused_telemetry,

@@ -10,6 +10,7 @@ from controller.configs import bootstrap
 from controller.features import update_features
 from controller.request_ids import Refusals, once
 from metadata.acls import record_of
+from metadata.delegation_tokens import token_record
 from metadata.delta import MetadataDelta
 from metadata.feature_levels import FeatureLevels
 from metadata.features import Told, describe, finalized_level, require, supported_ranges
@@ -23,6 +24,7 @@ from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.acls import acl
 from tests.support.controller import Machine, refusal
+from tests.support.tokens import token
 
 VERSION = "metadata.version"
 NEWEST = METADATA_VERSION_LEVEL
@@ -245,6 +247,17 @@ def test_credentials_hold_every_downgrade_below_their_level(machine: Machine) ->
         answer = update(machine, 5, kind)
         assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
         assert "1 SCRAM credentials" in answer.message
+
+
+def test_delegation_tokens_hold_every_downgrade_below_their_level(machine: Machine) -> None:
+    delta = MetadataDelta(machine.image)
+    delta.replay(machine.next_offset, token_record(token()))
+    machine.image = delta.apply()
+    machine.next_offset += 1
+    for kind in (DOWN, UNSAFE):
+        answer = update(machine, 6, kind)
+        assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
+        assert "1 delegation tokens" in answer.message
 
 
 def test_asking_whether_it_would_be_done_changes_nothing(machine: Machine) -> None:

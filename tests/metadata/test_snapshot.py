@@ -16,6 +16,7 @@ from metadata.brokers import BrokerRegistration, Brokers, DirectoryUse, Endpoint
 from metadata.client_quotas import ClientQuotas
 from metadata.configs import ConfigResource, Configs
 from metadata.controllers import Controllers
+from metadata.delegation_tokens import DelegationTokens
 from metadata.delta import MetadataDelta
 from metadata.directories import LOST, UNASSIGNED, compact
 from metadata.feature_levels import FeatureLevels, FeatureRange
@@ -32,6 +33,7 @@ from tests.support.client_quotas import ENTITIES
 from tests.support.client_quotas import VALUES as QUOTA_VALUES
 from tests.support.metadata import metric_names
 from tests.support.scram import CREDENTIALS, USERS
+from tests.support.tokens import TOKENS
 
 
 def outcomes_of(found: dict[bytes, tuple[str, bytes, bytes]]) -> Outcomes:
@@ -135,6 +137,9 @@ def images(draw: st.DrawFn) -> MetadataImage:
             draw(st.sampled_from([b"", b"secret"])),
         ),
         client_quotas=ClientQuotas(draw(st.dictionaries(ENTITIES, QUOTA_VALUES, max_size=3))),
+        delegation_tokens=DelegationTokens(
+            {each.token_id: each for each in draw(st.lists(TOKENS, max_size=3))}
+        ),
         acls=acls_of(
             [
                 (acl, number.to_bytes(16))

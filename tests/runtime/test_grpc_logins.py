@@ -246,12 +246,13 @@ async def test_a_session_cannot_be_changed() -> None:
     server = Server()
     answer = await server.log_in(mechanism="PLAIN", token=PLAIN_TOKEN)
     assert answer.session_lifetime_ms == SESSION_MS
-    ends_ms, principal, signature = answer.session.split(".")
+    ends_ms, principal, by_token, signature = answer.session.split(".")
     root = base64.urlsafe_b64encode(b"User:root").decode()
     for changed in (
-        f"{int(ends_ms) + 1}.{principal}.{signature}",
-        f"{ends_ms}.{root}.{signature}",
-        f"{ends_ms}.{principal}.{signature[:-1]}",
+        f"{int(ends_ms) + 1}.{principal}.{by_token}.{signature}",
+        f"{ends_ms}.{root}.{by_token}.{signature}",
+        f"{ends_ms}.{principal}.1.{signature}",
+        f"{ends_ms}.{principal}.{by_token}.{signature[:-1]}",
         f"{ends_ms}.{principal}",
     ):
         assert (await server.refusal(f"Session {changed}")).code is RpcCode.UNAUTHENTICATED

@@ -117,6 +117,7 @@ class FakeController:
                 "/stele.v1.Admin/UpdateFeatures": self._update_features,
                 "/stele.v1.Admin/AlterUserScramCredentials": self._alter_credentials,
                 "/stele.v1.Controller/AllocateProducerIds": self._allocate,
+                "/stele.v1.Controller/ReadIndex": self._read_index,
                 "/stele.v1.Admin/DescribeQuorum": self._describe_quorum,
                 **deciding(self._edges),
             }
@@ -197,6 +198,10 @@ class FakeController:
         for user in dict.fromkeys(users) if not self.refuse_with else ():
             answer.users.add(user=user)
         return answer.SerializeToString()
+
+    async def _read_index(self, payload: bytes, _: Peer) -> bytes:
+        offset = self._edges.publisher.image.offset
+        return controller_pb2.ReadIndexResponse(metadata_offset=offset).SerializeToString()
 
     async def _update_features(self, payload: bytes, _: Peer) -> bytes:
         """The only feature is "known", and it can only be raised."""
@@ -363,6 +368,8 @@ class Edges:
     def __init__(self, authorizer: FakeAuthorizer | None = None, /, **settings: str) -> None:
         self.clock = LoopClock()
         self.network = FakeNetwork()
+        self.rng = fake_rng()
+        """The controller's."""
         self.config: NodeConfig = from_settings(
             SETTINGS | {key.replace("_", "."): value for key, value in settings.items()}
         )

@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from controller import client_quotas, cluster, configs, elections, partition_counts
+from controller import (
+    client_quotas,
+    cluster,
+    configs,
+    delegation_tokens,
+    elections,
+    partition_counts,
+)
 from controller.machine import Context, ControllerResult
 from stele.errors import ApiError
 from stele.wire.v1 import admin_pb2 as pb
-from tests.support.broker_edges import fake_rng
 from world.network import Peer, UnaryHandler
 
 if TYPE_CHECKING:
@@ -35,6 +41,21 @@ _DECISIONS: dict[str, tuple[Any, Any, Decide]] = {
         pb.UnregisterBrokerResponse,
         cluster.unregister,
     ),
+    "CreateDelegationToken": (
+        pb.CreateDelegationTokenRequest,
+        pb.CreateDelegationTokenResponse,
+        delegation_tokens.create_delegation_token,
+    ),
+    "RenewDelegationToken": (
+        pb.RenewDelegationTokenRequest,
+        pb.RenewDelegationTokenResponse,
+        delegation_tokens.renew_delegation_token,
+    ),
+    "ExpireDelegationToken": (
+        pb.ExpireDelegationTokenRequest,
+        pb.ExpireDelegationTokenResponse,
+        delegation_tokens.expire_delegation_token,
+    ),
 }
 
 
@@ -50,7 +71,15 @@ def _handler(edges: Edges, request_type: Any, reply_type: Any, decide: Decide) -
             reply = reply_type(error=edges.controller.refuse_with)
             return bytes(reply.SerializeToString())
         image = edges.publisher.image
-        context = Context(image, image.offset + 1, {}, fake_rng(), "the-cluster")
+        context = Context(
+            image,
+            image.offset + 1,
+            edges.config.raw,
+            edges.rng,
+            "the-cluster",
+            now_ms=edges.clock.time_ms(),
+            principal=request.on_behalf_of.principal,
+        )
         try:
             result = decide(context, request)
         except ApiError as error:

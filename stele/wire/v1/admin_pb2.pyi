@@ -1193,3 +1193,137 @@ class TestAccessResponse(_message.Message):
     reason: str
     rule: Acl
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., allowed: _Optional[bool] = ..., reason: _Optional[str] = ..., rule: _Optional[_Union[Acl, _Mapping]] = ...) -> None: ...
+
+class DelegationToken(_message.Message):
+    __slots__ = ("token_id", "owner", "requester", "renewers", "issue_ms", "expiry_ms", "max_ms", "hmac")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    RENEWERS_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    HMAC_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    owner: str
+    requester: str
+    renewers: _containers.RepeatedScalarFieldContainer[str]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+    hmac: bytes
+    def __init__(self, token_id: _Optional[str] = ..., owner: _Optional[str] = ..., requester: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., issue_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., max_ms: _Optional[int] = ..., hmac: _Optional[bytes] = ...) -> None: ...
+
+class CreateDelegationTokenRequest(_message.Message):
+    __slots__ = ("owner", "renewers", "max_lifetime_ms", "on_behalf_of", "request_id")
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    RENEWERS_FIELD_NUMBER: _ClassVar[int]
+    MAX_LIFETIME_MS_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    owner: str
+    renewers: _containers.RepeatedScalarFieldContainer[str]
+    max_lifetime_ms: int
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    request_id: bytes
+    def __init__(self, owner: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., max_lifetime_ms: _Optional[int] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class CreateDelegationTokenResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "token", "metadata_offset", "message", "already_done", "lagging_brokers")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    token: DelegationToken
+    metadata_offset: int
+    message: str
+    already_done: bool
+    lagging_brokers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., token: _Optional[_Union[DelegationToken, _Mapping]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., lagging_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class RenewDelegationTokenRequest(_message.Message):
+    __slots__ = ("token_id", "renew_period_ms", "on_behalf_of", "request_id")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    RENEW_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    renew_period_ms: int
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    request_id: bytes
+    def __init__(self, token_id: _Optional[str] = ..., renew_period_ms: _Optional[int] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class RenewDelegationTokenResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "expiry_ms", "metadata_offset", "message", "already_done", "lagging_brokers")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    expiry_ms: int
+    metadata_offset: int
+    message: str
+    already_done: bool
+    lagging_brokers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., lagging_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class ExpireDelegationTokenRequest(_message.Message):
+    __slots__ = ("token_id", "expiry_period_ms", "on_behalf_of", "request_id")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_PERIOD_MS_FIELD_NUMBER: _ClassVar[int]
+    ON_BEHALF_OF_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    expiry_period_ms: int
+    on_behalf_of: _caller_pb2.OnBehalfOf
+    request_id: bytes
+    def __init__(self, token_id: _Optional[str] = ..., expiry_period_ms: _Optional[int] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
+
+class ExpireDelegationTokenResponse(_message.Message):
+    __slots__ = ("error", "leader_id", "expiry_ms", "metadata_offset", "message", "already_done", "lagging_brokers")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ID_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    LAGGING_BROKERS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    leader_id: int
+    expiry_ms: int
+    metadata_offset: int
+    message: str
+    already_done: bool
+    lagging_brokers: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., lagging_brokers: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class DescribeDelegationTokensRequest(_message.Message):
+    __slots__ = ("owners", "min_metadata_offset", "linearizable")
+    OWNERS_FIELD_NUMBER: _ClassVar[int]
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    owners: _containers.RepeatedScalarFieldContainer[str]
+    min_metadata_offset: int
+    linearizable: bool
+    def __init__(self, owners: _Optional[_Iterable[str]] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
+
+class DescribeDelegationTokensResponse(_message.Message):
+    __slots__ = ("error", "message", "tokens", "metadata_offset")
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    tokens: _containers.RepeatedCompositeFieldContainer[DelegationToken]
+    metadata_offset: int
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., tokens: _Optional[_Iterable[_Union[DelegationToken, _Mapping]]] = ..., metadata_offset: _Optional[int] = ...) -> None: ...

@@ -26,7 +26,7 @@ BROKER: ConfigResourceType
 GROUP: ConfigResourceType
 
 class MetadataRecord(_message.Message):
-    __slots__ = ("feature_level", "register_controller", "register_broker", "unregister_broker", "broker_state", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "no_op", "request_outcome", "acl", "remove_acl", "user_scram_credential", "remove_user_scram_credential", "scram_secret", "client_quota")
+    __slots__ = ("feature_level", "register_controller", "register_broker", "unregister_broker", "broker_state", "topic", "remove_topic", "partition", "partition_change", "config", "producer_ids", "no_op", "request_outcome", "acl", "remove_acl", "user_scram_credential", "remove_user_scram_credential", "scram_secret", "delegation_token", "remove_delegation_token", "client_quota")
     FEATURE_LEVEL_FIELD_NUMBER: _ClassVar[int]
     REGISTER_CONTROLLER_FIELD_NUMBER: _ClassVar[int]
     REGISTER_BROKER_FIELD_NUMBER: _ClassVar[int]
@@ -45,6 +45,8 @@ class MetadataRecord(_message.Message):
     USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     REMOVE_USER_SCRAM_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     SCRAM_SECRET_FIELD_NUMBER: _ClassVar[int]
+    DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_DELEGATION_TOKEN_FIELD_NUMBER: _ClassVar[int]
     CLIENT_QUOTA_FIELD_NUMBER: _ClassVar[int]
     feature_level: FeatureLevelRecord
     register_controller: RegisterControllerRecord
@@ -64,8 +66,10 @@ class MetadataRecord(_message.Message):
     user_scram_credential: UserScramCredentialRecord
     remove_user_scram_credential: RemoveUserScramCredentialRecord
     scram_secret: ScramSecretRecord
+    delegation_token: DelegationTokenRecord
+    remove_delegation_token: RemoveDelegationTokenRecord
     client_quota: ClientQuotaRecord
-    def __init__(self, feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_state: _Optional[_Union[BrokerStateRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., request_outcome: _Optional[_Union[RequestOutcomeRecord, _Mapping]] = ..., acl: _Optional[_Union[AclRecord, _Mapping]] = ..., remove_acl: _Optional[_Union[RemoveAclRecord, _Mapping]] = ..., user_scram_credential: _Optional[_Union[UserScramCredentialRecord, _Mapping]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredentialRecord, _Mapping]] = ..., scram_secret: _Optional[_Union[ScramSecretRecord, _Mapping]] = ..., client_quota: _Optional[_Union[ClientQuotaRecord, _Mapping]] = ...) -> None: ...
+    def __init__(self, feature_level: _Optional[_Union[FeatureLevelRecord, _Mapping]] = ..., register_controller: _Optional[_Union[RegisterControllerRecord, _Mapping]] = ..., register_broker: _Optional[_Union[RegisterBrokerRecord, _Mapping]] = ..., unregister_broker: _Optional[_Union[UnregisterBrokerRecord, _Mapping]] = ..., broker_state: _Optional[_Union[BrokerStateRecord, _Mapping]] = ..., topic: _Optional[_Union[TopicRecord, _Mapping]] = ..., remove_topic: _Optional[_Union[RemoveTopicRecord, _Mapping]] = ..., partition: _Optional[_Union[PartitionRecord, _Mapping]] = ..., partition_change: _Optional[_Union[PartitionChangeRecord, _Mapping]] = ..., config: _Optional[_Union[ConfigRecord, _Mapping]] = ..., producer_ids: _Optional[_Union[ProducerIdsRecord, _Mapping]] = ..., no_op: _Optional[_Union[NoOpRecord, _Mapping]] = ..., request_outcome: _Optional[_Union[RequestOutcomeRecord, _Mapping]] = ..., acl: _Optional[_Union[AclRecord, _Mapping]] = ..., remove_acl: _Optional[_Union[RemoveAclRecord, _Mapping]] = ..., user_scram_credential: _Optional[_Union[UserScramCredentialRecord, _Mapping]] = ..., remove_user_scram_credential: _Optional[_Union[RemoveUserScramCredentialRecord, _Mapping]] = ..., scram_secret: _Optional[_Union[ScramSecretRecord, _Mapping]] = ..., delegation_token: _Optional[_Union[DelegationTokenRecord, _Mapping]] = ..., remove_delegation_token: _Optional[_Union[RemoveDelegationTokenRecord, _Mapping]] = ..., client_quota: _Optional[_Union[ClientQuotaRecord, _Mapping]] = ...) -> None: ...
 
 class FeatureLevelRecord(_message.Message):
     __slots__ = ("name", "level")
@@ -367,3 +371,27 @@ class ClientQuotaRecord(_message.Message):
     value: float
     remove: bool
     def __init__(self, entity: _Optional[_Iterable[_Union[ClientQuotaRecord.Entity, _Mapping]]] = ..., key: _Optional[str] = ..., value: _Optional[float] = ..., remove: _Optional[bool] = ...) -> None: ...
+
+class DelegationTokenRecord(_message.Message):
+    __slots__ = ("token_id", "owner", "requester", "renewers", "issue_ms", "expiry_ms", "max_ms")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    OWNER_FIELD_NUMBER: _ClassVar[int]
+    REQUESTER_FIELD_NUMBER: _ClassVar[int]
+    RENEWERS_FIELD_NUMBER: _ClassVar[int]
+    ISSUE_MS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRY_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_MS_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    owner: str
+    requester: str
+    renewers: _containers.RepeatedScalarFieldContainer[str]
+    issue_ms: int
+    expiry_ms: int
+    max_ms: int
+    def __init__(self, token_id: _Optional[str] = ..., owner: _Optional[str] = ..., requester: _Optional[str] = ..., renewers: _Optional[_Iterable[str]] = ..., issue_ms: _Optional[int] = ..., expiry_ms: _Optional[int] = ..., max_ms: _Optional[int] = ...) -> None: ...
+
+class RemoveDelegationTokenRecord(_message.Message):
+    __slots__ = ("token_id",)
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    def __init__(self, token_id: _Optional[str] = ...) -> None: ...

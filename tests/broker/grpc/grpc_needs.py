@@ -14,7 +14,7 @@ from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import groups_pb2 as groups
 from stele.wire.v1 import raft_pb2 as raft
 from stele.wire.v1 import transactions_pb2 as transactions
-from tests.broker.service.kafka_needs import C31, G30, T29, X53, G, X
+from tests.broker.service.kafka_needs import C31, D64, G30, T29, X53, G, X
 from tests.support.acls import acl
 from tests.support.authorizer import Need
 
@@ -101,6 +101,10 @@ _ADMIN: Final = (
         "DescribeUserScramCredentials", admin.DescribeUserScramCredentialsRequest(),
         _cluster(O.DESCRIBE), C31,
     ),
+    _admin("CreateDelegationToken", admin.CreateDelegationTokenRequest(), (), D64),
+    _admin("RenewDelegationToken", admin.RenewDelegationTokenRequest(), (), D64),
+    _admin("ExpireDelegationToken", admin.ExpireDelegationTokenRequest(), (), D64),
+    _admin("DescribeDelegationTokens", admin.DescribeDelegationTokensRequest(), (), D64),
     _admin(
         "AlterClientQuotas", admin.AlterClientQuotasRequest(),
         _cluster(O.ALTER_CONFIGS), C31,

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from broker.grpc.admin import AdminService
 from broker.replication.deletion import Deletion
-from metadata.records import encode
+from metadata.records import METADATA_VERSION_LEVEL, encode
 from metadata.scram_credentials import ScramUser, credential_record, secret_record
 from raft.api import CommittedBatch, LeaderAndEpoch
 from raft.messages import SnapshotId
@@ -212,7 +212,7 @@ def test_features_are_described() -> None:
         answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
         _, feature, _ = answer.features
         assert (feature.name, feature.level) == ("metadata.version", 1)
-        assert (feature.min_level, feature.max_level) == (1, 6)
+        assert (feature.min_level, feature.max_level) == (1, METADATA_VERSION_LEVEL)
         edges.register(3, is_old=True)
         answer = await _call(edges, "DescribeFeatures", request, pb.DescribeFeaturesResponse)
         _, feature, _ = answer.features

@@ -27,6 +27,7 @@ from stele.wire.kafka.messages import (
     consumer_group_describe,
     consumer_group_heartbeat,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -37,6 +38,7 @@ from stele.wire.kafka.messages import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -46,6 +48,7 @@ from stele.wire.kafka.messages import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -64,6 +67,7 @@ from stele.wire.kafka.messages import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     sync_group,
     txn_offset_commit,
     unregister_broker,
@@ -78,6 +82,8 @@ T29: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 G30: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 C31: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 X53: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+D64: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+"""For a caller that has proven nothing, as here, whatever ACLs allow it."""
 DENIALS: Final = frozenset((T29, G30, C31, X53))
 
 G: Final = group_resource("g")
@@ -548,6 +554,22 @@ ASKED: Final = (
             deletions=[alter_user_scram_credentials.ScramCredentialDeletion("ann", 1)]
         ),
         _of_cluster(ALTER), C31,
+    ),
+    Asked(
+        K.CREATE_DELEGATION_TOKEN, 3,
+        lambda _: create_delegation_token.CreateDelegationTokenRequest(), _nothing, D64,
+    ),
+    Asked(
+        K.RENEW_DELEGATION_TOKEN, 2,
+        lambda _: renew_delegation_token.RenewDelegationTokenRequest(), _nothing, D64,
+    ),
+    Asked(
+        K.EXPIRE_DELEGATION_TOKEN, 2,
+        lambda _: expire_delegation_token.ExpireDelegationTokenRequest(), _nothing, D64,
+    ),
+    Asked(
+        K.DESCRIBE_DELEGATION_TOKEN, 3,
+        lambda _: describe_delegation_token.DescribeDelegationTokenRequest(), _nothing, D64,
     ),
     Asked(
         K.DESCRIBE_CLUSTER, 2, lambda _: describe_cluster.DescribeClusterRequest(), _nothing, None

@@ -16,11 +16,7 @@ MINIMAL = {"node.id": "1", "controller.quorum.voters": "1@127.0.0.1:9093"}
 # (org.apache.kafka.common.config.*, org.apache.kafka.server.config.*), and some of older versions.
 SECURITY_KEYS = [
     "config.providers",
-    "delegation.token.expiry.check.interval.ms",
-    "delegation.token.expiry.time.ms",
     "delegation.token.master.key",
-    "delegation.token.max.lifetime.ms",
-    "delegation.token.secret.key",
     "early.start.listeners",
     "password.encoder.cipher.algorithm",
     "password.encoder.iterations",

@@ -82,6 +82,67 @@ response
   auth_bytes bytes
   session_lifetime_ms int64 @1+
 
+api 38 CreateDelegationToken 1-3 flexible 2+
+request
+  owner_principal_type string? @3+
+  owner_principal_name string? @3+
+  renewers [CreatableRenewers]
+    principal_type string
+    principal_name string
+  max_lifetime_ms int64
+response
+  error_code int16
+  principal_type string
+  principal_name string
+  token_requester_principal_type string @3+
+  token_requester_principal_name string @3+
+  issue_timestamp_ms int64
+  expiry_timestamp_ms int64
+  max_timestamp_ms int64
+  token_id string
+  hmac bytes
+  throttle_time_ms int32
+
+api 39 RenewDelegationToken 1-2 flexible 2+
+request
+  hmac bytes
+  renew_period_ms int64
+response
+  error_code int16
+  expiry_timestamp_ms int64
+  throttle_time_ms int32
+
+api 40 ExpireDelegationToken 1-2 flexible 2+
+request
+  hmac bytes
+  expiry_time_period_ms int64
+response
+  error_code int16
+  expiry_timestamp_ms int64
+  throttle_time_ms int32
+
+api 41 DescribeDelegationToken 1-3 flexible 2+
+request
+  owners [DescribeDelegationTokenOwner]?
+    principal_type string
+    principal_name string
+response
+  error_code int16
+  tokens [DescribedDelegationToken]
+    principal_type string
+    principal_name string
+    token_requester_principal_type string @3+
+    token_requester_principal_name string @3+
+    issue_timestamp int64
+    expiry_timestamp int64
+    max_timestamp int64
+    token_id string
+    hmac bytes
+    renewers [DescribedDelegationTokenRenewer]
+      principal_type string
+      principal_name string
+  throttle_time_ms int32
+
 api 48 DescribeClientQuotas 0-1 flexible 1+
 request
   components [ComponentData]
