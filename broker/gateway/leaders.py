@@ -174,9 +174,9 @@ class PartitionLeaders:
             self._watching = None
 
     def _known_epoch(self, partition: PartitionId) -> int:
-        """The image's leader epoch; -1 if the partition does not exist."""
+        """The image's leader epoch of a partition that was there; -1 if its topic was deleted."""
         topic = self._context.image().topic_by_id(partition.topic_id)
-        if topic is None or partition.partition >= len(topic.partitions):
+        if topic is None:
             return -1
         return topic.partitions[partition.partition].leader_epoch
 

@@ -83,6 +83,12 @@ def _options() -> argparse.Namespace:
         help="Leave out tests over S seconds.",
     )
     parser.add_argument(
+        "--tests",
+        action="append",
+        metavar="PATH",
+        help="These tests of the room alone, such as one file that was just written.",
+    )
+    parser.add_argument(
         "--seeds",
         type=int,
         default=24,
@@ -148,7 +154,8 @@ def _run(mutants: Sequence[Mutant], results: Results, options: argparse.Namespac
     elif mutants:
         tell = _telling("tried by the tests", len(mutants), tried)
         cache = options.directory / "footprints"
-        try_all(mutants, ground, cache, options.jobs, tell, longest_s=options.longest)
+        only = tuple(options.tests or ())
+        try_all(mutants, ground, cache, options.jobs, tell, longest_s=options.longest, only=only)
     if not options.tests_only:
         told = _telling("hunted by the simulator", len(survivors), hunted)
         hunt = Hunt(range(options.pool), options.seeds, options.seconds)

@@ -49,9 +49,11 @@ def try_all(
     on_tried: Callable[[Tried], None],
     *,
     longest_s: float = math.inf,
+    only: tuple[str, ...] = (),
 ) -> None:
     """Tell of each as it ends. ``cache``: a directory for what is found out of the tests. Tests
-    that take longer than ``longest_s`` are left out.
+    that take longer than ``longest_s`` are left out. ``only``: paths; without any, all tests of
+    the mutants' rooms.
 
     Raises TestsError.
     """
@@ -75,7 +77,7 @@ def try_all(
                 mutant, count = done.key
                 on_tried(Tried(mutant, count, said.reason if isinstance(said, Lost) else said))
 
-    _collect(sorted({path for room in rooms for path in room.tests}), try_with)
+    _collect(only or sorted({path for room in rooms for path in room.tests}), try_with)
 
 
 def _attempt(mutant: Mutant, tests: _Tests, found: dict[str, Footprint], ground: Ground) -> Job:

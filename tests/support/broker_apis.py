@@ -494,7 +494,12 @@ class Edges:
         )
 
     def add_topic(
-        self, name: str, replicas: list[list[int]], *, leaders: list[int] | None = None
+        self,
+        name: str,
+        replicas: list[list[int]],
+        *,
+        leaders: list[int] | None = None,
+        leader_epoch: int = 5,
     ) -> bytes:
         """Add a topic whose partitions have these replicas. By default the first replica leads."""
         wanted = topic_id(name)
@@ -508,7 +513,7 @@ class Edges:
                         replicas=each,
                         isr=each,
                         leader=each[0] if leaders is None else leaders[number],
-                        leader_epoch=5,
+                        leader_epoch=leader_epoch,
                     )
                 )
                 for number, each in enumerate(replicas)

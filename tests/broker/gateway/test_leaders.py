@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import partial
 from typing import cast
 
 import pytest
@@ -26,7 +27,7 @@ from tests.support.broker_apis import ME, Edges, topic_id
 from tests.support.timing import until
 from tests.support.worlds import Scenario, gives, virtual
 
-P = PartitionId(topic_id("t"), 0)
+P, P1 = PartitionId(topic_id("t"), 0), PartitionId(topic_id("t"), 1)
 MOVED = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
@@ -36,7 +37,7 @@ class Cluster:
     security = PLAINTEXT
 
     def __init__(self) -> None:
-        self.brokers = {broker_id: Edges() for broker_id in (ME, 2, 3)}
+        self.brokers = {broker_id: Edges() for broker_id in (0, ME, 3)}
         self.opened: list[str] = []
         self.connections: list[asyncio.Transport] = []
         self.may_open = asyncio.Event()
@@ -45,7 +46,8 @@ class Cluster:
 
     def led_by(self, leader: int) -> None:
         for each in self.brokers.values():
-            each.add_topic("t", [[1, 2, 3]], leaders=[leader])  # in leader epoch 5
+            each.register(0)
+            each.add_topic("t", [[0, 1, 3]] * 2, leaders=[leader] * 2, leader_epoch=0)
 
     def answers(self, broker_id: int, hint: LeaderHint, error: ErrorCode = MOVED) -> None:
         self.brokers[broker_id].replicas.produce.results[P] = ProduceResult(P, error, leader=hint)
@@ -89,7 +91,7 @@ def with_leaders(scenario: Scenario) -> None:
     virtual.run(whole)
 
 
-@pytest.mark.parametrize("leader", [ME, 2])
+@pytest.mark.parametrize("leader", [ME, 0])
 @with_leaders
 async def test_a_batch_is_given_to_the_leader(cluster: Cluster, leader: int) -> None:
     cluster.led_by(leader)
@@ -98,21 +100,21 @@ async def test_a_batch_is_given_to_the_leader(cluster: Cluster, leader: int) -> 
     ((entries, acks, _),) = cluster.brokers[leader].replicas.produce.produced
     assert [each.id for each in entries] == [P]
     assert acks == -1
-    assert cluster.opened == ([] if leader == ME else ["b2.internal"])
+    assert cluster.opened == ([] if leader == ME else ["b0.internal"])
 
 
-@pytest.mark.parametrize("first", [ME, 2])
+@pytest.mark.parametrize("first", [ME, 0])
 @with_leaders
 async def test_a_refusal_that_names_a_later_leader_is_followed(
     cluster: Cluster, first: int
 ) -> None:
     cluster.led_by(first)
-    cluster.answers(first, LeaderHint(3, 6))
+    cluster.answers(first, LeaderHint(3, 1))
     assert [await cluster.asked(), await cluster.asked()] == [first, 3]
 
 
-@pytest.mark.parametrize("hint", [LeaderHint(3, 5), LeaderHint(3, 4), LeaderHint(-1, 6)])
-@pytest.mark.parametrize("first", [ME, 2])
+@pytest.mark.parametrize("hint", [LeaderHint(3, 0), LeaderHint(3, -1), LeaderHint(-1, 1)])
+@pytest.mark.parametrize("first", [ME, 0])
 @with_leaders
 async def test_nobody_is_asked_because_of_older_news_or_of_a_leader_that_is_none(
     cluster: Cluster, first: int, hint: LeaderHint
@@ -125,23 +127,23 @@ async def test_nobody_is_asked_because_of_older_news_or_of_a_leader_that_is_none
 @with_leaders
 async def test_the_latest_of_several_leaders_is_asked(cluster: Cluster) -> None:
     """A broker that has fallen behind names an earlier leader: that one is not gone back to."""
-    cluster.led_by(2)
-    cluster.answers(2, LeaderHint(3, 8))
-    cluster.answers(3, LeaderHint(2, 7))
-    assert [await cluster.asked() for _ in range(3)] == [2, 3, 3]
-    cluster.answers(3, LeaderHint(2, 9))
-    assert [await cluster.asked() for _ in range(2)] == [3, 2]
+    cluster.led_by(0)
+    cluster.answers(0, LeaderHint(3, 3))
+    cluster.answers(3, LeaderHint(0, 2))
+    assert [await cluster.asked() for _ in range(3)] == [0, 3, 3]
+    cluster.answers(3, LeaderHint(0, 4))
+    assert [await cluster.asked() for _ in range(2)] == [3, 0]
 
 
 @with_leaders
 async def test_metadata_that_are_newer_than_an_answer_decide(cluster: Cluster) -> None:
-    cluster.led_by(2)
-    cluster.answers(2, LeaderHint(3, 6))
+    cluster.led_by(0)
+    cluster.answers(0, LeaderHint(3, 1))
     cluster.answers(3, LeaderHint(-1, -1))
-    assert [await cluster.asked() for _ in range(2)] == [2, 3]
-    for leader in (3, 2):  # in leader epoch 6, and in 7
+    assert [await cluster.asked() for _ in range(2)] == [0, 3]
+    for leader in (3, 0):  # in leader epoch 1, and in 2
         cluster.brokers[ME].change_leader("t", 0, leader=leader)
-    assert await cluster.asked() == 2
+    assert await cluster.asked() == 0
 
 
 @with_leaders
@@ -153,17 +155,17 @@ async def test_who_leads_nothing_or_is_gone_gets_no_request(cluster: Cluster) ->
         await cluster.leaders.produce(P, make_batch(1))
     assert not unanswered.value.maybe_taken
     with pytest.raises(TopicDeletedError):
-        await cluster.leaders.describe(P._replace(partition=1), 7)
+        await cluster.leaders.describe(P._replace(partition=2), 7)
 
 
 @with_leaders
 async def test_an_answer_is_not_awaited_from_a_leader_that_was_replaced(cluster: Cluster) -> None:
-    cluster.led_by(2)
-    cluster.brokers[2].replicas.hold()
+    cluster.led_by(0)
+    cluster.brokers[0].replicas.hold()
     loop = asyncio.get_running_loop()
     began = loop.time()
     asking = loop.create_task(cluster.leaders.produce(P, make_batch(1)))
-    await until(lambda: cluster.count(2) == 1)
+    await until(lambda: cluster.count(0) == 1)
     cluster.brokers[ME].add_topic("other", [[1]])  # no news of this partition
     await asyncio.sleep(0.1)
     assert not asking.done()
@@ -174,26 +176,61 @@ async def test_an_answer_is_not_awaited_from_a_leader_that_was_replaced(cluster:
     assert loop.time() - began < 1.0
 
 
+@with_leaders
+async def test_an_answer_of_the_last_moment_counts_and_others_are_given_up(
+    cluster: Cluster,
+) -> None:
+    """The answer and the news of the next leader come in the same turn."""
+    cluster.led_by(0)
+    cluster.brokers[0].replicas.hold()
+    loop = asyncio.get_running_loop()
+    answered = loop.create_task(cluster.leaders.produce(P, make_batch(1)))
+    await until(lambda: cluster.count(0) == 1)
+    given_up = loop.create_task(cluster.leaders.produce(P1, make_batch(1)))
+    await until(lambda: cluster.count(0) == 2)
+    began = loop.time()
+    for number in (0, 1):
+        loop.call_soon(partial(cluster.brokers[ME].change_leader, "t", number, leader=3))
+    cluster.brokers[0].replicas.release()
+    assert (await answered).base_offset == 7
+    with pytest.raises(UnansweredError, match="replaced"):
+        await given_up
+    assert loop.time() - began < 1.0
+
+
+@with_leaders
+async def test_an_answer_for_a_topic_that_was_deleted_meanwhile_counts(cluster: Cluster) -> None:
+    cluster.led_by(0)
+    cluster.answers(0, LeaderHint(0, 1), error=ErrorCode.NONE)
+    cluster.brokers[0].replicas.hold()
+    asking = asyncio.ensure_future(cluster.leaders.produce(P, make_batch(1)))
+    await until(lambda: cluster.count(0) == 1)
+    cluster.brokers[ME].remove_topic("t")
+    await asyncio.sleep(0.1)  # whoever watches the leader has seen that
+    cluster.brokers[0].replicas.release()
+    assert (await asking).base_offset == -1
+
+
 # ----------------------------------------------------------------------- connections
 
 
 @with_leaders
 async def test_requests_share_a_connection_until_it_is_lost(cluster: Cluster) -> None:
-    cluster.led_by(2)
+    cluster.led_by(0)
     await asyncio.gather(*(cluster.leaders.produce(P, make_batch(1)) for _ in range(3)))
-    assert await cluster.asked() == 2
-    assert cluster.opened == ["b2.internal"]
+    assert await cluster.asked() == 0
+    assert cluster.opened == ["b0.internal"]
     cluster.connections[0].abort()
     await asyncio.sleep(0.1)
-    assert await cluster.asked() == 2
-    assert cluster.opened == ["b2.internal"] * 2
+    assert await cluster.asked() == 0
+    assert cluster.opened == ["b0.internal"] * 2
 
 
 @with_leaders
 async def test_a_connection_that_opens_while_the_gateway_stops_is_closed(
     cluster: Cluster,
 ) -> None:
-    cluster.led_by(2)
+    cluster.led_by(0)
     cluster.may_open.clear()
     asking = asyncio.ensure_future(cluster.leaders.produce(P, make_batch(1)))
     await until(lambda: bool(cluster.opened))
@@ -202,14 +239,14 @@ async def test_a_connection_that_opens_while_the_gateway_stops_is_closed(
     with pytest.raises(UnansweredError, match="this broker stops") as unanswered:
         await asking
     assert not unanswered.value.maybe_taken
-    assert cluster.count(2) == 0
+    assert cluster.count(0) == 0
     assert all(each.is_closing() for each in cluster.connections)
 
 
 # ------------------------------------------------------------------------ a producer
 
 
-@pytest.mark.parametrize("leader", [ME, 2])
+@pytest.mark.parametrize("leader", [ME, 0])
 @with_leaders
 async def test_the_leader_says_how_far_a_producer_has_come(cluster: Cluster, leader: int) -> None:
     cluster.led_by(leader)
@@ -221,7 +258,7 @@ async def test_the_leader_says_how_far_a_producer_has_come(cluster: Cluster, lea
     assert await cluster.leaders.describe(P, 9) == KnownProducer(-1, [], 0)
 
 
-@pytest.mark.parametrize("leader", [ME, 2])
+@pytest.mark.parametrize("leader", [ME, 0])
 @with_leaders
 async def test_a_broker_that_does_not_lead_says_nothing_of_producers(
     cluster: Cluster, leader: int
@@ -232,7 +269,7 @@ async def test_a_broker_that_does_not_lead_says_nothing_of_producers(
     assert refused.value.code is MOVED
 
 
-@pytest.mark.parametrize("leader", [ME, 2])
+@pytest.mark.parametrize("leader", [ME, 0])
 @with_leaders
 async def test_the_reason_of_a_refusal_is_passed_on(cluster: Cluster, leader: int) -> None:
     cluster.led_by(leader)

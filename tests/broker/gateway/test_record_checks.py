@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from broker.gateway.record_checks import Writable, fault_of
+from broker.gateway.record_checks import RecordChecks, Writable, fault_of
+from broker.gateway.refusals import Refusal
 from metadata.topic_config import TopicConfig
 from metadata.topics import Topic
+from runtime.authorization.caller import NODE_ITSELF, Caller, Plane
 from stele.errors import ErrorCode
+from tests.support.broker_apis import Edges
+from tests.support.worlds import virtual
 
 NOW_MS = 1_000_000
 DEFAULTS: dict[str, Any] = {
@@ -69,3 +74,61 @@ def test_faults(
 def test_records_without_a_key_go_to_partitions_with_a_leader_if_there_are_any() -> None:
     assert writable(-1, 0, 2).available == [1, 2]
     assert writable(-1, -1).available == [0, 1]
+
+
+# ------------------------------------------------------------------ topics that come late
+
+
+CALLER = Caller(NODE_ITSELF, "thin", "EXTERNAL", Plane.GRPC, "")
+
+
+async def waited_s(checks: RecordChecks, name: str) -> float:
+    """How long a record of a message waits for the topic, which is not there."""
+    checks.begin()
+    began = asyncio.get_running_loop().time()
+    found = await checks.topic(name)
+    assert isinstance(found, Refusal)
+    assert found.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return asyncio.get_running_loop().time() - began
+
+
+@virtual
+async def test_a_topic_that_was_just_created_is_waited_for() -> None:
+    edges = Edges()
+    checks = RecordChecks(edges.context, CALLER)
+    asyncio.get_running_loop().call_later(0.5, edges.add_topic, "late", [[1]])
+    found = await checks.topic("late")
+    assert isinstance(found, Writable)
+    assert asyncio.get_running_loop().time() < 0.9
+
+
+@virtual
+async def test_a_name_that_is_no_topic_delays_a_stream_once() -> None:
+    """Otherwise a client with a wrong name would wait for each of its messages."""
+    checks = RecordChecks(Edges().context, CALLER)
+    waits = [await waited_s(checks, name) for name in ("a", "b", "a", "b")]
+    assert waits == pytest.approx([1.0, 1.0, 0.0, 0.0], abs=0.1)
+
+
+@virtual
+async def test_a_stream_waits_for_a_bounded_number_of_names() -> None:
+    """The names are remembered, and a client may think up any number of them."""
+    checks = RecordChecks(Edges().context, CALLER)
+    waits = [await waited_s(checks, f"t{number}") for number in range(1_002)]
+    assert waits == pytest.approx([1.0] * 1_000 + [0.0] * 2, abs=0.1)
+
+
+@virtual
+async def test_a_topic_that_is_there_is_looked_up_once_for_a_message() -> None:
+    edges = Edges()
+    edges.add_topic("t", [[1]])
+    checks = RecordChecks(edges.context, CALLER)
+    assert checks.known("t") is None
+    found = await checks.topic("t")
+    assert checks.known("t") is found
+    checks.begin()
+    assert checks.known("t") is None
+    assert await checks.topic("t") is found
+    edges.remove_topic("t")
+    checks.begin()
+    assert isinstance(await checks.topic("t"), Refusal)
