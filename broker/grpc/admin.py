@@ -34,6 +34,7 @@ from metadata.features import describe as describe_features
 from metadata.image import MetadataImage
 from metadata.topics import Topic
 from runtime.administration.acls import (
+    check_operation,
     check_principal,
     filter_of,
     message_of,
@@ -381,6 +382,7 @@ class AdminService:
             check_principal(request.principal)
             operation = operation_of(request.operation)
             resource = resource_of(request.resource_type, request.resource_name)
+            check_operation(operation, resource.type)
             verdict = acls.verdict_on(
                 self._context, caller, request.principal, request.host, operation, resource
             )

@@ -20,8 +20,11 @@ async def new_producer_id(context: BrokerContext, caller: Caller) -> int:
     if not authorizer.allows_any(caller, Operation.WRITE, ResourceType.TOPIC):
         why = refusal(authorizer, caller, Operation.IDEMPOTENT_WRITE, CLUSTER)
         if why is not None:
-            message = f"{why.message}, and may WRITE to no topic: one of both is needed"
-            raise ApiError(why.code, message)
+            raise ApiError(
+                why.code,
+                f"{caller.principal} has no WRITE on any topic, nor IDEMPOTENT_WRITE on the "
+                "cluster: an idempotent producer needs one of both",
+            )
     return await context.producer_ids.take()
 
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from metadata.acl import (
     CLUSTER_NAME,
+    OPERATIONS,
     WILDCARD,
     Acl,
     AclFilter,
@@ -38,6 +39,7 @@ def acl_of(message: pb.Acl) -> Acl:
     )
     check_principal(acl.principal)
     check_resource(Resource(acl.resource_type, acl.resource_name))
+    check_operation(acl.operation, acl.resource_type)
     return acl
 
 
@@ -54,6 +56,17 @@ def check_resource(resource: Resource) -> None:
         raise _invalid("the name of the resource is empty")
     if resource.type is ResourceType.CLUSTER and resource.name != CLUSTER_NAME:
         raise _invalid(f"the one resource of type CLUSTER is called {CLUSTER_NAME}")
+
+
+def check_operation(operation: Operation, resource_type: ResourceType) -> None:
+    """Raises ApiError INVALID_REQUEST for an operation that nobody ever asks for on such a
+    resource. Of Kafka's tools ``kafka-acls`` refuses it."""
+    has = OPERATIONS[resource_type]
+    if operation is not Operation.ALL and operation not in has:
+        raise _invalid(
+            f"{resource_type.name} has no operation {operation.name}: it has "
+            + ", ".join(each.name for each in (*has, Operation.ALL))
+        )
 
 
 def operation_of(number: int) -> Operation:

@@ -42,6 +42,35 @@ OPERATIONS: Final[Mapping[str, int]] = MappingProxyType(
         "TWO_PHASE_COMMIT": 15,
     }
 )
+OPERATIONS_OF: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {
+        "TOPIC": (
+            "READ",
+            "WRITE",
+            "CREATE",
+            "DELETE",
+            "ALTER",
+            "DESCRIBE",
+            "DESCRIBE_CONFIGS",
+            "ALTER_CONFIGS",
+        ),
+        "GROUP": ("READ", "DELETE", "DESCRIBE", "DESCRIBE_CONFIGS", "ALTER_CONFIGS"),
+        "CLUSTER": (
+            "CREATE",
+            "ALTER",
+            "DESCRIBE",
+            "CLUSTER_ACTION",
+            "DESCRIBE_CONFIGS",
+            "ALTER_CONFIGS",
+            "IDEMPOTENT_WRITE",
+        ),
+        "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE", "TWO_PHASE_COMMIT"),
+        "DELEGATION_TOKEN": ("DESCRIBE",),
+        "USER": ("CREATE_TOKENS", "DESCRIBE_TOKENS"),
+    }
+)
+"""What can be done to a resource of each type. A rule may also have ALL."""
+
 PATTERN_TYPES: Final[Mapping[str, int]] = MappingProxyType({"LITERAL": 3, "PREFIXED": 4})
 PERMISSIONS: Final[Mapping[str, int]] = MappingProxyType({"DENY": 2, "ALLOW": 3})
 
@@ -122,7 +151,8 @@ class AclAdmin(TransactionAdmin):
 
         Returns when every live broker has applied them. Raises BulkError, for example with
         INVALID_REQUEST for a host that is neither an address nor ``*``. Raises ApiError
-        SECURITY_DISABLED if the cluster has no authorizer.
+        SECURITY_DISABLED if the cluster has no authorizer, and ConfigError for an operation that
+        the type of the resource does not have.
 
         >>> await admin.create_acls([Acl("User:orders-app", "WRITE", "TOPIC", "orders")])
         """
@@ -182,12 +212,14 @@ class AclAdmin(TransactionAdmin):
 
         >>> await admin.test_access("User:orders-app", "WRITE", "TOPIC", "orders")
         """
+        asked = _number(OPERATIONS, operation, "operation")
+        _check_operation(operation, resource_type)
         answer = await self._requests.ask(
             "TestAccess",
             pb.TestAccessRequest(
                 principal=principal,
                 host=host,
-                operation=_number(OPERATIONS, operation, "operation"),
+                operation=asked,
                 resource_type=_number(RESOURCE_TYPES, resource_type, "resource type"),
                 resource_name=resource_name,
                 min_metadata_offset=self._requests.changed_at,
@@ -220,14 +252,26 @@ def _number(names: Mapping[str, int], name: str, what: str) -> int:
     return number
 
 
+def _check_operation(operation: str, resource_type: str) -> None:
+    """Raises ConfigError for an operation that nobody ever asks for on such a resource."""
+    has = OPERATIONS_OF.get(resource_type.upper())
+    if has is not None and operation.upper() not in (*has, "ALL"):
+        raise ConfigError(
+            f"{resource_type.upper()} has no operation {operation.upper()}: it has "
+            + ", ".join((*has, "ALL"))
+        )
+
+
 def _message(acl: Acl) -> pb.Acl:
+    operation = _number(OPERATIONS, acl.operation, "operation")
+    _check_operation(acl.operation, acl.resource_type)
     return pb.Acl(
         resource_type=_number(RESOURCE_TYPES, acl.resource_type, "resource type"),
         resource_name=acl.resource_name,
         pattern_type=_number(PATTERN_TYPES, acl.pattern_type, "pattern type"),
         principal=acl.principal,
         host=acl.host,
-        operation=_number(OPERATIONS, acl.operation, "operation"),
+        operation=operation,
         permission=_number(PERMISSIONS, acl.permission, "permission"),
     )
 

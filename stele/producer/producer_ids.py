@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from stele.cluster.view import ClusterView
 from stele.cluster.waiting import client_backoff
 from stele.errors import ApiError, ErrorCode, SteleError, UnreachableError
 from stele.producer.idempotence import Identity
+
+_REFUSED: Final = "the cluster gives no producer id"
+_REFUSALS: Final = {
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "no WRITE on any topic, nor IDEMPOTENT_WRITE on the "
+    "cluster: an idempotent producer needs one of both. Allow it to write to its topic (stele acls "
+    "add PRINCIPAL WRITE topic:NAME), or set enable_idempotence=False",
+}
+"""What Kafka's answer has no room for."""
 
 
 class ProducerIds:
@@ -58,7 +67,7 @@ class ProducerIds:
                     return
                 self.reason = f"no producer id yet: {code.name}"
                 if not code.retriable:
-                    self._on_refused(ApiError(code, "the cluster gives no producer id"))
+                    self._on_refused(ApiError(code, _REFUSALS.get(code, _REFUSED)))
                     return
             pause_s = backoff.next_s()
             if backoff.failures > 2:

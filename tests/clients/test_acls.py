@@ -15,7 +15,7 @@ from chaos.process_cluster import ProcessCluster
 from cli import main
 from stele import Acl, AclFilter, Admin
 from stele.admin.acls import AccessVerdict
-from stele.errors import ApiError, BulkError, ErrorCode
+from stele.errors import ApiError, BulkError, ConfigError, ErrorCode
 
 pytestmark = pytest.mark.processes
 
@@ -126,6 +126,8 @@ def test_our_client(servers: str) -> None:
         with pytest.raises(BulkError, match="is neither an address nor") as bulk:
             admin.create_acls([Acl("User:a", "READ", "TOPIC", "t", host="h"), rules[0]])
         assert bulk.value.succeeded == [str(rules[0])]
+        with pytest.raises(ConfigError, match="GROUP has no operation WRITE: it has READ"):
+            admin.create_acls([Acl("User:a", "WRITE", "GROUP", "g")])
         assert admin.delete_acls([AclFilter(principal="User:*")]) == [rules[1]]
         assert len(admin.describe_acls()) == 2
 

@@ -9,7 +9,7 @@ import pytest
 from controller.acls import create_acls, delete_acls
 from controller.features import update_features
 from controller.machine import RECORDS_MAX
-from metadata.acl import Acl, Operation, PatternType, ResourceType
+from metadata.acl import OPERATIONS, Acl, Operation, PatternType, ResourceType
 from runtime.administration.acls import filter_message, message_of
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
@@ -63,6 +63,8 @@ def test_hosts_are_kept_in_one_notation() -> None:
         ({"operation": 16}, "operation is 16"),
         ({"permission": 1}, "permission is ANY"),
         ({"permission": 0}, "permission is 0"),
+        ({"resource_type": 3, "operation": 4}, "GROUP has no operation WRITE: it has READ, DELETE"),
+        ({"operation": 9}, "TOPIC has no operation CLUSTER_ACTION"),
         ({"resource_name": ""}, "the name of the resource is empty"),
         ({"resource_type": 4, "resource_name": "c"}, "is called kafka-cluster"),
         ({"principal": "ann"}, "'ann' is not Type:name"),
@@ -90,8 +92,7 @@ def test_every_kind_of_rule_can_be_made() -> None:
         acl("kafka-cluster" if kind is ResourceType.CLUSTER else "a", operation, resource_type=kind)
         for kind in ResourceType
         if kind is not ResourceType.ANY
-        for operation in Operation
-        if operation is not Operation.ANY
+        for operation in (*OPERATIONS[kind], Operation.ALL)
     ]
     assert create(machine, *rules) == [(0, "")] * len(rules)
     assert machine.image.acls.sorted() == sorted(rules)
