@@ -1,13 +1,8 @@
-"""The programs of docs/grpc.md, run as they stand there, with stubs from ``proto/`` alone.
-
-Those in Python import from the wheel ``stele-protos`` (tests/stele/test_wheel.py runs one with it).
-The page says from where they import stubs that were compiled: these are run here.
-"""
+"""The programs of docs/grpc.md on a cluster of plaintext."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -21,42 +16,16 @@ from chaos.process_cluster import ProcessCluster
 from stele import Consumer, Producer
 from tests.conftest import CreateTopic
 from tests.support.acceptance import committed, grpc_port
+from tests.support.page_programs import (
+    ROOT,
+    compile_for_python,
+    install_for_node,
+    program,
+    run,
+    with_compiled_stubs,
+)
 
 pytestmark = pytest.mark.processes
-
-ROOT = Path(__file__).resolve().parents[2]
-_ENVIRONMENT = (
-    "PATH",
-    "HOME",
-    "GOPROXY",
-    "GOFLAGS",
-    "GOCACHE",
-    "GOMODCACHE",
-    "GONOSUMDB",
-    "GOSUMDB",
-)
-NODE_PACKAGES = ("@grpc/grpc-js@1.14", "@grpc/proto-loader@0.8")
-
-
-def program(language: str) -> str:
-    """The one program in this language."""
-    page = (ROOT / "docs/grpc.md").read_text()
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    return str(found)
-
-
-def run(*command: str, directory: Path, timeout_s: float = 60) -> str:
-    environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
-    done = subprocess.run(
-        command,
-        cwd=directory,
-        env=environment | {"PYTHONPATH": str(directory)},
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-    )
-    assert done.returncode == 0, f"{command}: {done.stderr}"
-    return done.stdout
 
 
 def check(output: str) -> None:
@@ -83,20 +52,6 @@ def topic_that_ends_with_markers(cluster: ProcessCluster, create_topic: CreateTo
     return topic
 
 
-def compile_for_python(directory: Path) -> None:
-    protos = ["stele/v1/log.proto", "stele/v1/errors.proto"]
-    outputs = ["--python_out=.", "--grpc_python_out=."]
-    compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}"]
-    run(*compiler, *outputs, *protos, directory=directory)
-    for package in ("stele", "stele/v1"):
-        # Where the package `stele` of this repository is installed, only a package hides it.
-        (directory / package / "__init__.py").touch()
-
-
-def with_compiled_stubs(source: str) -> str:
-    return source.replace("from stele.wire.v1 import", "from stele.v1 import")
-
-
 def test_python(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
     compile_for_python(tmp_path)
     (tmp_path / "thin.py").write_text(with_compiled_stubs(program("python")))
@@ -119,13 +74,7 @@ def test_transactions(
 
 
 def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
-    if shutil.which("node") is None or shutil.which("npm") is None:
-        pytest.skip("Node.js is not installed")
-    install = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", *NODE_PACKAGES]
-    try:
-        run(*install, directory=tmp_path, timeout_s=120)
-    except (AssertionError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"npm cannot install the packages of gRPC: {error}")
+    install_for_node(tmp_path)
     (tmp_path / "thin.js").write_text(program("js"))
     address = f"127.0.0.1:{grpc_port(process_cluster, 103)}"
     proto = str(ROOT / "proto")
