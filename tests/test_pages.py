@@ -111,7 +111,7 @@ def test_missing_names_are_found(modules: dict[str, set[str]]) -> None:
     assert not is_file("stele/wire/batches.py")
 
 
-def test_the_table_of_floors_is_that_of_import_linter() -> None:
+def test_the_table_of_floors_agrees_with_import_linter() -> None:
     page = (ROOT / "ARCHITECTURE.md").read_text()
     rows = re.findall(r"^\| ([\d.]+) \| `(\w+)/` \|", page, flags=re.MULTILINE)
     floors: dict[str, set[str]] = {}

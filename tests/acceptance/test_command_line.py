@@ -205,7 +205,7 @@ def test_mistakes_are_one_line(bootstrap: str, create_topic: CreateTopic, tmp_pa
     [["topic", "list"], ["cluster", "describe"], ["produce", "t"], ["consume", "t"]],
     ids=" ".join,
 )
-def test_nobody_at_the_port_is_told_at_once_and_not_over_and_over(command: list[str]) -> None:
+def test_a_refused_port_is_reported_at_once_and_not_over_and_over(command: list[str]) -> None:
     done = stele(*command, "--timeout", "2")
     assert done.returncode == 1
     lines = done.stderr.decode().splitlines()

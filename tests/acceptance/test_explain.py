@@ -146,7 +146,7 @@ def test_a_healthy_topic_and_its_past(stele: Stele, create_topic: CreateTopic) -
         (["cluster", "restart-check", "999"], "there is no node 999"),
     ],
 )
-def test_what_is_not_there_is_told(stele: Stele, arguments: list[str], told: str) -> None:
+def test_the_error_names_what_is_not_there(stele: Stele, arguments: list[str], told: str) -> None:
     code, out, said = stele(*arguments)
     assert (code, out) == (1, "")
     assert told in said

@@ -156,7 +156,7 @@ def test_an_address_that_is_not_of_this_machine(tmp_path: Path) -> None:
 # ----------------------------------------------------------------------------------- settings
 
 
-def test_a_typo_is_told_and_the_node_starts_without_it(tmp_path: Path) -> None:
+def test_a_typo_is_reported_and_the_node_starts_without_it(tmp_path: Path) -> None:
     settings = configured(tmp_path)
     format_for(settings)
     settings["log.retention.horus"] = "5"
@@ -230,7 +230,7 @@ def test_security_that_is_promised_and_could_not_be_given(
     assert why in refusal(tmp_path, settings)
 
 
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
+def test_all_faults_are_reported_at_once(tmp_path: Path) -> None:
     settings = {**configured(tmp_path), "message.max.bytes": "big", "compression.type": "rar"}
     said = refusal(tmp_path, settings)
     assert "message.max.bytes" in said

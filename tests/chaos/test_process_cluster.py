@@ -24,7 +24,7 @@ def logs_in(directory: Path) -> list[Path]:
     return list(directory.rglob("node.log"))
 
 
-async def test_a_failed_start_is_told_without_the_starts_before(tmp_path: Path) -> None:
+async def test_a_failed_start_is_reported_without_the_starts_before(tmp_path: Path) -> None:
     first = await refusal(tmp_path, min_insync_replicas="none")
     assert "min.insync.replicas=none" in first
     second = await refusal(tmp_path, ssl_keystore_location="/etc/keystore.jks")

@@ -105,7 +105,7 @@ def test_rules_are_removed_by_what_narrows_them(admin: _Admin) -> None:
     assert admin.calls[-1] == ("delete", [AclFilter()])
 
 
-def test_the_reason_is_told(admin: _Admin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_reason_is_reported(admin: _Admin, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["acls", "test", "User:ann", "read", "topic:orders"]
     assert main.run(command) == 0
     assert admin.calls == [("test", ("User:ann", "read", "TOPIC", "orders", ""))]

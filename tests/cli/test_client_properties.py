@@ -31,7 +31,7 @@ def options(command: Any) -> set[str]:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_who_asks_a_cluster_can_say_who_it_is(path: tuple[str, ...]) -> None:
+def test_commands_that_ask_a_cluster_take_client_properties(path: tuple[str, ...]) -> None:
     found = options(COMMANDS[path])
     assert ("--bootstrap-server" in found) == (OPTION in found)
 

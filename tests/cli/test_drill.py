@@ -47,7 +47,7 @@ def test_errors_are_one_line_that_says_what_to_do(
         (["run", "leader-killed", "--cluster", "k8s"], "'k8s' is neither process nor compose"),
     ],
 )
-def test_a_wrong_command_line_is_told_by_the_exit_status(
+def test_the_exit_status_shows_a_wrong_command_line(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["drill", *arguments]) == 2

@@ -171,7 +171,7 @@ def test_the_number_of_replicas_is_that_before_a_move_or_the_one_asked_for() -> 
     assert len(_spread(states, brokers, 3, racks=False)["t", 0]) == 3
 
 
-def test_throttles_name_who_had_a_replica_before_as_sending_and_who_gets_one_as_fetching() -> None:
+def test_throttles_name_earlier_replicas_as_sending_and_new_ones_as_fetching() -> None:
     states = {
         ("t", 0): state(1, 2),
         ("t", 1): state(2, 3, 4, adding=(4,)),  # under way

@@ -84,7 +84,7 @@ def test_a_failure_names_seed_and_transcript(
     assert Path(failure["transcript"]).read_text() == "violation it broke\na line\n"
 
 
-def test_a_failure_that_does_not_come_again_is_told(
+def test_a_failure_that_does_not_come_again_is_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = RunOutcome(Plan(7), violations=["it broke"]), RunOutcome(Plan(7))

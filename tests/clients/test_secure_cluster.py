@@ -122,7 +122,7 @@ def test_kafka_python(cluster: ProcessCluster, topic: str) -> None:
     consumer.close()
 
 
-def test_a_wrong_password_is_told(cluster: ProcessCluster) -> None:
+def test_a_wrong_password_is_reported(cluster: ProcessCluster) -> None:
     security = SecurityOptions(
         **{**of_app(cluster), "sasl_password": "wrong", "sasl_jaas_config": None}
     )

@@ -85,7 +85,7 @@ async def test_a_changed_file_is_served_to_new_connections_and_old_ones_go_on(
             await producer.send("t", b"4")
 
 
-async def test_a_broker_is_told_another_store_by_its_configuration(tmp_path: Path) -> None:
+async def test_a_broker_takes_another_store_from_its_configuration(tmp_path: Path) -> None:
     async with secure_cluster(tmp_path, client_auth="none") as cluster:
         (node,) = cluster.nodes
         port = node.ports.kafka["SSL"]

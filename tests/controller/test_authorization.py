@@ -236,7 +236,7 @@ async def topics_told(bench: Bench, *names: str) -> list[tuple[str, int, int]]:
 
 
 @on_bench
-async def test_described_topics_are_those_that_may_be_seen(bench: Bench) -> None:
+async def test_only_visible_topics_are_described(bench: Bench) -> None:
     await bench.create("a", "b")
     hidden = [topic_resource("b"), topic_resource("none")]
     bench.authorizer.denied |= {(Operation.DESCRIBE, each) for each in hidden}
@@ -258,7 +258,7 @@ async def test_described_topics_are_those_that_may_be_seen(bench: Bench) -> None
 
 
 @on_bench
-async def test_a_described_topic_shows_its_configuration_to_who_may_see_it(bench: Bench) -> None:
+async def test_a_described_topic_shows_its_configuration_to_permitted_callers(bench: Bench) -> None:
     configs = {"retention.ms": "5"}
     topic = pb.NewTopic(name="a", partitions=1, replication_factor=1, configs=configs)
     request = pb.CreateTopicsRequest(topics=[topic])
@@ -275,7 +275,7 @@ async def test_a_described_topic_shows_its_configuration_to_who_may_see_it(bench
 
 
 @on_bench
-async def test_described_configurations_are_those_that_may_be_seen(bench: Bench) -> None:
+async def test_only_visible_configurations_are_described(bench: Bench) -> None:
     await bench.create("a", "b")
     denied = bench.authorizer.denied
     denied |= {

@@ -115,7 +115,7 @@ def test_refused_as_a_whole(
     assert machine.image is before
 
 
-def test_settings_are_checked_together_with_those_that_stay(machine: Machine) -> None:
+def test_settings_are_checked_together_with_the_settings_that_stay(machine: Machine) -> None:
     assert alter(machine, 2, "t", max_compaction_lag_ms=5).error == 0
     assert alter(machine, 2, "t", min_compaction_lag_ms=5).error == 0
     answer = alter(machine, 2, "t", min_compaction_lag_ms=6)
@@ -296,7 +296,7 @@ def test_a_group_needs_no_more_than_a_name() -> None:
     )
 
 
-def test_the_bounds_of_the_controller_are_those_of_groups() -> None:
+def test_the_bounds_of_the_controller_agree_with_groups() -> None:
     machine = of_groups(min_session_timeout_ms="100", max_session_timeout_ms="200")
     for value in (99, 100, 200):
         said = alter(machine, 32, "g", consumer_session_timeout_ms=value)

@@ -149,7 +149,7 @@ class TestFailure:
         machine.elect_uncleanly("in-b")
         assert machine.partition("in-b").leader == NO_LEADER
 
-    def test_a_replica_that_is_told_to_be_in_an_offline_directory_leaves_the_isr(
+    def test_a_replica_that_is_reported_in_an_offline_directory_leaves_the_isr(
         self, machine: Machine
     ) -> None:
         """It was made, or moved there, and the directory failed before the controller heard."""

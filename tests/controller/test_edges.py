@@ -137,7 +137,7 @@ def test_a_target_that_is_whole_may_be_smaller_than_min_insync_replicas(machine:
     assert machine.partition(T).replicas == (1,)
 
 
-def test_a_refusal_names_who_would_be_dropped_and_who_lags(machine: Machine) -> None:
+def test_a_refusal_names_dropped_and_lagging_brokers(machine: Machine) -> None:
     machine.reassign(T, 4, 5, 1)
     machine.alter(T, 1, 4, 5)
     machine.reassign(T, 1, 2, 3)

@@ -142,13 +142,13 @@ class TestTakeover:
         liveness.claimed(100.0, [BROKER, fenced_broker])
         return liveness
 
-    def test_those_who_do_not_come_are_probed(self, taken_over: Liveness) -> None:
+    def test_brokers_that_do_not_come_are_probed(self, taken_over: Liveness) -> None:
         assert taken_over.due(100.4) == []
         assert taken_over.due(100.0 + TAKEOVER_GRACE_S) == [PROBE]
         taken_over.probed(100.6, PROBE, Silence.REFUSED)
         assert fenced(taken_over, 100.6)
 
-    def test_those_who_come_are_not(self, taken_over: Liveness) -> None:
+    def test_brokers_that_come_are_not_probed(self, taken_over: Liveness) -> None:
         taken_over.heartbeat(100.3, BROKER, STREAM)
         assert taken_over.due(101.0) == []
 

@@ -41,7 +41,7 @@ def partitions(machine: Machine, topic: str) -> tuple[PartitionState, ...]:
     return () if found is None else found.partitions
 
 
-def test_new_partitions_are_placed_like_those_of_a_new_topic() -> None:
+def test_new_partitions_are_placed_like_the_partitions_of_a_new_topic() -> None:
     machine = Machine()
     machine.brokers(1, 2, 3, racks={1: "a", 2: "b", 3: "b"})
     machine.create("t", partitions=1, factor=2)

@@ -181,7 +181,7 @@ def test_cancel_leaves_min_insync_replicas_in_sync(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("unclean", ["false", "true"])
-def test_nobody_is_dropped_who_alone_has_everything(machine: Machine, unclean: str) -> None:
+def test_a_replica_that_alone_has_everything_is_not_dropped(machine: Machine, unclean: str) -> None:
     machine.create(
         "u", {0: [1, 2]}, min_insync_replicas="1", unclean_leader_election_enable=unclean
     )

@@ -90,7 +90,7 @@ async def test_a_topic_is_answered_when_it_is_committed(world: World) -> None:
 
 
 @with_controller
-async def test_lost_leadership_is_told_honestly(world: World) -> None:
+async def test_lost_leadership_is_answered_honestly(world: World) -> None:
     await world.start(1, 2)
     image = world.controller.service.image
     world.controller.quorum.held = True
@@ -314,7 +314,7 @@ async def test_a_second_process_under_the_same_id_is_refused(world: World) -> No
 
 
 @with_controller
-async def test_a_new_controller_probes_those_who_do_not_come(world: World) -> None:
+async def test_a_new_controller_probes_brokers_that_do_not_come(world: World) -> None:
     await world.start(1, 2, 3)
     await world.create("t", 1, 2, 3)
     for broker in world.brokers.values():
@@ -351,7 +351,7 @@ async def test_controlled_shutdown(world: World) -> None:
 
 
 @with_controller
-async def test_a_stale_heartbeat_is_told_so(world: World) -> None:
+async def test_a_stale_heartbeat_is_refused(world: World) -> None:
     await world.start(1)
     stale = world.brokers[1]
     stale.epoch -= 1

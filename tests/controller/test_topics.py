@@ -38,7 +38,7 @@ def test_defaults_of_the_cluster(machine: Machine) -> None:
     assert (answer.partitions, answer.replication_factor) == (2, 3)
 
 
-def test_ids_are_not_those_of_the_topic_before(machine: Machine) -> None:
+def test_a_new_topic_has_a_new_id(machine: Machine) -> None:
     first = machine.create("t").topic_id
     request = admin.DeleteTopicsRequest(names=["t"])
     machine.do(lambda context: topics.delete_topics(context, request))

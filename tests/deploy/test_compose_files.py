@@ -63,7 +63,7 @@ def test_nodes_accept_their_settings_when_they_are_secure() -> None:
             assert config.security.to_brokers.protocol is SecurityProtocol.SSL
 
 
-def test_the_rules_of_the_secure_file_are_those_of_our_certificates() -> None:
+def test_the_rules_of_the_secure_file_agree_with_our_certificates() -> None:
     environment = services("compose.secure.yaml")["controller-1"]["environment"]
     rules = environment["STELE_SSL_PRINCIPAL_MAPPING_RULES"].replace("$$", "$")
     assert rules == MAPPING_RULES

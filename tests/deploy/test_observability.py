@@ -48,7 +48,7 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("board", DASHBOARDS, ids=lambda board: board.uid)
-def test_the_dashboards_are_those_that_are_made(board: Any) -> None:
+def test_the_dashboards_are_up_to_date(board: Any) -> None:
     file = DIRECTORY / f"{board.uid}.json"
     assert file.read_text() == render(board), "run python -m deploy.dashboards"
 
@@ -171,7 +171,7 @@ def test_every_alert_asks_for_what_is_there(prometheus: Prometheus) -> None:
             assert prometheus.wait_for_data(metric, 10), f"{metric} of {expression}"
 
 
-def test_the_lag_of_the_group_is_told(prometheus: Prometheus) -> None:
+def test_the_lag_of_the_group_is_reported(prometheus: Prometheus) -> None:
     (board,) = [each for each in DASHBOARDS if each.uid == "stele-groups"]
     (lag,) = prometheus.wait_for_data(board.panels[0].queries[0].expression, 30)[:1]
     assert float(lag["value"][1]) >= 0

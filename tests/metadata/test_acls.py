@@ -39,7 +39,7 @@ def removal(number: int) -> pb.MetadataRecord:
 
 
 @given(st.lists(ACLS, unique=True), st.data())
-def test_index_and_ids_are_those_of_the_rules_that_are_left(
+def test_index_and_ids_agree_with_the_rules_that_are_left(
     rules: list[Acl], data: st.DataObject
 ) -> None:
     removed = data.draw(st.sets(st.integers(0, max(0, len(rules) - 1)), max_size=len(rules)))

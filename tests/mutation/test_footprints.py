@@ -19,7 +19,7 @@ HIGHEST_FLOOR = (
 )
 
 
-def test_a_footprint_names_those_that_decide_otherwise_in_this_test() -> None:
+def test_a_footprint_names_the_mutants_that_decide_otherwise_in_this_test() -> None:
     gc.unfreeze()  # a ground finds functions that the collector knows
     ground = Ground([SPARK])
 

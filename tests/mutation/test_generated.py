@@ -102,7 +102,7 @@ def test_what_a_child_raises_is_raised() -> None:
 # ----------------------------------------------------------------------------------- results
 
 
-def test_results_are_those_of_the_newest_run(tmp_path: Path) -> None:
+def test_results_agree_with_the_newest_run(tmp_path: Path) -> None:
     mutant, other = MADE[0], MADE[1]
     results = Results(tmp_path / "results.jsonl")
     results.add(Result.of(mutant, OPEN))

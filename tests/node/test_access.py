@@ -186,7 +186,7 @@ async def test_the_reason_of_a_decision(world: World) -> None:
 
 
 @WITH_ACLS
-async def test_denials_are_told_and_what_is_merely_left_out_is_not(
+async def test_denials_are_audited_and_items_that_are_left_out_are_not(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await make_topics(world, "a")

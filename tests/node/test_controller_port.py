@@ -82,7 +82,7 @@ async def ask(asker: Process, node_id: int, method: str, request: Any, answer: A
     ],
 )
 @simulated(1)
-async def test_who_may_not_ask_the_quorum_is_refused_whoever_leads(
+async def test_callers_without_permission_are_refused_by_every_leader_of_the_quorum(
     sim: Simulation,
     operation: Operation,
     name: str,

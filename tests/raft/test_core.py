@@ -139,7 +139,7 @@ def test_only_the_leader_serves_fetches() -> None:
         (5, 2, EpochEnd(0, 0)),  # older than everything
     ],
 )
-def test_divergence_is_told_by_epoch(offset: int, last_epoch: int, end: EpochEnd) -> None:
+def test_divergence_is_reported_by_epoch(offset: int, last_epoch: int, end: EpochEnd) -> None:
     core = leader()
     answer = ask(core, replace(FETCH, fetch_offset=offset, last_fetched_epoch=last_epoch))
     assert isinstance(answer, FetchResponse)
@@ -298,7 +298,7 @@ def test_a_leader_that_is_no_voter_here_is_followed() -> None:
     assert (core.status.role, core.status.leader_id) == (Role.FOLLOWER, 8)
 
 
-def test_nobody_begins_or_ends_an_epoch_in_the_name_of_the_one_who_is_asked() -> None:
+def test_nobody_begins_or_ends_an_epoch_in_the_name_of_the_asked_node() -> None:
     core = voter()
     for message in (
         BeginQuorumEpochRequest(1, 6, 1, NO_DIRECTORY),

@@ -71,7 +71,7 @@ def test_only_the_leader_of_the_epoch_ends_it_by_refusing() -> None:
     assert core.status.leader_id == 3
 
 
-def test_an_observer_goes_at_once_to_the_leader_that_it_is_told() -> None:
+def test_an_observer_goes_at_once_to_the_leader_of_an_answer() -> None:
     core, call = asking_around()
     (call,) = calls(answered(core, call, FetchResponse(NOT_LEADER, 3, 5)))
     assert call.to == 3

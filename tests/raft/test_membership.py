@@ -53,7 +53,7 @@ def test_the_first_leader_writes_down_who_the_voters_are() -> None:
     assert pending(leading)
 
 
-def test_a_leader_learns_the_directories_of_those_who_fetch() -> None:
+def test_a_leader_learns_the_directories_of_fetching_replicas() -> None:
     leading = Leading(VoterSet.of_ids(1, 2, 3), at=NO_RECORD)
     leading.fetch(key(2), 0)
     assert len(leading.voters_appended()) == 1  # the first record is not committed yet
@@ -103,7 +103,7 @@ def test_learning_waits_for_room() -> None:
     assert leading.core.voters == known(1, 2).with_voter(Voter(ReplicaKey(3)))
 
 
-def test_room_is_told_for_one_event() -> None:
+def test_an_answer_about_room_counts_for_one_event() -> None:
     leading = Leading(known(1, 2, 3)).established(2, 3)
     leading.change(AddVoter(voter(4), 1.0))
     leading.core.tell_room(True)
@@ -216,7 +216,7 @@ def test_the_last_voter_stays() -> None:
     assert leading.refused(RemoveVoter(key(1))) is ErrorCode.INVALID_REQUEST
 
 
-def test_those_who_are_left_must_be_a_majority_that_is_heard() -> None:
+def test_the_remaining_voters_must_be_a_majority_that_is_heard() -> None:
     leading = Leading(known(1, 2, 3)).established(2)
     assert leading.refused(RemoveVoter(key(2))) is ErrorCode.INVALID_REQUEST  # 3 never fetched
     assert leading.refused(RemoveVoter(key(3))) is None
@@ -266,7 +266,7 @@ def test_a_new_voter_counts_once_it_has_caught_up() -> None:
     assert not pending(leading)
 
 
-def test_one_who_has_everything_is_added_at_once() -> None:
+def test_a_voter_that_has_everything_is_added_at_once() -> None:
     leading = Leading(known(1)).established()
     leading.fetch(key(2))
     leading.change(AddVoter(voter(2, endpoint="two:1"), 1.0))
@@ -299,7 +299,7 @@ def test_who_is_removed_before_its_first_fetch_is_one_observer() -> None:
     assert [view.key for view in views if not view.is_voter] == [key(3)]
 
 
-def test_one_who_is_silent_is_not_added_for_what_it_had() -> None:
+def test_a_silent_voter_is_not_added_for_what_it_had() -> None:
     leading = Leading(known(1)).established()
     leading.fetch(key(2))
     leading.now += TIMING.fetch_timeout_s + 0.1
@@ -311,7 +311,9 @@ def test_one_who_is_silent_is_not_added_for_what_it_had() -> None:
 
 
 @pytest.mark.parametrize(("later_s", "added"), [(0.0, True), (0.1, False)])
-def test_one_who_was_heard_within_the_fetch_timeout_is_added(later_s: float, added: bool) -> None:
+def test_a_voter_that_was_heard_within_the_fetch_timeout_is_added(
+    later_s: float, added: bool
+) -> None:
     leading = Leading(known(1)).established()
     leading.now = 1.0
     leading.fetch(key(2))
@@ -348,7 +350,7 @@ def test_a_slow_round_is_followed_by_another() -> None:
     assert leading.core.voters == known(1, 2)
 
 
-def test_one_who_does_not_catch_up_is_given_up() -> None:
+def test_a_voter_that_does_not_catch_up_is_given_up() -> None:
     leading = Leading(known(1)).established()
     leading.take(leading.core.propose(b"x", 1, leading.now))
     leading.change(AddVoter(voter(2), 1.0))
@@ -505,7 +507,7 @@ def test_voters_as_of_a_snapshot() -> None:
 # ------------------------------------------------------------------- the driver is told
 
 
-def test_every_change_of_the_voters_is_told_once() -> None:
+def test_every_change_of_the_voters_is_reported_once() -> None:
     leading = Leading(known(1)).established()
     moved = UpdateVoter(voter(1, endpoint="one:1"))
     ready = leading.core.change_voters(moved, leading.now, has_room=True)

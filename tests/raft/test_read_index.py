@@ -99,7 +99,7 @@ def test_a_read_that_comes_meanwhile_waits_for_the_next_round() -> None:
     assert core.reads_confirmed == second
 
 
-def test_a_refusal_is_no_answer_and_who_is_silent_is_asked_again() -> None:
+def test_a_refusal_is_no_answer_and_silent_voters_are_asked_again() -> None:
     core = leader(1, 2, 3)
     number, ready = core.confirm_leadership(100.5)
     two, three = asked(ready, BeginQuorumEpochRequest)

@@ -115,7 +115,7 @@ def test_what_it_allows(
     step(before())
 
 
-def test_persisted_is_told_of_tickets_that_were_given_and_in_their_order() -> None:
+def test_persisted_takes_only_tickets_that_were_given_and_in_their_order() -> None:
     one = written()
     ticket = one.take_ready(0.0, 9.0).ticket
     assert one.log.durable_end_offset == 10
@@ -132,7 +132,7 @@ def test_persisted_is_told_of_tickets_that_were_given_and_in_their_order() -> No
         one.persisted(ticket, 0.4)
 
 
-def test_whether_the_last_promise_has_become_durable_is_told_once() -> None:
+def test_whether_the_last_promise_has_become_durable_is_reported_once() -> None:
     one = written()
     before = one.take_ready(0.0, 9.0).ticket
     one.enter_epoch(6)

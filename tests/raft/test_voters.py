@@ -437,7 +437,7 @@ def stood_in_vain(**kwargs: Any) -> tuple[RaftCore, float]:
     return core, now
 
 
-def test_a_voter_that_stood_in_vain_asks_those_whom_it_knows_for_no_voters() -> None:
+def test_a_voter_that_stood_in_vain_also_asks_nodes_that_are_no_voters() -> None:
     core, now = stood_in_vain()
     asked = []
     for _ in range(8):

@@ -180,7 +180,9 @@ async def test_a_client_logs_in_again_before_its_session_ends_and_after_a_restar
 
 
 @virtual
-async def test_a_refused_login_is_told_late_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_login_is_answered_late_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     server = Server()
     loop = asyncio.get_running_loop()
     began_s = loop.time()

@@ -178,7 +178,7 @@ def test_a_batch_of_a_table_is_stored_once(shop: Path) -> None:
         ("no_such_module:x", "the database module 'no_such_module'"),
     ],
 )
-def test_databases_that_cannot_be_used_are_told(address: str, words: str) -> None:
+def test_databases_that_cannot_be_used_are_reported(address: str, words: str) -> None:
     with pytest.raises(base.PipelineError, match=words):
         Database(address)
     with pytest.raises(base.PipelineError, match="is no name of a table"):

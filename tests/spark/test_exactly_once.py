@@ -451,7 +451,7 @@ def test_a_transaction_that_somebody_has_ended_is_not_decided(stage: Stage) -> N
 
 
 @pytest.mark.parametrize("begins_another", [False, True])
-def test_rows_that_are_lost_after_their_decision_are_told(
+def test_rows_that_are_lost_after_their_decision_are_reported(
     stage: Stage, begins_another: bool
 ) -> None:
     done = stage.task("r1", 0, "a")

@@ -22,7 +22,7 @@ LINES = 5_000
 JOB = Path(__file__).parents[2] / "spark" / "orders.py"
 
 
-def test_a_submitted_jobs_figures_are_those_of_the_lines(
+def test_a_submitted_jobs_figures_agree_with_the_lines(
     bootstrap: str, create_topic: Callable[..., str], tmp_path: Path
 ) -> None:
     topic, expected = create_topic(partitions=3), OrderFigures()

@@ -224,7 +224,7 @@ def test_errors_reach_the_user_of_spark(read: Callable[..., DataFrame], numbers:
     )
 
 
-def test_a_python_without_the_package_is_told(
+def test_a_python_without_the_package_is_reported(
     spark: SparkSession, read: Callable[..., DataFrame], numbers: str, tmp_path: Path
 ) -> None:
     """One that does not find ``stele``, as on a machine where the wheel is not installed."""

@@ -95,7 +95,7 @@ def test_available_now_reads_no_further_than_the_ends_at_its_start(
     assert stream.latestOffset(end, ReadAllAvailable()) == end
 
 
-def test_a_topic_made_again_is_told_also_in_the_task(
+def test_a_topic_made_again_is_reported_also_in_the_task(
     reader: Callable[..., SteleStreamReader], bootstrap: str, create_topic: Callable[..., str]
 ) -> None:
     topic = create_topic()
@@ -168,7 +168,7 @@ def test_a_query_goes_on_when_all_its_topics_were_deleted_and_reads_what_comes_a
     assert values_of(brave, brave.partitions(found, last)) == [2]
 
 
-def test_topics_that_vanish_and_checkpoints_of_others_are_told(
+def test_topics_that_vanish_and_checkpoints_of_others_are_reported(
     reader: Callable[..., SteleStreamReader], create_topic: Callable[..., str]
 ) -> None:
     one, other = create_topic(), create_topic()

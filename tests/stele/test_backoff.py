@@ -24,7 +24,7 @@ def test_a_success_begins_anew() -> None:
     assert backoff.next_s() == 0.05
 
 
-def test_those_who_failed_together_do_not_try_again_together() -> None:
+def test_clients_that_failed_together_do_not_try_again_together() -> None:
     pauses = [Backoff(100, 100, random.Random(seed)).next_s() for seed in range(100)]
     assert min(pauses) == pytest.approx(0.08, abs=0.005)
     assert max(pauses) == pytest.approx(0.12, abs=0.005)

@@ -66,7 +66,7 @@ def twin(batch: bytearray, low: int, high: int) -> pa.Table:
 
 
 @given(records(), st.sampled_from(Compression), st.booleans(), st.data())
-def test_columns_are_those_of_the_records(
+def test_columns_agree_with_the_records(
     written: list[Record], codec: Compression, appended: bool, data: st.DataObject
 ) -> None:
     batch = encode(written, codec)

@@ -60,9 +60,7 @@ def built(records: EncodedRecords, codec: Compression = Compression.NONE) -> byt
 
 
 @given(st.lists(ROW, min_size=1, max_size=300), st.integers(0, 3), st.booleans())
-def test_the_bytes_are_those_of_the_builder(
-    rows: list[Row], before: int, with_headers: bool
-) -> None:
+def test_the_bytes_agree_with_the_builder(rows: list[Row], before: int, with_headers: bool) -> None:
     columns = columns_of(rows, before=before, with_headers=with_headers)
     expected: list[Row] = [(key, value, h if with_headers else None) for key, value, h in rows]
     records = encode(columns, NOW_MS)
@@ -119,7 +117,7 @@ def test_keys_go_where_each_would_go_alone(keys: list[bytes | None], before: int
 
 
 @given(st.lists(st.integers(-(2**62), 2**62) | st.integers(-300, 20_000)))
-def test_varints_are_those_of_the_codec(values: list[int]) -> None:
+def test_varints_agree_with_the_codec(values: list[int]) -> None:
     array = varints(np.array(values, np.int64))
     array.validate(full=True)
     assert array.to_pylist() == [encode_varint(each) for each in values]

@@ -25,5 +25,5 @@ def test_sound_names(name: str) -> None:
         ("a/b", "letters"),
     ],
 )
-def test_others_are_told_what_is_wrong(name: str, told: str) -> None:
+def test_the_error_says_what_is_wrong_with_other_names(name: str, told: str) -> None:
     assert told in (fault_in(name) or "")

@@ -229,7 +229,7 @@ async def test_a_cancelled_group_is_a_failed_one(disk: MemoryDisk, owner: Owner)
     assert log.durable_offset == 0
 
 
-async def test_the_time_of_each_sync_is_told(disk: MemoryDisk, owner: Owner) -> None:
+async def test_the_time_of_each_sync_is_reported(disk: MemoryDisk, owner: Owner) -> None:
     times: list[float] = []
     owner.commit.on_synced = times.append
     (log,) = open_logs(disk, owner, 1, flush_messages=1)
@@ -241,7 +241,7 @@ async def test_the_time_of_each_sync_is_told(disk: MemoryDisk, owner: Owner) -> 
     assert times[-1] == 0.0  # the clock stands still
 
 
-async def test_who_waits_by_a_function_is_told_in_the_turn_in_which_it_is_known(
+async def test_a_waiting_function_is_called_in_the_turn_of_the_result(
     disk: MemoryDisk, owner: Owner
 ) -> None:
     (log,) = open_logs(disk, owner, 1)
@@ -288,9 +288,7 @@ async def test_who_raises_when_told_keeps_it_from_nobody(
         await asyncio.wait_for(owner.commit.flush(), 5)
 
 
-async def test_who_waits_when_the_disk_fails_elsewhere_is_told(
-    disk: MemoryDisk, owner: Owner
-) -> None:
+async def test_waiters_hear_that_the_disk_failed_elsewhere(disk: MemoryDisk, owner: Owner) -> None:
     (log,) = open_logs(disk, owner, 1)
     await owner.commit.flush()
     append(log, make_batch())

@@ -28,7 +28,7 @@ async def test_a_process_that_registered_is_the_only_one_known() -> None:
     assert on_disk(disk).earlier == (B,)
 
 
-async def test_one_that_may_have_registered_is_known_beside_those_before_it() -> None:
+async def test_an_incarnation_that_may_have_registered_is_known_beside_earlier_ones() -> None:
     disk = MemoryDisk()
     await on_disk(disk).begin(A)
     await on_disk(disk).registered(A)

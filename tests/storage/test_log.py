@@ -453,7 +453,7 @@ async def test_times_that_fall_are_found_too(disk: MemoryDisk) -> None:
 )
 @example([[1, 9, 99]], 1, 2, False)  # the first record that counts is the only one
 @example([[9, 1], [99]], 1, 2, False)  # its batch has a greater one that does not count
-def test_the_newest_record_is_one_of_those_that_count(
+def test_the_newest_record_is_one_of_the_records_that_count(
     times: list[list[int]], start_offset: int, limit_offset: int, cold: bool
 ) -> None:
     """Neither one that DeleteRecords has removed, nor one that is not committed."""

@@ -278,7 +278,7 @@ def test_what_only_the_device_could_count_is_not_counted(disk: MemoryDisk) -> No
     assert log.readable_bytes(1, 2) is None
 
 
-def test_the_greatest_time_of_a_segment_is_that_of_the_first_batch_that_has_it(
+def test_the_greatest_time_of_a_segment_belongs_to_the_first_batch_that_has_it(
     disk: MemoryDisk,
 ) -> None:
     log = open_log(disk)

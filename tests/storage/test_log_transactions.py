@@ -175,7 +175,7 @@ def test_an_index_that_has_the_entries_is_not_written_again() -> None:
 # ------------------------------------------------------------------------------- recovery
 
 
-def test_the_last_marker_is_told() -> None:
+def test_the_last_marker_is_reported() -> None:
     disk = MemoryDisk()
     log = opened(disk)
     assert log.transactions.last_marker_offset == -1
@@ -226,7 +226,7 @@ def test_entries_above_the_recovery_point_are_made_anew(recovery_point: int) -> 
         log.close()
 
 
-def test_an_open_transaction_of_which_one_record_is_left_is_known() -> None:
+def test_an_open_transaction_with_one_record_left_is_known() -> None:
     disk = MemoryDisk()
     log = opened(disk)
     write(log, 7)

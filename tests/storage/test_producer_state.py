@@ -105,7 +105,7 @@ def test_the_last_entry_of_a_producer_is_its_last_batch() -> None:
 
 
 @pytest.mark.parametrize("damage", ["short", "version", "flip", "count"])
-def test_a_damaged_snapshot_is_told(damage: str) -> None:
+def test_a_damaged_snapshot_is_reported(damage: str) -> None:
     data = bytearray(states_after((0, 0, 1)).encode())
     if damage == "short":
         del data[9:]

@@ -434,7 +434,7 @@ def test_a_start_that_only_the_epochs_knew_of_is_the_logs(clean: bool) -> None:
     assert again.epochs.entries == [(2 * PER_SEGMENT - 1, end - 10)]
 
 
-def test_epochs_that_begin_above_the_recovery_point_are_told_by_the_batches() -> None:
+def test_epochs_that_begin_above_the_recovery_point_are_read_from_the_batches() -> None:
     """The entries may be from before a truncation."""
     disk = written(2 * PER_SEGMENT)
     end = 20 * PER_SEGMENT

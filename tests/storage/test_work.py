@@ -358,7 +358,7 @@ async def test_who_cuts_the_log_meanwhile_is_not_overruled() -> None:
         assert read_header(log.read(offset, 100).data).base_offset == offset
 
 
-async def test_a_corrupt_segment_without_index_is_told_as_corrupt() -> None:
+async def test_a_corrupt_segment_without_index_is_reported_as_corrupt() -> None:
     disk = CountingDisk()
     config = LogConfig(segment_bytes=400 * BATCH_BYTES, index_interval_bytes=100)
     log = open_log(disk, config)

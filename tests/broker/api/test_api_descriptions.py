@@ -119,7 +119,7 @@ async def test_producers() -> None:
 
 
 @virtual
-async def test_one_producer_of_a_leader_is_told_with_its_batches() -> None:
+async def test_the_answer_has_a_leaders_producer_with_its_batches() -> None:
     edges = Edges()
     edges.add_topic("a", [[1], [2]])
     batches = (AppendedBatch(0, 4, 10, 14, 1000), AppendedBatch(5, 5, 20, 20, 1001))

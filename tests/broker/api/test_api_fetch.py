@@ -171,7 +171,7 @@ async def test_a_follower_gets_a_session() -> None:
 
 
 @virtual
-async def test_a_deleted_topic_in_a_session_is_told() -> None:
+async def test_a_deleted_topic_in_a_session_is_reported() -> None:
     edges = Edges()
     edges.add_topic("a", [[1, 2]])
     client = edges.client("INTERNAL")

@@ -158,7 +158,7 @@ async def test_a_regular_expression_follows_the_permissions() -> None:
 
 
 @virtual
-async def test_offsets_are_told_to_members_in_their_epoch() -> None:
+async def test_members_get_offsets_in_their_epoch() -> None:
     edges = await edges_with_groups()
     client = edges.client()
     await consumer_join(client)
@@ -188,7 +188,7 @@ def test_a_key_belongs_to_the_partition_that_java_finds(key: str, partition: int
 
 @pytest.mark.parametrize("version", range(7))
 @virtual
-async def test_the_first_who_asks_has_the_topic_made(version: int) -> None:
+async def test_the_first_request_has_the_topic_made(version: int) -> None:
     edges = Edges()
     client = edges.client()
     request = FindCoordinatorRequest(key="g", coordinator_keys=["g", "h"])
@@ -407,7 +407,7 @@ async def test_metrics_tell_both_ends_of_a_groups_lag() -> None:
 
 
 @virtual
-async def test_who_may_not_read_a_group_is_told_so() -> None:
+async def test_a_caller_that_may_not_read_a_group_is_refused() -> None:
     edges = await edges_with_groups()
     edges.authorizer.denied = {(Operation.READ, group_resource(GROUP))}
     client = edges.client()

@@ -152,7 +152,7 @@ async def test_many_topics_are_several_decisions_of_a_bounded_size() -> None:
 
 
 @virtual
-async def test_topics_that_only_are_looked_at_meet_those_they_collide_with() -> None:
+async def test_validated_topics_collide_with_the_others_of_their_request() -> None:
     edges = Edges()
     names = ["a.b", *(f"t{number}" for number in range(200)), "a_b"]
     await edges.client().call(create_topics.API, 7, _create(*names, validate_only=True))

@@ -204,7 +204,7 @@ async def test_the_offsets_of_a_group_are_a_partition_of_the_transaction() -> No
 
 
 @virtual
-async def test_the_topic_is_made_for_the_first_who_asks() -> None:
+async def test_the_topic_is_made_for_the_first_request() -> None:
     edges = Edges(transaction_state_log_num_partitions="4")
     request = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=[ID])
     answer = await edges.client().call(find_coordinator.API, 4, request)
@@ -273,7 +273,7 @@ async def test_what_is_wrong_is_refused() -> None:
 
 
 @virtual
-async def test_who_may_not_is_told_so() -> None:
+async def test_callers_without_permission_are_refused() -> None:
     edges = await edges_with_transactions()
     client = edges.client()
     producer = await a_producer(client)

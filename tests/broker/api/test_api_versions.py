@@ -131,7 +131,7 @@ async def test_a_client_with_a_bad_name(name: str) -> None:
 
 
 @virtual
-async def test_a_newer_version_is_told_ours_in_version_0() -> None:
+async def test_a_newer_version_is_answered_with_ours_in_version_0() -> None:
     client = Edges().client()
     body = struct.pack(">hhih", 18, 99, 7, -1) + b"\x00whatever comes in version 99"
     client.send_bytes(struct.pack(">i", len(body)) + body)

@@ -171,7 +171,7 @@ async def test_two_producers_with_one_transactional_id(client: Client) -> None:
 
 
 @with_client
-async def test_an_old_client_is_told_what_it_knows(client: Client) -> None:
+async def test_an_old_client_gets_an_error_that_it_knows(client: Client) -> None:
     first = await client.begin()
     await client.begin()
     answer = await client.end_once(first, version=1)

@@ -178,7 +178,7 @@ async def test_the_time_of_a_failure_does_not_tell_who_exists() -> None:
 
 
 @virtual
-async def test_a_mechanism_that_is_not_enabled_is_told_which_ones_are() -> None:
+async def test_the_answer_to_a_disabled_mechanism_names_the_enabled_ones() -> None:
     world = World()
     client = world.client()
     answer = await shake(client, "GSSAPI")

@@ -294,7 +294,7 @@ async def test_a_log_that_cannot_be_read_is_loaded_again_when_it_can(
 
 
 @coordinated
-async def test_stopping_refuses_who_waits(
+async def test_stopping_refuses_waiters(
     cluster: ReplicaCluster, coordinators: Coordinators
 ) -> None:
     runtime = coordinators.runtimes[1]

@@ -126,7 +126,7 @@ async def test_a_log_that_takes_nothing_refuses_writers_only(
 
 
 @virtual
-async def test_without_a_lease_nobody_is_told_anything() -> None:
+async def test_without_a_lease_nobody_is_answered() -> None:
     bench = await active()
     writer = bench.add(b"a")
     await turn()

@@ -78,7 +78,7 @@ async def test_nothing_is_decided_before_all_that_was_loaded_is_committed() -> N
 
 
 @virtual
-async def test_what_was_committed_while_there_was_no_lease_is_told_later() -> None:
+async def test_what_was_committed_without_a_lease_is_answered_later() -> None:
     bench = ShardBench()
     bench.log.append(batch_of(b"a", 1), cast(Any, None))
     bench.shard.replay(Loaded([record(b"a", b"1", 0)]))
@@ -93,7 +93,7 @@ async def test_what_was_committed_while_there_was_no_lease_is_told_later() -> No
 
 
 @virtual
-async def test_what_was_committed_without_a_lease_is_told_when_there_is_one_again() -> None:
+async def test_what_was_committed_without_a_lease_is_answered_when_there_is_one_again() -> None:
     """Although nobody asks anything, and the high watermark has nothing to rise over any more."""
 
     bench = await active()
@@ -179,7 +179,7 @@ async def test_a_load_that_ends_after_it_was_unloaded_changes_nothing() -> None:
 
 
 @virtual
-async def test_nothing_is_told_or_appended_after_it_was_unloaded() -> None:
+async def test_nothing_is_answered_or_appended_after_it_was_unloaded() -> None:
     bench = await active()
     appended = bench.add(b"a")
     await turn()
@@ -331,7 +331,7 @@ async def test_an_answer_that_cannot_be_sent_concerns_nobody_else() -> None:
 
 
 @virtual
-async def test_what_it_must_know_it_is_told_without_a_lease() -> None:
+async def test_the_machine_hears_events_without_a_lease() -> None:
     bench = ShardBench()
     informed: list[int] = []
     bench.shard.inform(Event(lambda machine, now: informed.append(1)))

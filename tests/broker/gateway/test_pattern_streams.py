@@ -71,7 +71,7 @@ async def refused(channel: Channel, pattern: str) -> RpcError:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @on_a_node
-async def test_topics_that_match_are_read_also_those_that_come_later(
+async def test_matching_topics_are_read_also_later_ones(
     world: World, protocol: pb.SubscribeStart.GroupProtocol
 ) -> None:
     await create(world, "orders-a", 2)

@@ -31,7 +31,7 @@ class Silent:
 
 
 @virtual
-async def test_all_who_wait_for_a_hung_broker_give_up_together() -> None:
+async def test_all_waiters_for_a_hung_broker_give_up_together() -> None:
     """One after the other, the last one would wait for minutes."""
     endpoint = Address("b1", 9092)
     registration = SimpleNamespace(endpoint=lambda name: endpoint, inter_broker_listener="L")

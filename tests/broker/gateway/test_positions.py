@@ -66,7 +66,7 @@ async def positions(subscribing: Subscribing) -> list[tuple[int, int, int]]:
 
 
 @on_a_node
-async def test_the_position_behind_a_marker_is_told(world: World) -> None:
+async def test_the_position_behind_a_marker_is_reported(world: World) -> None:
     await create(world, partitions=1)
     channel = world.network.channel(Address(HOST, 9192))
     await transaction(channel, COMMIT, record(b"a"), record(b"b"))
@@ -78,7 +78,7 @@ async def test_the_position_behind_a_marker_is_told(world: World) -> None:
 
 
 @on_a_node
-async def test_the_position_behind_an_aborted_transaction_is_told_without_a_record(
+async def test_the_position_behind_an_aborted_transaction_is_reported_without_a_record(
     world: World,
 ) -> None:
     await create(world, partitions=1)
@@ -89,7 +89,7 @@ async def test_the_position_behind_an_aborted_transaction_is_told_without_a_reco
 
 
 @on_a_node
-async def test_a_marker_behind_the_last_granted_record_is_told(world: World) -> None:
+async def test_a_marker_behind_the_last_granted_record_is_reported(world: World) -> None:
     await create(world, partitions=1)
     channel = world.network.channel(Address(HOST, 9192))
     await transaction(channel, COMMIT, record(b"a"), record(b"b"))

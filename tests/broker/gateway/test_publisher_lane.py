@@ -337,7 +337,7 @@ def test_records_expire_while_they_are_under_way() -> None:
     assert sent(lane).base_sequence == 3
 
 
-def test_what_has_expired_under_way_is_told_once() -> None:
+def test_what_has_expired_under_way_is_reported_once() -> None:
     lane = lane_with(0, deadline_s=5.0)
     lane.add(1, "r1", 1, RECORD_BYTES, 9.0)
     lane.known([], 0)
@@ -412,7 +412,7 @@ def test_a_leader_that_knows_nothing_any_more_is_believed() -> None:
     assert outcome_of(lane, 6) == Stored(6, True)
 
 
-def test_offsets_are_those_of_the_leaders_last_answer() -> None:
+def test_offsets_come_from_the_leaders_last_answer() -> None:
     lane = lane_with(7)
     for offset in (110, 210):
         lane.known([KnownBatch(5, 6, offset)], 300)

@@ -208,7 +208,7 @@ async def test_what_is_wrong_ends_the_stream(
 
 
 @on_a_node(Forbidding())
-async def test_who_may_not_use_the_id_is_told_so(world: World) -> None:
+async def test_a_caller_that_may_not_use_the_id_is_refused(world: World) -> None:
     await create(world)
     stream = Transacting(world)
     await stream.send(*values(b"a1"))

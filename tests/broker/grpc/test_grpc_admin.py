@@ -508,7 +508,7 @@ def test_users_are_described_without_secrets(users: list[str], told: list[Any]) 
 
 
 @pytest.mark.parametrize("allowed", [False, True])
-def test_the_metadata_log_is_for_those_who_may_see_all_settings(*, allowed: bool) -> None:
+def test_the_metadata_log_is_for_callers_that_may_see_all_settings(*, allowed: bool) -> None:
     async def main() -> None:
         edges = Edges()
         if not allowed:

@@ -103,7 +103,7 @@ async def committed(edges: Edges, **topics: list[int]) -> list[tuple[str, int, i
     ]
 
 
-def test_the_coordinator_is_told_with_its_grpc_address() -> None:
+def test_the_coordinator_is_answered_with_its_grpc_address() -> None:
     async def main() -> None:
         edges = await edges_with_groups()
         edges.authorizer.denied.add((Operation.DESCRIBE, group_resource("theirs")))
@@ -239,7 +239,7 @@ def test_groups_are_listed_described_and_deleted() -> None:
         ("OffsetDelete", pb.OffsetDeleteRequest, pb.OffsetDeleteResponse),
     ],
 )
-def test_another_coordinator_and_a_denial_are_told(
+def test_another_coordinator_and_a_denial_are_answered(
     method: str, request_type: Any, answer_type: Any
 ) -> None:
     async def main() -> None:

@@ -166,7 +166,7 @@ async def test_a_refusal_of_another_cluster_is_no_answer_and_its_leader_is_nobod
 
 
 @virtual
-async def test_requests_say_of_which_cluster_they_are() -> None:
+async def test_requests_name_their_cluster() -> None:
     """A request that names another cluster by its client's will is sent as it is, and its refusal
     is the answer."""
 

@@ -65,7 +65,7 @@ def test_directories_that_are_not_open_need_a_controller_that_knows_of_them() ->
 
 
 @with_cluster
-async def test_catching_up_is_told_at_once_and_so_is_being_unfenced(cluster: Cluster) -> None:
+async def test_catching_up_is_reported_at_once_and_so_is_being_unfenced(cluster: Cluster) -> None:
     cluster.offset = 3
     controller = cluster.controllers[1]
     controller.unfence_at = 1000
@@ -367,7 +367,7 @@ async def test_a_heartbeat_that_is_refused_for_good_fails_the_broker(cluster: Cl
 
 
 @with_cluster
-async def test_probe_answers_who_this_is(cluster: Cluster) -> None:
+async def test_a_probe_is_answered_with_the_brokers_identity(cluster: Cluster) -> None:
     probe = cluster.lifecycle.service().unary["/stele.v1.BrokerControl/Probe"]
     answer = ProbeResponse.FromString(await probe(ProbeRequest().SerializeToString(), PEER))
     assert (answer.broker_id, answer.incarnation_id) == (4, INCARNATION)

@@ -24,7 +24,7 @@ def refusal(bench: MachineBench, offset: int) -> ErrorCode:
     return caught.value.code
 
 
-def test_a_follower_in_the_isr_serves_who_may_read_from_any_replica() -> None:
+def test_a_follower_in_the_isr_serves_consumers_that_may_read_from_any_replica() -> None:
     machine = following().machine
     assert machine.fence(-1) is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert machine.fence(-1, any_replica=True) is ErrorCode.NONE
@@ -73,7 +73,7 @@ def test_only_committed_history_of_a_follower_is_evidence() -> None:
     assert leading(end=6).machine.knows_history(6)
 
 
-def test_a_leader_sends_nobody_away_who_is_near_it() -> None:
+def test_a_leader_keeps_consumers_that_are_near_it() -> None:
     bench = leading(end=4)
     bench.fetch(2, 4)
     assert bench.machine.preferred_replica(0, {1, 2}) == -1

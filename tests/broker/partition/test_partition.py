@@ -77,7 +77,7 @@ def test_the_same_state_again_changes_nothing() -> None:
     assert bench.update(state()) == []
 
 
-def test_a_higher_epoch_of_the_same_leader_begins_anew_and_keeps_who_waits() -> None:
+def test_a_higher_epoch_of_the_same_leader_begins_anew_and_keeps_waiters() -> None:
     bench = leading()
     bench.append(3, durable=True)
     bench.wait("a")
@@ -87,7 +87,7 @@ def test_a_higher_epoch_of_the_same_leader_begins_anew_and_keeps_who_waits() -> 
     assert bench.fetch(3, 3) == [Advanced(3), Acknowledged(("a",))]
 
 
-def test_losing_the_leadership_refuses_who_waits() -> None:
+def test_losing_the_leadership_refuses_waiters() -> None:
     bench = leading()
     bench.append(1)
     bench.wait("all")

@@ -45,7 +45,7 @@ def test_only_what_is_committed_can_be_deleted() -> None:
     assert refused.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_a_deletion_waits_for_all_who_may_lead() -> None:
+def test_a_deletion_waits_for_all_replicas_that_may_lead() -> None:
     bench = leading(isr=(1, 2))
     bench.append(10, durable=True)
     bench.fetch(2, 10)

@@ -71,7 +71,7 @@ async def all_told(cluster: ReplicaCluster) -> None:
 
 
 @with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
-async def test_new_replicas_are_told(
+async def test_new_replicas_are_reported(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(assignments, "REPLICAS_PER_REQUEST", 2)
@@ -100,7 +100,7 @@ async def test_a_broker_with_one_directory_tells_nothing(cluster: ReplicaCluster
 
 
 @with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
-async def test_all_replicas_are_told_once_the_level_allows_it(cluster: ReplicaCluster) -> None:
+async def test_all_replicas_are_reported_once_the_level_allows_it(cluster: ReplicaCluster) -> None:
     raise_level(cluster, 4)
     cluster.create_topic(*[[1]] * 3)
     await settled(cluster)
@@ -111,7 +111,7 @@ async def test_all_replicas_are_told_once_the_level_allows_it(cluster: ReplicaCl
 
 
 @with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
-async def test_what_is_not_answered_or_is_refused_is_told_again(
+async def test_an_unanswered_or_refused_report_is_repeated(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = [Response(error=ErrorCode.STALE_BROKER_EPOCH), None]
@@ -147,7 +147,7 @@ async def test_a_late_copy_of_a_request_is_corrected(cluster: ReplicaCluster) ->
 
 
 @with_brokers(brokers=1, directories=DIRECTORIES, log_dirs="/data,/other")
-async def test_a_replica_whose_directory_fails_before_it_is_told_is_told_then(
+async def test_a_replica_whose_directory_fails_before_its_report_is_reported_then(
     cluster: ReplicaCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     raise_level(cluster)

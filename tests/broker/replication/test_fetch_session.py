@@ -188,7 +188,7 @@ def test_epochs_wrap_to_one() -> None:
     assert next_epoch(2**31 - 1) == 1
 
 
-def test_a_session_belongs_to_its_connection_and_to_who_proves_to_be_the_broker() -> None:
+def test_a_session_belongs_to_its_connection_and_to_a_caller_that_proves_to_be_the_broker() -> None:
     """Anybody may claim to be broker 2."""
     follower = Follower()
     real = follower.ask(0, 0, entry(0))
@@ -236,7 +236,7 @@ def test_a_rest_without_an_answer_is_a_rest() -> None:
     assert numbers(session.to_look_at(now)) == [1]  # has to hear of the start
 
 
-def test_an_advance_is_told_with_the_next_records() -> None:
+def test_an_advance_is_answered_with_the_next_records() -> None:
     follower = Follower()
     session = follower.ask(0, 0, entry(0))
     session.changed([result(0)])
@@ -250,7 +250,7 @@ def test_an_advance_is_told_with_the_next_records() -> None:
     assert session.to_look_at(lambda: 1000.0) == []
 
 
-def test_advances_without_records_are_told_together_after_a_while() -> None:
+def test_advances_without_records_are_answered_together_after_a_while() -> None:
     session = Follower().ask(0, 0, entry(0), entry(1), entry(2))
     session.changed([result(0), result(1), result(2)])
     session.advance(partition(0))
@@ -264,7 +264,7 @@ def test_advances_without_records_are_told_together_after_a_while() -> None:
     assert session.to_look_at(lambda: 1000.0) == []
 
 
-def test_an_advance_that_a_look_saw_and_did_not_tell_is_told_later() -> None:
+def test_an_advance_that_a_look_saw_and_left_out_is_answered_later() -> None:
     follower = Follower()
     session = follower.ask(0, 0, entry(0))
     session.changed([result(0)])
@@ -275,7 +275,7 @@ def test_an_advance_that_a_look_saw_and_did_not_tell_is_told_later() -> None:
     assert numbers(session.to_look_at(lambda: 100.0 + ADVANCES_AFTER_MS)) == [0]
 
 
-def test_an_advance_during_a_look_is_told_later() -> None:
+def test_an_advance_during_a_look_is_answered_later() -> None:
     session = Follower().ask(0, 0, entry(0))
     session.changed([result(0)])
     session.stir(partition(0), wakes=True)
@@ -347,7 +347,7 @@ def test_quota_that_comes_during_a_look_wakes() -> None:
     assert session.was_woken
 
 
-def test_a_high_watermark_is_new_if_it_is_above_the_one_that_was_told() -> None:
+def test_a_high_watermark_is_new_if_it_is_above_the_last_answered_one() -> None:
     session = Follower().ask(0, 0, entry(0), entry(1))
     assert not session.has_new_high_watermark([result(0)])  # nothing was told
     session.changed([result(0, hw=5)])
@@ -368,7 +368,7 @@ def test_what_is_not_at_rest_or_was_never_told_is_looked_at_again() -> None:
     assert numbers(session.to_look_at(now)) == [2, 0, 1]
 
 
-def test_an_error_is_news_even_if_it_comes_with_offsets_that_were_told() -> None:
+def test_an_error_is_news_even_if_it_comes_with_answered_offsets() -> None:
     session = Follower().ask(0, 0, entry(0))
     session.changed([result(0)])
     failed = FetchResult(partition(0), ErrorCode.KAFKA_STORAGE_ERROR, 5, 5, 0)
@@ -378,7 +378,7 @@ def test_an_error_is_news_even_if_it_comes_with_offsets_that_were_told() -> None
     assert numbers(session.changed([result(0)])) == [0]
 
 
-def test_an_advance_right_before_a_look_is_told_by_it() -> None:
+def test_an_advance_right_before_a_look_is_answered_by_it() -> None:
     session = Follower().ask(0, 0, entry(0), entry(1))
     session.changed([result(0), result(1)])
     session.advance(partition(1))

@@ -258,7 +258,7 @@ async def test_the_leaders_start_is_taken_over(each: Following) -> None:
 
 
 @following
-async def test_a_start_that_was_written_for_another_partition_is_told(each: Following) -> None:
+async def test_a_start_that_was_written_for_another_partition_is_reported(each: Following) -> None:
     fill(each, (0, 5))
     each.replica.log.advance_start_offset(3)
     assert each.position(100).log_start_offset == 0  # not on disk yet
@@ -309,7 +309,7 @@ async def test_a_replica_without_log_rests(each: Following) -> None:
 
 
 @following
-async def test_what_an_unclean_election_has_cost_transactions_is_told(
+async def test_what_an_unclean_election_has_cost_transactions_is_reported(
     each: Following, caplog: pytest.LogCaptureFixture
 ) -> None:
     replica = each.replica

@@ -45,7 +45,7 @@ async def read(
 
 
 @with_topic
-async def test_a_follower_serves_what_is_committed_and_wakes_who_waits_for_more(
+async def test_a_follower_serves_committed_records_and_wakes_waiters_for_more(
     cluster: ReplicaCluster,
 ) -> None:
     await cluster[1].produce()

@@ -76,7 +76,7 @@ async def test_a_record_s_time_is_bounded_whatever_the_header_claims(
 @pytest.mark.parametrize("count", [3, LARGE])
 @pytest.mark.parametrize("claimed_ms", [-1, 0, 1 << 50])
 @with_topic
-async def test_the_newest_time_in_the_header_is_that_of_the_records(
+async def test_the_newest_time_in_the_header_agrees_with_the_records(
     cluster: ReplicaCluster, count: int, claimed_ms: int
 ) -> None:
     """Retention would delete records of this moment, and look-ups by time would miss them."""

@@ -127,7 +127,7 @@ async def test_a_sound_log_that_has_lost_its_topic_id_is_corrupt(cluster: Replic
 
 @pytest.mark.parametrize("is_checkpointed", [True, False])
 @with_topic
-async def test_a_log_without_topic_id_never_passes_for_that_of_a_topic_made_anew(
+async def test_a_log_without_topic_id_never_passes_for_the_log_of_a_topic_made_anew(
     cluster: ReplicaCluster, is_checkpointed: bool
 ) -> None:
     anew = PartitionId(b"orders, made anew"[:16], 0)

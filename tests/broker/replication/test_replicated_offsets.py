@@ -128,7 +128,7 @@ async def test_offset_requests_are_fenced(cluster: ReplicaCluster) -> None:
 
 
 @with_topic
-async def test_the_end_of_an_epoch_is_told(cluster: ReplicaCluster) -> None:
+async def test_the_end_of_an_epoch_is_answered(cluster: ReplicaCluster) -> None:
     await cluster[1].produce(make_batch(2))
     cluster.change(leader=1)
     await until(lambda: cluster[1].replica().machine.leader_epoch == 1)

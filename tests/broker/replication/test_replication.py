@@ -91,7 +91,7 @@ async def test_a_leader_that_wrote_nothing_in_its_epoch_can_follow_afterwards(
 
 
 @with_topic
-async def test_a_new_leader_is_told_no_end_that_is_not_durable(cluster: ReplicaCluster) -> None:
+async def test_a_new_leader_hears_only_durable_ends(cluster: ReplicaCluster) -> None:
     """Records of the previous leader may still be on their way to the disk."""
 
     await cluster[1].produce()
@@ -253,7 +253,7 @@ async def test_a_restart_leads_again_only_in_a_higher_epoch_with_all_that_was_th
 
 
 @with_topic
-async def test_stopping_answers_whoever_waits(cluster: ReplicaCluster) -> None:
+async def test_stopping_answers_waiters(cluster: ReplicaCluster) -> None:
     fetching = asyncio.ensure_future(cluster[1].fetch(0, max_wait_ms=60_000))
     cluster.simulation.fabric.isolate("b1", ["b2", "b3"])
     producing = asyncio.ensure_future(cluster[1].produce())

@@ -127,7 +127,7 @@ async def test_records_of_an_open_transaction_are_deleted(
 
 @pytest.mark.parametrize("read_committed", [True, False])
 @transactional
-async def test_offsets_are_told_up_to_the_last_stable_one(
+async def test_offsets_are_answered_up_to_the_last_stable_one(
     cluster: ReplicaCluster, coordinator: Coordinator, read_committed: bool
 ) -> None:
     await _begin(cluster)

@@ -62,9 +62,7 @@ async def test_topics_to_delete_by_name_and_by_id() -> None:
 
 
 @virtual
-async def test_an_id_that_is_not_known_here_yet_is_sent_only_for_who_may_delete_every_topic() -> (
-    None
-):
+async def test_an_unknown_id_is_sent_only_for_a_caller_that_may_delete_every_topic() -> None:
     edges = Edges()
     edges.authorizer.denied |= {(Operation.DELETE, ANY_TOPIC), (Operation.DELETE, CLUSTER)}
     request = admin.DeleteTopicsRequest(topic_ids=[topic_id("a")])
@@ -169,7 +167,7 @@ async def test_topics_that_may_not_be_seen_are_not_listed() -> None:
 
 
 @virtual
-async def test_a_described_topic_shows_its_configuration_to_who_may_see_it() -> None:
+async def test_a_described_topic_shows_its_configuration_to_permitted_callers() -> None:
     edges = edges_with_topics()
     record = metadata_pb2.ConfigRecord(
         resource_type=metadata_pb2.TOPIC, resource_name="a", name="retention.ms", value="9"
@@ -186,7 +184,7 @@ async def test_a_described_topic_shows_its_configuration_to_who_may_see_it() -> 
 
 
 @virtual
-async def test_whether_a_topic_exists_is_not_told_who_may_not_know() -> None:
+async def test_only_permitted_callers_learn_whether_a_topic_exists() -> None:
     edges = edges_with_topics()
     edges.authorizer.denied |= {
         (Operation.READ, topic_resource("missing")),
@@ -217,7 +215,7 @@ async def test_who_may_not_make_a_topic_does_not_make_it_by_asking_for_it() -> N
 
 
 @virtual
-async def test_operations_are_those_that_the_caller_may_do() -> None:
+async def test_operations_are_what_the_caller_may_do() -> None:
     edges = edges_with_topics()
     edges.authorizer.denied |= {(Operation.WRITE, A), (Operation.ALTER, CLUSTER)}
     client = edges.client()

@@ -171,7 +171,7 @@ def _names(runs: Iterable[Run]) -> list[tuple[str, int, int]]:
 
 
 @given(acked=RUNS, out=RUNS)
-def test_findings_are_those_of_counting_one_by_one(acked: list[Run], out: list[Run]) -> None:
+def test_findings_agree_with_counting_one_by_one(acked: list[Run], out: list[Run]) -> None:
     events = [*chained("sent", 0, *acked), *chained("acked", 0, *acked), *chained("out", 1, *out)]
     told = find_chain(history(*events))
     if told is None:

@@ -36,7 +36,7 @@ async def test_it_ends_though_the_signal_that_ends_a_drill_has_cancelled_all_tas
     assert not any(child.is_running for child in children)
 
 
-async def test_lines_that_are_none_are_told_when_it_ends() -> None:
+async def test_a_line_that_cannot_be_taken_is_reported_when_the_child_ends() -> None:
     heard = asyncio.Event()
 
     def take(_: object) -> None:

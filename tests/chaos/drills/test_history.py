@@ -74,7 +74,7 @@ def test_a_broken_event_is_named_by_its_line(event: str, cause: str) -> None:
         (["{}"], "line 1: header is missing"),
     ],
 )
-def test_a_broken_header_is_told(lines: list[str], cause: str) -> None:
+def test_a_broken_header_is_reported(lines: list[str], cause: str) -> None:
     with pytest.raises(HistoryError, match=cause):
         parse_history(lines, "h.jsonl")
 

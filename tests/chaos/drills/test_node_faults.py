@@ -26,7 +26,7 @@ def test_some_cluster_can_do_what_a_drill_needs(drill: Drill) -> None:
     assert any(drill.needs <= able for able in ABLE.values())
 
 
-def test_every_need_is_that_of_a_drill() -> None:
+def test_every_need_belongs_to_a_drill() -> None:
     assert {need for drill in DRILLS for need in drill.needs} == set(Need)
 
 

@@ -59,7 +59,7 @@ def silence(history: History, partition: int) -> float:
 
 @given(workloads())
 @settings(max_examples=300, deadline=None)
-def test_outages_of_writes_are_those_of_the_twin(history: History) -> None:
+def test_outages_of_writes_agree_with_the_twin(history: History) -> None:
     found = {each.partition: each.duration_ms for each in measure(history).writes}
     assert found == {number: silence(history, number) for number in range(PARTITIONS)}
 

@@ -291,7 +291,7 @@ def test_groups_of_the_consumer_protocol_show_what_they_are_on_their_way_to(
     assert json.loads(out)[0]["target_assignment_epoch"] == 6
 
 
-def test_groups_that_are_rebalanced_are_told(
+def test_groups_that_are_rebalanced_are_reported(
     admin: FakeAdmin, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(admin, "state", lambda name: "PreparingRebalance")
@@ -327,7 +327,7 @@ def test_groups_are_deleted(admin: FakeAdmin, capsys: Capture) -> None:
     assert admin.deleted == ["idle", "blank", "blank", "idle", "live"]
 
 
-def test_what_was_deleted_before_a_refusal_is_told(admin: FakeAdmin, capsys: Capture) -> None:
+def test_what_was_deleted_before_a_refusal_is_reported(admin: FakeAdmin, capsys: Capture) -> None:
     error = ApiError(ErrorCode.NON_EMPTY_GROUP, "group 'live': the group has members")
     admin.refused = BulkError({"live": error}, ["idle"])
     assert refusal(capsys, "delete", "idle", "live").splitlines() == [
@@ -445,7 +445,7 @@ def test_offsets_are_exported_and_read_again(
     )
 
 
-def test_a_failure_between_two_groups_is_told(admin: FakeAdmin, capsys: Capture) -> None:
+def test_a_failure_between_two_groups_is_reported(admin: FakeAdmin, capsys: Capture) -> None:
     admin.refused = ApiError(ErrorCode.GROUP_AUTHORIZATION_FAILED, "no")
     options = ("--topic", "payments", "--to-latest", "--execute")
     err = refusal(capsys, "reset-offsets", "blank", "idle", *options)

@@ -11,7 +11,7 @@ from cli.perf.latencies import PERCENTILES, Latencies
 
 
 @given(st.lists(st.floats(0, 10_000), min_size=1, max_size=300))
-def test_percentiles_are_those_of_all_values_but_for_a_thousandth(values: list[float]) -> None:
+def test_percentiles_agree_with_all_values_but_for_a_thousandth(values: list[float]) -> None:
     latencies = Latencies()
     for each in values:
         latencies.add(each)

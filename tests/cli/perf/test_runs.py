@@ -171,7 +171,7 @@ def test_transactions_are_committed_when_they_are_old_enough() -> None:
     assert Cluster().transactions == []
 
 
-def test_a_stall_of_the_cluster_is_seen_by_all_whom_it_delays() -> None:
+def test_a_stall_of_the_cluster_is_seen_by_all_delayed_clients() -> None:
     cluster = Cluster()
     cluster.blocked_until_s = 3.5  # half a second is for the look-up of the topic
     run, _, _ = produced(cluster, 1000, 100)

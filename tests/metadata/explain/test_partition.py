@@ -106,7 +106,7 @@ def test_below_min_insync_replicas(chronicle: Chronicle) -> None:
     )
 
 
-def test_offline_names_those_that_have_every_record(chronicle: Chronicle) -> None:
+def test_offline_names_the_replicas_that_have_every_record(chronicle: Chronicle) -> None:
     for broker_id in (3, 2, 1):
         chronicle.do(lambda machine, each=broker_id: machine.fence(each))  # type: ignore[misc]
     told = diagnosis(chronicle)

@@ -72,7 +72,7 @@ def parts_of(request: Any) -> list[Part]:
 
 @pytest.mark.parametrize("change", DIVIDED, ids=lambda change: change.name)
 @given(numbers=st.lists(st.integers(0, 8), max_size=30) | st.just(list(range(1_200))))
-def test_every_item_is_in_one_part_beside_those_it_may_collide_with(
+def test_every_item_is_in_one_part_beside_the_items_it_may_collide_with(
     change: Change, numbers: list[int]
 ) -> None:
     items, request = of(change), request_of(change, numbers)

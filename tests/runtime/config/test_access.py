@@ -96,7 +96,7 @@ def test_the_nodes_must_be_super_users() -> None:
         (SASL, ClientSecurity(protocol=SecurityProtocol.SASL_SSL, sasl=NODE), "User:n"),
     ],
 )
-def test_as_whom_nodes_come_in(
+def test_the_principals_of_nodes_must_be_super_users(
     listener: ListenerSecurity, client: ClientSecurity, lacking: str | None
 ) -> None:
     to_controllers = {MUTUAL_TLS.name: ClientSecurity(sasl=ADMIN)}
@@ -108,7 +108,7 @@ def test_as_whom_nodes_come_in(
     assert not list(node_faults(Policy(frozenset(["User:admin"])), security, "OTHER"))
 
 
-def test_a_super_user_that_is_everybody_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_warning_names_a_super_user_that_is_everybody(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         policy(**ON, **{"super.users": "User:ANONYMOUS"})
     assert "whoever reaches a listener without authentication may do everything" in caplog.text

@@ -224,7 +224,7 @@ def test_faults_say_what_to_change(settings: dict[str, str], words: str) -> None
     assert words in fault(**settings)
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         from_settings({"broker.session.timeout.ms": "x"})
     for words in ("node.id must be set", "must name a controller", "session.timeout.ms=x"):

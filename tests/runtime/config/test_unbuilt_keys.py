@@ -100,7 +100,7 @@ def test_so_it_is_for_a_single_listener(name: str) -> None:
         ("sasl.enabled.mechanism", "sasl.enabled.mechanisms"),
     ],
 )
-def test_a_typing_error_is_told_as_one(wrong: str, right: str) -> None:
+def test_a_typing_error_is_reported_as_one(wrong: str, right: str) -> None:
     assert f"there is no configuration {wrong}; did you mean {right}?" in fault({wrong: "x"})
 
 
@@ -145,7 +145,7 @@ def test_variables_of_the_environment_count_too() -> None:
         )
 
 
-def test_all_broken_promises_are_told_at_once() -> None:
+def test_all_broken_promises_are_reported_at_once() -> None:
     said = fault({"ssl.provider": "/x", "security.providers": "A", "password.encoder.secret": "U"})
     for name in ("ssl.provider", "security.providers", "password.encoder.secret"):
         assert name in said

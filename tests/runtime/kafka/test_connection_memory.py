@@ -33,7 +33,7 @@ class Holder:
         return self.gives
 
 
-async def test_who_waits_is_told_in_order_while_there_is_memory() -> None:
+async def test_waiters_are_called_in_order_while_there_is_memory() -> None:
     memory = ConnectionMemory(100)
     memory.change(120)
     first = Holder(lambda: memory.change(60))
@@ -148,7 +148,7 @@ async def test_a_turn_lasts_until_the_answer_is_written_not_until_it_is_there() 
     assert [header.correlation_id for header, _, _ in handlers.taken] == [0, 1, 2]
 
 
-async def test_a_draining_connection_still_answers_who_waits_for_his_turn() -> None:
+async def test_a_draining_connection_still_answers_requests_that_wait_for_their_turn() -> None:
     handlers = Handlers()
     handlers.in_turn = {10}
     server = Server(handlers)

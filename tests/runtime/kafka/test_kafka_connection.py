@@ -116,7 +116,7 @@ async def test_requests_and_answers_of_many_elements_take_several_turns_and_keep
     assert server.answers() == [0, 1, 2]
 
 
-async def test_waits_in_queues_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waits_in_queues_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
     server = Server()
@@ -129,7 +129,7 @@ async def test_waits_in_queues_are_told(monkeypatch: pytest.MonkeyPatch) -> None
     assert server.handlers.waits == [(1, Queue.REQUESTS, 1.0)]
 
 
-async def test_waits_of_answers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_waits_of_answers_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
     server = Server()

@@ -83,7 +83,7 @@ def test_a_quorum_moves_without_a_stop(seed: int) -> None:
 
 
 @with_quorum(voters=3, observers=1)
-async def test_a_replica_that_prefers_a_new_listener_reaches_those_that_lack_it(
+async def test_a_replica_that_prefers_a_new_listener_reaches_replicas_without_it(
     cluster: QuorumCluster,
 ) -> None:
     for node in cluster.replicas.values():

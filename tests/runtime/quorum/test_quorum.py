@@ -423,7 +423,7 @@ async def test_nothing_is_proposed_while_leadership_is_on_its_way(cluster: Quoru
 
 
 @with_quorum
-async def test_elections_and_the_time_of_commits_are_told(cluster: QuorumCluster) -> None:
+async def test_elections_and_the_time_of_commits_are_reported(cluster: QuorumCluster) -> None:
     leader = await cluster.start()
     registry = MetricsRegistry()
     declare_quorum_metrics(registry, leader.quorum)

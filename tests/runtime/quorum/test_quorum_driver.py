@@ -62,7 +62,7 @@ def test_what_the_core_says_is_carried_out() -> None:
     assert not bench.errors
 
 
-def test_an_event_that_fails_is_told_and_not_raised() -> None:
+def test_an_event_that_fails_is_reported_and_not_raised() -> None:
     bench = _Bench()
     failure = ValueError("no")
 
@@ -149,7 +149,7 @@ async def test_one_that_stops_is_not_ticked() -> None:
 
 
 @virtual
-async def test_after_a_stall_what_has_come_is_read_before_the_core_is_told_the_time() -> None:
+async def test_after_a_stall_messages_are_read_before_the_core_hears_the_time() -> None:
     """Example: a leader must not resign because it has not read what its followers have sent."""
     clock = LoopClock()
     core = _Core()

@@ -280,7 +280,7 @@ def place(known: Endpoints, node_id: int) -> str:
     return str(found and found.address)
 
 
-def test_addresses_of_the_record_come_before_those_of_the_configuration() -> None:
+def test_addresses_of_the_record_come_before_configured_ones() -> None:
     known = endpoints(bootstrap=(Address("b", 1), Address("b", 2)))
     assert known.bootstrap_ids == (-2, -3, 1, 2)
     assert [place(known, each) for each in (1, 2, 3, -2, -3)] == [
@@ -401,7 +401,7 @@ def test_a_listener_that_fails_gives_way_to_no_other_one() -> None:
     assert tried == {"NEW://two:2", "NEW://old1:1"}, "or TLS that fails would end in plaintext"
 
 
-def test_a_replica_is_told_where_the_leader_is_on_its_own_listener() -> None:
+def test_a_replica_learns_where_the_leader_is_on_its_own_listener() -> None:
     known = moving("OLD", "NEW", own="OLD://me:1;NEW://me:2")
     recorded(known, BOTH, "OLD://three:1")
     assert known.text_of(1, "NEW") == "two:2"

@@ -39,7 +39,7 @@ class Twin:
 
 
 @given(EVENTS, st.integers(1, 500), PAUSES)
-def test_a_rate_and_its_throttle_are_those_of_the_twin(
+def test_a_rate_and_its_throttle_agree_with_the_twin(
     events: list[tuple[int, int]], bound: int, rest: int
 ) -> None:
     rate, twin, now = Rate(), Twin(), 5.0

@@ -66,7 +66,7 @@ def test_short_writes_are_continued(
     file.close()
 
 
-def test_missing_files_are_told(disk: RealDisk, tmp_path: Path) -> None:
+def test_missing_files_are_reported(disk: RealDisk, tmp_path: Path) -> None:
     for call in (disk.open, disk.list, disk.read_file, disk.remove):
         with pytest.raises(FileNotFoundError):
             call(f"{tmp_path}/none")

@@ -116,7 +116,7 @@ async def test_nothing_is_asked_for_paths_that_are_gone(syncs: KernelSync, kerne
     assert kernel.submitted == 0
 
 
-async def test_a_failed_sync_is_told_when_its_group_has_ended(
+async def test_a_failed_sync_is_reported_when_its_group_has_ended(
     syncs: KernelSync, kernel: Kernel, paths: list[str]
 ) -> None:
     kernel.results[2] = -errno.EIO
@@ -160,7 +160,7 @@ async def test_a_kernel_without_room_has_begun_nothing(
     assert syncs.room == CAPACITY
 
 
-async def test_a_group_of_which_a_part_began_ends_first(
+async def test_a_group_that_has_begun_in_part_ends_first(
     syncs: KernelSync, kernel: Kernel, paths: list[str]
 ) -> None:
     kernel.takes = 2
@@ -333,7 +333,7 @@ async def test_a_disk_tells_of_a_failed_sync(
     disk.close()
 
 
-async def test_the_owner_is_told_of_a_failed_sync_for_which_nobody_waits_any_more(
+async def test_the_owner_hears_of_a_failed_sync_that_nobody_waits_for_any_more(
     disk_on: Callable[[], RealDisk], kernel: Kernel, paths: list[str]
 ) -> None:
     disk = disk_on()

@@ -81,7 +81,7 @@ async def served() -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_handlers_are_told_the_address_that_calls(host: str) -> None:
+async def test_handlers_get_the_callers_address(host: str) -> None:
     peers: list[Peer] = []
 
     async def call(request: bytes, peer: Peer) -> bytes:

@@ -350,7 +350,7 @@ async def test_many_failures_are_one_line_and_the_next_says_how_many(
         assert len(caplog.messages) < 20
 
 
-async def test_somebody_who_looks_whether_the_port_is_open_is_counted_and_not_logged(
+async def test_a_connection_that_only_tries_the_port_is_counted_and_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async with serving() as server:

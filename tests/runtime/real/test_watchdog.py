@@ -43,7 +43,7 @@ class Time:
 
 
 @pytest.mark.parametrize("factory", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_a_long_turn_is_told_with_its_code(
+def test_a_long_turn_is_reported_with_its_code(
     factory: Callable[[], asyncio.AbstractEventLoop],
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

@@ -105,7 +105,7 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     disk.close()
 
 
-async def test_an_error_is_told_to_every_directory_of_the_file_system(scene: Scene) -> None:
+async def test_every_directory_of_the_file_system_hears_of_an_error(scene: Scene) -> None:
     releases = [scene.hold("a"), scene.hold("b")]
     for name in "ab":
         await scene.disk.sync(scene.paths(name))
@@ -171,7 +171,7 @@ async def test_a_sync_of_the_file_system_settles_what_was_closed_before_it(scene
     release()
 
 
-async def test_the_owner_is_told_even_if_another_sync_was_told_first(scene: Scene) -> None:
+async def test_the_owner_hears_of_an_error_even_if_another_sync_had_it_first(scene: Scene) -> None:
     release = scene.hold("a")
     paths = scene.paths("a")
     await scene.disk.sync(paths)
@@ -199,7 +199,7 @@ async def test_the_owner_is_told_even_if_another_sync_was_told_first(scene: Scen
     release()
 
 
-async def test_a_sync_on_the_loop_is_told_what_one_under_way_was_told(scene: Scene) -> None:
+async def test_a_sync_on_the_loop_gets_the_error_of_one_under_way(scene: Scene) -> None:
     release = scene.hold("a")
     file = scene.disk.open(f"{scene.root}/a/f", create=True)
     await scene.disk.sync([file.path])
@@ -305,7 +305,7 @@ def test_the_innermost_directory_counts() -> None:
     assert held.of(["/data/t-0"]) is None
 
 
-def test_a_failed_sync_is_told_to_its_owner_alone() -> None:
+def test_only_its_owner_hears_of_a_failed_sync() -> None:
     held = HeldDirectories[str]()
     for path in ("/data", "/data/metadata", "/data2"):
         held.hold(path, path)

@@ -98,7 +98,7 @@ def test_a_listener_without_tls_reads_nothing(bench: Bench) -> None:
     assert bench.listeners.of("PLAIN") is None
 
 
-def test_the_settings_are_those_of_the_listener(bench: Bench) -> None:
+def test_a_listener_has_its_own_settings(bench: Bench) -> None:
     made = bench.add(
         "Clients",
         ssl_client_auth="required",

@@ -60,7 +60,7 @@ def may(
 
 @settings(max_examples=300)
 @given(st.lists(ACLS, unique=True, max_size=8), st.booleans(), st.lists(ASKED, max_size=12))
-def test_decisions_are_those_of_the_twin(
+def test_decisions_agree_with_the_twin(
     rules: list[Acl], everyone: bool, asked: Sequence[tuple[str, str, Operation, Resource]]
 ) -> None:
     """Also while rules come and go, so that no decision outlives its rules."""
@@ -201,7 +201,7 @@ def test_the_first_of_several_rules_is_named() -> None:
         assert verdict.acl == min(rules)
 
 
-def test_names_as_long_as_that_of_a_topic_are_remembered() -> None:
+def test_names_as_long_as_a_topics_are_remembered() -> None:
     made = machine(acl("a", pattern_type=PatternType.PREFIXED))
     longest = Resource(ResourceType.TOPIC, "a" * NAME_MAX)
     assert made.decide("User:ann", "", READ, longest) is made.decide("User:ann", "", READ, longest)

@@ -76,7 +76,7 @@ def talk(client: ClientDialogue, server: Dialogue) -> Success | Failure:
 
 @settings(max_examples=40)
 @given(MECHANISMS, NAMES, st.text(st.characters(exclude_categories=["Cs"])), st.booleans())
-def test_scram_lets_in_whoever_knows_the_password(
+def test_scram_lets_in_a_user_that_knows_the_password(
     mechanism: ScramMechanism, user: str, password: str, is_right: bool
 ) -> None:
     store = Store({user: password}, mechanism.name)
@@ -238,7 +238,7 @@ def test_the_client_refuses_a_challenge(challenge: bytes, reason: str) -> None:
 
 
 @given(st.dictionaries(NAMES, NAMES, max_size=3), NAMES, NAMES)
-def test_plain_lets_in_whoever_is_listed(users: dict[str, str], user: str, password: str) -> None:
+def test_plain_lets_in_every_listed_user(users: dict[str, str], user: str, password: str) -> None:
     for each, told in [*users.items(), (user, password)]:
         found = talk(dialogues.PlainDialogue(each, told), PlainDialogue(users, None))
         assert isinstance(found, Success) == (users.get(each) == told)
@@ -314,7 +314,7 @@ def test_the_client_does_as_many_iterations_as_may_be_demanded(iterations: int) 
     assert client.answer(f"r=abcxyz,s=c2FsdA==,i={iterations}".encode()) is not None
 
 
-def test_the_dialogue_is_that_of_the_mechanism() -> None:
+def test_the_dialogue_belongs_to_the_mechanism() -> None:
     def first(mechanism: str, *, is_delegation_token: bool = False) -> bytes:
         credentials = SaslCredentials(
             mechanism=mechanism,

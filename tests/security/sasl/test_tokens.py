@@ -228,7 +228,7 @@ def test_a_valid_token_logs_in() -> None:
     assert client.answer(success.token) is None
 
 
-def test_an_invalid_token_is_told_and_then_fails() -> None:
+def test_an_invalid_token_is_reported_and_then_fails() -> None:
     server = OauthBearerDialogue()
     client = dialogues.OauthBearerDialogue("a.b.c")
     server.step(client.first())

@@ -269,7 +269,7 @@ async def test_offsets_are_listed_changed_and_deleted(stage: Stage) -> None:
 
 
 @on_stage
-async def test_what_is_refused_is_told_by_group_and_partition(stage: Stage) -> None:
+async def test_refusals_are_reported_by_group_and_partition(stage: Stage) -> None:
     groups = FakeGroups(stage.cluster)
     groups.add("live", 1)
     groups.add("idle", 2)

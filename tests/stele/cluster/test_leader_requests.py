@@ -210,7 +210,7 @@ async def test_an_answer_goes_to_the_items_that_it_names(bench: Bench) -> None:
 
 
 @on_bench
-async def test_a_topic_without_an_id_is_told_by_its_name(bench: Bench) -> None:
+async def test_a_topic_without_an_id_is_reported_by_its_name(bench: Bench) -> None:
     (item,) = await bench.ask(0)
     item.topic_id = b""
     bench.stream(1).answer(answer_of("t", b"", 0, 7))
@@ -456,7 +456,7 @@ async def test_a_success_of_the_new_leader_ends_the_pause_after_the_old_one(benc
 
 
 @on_bench
-async def test_pauses_grow_and_what_lasts_is_told_until_a_success(bench: Bench) -> None:
+async def test_pauses_grow_and_a_lasting_failure_is_reported_until_a_success(bench: Bench) -> None:
     retry = PartitionRetry(TopicPartition("t", 0), bench.view)
     pauses_s = []
     for _ in range(3):

@@ -244,7 +244,7 @@ def test_an_isolation_level_that_does_not_exist_is_refused() -> None:
 
 
 @on_stage
-async def test_the_latest_offset_is_that_of_committed_records(stage: Stage) -> None:
+async def test_the_latest_offset_is_the_last_stable_one(stage: Stage) -> None:
     asked: list[bool] = []
 
     cluster = stage.cluster

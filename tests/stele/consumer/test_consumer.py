@@ -221,7 +221,7 @@ async def test_out_of_range_without_a_policy_is_an_error_until_a_seek(stage: Sta
         assert values(await consumer.poll()) == [b"a"]
 
 
-def test_a_corrupt_batch_is_told_and_what_was_before_it_is_handed_out() -> None:
+def test_a_corrupt_batch_is_reported_after_the_records_before_it() -> None:
     async def scenario(stage: Stage) -> None:
         partition = stage.cluster.create("t").partitions[0]
         append(partition, b"good")

@@ -69,7 +69,7 @@ def test_the_reader_goes_back_to_what_both_logs_have(
 
 
 @given(log=_rising, start=st.integers(0, 8), cut=st.integers(0, 10))
-def test_the_epoch_below_an_offset_is_that_of_the_record_before(
+def test_the_epoch_below_an_offset_is_the_epoch_of_the_record_before(
     log: Log, start: int, cut: int
 ) -> None:
     history = read_of(log, start)

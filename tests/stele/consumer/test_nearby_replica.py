@@ -98,7 +98,7 @@ async def test_a_replica_that_dies_is_left_at_once(stage: Stage) -> None:
 
 
 @on_stage
-async def test_a_truncation_is_told_by_the_leader_alone(stage: Stage) -> None:
+async def test_a_truncation_is_reported_by_the_leader_alone(stage: Stage) -> None:
     told: list[tuple[int, int]] = []
 
     partition = near(stage)

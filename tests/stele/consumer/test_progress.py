@@ -57,7 +57,7 @@ async def polled(
 
 
 @on_stage
-async def test_a_position_that_moves_without_records_is_told_at_once(stage: Stage) -> None:
+async def test_a_position_that_moves_without_records_is_reported_at_once(stage: Stage) -> None:
     partition = stage.cluster.create("t").partitions[0]
     for value in (b"a", b"b"):
         append(partition, value)

@@ -86,7 +86,9 @@ async def test_a_function_of_the_user_that_raises_does_not_stop_the_consumer(
 
 
 @on_stage
-async def test_earlier_epochs_that_diverge_as_well_are_told_as_one_truncation(stage: Stage) -> None:
+async def test_earlier_epochs_that_diverge_as_well_are_reported_as_one_truncation(
+    stage: Stage,
+) -> None:
     """The leader knows epoch 0 up to 1 and epoch 2 up to 5. The reader has epoch 1 from 1 to 3, and
     epoch 3 behind it."""
     told: list[tuple[int, int]] = []
@@ -207,5 +209,5 @@ async def test_an_offset_that_retention_took_as_well_is_reset(stage: Stage) -> N
         assert told == [(3, 1)]
 
 
-def test_the_error_is_out_of_range_for_who_knows_only_kafkas_errors() -> None:
+def test_the_error_is_also_out_of_range_which_kafkas_clients_know() -> None:
     assert LogTruncationError("t", 0, 9, 4).code is ErrorCode.OFFSET_OUT_OF_RANGE

@@ -163,7 +163,7 @@ def test_out_of_order_that_comes_after_the_answer_before_it_is_no_alarm() -> Non
     assert lane.to_resend() is b
 
 
-def test_a_rejected_batch_gives_its_sequences_to_those_behind() -> None:
+def test_a_rejected_batch_gives_its_sequences_to_later_batches() -> None:
     lane = known_lane()
     a, b = (admit_and_send(lane, name, 2) for name in "ab")
     assert lane.rejected(a, TOO_LARGE) == []

@@ -33,7 +33,7 @@ from tests.support.worlds import virtual
         (b"abc", 479470107),
     ],
 )
-def test_hash_is_that_of_the_java_client(key: bytes, expected: int) -> None:
+def test_hash_agrees_with_the_java_client(key: bytes, expected: int) -> None:
     assert murmur2(key) == expected & 0xFFFFFFFF
 
 

@@ -307,7 +307,9 @@ async def test_too_few_replicas_until_the_deadline(stage: Stage) -> None:
 
 
 @on_stage
-async def test_an_unknown_outcome_is_told_as_such_and_the_next_records_go_on(stage: Stage) -> None:
+async def test_an_unknown_outcome_is_reported_as_such_and_the_next_records_go_on(
+    stage: Stage,
+) -> None:
     partition = stage.cluster.create("t").partitions[0]
     async with stage.producer(delivery_timeout_ms=1000, request_timeout_ms=500) as producer:
         await (await producer.send("t", b"0"))

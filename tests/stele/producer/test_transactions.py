@@ -479,7 +479,7 @@ async def test_a_refusal_at_the_beginning_is_final(
 
 
 @with_transactions
-async def test_a_coordinator_that_cannot_be_reached_is_told_in_time(
+async def test_a_coordinator_that_cannot_be_reached_is_reported_in_time(
     stage: Stage, transactions: FakeTransactions
 ) -> None:
     transactions.fail("InitProducerId", *[LOST] * 1000)
@@ -494,7 +494,9 @@ async def test_a_coordinator_that_cannot_be_reached_is_told_in_time(
 
 
 @with_transactions
-async def test_why_tells_who_is_awaited(stage: Stage, transactions: FakeTransactions) -> None:
+async def test_why_names_the_broker_that_is_awaited(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
     transactions.fail("EndTxn", *[TransactionFault(ErrorCode.CONCURRENT_TRANSACTIONS)] * 1000)
     producer = transactional(stage)
     await producer.begin_transaction()

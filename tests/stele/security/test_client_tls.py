@@ -62,7 +62,7 @@ async def test_an_unknown_authority_is_named_with_the_setting() -> None:
     assert "is its authority in ssl_truststore_location?" in said
 
 
-async def test_a_host_that_is_not_named_is_told_with_the_names_there_are() -> None:
+async def test_the_error_of_a_wrong_host_shows_the_names_of_the_certificate() -> None:
     of = listener(keystore=AUTHORITY.key_store("broker.example", "10.0.0.1"))
     said = await refusal(of, security())
     assert "is not valid for '127.0.0.1'; it names DNS:broker.example, IP:10.0.0.1." in said
@@ -72,7 +72,7 @@ async def test_a_host_that_is_not_named_is_told_with_the_names_there_are() -> No
         transport.close()
 
 
-async def test_an_expired_certificate_is_told_with_its_date() -> None:
+async def test_the_error_of_an_expired_certificate_shows_its_date() -> None:
     ended = datetime.datetime.now(datetime.UTC) - datetime.timedelta(days=30)
     said = await refusal(listener(keystore=EXPIRED), security())
     assert f"(CN=127.0.0.1) expired on {ended:%Y-%m-%d}" in said
@@ -89,7 +89,7 @@ async def test_a_broker_that_closes_at_once_may_speak_plaintext() -> None:
     server.close()
 
 
-async def test_an_answer_that_is_no_tls_is_told() -> None:
+async def test_an_answer_that_is_no_tls_is_reported() -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()
@@ -101,7 +101,7 @@ async def test_an_answer_that_is_no_tls_is_told() -> None:
     server.close()
 
 
-async def test_a_missing_client_certificate_is_told_at_the_first_request() -> None:
+async def test_a_missing_client_certificate_is_reported_at_the_first_request() -> None:
     async with serving(listener(client_auth="required")) as server:
         connection = await KafkaConnection.open(RealConnector(security()), "127.0.0.1", server.port)
         with pytest.raises(ConnectionLostError) as caught:
@@ -109,7 +109,7 @@ async def test_a_missing_client_certificate_is_told_at_the_first_request() -> No
         assert "certificate required" in str(caught.value).lower().replace("_", " ")
 
 
-async def test_a_store_that_cannot_be_read_is_told_by_its_file() -> None:
+async def test_the_error_of_an_unreadable_store_names_its_file() -> None:
     missing = security(truststore=Store(location="/no/ca.pem"))
     with pytest.raises(OSError, match=r"ssl_truststore_location=/no/ca.pem: No such file"):
         await RealConnector(missing).connect(Address("127.0.0.1", 1), asyncio.Protocol)

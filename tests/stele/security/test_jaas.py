@@ -46,7 +46,7 @@ def test_any_value_in_quotation_marks_comes_back(options: dict[str, str]) -> Non
         ("M required a=hidden a=c;", "it has the option a twice"),
     ],
 )
-def test_what_is_wrong_is_told_without_a_value(text: str, said: str) -> None:
+def test_what_is_wrong_is_reported_without_a_value(text: str, said: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_jaas(text, "sasl_jaas_config")
     assert str(caught.value).startswith("sasl_jaas_config: ")

@@ -53,7 +53,7 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         security_options(binary)
 
 
-def test_a_typing_error_is_told(tmp_path: Path) -> None:
+def test_a_typing_error_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "client.properties"
     file.write_text("ssl.trustore.location=/ca.pem")
     with pytest.raises(ConfigError, match=r"did you mean ssl\.truststore\.location\?"):

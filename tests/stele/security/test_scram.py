@@ -52,7 +52,7 @@ def dumb_salted_password(name: str, password: str, salt: bytes, iterations: int)
 @given(
     MECHANISMS, st.text(st.characters(exclude_categories=["Cs"])), st.binary(), st.integers(1, 9)
 )
-def test_the_salted_password_is_that_of_the_rfc(
+def test_the_salted_password_agrees_with_the_rfc(
     mechanism: scram.ScramMechanism, password: str, salt: bytes, iterations: int
 ) -> None:
     expected = dumb_salted_password(mechanism.hash_name, password, salt, iterations)
@@ -152,7 +152,7 @@ def test_a_client_sends_extensions() -> None:
     assert scram.ClientFirst.parse(sent.encode()) == sent
 
 
-def test_the_servers_error_is_told() -> None:
+def test_the_servers_error_is_reported() -> None:
     with pytest.raises(ScramError, match="the server refused: invalid-proof"):
         scram.parse_server_final(b"e=invalid-proof")
 

@@ -221,7 +221,7 @@ def test_the_chain_of_pkcs12_is_put_in_order(tmp_path: Path) -> None:
     assert store.chain == (*found, CA)
 
 
-def test_the_type_that_is_set_must_be_that_of_the_content(tmp_path: Path) -> None:
+def test_the_type_that_is_set_must_agree_with_the_content(tmp_path: Path) -> None:
     path = in_file(tmp_path, KEY_PEM + CHAIN_PEM)
     with pytest.raises(StoreError, match=f"{path} is PEM: set ssl_keystore_type=PEM"):
         read_key_store(Store(location=path, type="PKCS12"))
@@ -296,7 +296,7 @@ def test_a_certificate_that_is_not_valid_is_refused_with_its_date() -> None:
         check_dates(CERTIFICATE, begins - day, "file")
 
 
-def test_a_fingerprint_is_that_of_openssl(tmp_path: Path) -> None:
+def test_a_fingerprint_agrees_with_openssl(tmp_path: Path) -> None:
     path = in_file(tmp_path, CA_PEM)
     said = subprocess.run(
         ["openssl", "x509", "-in", path, "-noout", "-fingerprint", "-sha256"],

@@ -45,7 +45,7 @@ def test_what_is_encoded_is_decoded(records: list[wire.Record], codec: Compressi
 
 @settings(max_examples=100)
 @given(record_lists())
-def test_uncompressed_batches_are_those_of_another_client(records: list[wire.Record]) -> None:
+def test_uncompressed_batches_agree_with_another_client(records: list[wire.Record]) -> None:
     builder = wire.BatchBuilder()
     theirs = DefaultRecordBatchBuilder(
         magic=2,

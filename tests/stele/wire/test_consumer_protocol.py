@@ -73,7 +73,7 @@ def test_a_newer_member_says_more() -> None:
     "data",
     [b"\0\3\0\0\0\2\0\1t", b"\xff\xff", b"\0\0\xff\xff\xff\xfe", b"\0\0\0\0\0\1\xff\xff", b"\0"],
 )
-def test_damaged_bytes_are_told(data: bytes) -> None:
+def test_damaged_bytes_are_reported(data: bytes) -> None:
     with pytest.raises(ConsumerProtocolError):
         Subscription.decode(data)
     with pytest.raises(ConsumerProtocolError):

@@ -234,7 +234,7 @@ def test_a_value_that_does_not_fit_is_this_programs_fault() -> None:
 # ---------------------------------------------------------------------- schemas and tools
 
 
-def test_the_generated_classes_are_those_of_the_definitions() -> None:
+def test_the_generated_classes_agree_with_the_definitions() -> None:
     for definition in definitions.all_apis():
         module = sys.modules[type(wire.api_of(definition.key).request()).__module__]
         assert module.__file__ is not None
@@ -247,7 +247,7 @@ def test_every_key_has_a_definition() -> None:
     assert [each.value for each in wire.ApiKey] == [each.key for each in definitions.all_apis()]
 
 
-def test_the_generated_keys_are_those_of_the_definitions() -> None:
+def test_the_generated_keys_agree_with_the_definitions() -> None:
     module = sys.modules[wire.ApiKey.__module__]
     assert module.__file__ is not None
     assert pathlib.Path(module.__file__).read_text() == generator.keys_source(

@@ -178,7 +178,7 @@ def test_times_have_bounds_whatever_the_header_claims(codec: Compression) -> Non
     st.integers(1, 400),
     st.sampled_from(CODECS),
 )
-def test_the_newest_time_is_that_of_the_records(
+def test_the_newest_time_agrees_with_the_records(
     deltas_ms: list[int], repeated: int, codec: Compression
 ) -> None:
     """The times need not rise, and none of them need be the base timestamp."""

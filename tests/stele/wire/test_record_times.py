@@ -40,7 +40,7 @@ def places(batch: bytes | bytearray, position: int = 0) -> list[tuple[int, int]]
 
 @settings(max_examples=150)
 @given(RECORDS, st.sampled_from(CODECS), st.booleans())
-def test_they_are_those_of_the_decoded_records(
+def test_times_agree_with_the_decoded_records(
     records: list[Any], codec: Compression, appended: bool
 ) -> None:
     batch = built(records, codec)

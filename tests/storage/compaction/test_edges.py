@@ -236,7 +236,7 @@ def test_the_keys_of_clean_records_need_no_room() -> None:
 
 
 @pytest.mark.parametrize("is_within", [False, True])
-def test_a_map_that_is_too_small_is_told_wherever_the_first_dirty_batch_is(
+def test_a_map_that_is_too_small_is_reported_wherever_the_first_dirty_batch_is(
     is_within: bool,
 ) -> None:
     disk = MemoryDisk()
@@ -313,7 +313,7 @@ def test_batches_may_be_larger_than_what_is_read_at_a_time(
     assert [each.offset for each in records(log)] == [36, 37, 38, 39, 40]
 
 
-def test_a_segment_that_is_not_as_it_was_surveyed_is_told(
+def test_a_segment_that_changed_after_the_survey_is_reported(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     disk = MemoryDisk()
@@ -327,7 +327,7 @@ def test_a_segment_that_is_not_as_it_was_surveyed_is_told(
     assert "too large" in failure(worked(disk, log))
 
 
-def test_batches_in_another_order_are_told() -> None:
+def test_batches_in_another_order_are_reported() -> None:
     disk = MemoryDisk()
     log = filled(disk)
     segment = log.segments.at(1)

@@ -62,7 +62,7 @@ def test_only_the_latest_of_a_key_stays_where_it_was(compression: Compression) -
     )
 
 
-def test_a_batch_of_which_all_stays_is_not_touched() -> None:
+def test_a_batch_that_stays_whole_is_not_touched() -> None:
     batch = batch_of((b"a", b"1"), (b"b", b"2"), compression=Compression.ZSTD)
     assert kept(batch, rules({b"a": 100})) is batch
 
@@ -166,7 +166,7 @@ def test_an_empty_control_batch_goes_as_any_marker() -> None:
     assert marker_left(dated, by._replace(now_ms=NOW_MS + 1000)) is None
 
 
-def test_a_damaged_control_batch_is_told() -> None:
+def test_a_damaged_control_batch_is_reported() -> None:
     batch = end_marker_batch(7, 3, commit=True, coordinator_epoch=1, timestamp_ms=5)
     batch[-1] ^= 1
     with pytest.raises(BatchError):

@@ -154,7 +154,7 @@ def test_a_small_map_takes_several_rounds() -> None:
     assert len(records(log)) == 21
 
 
-def test_a_map_that_is_too_small_for_a_batch_is_told() -> None:
+def test_a_map_that_is_too_small_for_a_batch_is_reported() -> None:
     disk = MemoryDisk()
     log = opened(disk)
     write(log, [(b"%d" % number, b"v") for number in range(50)])
@@ -181,7 +181,7 @@ def test_repetitions_are_recognized_after_a_round_and_a_restart() -> None:
         assert (result.duplicate, result.base_offset) == (True, 2 * number)
 
 
-def test_a_damaged_segment_is_told_and_left_alone() -> None:
+def test_a_damaged_segment_is_reported_and_left_alone() -> None:
     disk = MemoryDisk()
     log = filled(disk)
     disk.flip(log.segments.all()[2].path, 70)
@@ -191,7 +191,7 @@ def test_a_damaged_segment_is_told_and_left_alone() -> None:
     assert {path: bytes(inode.data) for path, inode in disk.inodes.items()} == before
 
 
-def test_an_unreadable_segment_is_told() -> None:
+def test_an_unreadable_segment_is_reported() -> None:
     disk = MemoryDisk()
     log = filled(disk)
     disk.unreadable.add(log.segments.all()[2].path)

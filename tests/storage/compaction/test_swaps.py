@@ -217,7 +217,7 @@ def test_no_crash_undoes_a_cut_in_the_middle_of_a_round(
 
 
 @pytest.mark.parametrize("note", [b"seven\n", b"0 seven\n", b"0 -7\n", b"0 7", b"0 7 9\n"])
-def test_a_malformed_note_is_told(note: bytes) -> None:
+def test_a_malformed_note_is_reported(note: bytes) -> None:
     disk, log = filled()
     log.close()
     disk.replace_file_now(f"{DIRECTORY}/{SWAP_FILE}", note)

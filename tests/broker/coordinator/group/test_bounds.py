@@ -64,13 +64,13 @@ TOO_LONG = "ü" * 16_384
         (TOO_LONG[1:], {"protocol_type": TOO_LONG[:16_000]}, ErrorCode.MEMBER_ID_REQUIRED),
     ],
 )
-def test_names_that_no_record_can_hold_are_refused_to_who_joins(
+def test_names_that_no_record_can_hold_are_refused_in_joins(
     group_id: str, options: dict[str, Any], error: ErrorCode
 ) -> None:
     assert told(GroupBench().join(group_id, **options), JoinAnswer).error is error
 
 
-def test_names_that_no_record_can_hold_are_refused_to_who_commits() -> None:
+def test_names_that_no_record_can_hold_are_refused_in_commits() -> None:
     bench = GroupBench()
     assert bench.commit_offset(1, group_id=TOO_LONG) is ErrorCode.INVALID_GROUP_ID
     assert bench.commit_offset(1, topic=TOO_LONG) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

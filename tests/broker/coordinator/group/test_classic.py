@@ -42,7 +42,7 @@ class TestSync:
         assert bench.described().state is GroupState.STABLE
         assert len(bench.log) == 1
 
-    def test_who_comes_later_is_told_at_once(self) -> None:
+    def test_a_later_sync_is_answered_at_once(self) -> None:
         bench = GroupBench()
         leader, follower = completing(bench)
         bench.sync(leader, 1, {follower: b"b", "nobody": b"c"})
@@ -120,7 +120,7 @@ class TestSync:
         generation = told(joins[0], JoinAnswer).generation
         bench.settle([leader, follower, absent], generation)
 
-    def test_an_assignment_is_told_when_it_is_certain(self) -> None:
+    def test_an_assignment_is_answered_when_it_is_certain(self) -> None:
         bench = GroupBench()
         leader, follower = completing(bench)
         bench.commits_at_once = False
@@ -158,7 +158,7 @@ class TestSync:
         bench.pass_time(8_000)
         assert bench.described().state is GroupState.EMPTY
 
-    def test_nobody_is_told_twice(self) -> None:
+    def test_nobody_is_answered_twice(self) -> None:
         bench = GroupBench()
         leader, follower = completing(bench)
         waiting = bench.sync(follower, 1)
@@ -260,7 +260,7 @@ class TestSessions:
         bench.pass_time(1)
         assert told(waiting, JoinAnswer).generation == 2
 
-    def test_begin_again_for_who_assigns_and_for_nobody_else(self) -> None:
+    def test_begin_again_for_the_member_that_assigns_and_for_nobody_else(self) -> None:
         bench = GroupBench()
         leader, follower = completing(bench)
         bench.pass_time(SESSION_MS - 1)
@@ -270,7 +270,7 @@ class TestSessions:
         bench.pass_time(SESSION_MS - 2)
         assert bench.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_begin_again_for_who_has_waited_for_its_assignment(self) -> None:
+    def test_begin_again_for_a_member_that_has_waited_for_its_assignment(self) -> None:
         bench = GroupBench()
         leader, follower = completing(bench)
         bench.sync(follower, 1)

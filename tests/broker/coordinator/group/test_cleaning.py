@@ -300,7 +300,7 @@ class TestDeletedTopics:
             found = [(each.topic, each.partition) for each in bench.offsets(group_id=group_id)]
             assert found == [("anew", 1), ("there", 0)]
 
-    def test_those_that_a_new_coordinator_finds_and_is_told_of(self) -> None:
+    def test_groups_that_a_new_coordinator_finds_and_hears_of(self) -> None:
         bench = GroupBench()
         for topic in ("gone", "deleted"):
             bench.ask_commit(OffsetToCommit(topic, 0, 5, topic_id=TOPIC_ID))
@@ -380,7 +380,7 @@ class TestDeleteGroups:
         bench.stable()
         assert bench.delete() is ErrorCode.NON_EMPTY_GROUP
 
-    def test_that_it_is_not_there_is_told_when_it_is_certain(self) -> None:
+    def test_a_missing_group_is_answered_when_it_is_certain(self) -> None:
         bench = GroupBench()
         bench.commit_offset(5)
         bench.commits_at_once = False

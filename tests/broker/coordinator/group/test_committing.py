@@ -245,7 +245,7 @@ class TestDelete:
         answer = bench.delete_offsets(OffsetToDelete("u", 0))
         assert answer.errors == (ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC,)
 
-    def test_that_there_is_nothing_is_told_when_it_is_certain(self) -> None:
+    def test_a_repeated_deletion_is_answered_when_it_is_certain(self) -> None:
         bench = GroupBench()
         bench.commit_offset(5)
         bench.commits_at_once = False

@@ -134,7 +134,7 @@ def test_the_first_rebalance_goes_on_while_members_come() -> None:
     assert len(told(first, JoinAnswer).members) == 4
 
 
-def test_the_first_rebalance_ends_with_its_time_whoever_has_come() -> None:
+def test_the_first_rebalance_ends_with_its_time() -> None:
     bench = GroupBench()
     _, first = bench.joined(rebalance_ms=DELAY_MS)
     bench.joined(rebalance_ms=DELAY_MS)
@@ -174,7 +174,7 @@ def test_a_second_member_makes_the_first_join_again() -> None:
     assert second == answers[1].member_id
 
 
-def test_a_rebalance_waits_for_those_that_were_given_an_id() -> None:
+def test_a_rebalance_waits_for_members_that_were_given_an_id() -> None:
     bench = GroupBench()
     (first,) = bench.stable()
     pending = told(bench.join(), JoinAnswer).member_id
@@ -235,7 +235,7 @@ def test_a_follower_with_nothing_new_is_answered_at_once() -> None:
     assert bench.described().state is GroupState.PREPARING_REBALANCE
 
 
-def test_the_last_answer_is_told_again_while_the_leader_assigns() -> None:
+def test_the_last_answer_is_repeated_while_the_leader_assigns() -> None:
     bench = GroupBench()
     first, _ = bench.joined()
     second, _ = bench.joined()

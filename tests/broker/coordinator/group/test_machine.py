@@ -71,7 +71,7 @@ def test_an_assignment_that_was_not_recorded_is_lost() -> None:
     assert bench.heartbeat(second, 2) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_everybody_who_waits_is_handed_back_once() -> None:
+def test_every_waiter_is_handed_back_once() -> None:
     bench = GroupBench()
     joining = [bench.joined("a")[1], bench.joined("b")[1]]
     leader, _ = bench.joined("c")
@@ -138,7 +138,7 @@ def joining_as_a_member(bench: GroupBench) -> Callable[[], Heard]:
 
 
 @pytest.mark.parametrize("asking", [describing, joining_as_a_member])
-def test_that_there_is_no_group_is_told_when_its_tombstone_is_certain(
+def test_a_deleted_group_is_answered_when_its_tombstone_is_certain(
     asking: Callable[[GroupBench], Callable[[], Heard]],
 ) -> None:
     bench = GroupBench()

@@ -27,7 +27,7 @@ def test_a_value_that_cannot_be_read_changes_nothing() -> None:
     assert store.count == 0
 
 
-def test_a_commit_is_told_when_it_is_certain() -> None:
+def test_a_commit_is_answered_when_it_is_certain() -> None:
     store = OffsetStore()
     key = OffsetKey("g", PARTITIONS[0])
     store.replay(0, key, value(5))
@@ -44,7 +44,7 @@ def test_a_commit_is_told_when_it_is_certain() -> None:
     assert store.end("g") == 4
 
 
-def test_of_all_partitions_only_what_is_certain_is_told() -> None:
+def test_an_answer_about_all_partitions_has_only_certain_offsets() -> None:
     store = OffsetStore()
     store.replay(0, OffsetKey("g", PARTITIONS[0]), value(5))
     store.committed(1)

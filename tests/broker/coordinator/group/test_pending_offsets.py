@@ -53,7 +53,7 @@ def test_an_aborted_one_never_counts() -> None:
 
 
 @pytest.mark.parametrize("first", PRODUCERS[:2])
-def test_the_last_record_decides_whoever_commits_first(first: int) -> None:
+def test_the_last_record_decides_in_any_order_of_commits(first: int) -> None:
     store = OffsetStore()
     store.replay_pending(0, 1, KEY, value(5))
     store.replay_pending(1, 2, KEY, value(6))

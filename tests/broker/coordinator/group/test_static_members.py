@@ -217,7 +217,7 @@ def test_a_rebalance_that_nobody_joins_waits_for_somebody() -> None:
     assert told(came, JoinAnswer).generation == 2
 
 
-def test_the_log_names_who_leaves(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_names_the_member_that_leaves(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     bench = GroupBench()
     first, _, _ = static(bench, "i", "j", "k")

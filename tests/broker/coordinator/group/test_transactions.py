@@ -103,7 +103,7 @@ class TestWhoMayCommit:
 
 
 class TestFetch:
-    def test_pending_offsets_are_told_to_nobody(self) -> None:
+    def test_nobody_sees_pending_offsets(self) -> None:
         bench = pending(6)
         assert bench.offset() == -1
         assert bench.offsets() == ()
@@ -111,7 +111,7 @@ class TestFetch:
         bench.end_transaction()
         assert bench.offset() == 6
 
-    def test_who_requires_stable_offsets_is_refused_those_that_may_change(self) -> None:
+    def test_a_reader_of_stable_offsets_is_refused_offsets_that_may_change(self) -> None:
         bench = GroupBench()
         for partition in (0, 1):
             bench.commit_offset(5, partition=partition)

@@ -277,7 +277,7 @@ def test_what_needs_a_producer_id_is_asked_for_at_once() -> None:
     assert heard.told == [NEEDS_PRODUCER_ID]
 
 
-def test_a_removed_id_is_told_of_when_that_is_committed() -> None:
+def test_a_removed_id_is_reported_when_the_removal_is_committed() -> None:
     bench = TransactionBench()
     bench.producer()
     bench.commits_at_once = False

@@ -310,7 +310,7 @@ def test_counting() -> None:
 # ------------------------------------------------------------------------------- damage
 
 
-def test_records_of_others_are_told() -> None:
+def test_records_of_others_are_reported() -> None:
     machine = TransactionBench().machine
     now = Now(0.0, 0)
     with pytest.raises(ValueError, match="version 1"):

@@ -180,7 +180,7 @@ def test_what_is_written_is_read(value: RecordedTransaction) -> None:
 
 @settings(max_examples=50)
 @given(st.binary(max_size=40) | st.binary(max_size=30).map(lambda data: FLEXIBLE[:20] + data))
-def test_damaged_values_are_told(data: bytes) -> None:
+def test_damaged_values_are_reported(data: bytes) -> None:
     try:
         decode_value(data)
     except ValueError:

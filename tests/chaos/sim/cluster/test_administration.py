@@ -225,7 +225,7 @@ async def test_a_deposed_leader_never_answers_with_an_old_state(
 
 @pytest.mark.parametrize("seed", range(2))
 @judged
-async def test_whoever_was_told_of_a_change_is_followed_by_readers_of_every_broker(
+async def test_a_change_that_anybody_has_seen_is_seen_by_readers_of_every_broker(
     cluster: SimCluster, seed: int
 ) -> None:
     """Another client reads at once through any broker, also one that is behind."""

@@ -19,7 +19,7 @@ SETTINGS = {
 @pytest.mark.parametrize("combined", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 @judged(settings=SETTINGS)
-async def test_nodes_that_were_away_are_told_everything(
+async def test_nodes_that_were_away_learn_everything(
     cluster: SimCluster, seed: int, combined: bool
 ) -> None:
     rng = random.Random(seed)

@@ -92,7 +92,7 @@ async def test_a_wiped_controller_votes_again_when_it_is_removed_and_added(
 
 
 @judged(4, controllers=1)
-async def test_brokers_follow_a_quorum_of_which_nobody_is_left(cluster: SimCluster) -> None:
+async def test_brokers_follow_a_quorum_whose_first_voters_are_all_gone(cluster: SimCluster) -> None:
     await a_topic(cluster)
     first = cluster.controllers[101]
     new = cluster.add_controller()

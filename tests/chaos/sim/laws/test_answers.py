@@ -224,7 +224,7 @@ def observer(bench: LawBench) -> Observer:
     return Observer(bench)
 
 
-def test_who_is_told_of_the_leader_asks_it(observer: Observer) -> None:
+def test_a_node_that_hears_of_the_leader_asks_it(observer: Observer) -> None:
     observer.is_told(102)
     assert not observer.asks("c102")
     observer.is_told(102)

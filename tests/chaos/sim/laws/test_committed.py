@@ -92,7 +92,7 @@ def test_of_a_voter_that_is_down_nothing_is_known(bench: LawBench) -> None:
     assert not bench.broken(MajorityHolds(bench.scene))
 
 
-def test_until_the_newest_voters_are_committed_those_before_may_have_decided(
+def test_until_the_newest_voters_are_committed_the_earlier_ones_may_have_decided(
     bench: LawBench,
 ) -> None:
     committed_to(bench, 9, 9, 0, 9)

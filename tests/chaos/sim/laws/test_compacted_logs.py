@@ -90,7 +90,7 @@ def test_a_compacted_log_has_the_last_value_of_each_key() -> None:
     assert bench.law.looked > 8
 
 
-def test_the_greatest_timestamp_of_a_batch_is_that_of_its_records() -> None:
+def test_the_greatest_timestamp_of_a_batch_agrees_with_its_records() -> None:
     bench = Bench()
     bench.has(1, batch(0, b"a", b"1"))
     assert not bench.found()

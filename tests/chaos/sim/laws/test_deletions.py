@@ -22,7 +22,9 @@ STATE = PartitionState((1, 2, 3), isr=(1, 2), elr=(3,), leader=1, leader_epoch=5
         (replace(STATE, unclean_elections=1), False),
     ],
 )
-def test_who_may_lead_has_deleted_what_was_told(state: PartitionState, breaks: bool) -> None:
+def test_replicas_that_may_lead_have_deleted_what_was_acknowledged(
+    state: PartitionState, breaks: bool
+) -> None:
     bench = LawBench()
     bench.commit(image(51, state))
     for broker_id, start in ((1, 2), (2, 3), (3, 1)):

@@ -188,7 +188,7 @@ def test_who_can_lead_stays_and_else_the_first_in_order_leads(
         ([1, 2], [], NO_LEADER, "nobody leads, and 3 can"),
     ],
 )
-def test_only_who_is_active_can_lead_and_who_has_room_leads_before_others(
+def test_only_an_active_broker_can_lead_and_one_with_room_leads_first(
     fenced: list[int], without_room: list[int], chosen: int, wrong: str
 ) -> None:
     found = full(image(2, fenced=fenced), *without_room)

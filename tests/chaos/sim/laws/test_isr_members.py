@@ -144,7 +144,7 @@ def test_a_leader_and_an_isr_serve(
     assert law.looked == 1
 
 
-def test_a_leader_without_lease_may_send_away_who_has_waited_in_vain(bench: LawBench) -> None:
+def test_a_leader_without_lease_may_refuse_requests_that_waited_in_vain(bench: LawBench) -> None:
     law = ReadersAreServed(bench.scene)
     leads, follows = serves(bench, 1, STATE), serves(bench, 2, STATE)
     bench.scene.leading = [(bench.sim_node(1), leads)]

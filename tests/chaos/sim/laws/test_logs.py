@@ -138,7 +138,7 @@ def test_a_log_that_has_rolled_is_read_to_its_end(
     assert remember.looked == remember.rolled == 2
 
 
-def test_one_of_which_retention_has_taken_the_beginning_is_looked_at_as_well(
+def test_a_log_whose_beginning_retention_has_taken_is_checked_as_well(
     bench: LawBench, remember: LogsRememberWhatTheyHold, rolled: PartitionLog
 ) -> None:
     rolled.advance_start_offset(2)
@@ -289,7 +289,7 @@ def test_a_replica_may_know_of_a_change_before_the_controllers_are_seen_with_it(
 
 
 @pytest.mark.parametrize(("follows", "breaks"), [(5, False), (6, False), (4, True)])
-def test_a_leader_counts_who_follows_it_in_its_epoch(
+def test_a_leader_counts_followers_of_its_epoch(
     bench: LawBench, follows: int, breaks: bool
 ) -> None:
     leading = bench.replica(1, batch(0), state=STATE)

@@ -92,7 +92,7 @@ def leading(bench: LawBench, *, start: int = 10, high_watermark: int = 20, at: i
     return core
 
 
-def test_a_leader_may_change_voters_once_its_epoch_and_those_before_are_committed(
+def test_a_leader_may_change_voters_once_its_epoch_and_the_earlier_voters_are_committed(
     bench: LawBench,
 ) -> None:
     leading(bench)
@@ -197,7 +197,9 @@ def test_the_newest_that_any_controller_knows_as_committed_counts(bench: LawBenc
     assert answer(bench, law, asked(bench, law), 9)
 
 
-def test_what_was_committed_stays_so_when_all_who_know_it_restart(bench: LawBench) -> None:
+def test_committed_records_stay_committed_when_all_nodes_that_know_it_restart(
+    bench: LawBench,
+) -> None:
     law = ReadsAreLinearizable(bench.cluster, bench.report)
     bench.commit(MetadataImage(offset=12))
     assert not bench.broken(law)

@@ -55,7 +55,7 @@ class Unheard(dict):  # type: ignore[type-arg]
         pass
 
 
-def test_what_is_told_is_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sound_session_breaks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen(monkeypatch, "") == []
 
 

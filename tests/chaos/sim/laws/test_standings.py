@@ -51,7 +51,7 @@ def stands(
         (BrokerState.SHUTTING_DOWN, False),
     ],
 )
-def test_only_who_is_registered_and_not_fenced_has_a_lease(
+def test_only_a_registered_broker_that_is_not_fenced_has_a_lease(
     bench: LawBench, state: BrokerState, may_lease: bool
 ) -> None:
     law = BrokersKnowTheirStanding()

@@ -116,7 +116,7 @@ def test_a_disk_that_is_lost_when_the_answer_has_left_does_not_matter(votes: Law
 
 
 @pytest.mark.parametrize("on_disk", [None, (5, 101), (6, -1), (6, 103)])
-def test_a_vote_that_is_told_before_it_is_on_disk_breaks_it(
+def test_a_vote_that_is_sent_before_it_is_on_disk_breaks_it(
     votes: LawBench, on_disk: tuple[int, int] | None
 ) -> None:
     if on_disk is not None:
@@ -309,7 +309,7 @@ def test_an_isr_of_members_with_everything_may_be_proposed(proposals: LawBench) 
     assert not say(proposals, Stage.SENT, proposes(1, 2, 3))
 
 
-def test_to_propose_who_lacks_something_breaks_it(proposals: LawBench) -> None:
+def test_to_propose_a_replica_that_lacks_records_breaks_it(proposals: LawBench) -> None:
     proposals.replica(3, make_batch(2), state=STATE)
     assert not say(proposals, Stage.SENT, proposes(1, 2))
     (report,) = say(proposals, Stage.SENT, proposes(1, 2, 3))

@@ -146,7 +146,7 @@ def test_what_is_hunted_again_is_the_run_that_is_recorded() -> None:
     assert fake.ran == [([3], 10.0), ([4], 10.0)]
 
 
-def test_the_record_keeps_those_that_were_not_hunted(tmp_path: Path) -> None:
+def test_the_record_keeps_mutants_that_were_not_hunted(tmp_path: Path) -> None:
     file = tmp_path / "record.json"
     one, other = (Mutant(name, ()) for name in ("one", "other"))
     caught = RunOutcome(Plan(7, 30.0), cpu_s=1.26)

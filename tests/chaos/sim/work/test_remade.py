@@ -52,7 +52,7 @@ async def test_a_last_record_of_unknown_outcome_is_not_sent_twice() -> None:
 
 
 @virtual
-async def test_a_record_that_is_there_twice_is_told() -> None:
+async def test_a_record_that_is_there_twice_is_reported() -> None:
     reported: list[str] = []
 
     _work(reported).judge(TOPIC_ID, [(0, b"a"), (1, b"b"), (2, b"a")], 0)

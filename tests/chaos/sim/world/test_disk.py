@@ -320,7 +320,7 @@ def test_a_power_loss_keeps_every_synced_byte_that_no_cut_took(
 # ------------------------------------------------------------------------------- write errors
 
 
-def test_a_write_error_is_told_once_to_each_handle_since_before_it() -> None:
+def test_a_write_error_is_reported_once_to_each_handle_since_before_it() -> None:
     errors = WriteErrors()
     before, other = WriteErrorHandle(errors), WriteErrorHandle(errors)
     assert not before.tell()
@@ -332,7 +332,7 @@ def test_a_write_error_is_told_once_to_each_handle_since_before_it() -> None:
 
 
 @simulated(1)
-async def test_a_failed_write_back_is_told_to_all_later_syncs_of_every_owner(
+async def test_all_later_syncs_of_every_owner_report_a_failed_write_back(
     sim: Simulation,
 ) -> None:
     disk = sim.process("a").world.disk

@@ -246,7 +246,7 @@ async def test_a_cut_stalls_bytes_and_healing_brings_them(sim: Simulation) -> No
 
 
 @simulated(1)
-async def test_a_long_cut_ends_the_connection_of_who_has_sent(sim: Simulation) -> None:
+async def test_a_long_cut_ends_the_connection_of_a_sender(sim: Simulation) -> None:
     pair = Pair(sim)
     near = await pair.connect()
     sim.fabric.isolate("s", ["c"])

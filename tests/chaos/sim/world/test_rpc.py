@@ -62,7 +62,7 @@ class Rpc:
 
 
 @simulated(1)
-async def test_handlers_are_told_the_machine_that_calls(sim: Simulation) -> None:
+async def test_handlers_get_the_callers_machine(sim: Simulation) -> None:
     peers: list[Peer] = []
 
     async def call(request: bytes, peer: Peer) -> bytes:

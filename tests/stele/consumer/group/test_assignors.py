@@ -61,7 +61,7 @@ def all_partitions(wanted: Wanted, counts: dict[str, int]) -> set[TopicPartition
     [("range", RangePartitionAssignor), ("roundrobin", RoundRobinPartitionAssignor)],
 )
 @given(wanted=WANTED, counts=COUNTS)
-def test_shares_are_those_of_another_client(
+def test_shares_agree_with_another_client(
     name: str, theirs: Any, wanted: Wanted, counts: dict[str, int]
 ) -> None:
     metadata = {

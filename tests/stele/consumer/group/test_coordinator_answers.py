@@ -78,7 +78,7 @@ async def test_a_refusal_of_all_offsets_says_why(
 
 
 @on_stage
-async def test_a_static_member_that_another_process_replaced_is_told_its_instance_id(
+async def test_the_error_of_a_replaced_static_member_names_its_instance_id(
     stage: Stage,
 ) -> None:
     fenced = ErrorCode.FENCED_INSTANCE_ID

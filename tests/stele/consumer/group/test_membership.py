@@ -77,7 +77,7 @@ def test_a_new_member_gets_its_id_first() -> None:
     assert member.join_request().standing == Standing("m")
 
 
-def test_what_is_told_to_an_earlier_standing_or_in_another_state_does_not_count() -> None:
+def test_an_answer_to_an_earlier_standing_or_in_another_state_does_not_count() -> None:
     member = membership()
     early = member.join_request()
     member.on_lost(Standing("another"))

@@ -164,7 +164,7 @@ def test_an_answer_to_an_earlier_epoch_does_not_count() -> None:
     assert state(member) is State.JOINING
 
 
-def test_an_answer_to_who_has_left_meanwhile_does_not_count() -> None:
+def test_an_answer_to_a_member_that_has_left_does_not_count() -> None:
     member = subscribed()
     member.join()
     asked = member.heartbeat()

@@ -74,7 +74,7 @@ def test_the_bounds_of_a_join(options: dict[str, Any], error: ErrorCode) -> None
     assert bench().consumer_join(**{"member_id": "a", **options}).error is error
 
 
-def test_only_who_joins_may_be_without_a_member_id() -> None:
+def test_only_a_joining_member_may_be_without_a_member_id() -> None:
     made = bench()
     made.consumer_join("", makes_member_id=False)
     assert made.beat("", 1, makes_member_id=False).error is ErrorCode.INVALID_REQUEST
@@ -144,7 +144,9 @@ def test_a_member_may_shorten_its_rebalance_timeout_to_nothing() -> None:
         ({"owned": "all", "rebalance_timeout_ms": 1}, True),
     ],
 )
-def test_a_whole_heartbeat_is_told_the_assignment(options: dict[str, Any], is_told: bool) -> None:
+def test_the_answer_to_a_whole_heartbeat_has_the_assignment(
+    options: dict[str, Any], is_told: bool
+) -> None:
     made = bench()
     (a,) = settled(made, "a")
     if "owned" in options:
@@ -310,7 +312,7 @@ def test_who_fetches_offsets_as_a_member_has_to_be_one(
 # ------------------------------------------------------------------------------- records
 
 
-def test_an_instance_id_stays_with_who_has_got_it() -> None:
+def test_an_instance_id_stays_with_the_member_that_has_got_it() -> None:
     made = bench()
     made.consumer_join("a", instance_id="i")
     made.take(

@@ -155,7 +155,7 @@ def test_a_member_of_another_epoch_is_fenced_and_may_join_again() -> None:
     check_shared(made, a, b)
 
 
-def test_a_lost_answer_is_told_again() -> None:
+def test_a_lost_answer_is_repeated() -> None:
     made = bench()
     (a,) = members(made, "a")
     before = a.epoch
@@ -333,7 +333,7 @@ def test_only_changed_targets_are_recorded() -> None:
     assert sum(isinstance(each, ConsumerKey) and each.kind is Kind.TARGET for each in keys) == 1
 
 
-def test_a_subscription_is_told_in_order_and_without_an_empty_expression() -> None:
+def test_a_subscription_is_described_in_order_and_without_an_empty_expression() -> None:
     made = bench()
     made.consumer_join("a", "u", "t", "u", regex="")
     (member,) = made.described_consumers().members

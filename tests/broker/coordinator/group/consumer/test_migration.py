@@ -82,7 +82,7 @@ def test_members_keep_what_the_last_assignment_gave_them() -> None:
     assert made.commit_error(one.member_id, one.generation) is ErrorCode.NONE
 
 
-def test_who_waits_in_the_classic_group_is_told_to_join_again() -> None:
+def test_waiters_in_the_classic_group_have_to_join_again() -> None:
     made = bench()
     (one,) = settled(made, 1)
     other = ClassicClient(made)
@@ -192,7 +192,7 @@ def test_a_member_that_has_to_revoke_joins_twice() -> None:
     check_shared(made, one, consumer)
 
 
-def test_a_member_that_waits_for_partitions_is_told_when_they_are_free() -> None:
+def test_a_member_that_waits_for_partitions_gets_them_when_they_are_free() -> None:
     made = bench()
     consumer = Consumer(made, "old")
     act_all(consumer)
@@ -235,9 +235,7 @@ def test_new_partitions_reach_a_group_by_heartbeats_of_classic_members() -> None
         ({"instance": "i"}, UNKNOWN),
     ],
 )
-def test_requests_of_those_that_are_no_such_members(
-    asked: dict[str, Any], error: ErrorCode
-) -> None:
+def test_classic_requests_of_other_members(asked: dict[str, Any], error: ErrorCode) -> None:
     made = bench()
     (one, _), consumer = mixed(made)
     who = {"member_id": one.member_id, "generation": one.generation, **asked}
