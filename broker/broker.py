@@ -433,6 +433,7 @@ class Broker:
                     self.service(address.name),
                     health=health,
                     tls=self._tls.of(address.name),
+                    max_connections=self._config.listener_max_connections.get(address.name),
                 )
             except OSError as error:
                 raise bind_error("grpc.listeners", address, error) from error

@@ -86,7 +86,7 @@ class NodeSettings:
         2147483647,
         "The most connections of the Kafka protocol. Others are closed at once. Brokers with "
         "their own listener may still connect: a client's connection makes way. "
-        "listener.name.NAME.max.connections limits one listener.",
+        "listener.name.NAME.max.connections limits one listener, and its gRPC port by itself.",
         minimum=0,
     )
     max_connections_per_ip = integer(

@@ -13,6 +13,9 @@ from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
 from stele.world import Rng, RpcCode, RpcError, Stream
 
 LOG_IN: Final = "/stele.v1.Logins/LogIn"
+LOGIN_SCHEME: Final = "SASL"
+"""A server reads no request of a stranger: a login is in the metadata of its call."""
+
 _SESSION_SHARE: Final = 0.85
 """A session is used for this share of its time."""
 
@@ -135,7 +138,10 @@ class _Login:
         dialogue = dialogues.dialogue_of(credentials, nonce, token_text)
         request = LogInRequest(mechanism=credentials.mechanism, token=dialogue.first())
         while True:
-            told = await self._channel.call(LOG_IN, request.SerializeToString(), timeout_s=_STEP_S)
+            said = base64.b64encode(request.SerializeToString()).decode()
+            told = await self._channel.call(
+                LOG_IN, b"", timeout_s=_STEP_S, authorization=f"{LOGIN_SCHEME} {said}"
+            )
             answer = LogInResponse.FromString(told)
             if answer.error:
                 raise self._refused(answer.message)

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 from stele.addresses import Address, SecurityProtocol
 from stele.security.client_security import ClientSecurity, TlsSettings
-from stele.world import Connector, Stream
+from stele.world import Connector, RpcCode, RpcError, Stream
 
 ANONYMOUS: Final = "User:ANONYMOUS"
 """Kafka's principal of a caller that has not proven an identity."""
@@ -39,40 +39,81 @@ class Peer:
     """The name of the controllers' listener that is called. Empty on others, which know theirs."""
     by_delegation_token: bool = False
     """Whether a delegation token has proven the principal, and no secret of the client's own."""
+    session_ends_ms: int | None = None
+    """When its login ends, since the Unix epoch; None: not, or it has none."""
 
 
 UnaryHandler = Callable[[bytes, Peer], Awaitable[bytes]]
 StreamHandler = Callable[[Stream, Peer], Awaitable[None]]
+UnreadHandler = Callable[[Peer], Awaitable[bytes]]
+
+Admission = Callable[[Peer], Awaitable[Peer]]
+"""Admits the caller of a method, and returns it as the handler is to know it. Raises RpcError."""
+
+REFLECTION: Final = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+"""A standard method, which the network adds to those of a service."""
 
 
 @dataclass(slots=True)
 class Service:
     """What a node serves on one port of the control plane, by full method name.
 
-    A handler may raise RpcError; any other exception is logged and answered INTERNAL.
+    A handler may raise RpcError; any other exception is logged and answered INTERNAL. The network
+    admits a caller before it reads anything of the request. So the request of a stranger, which may
+    be as large as any, takes no memory.
     """
 
     unary: dict[str, UnaryHandler] = field(default_factory=dict)
     streams: dict[str, StreamHandler] = field(default_factory=dict)
+    unread: dict[str, UnreadHandler] = field(default_factory=dict)
+    """Unary methods whose requests are never read: what they say is in ``Peer.authorization``."""
+    admissions: dict[str, tuple[Admission, ...]] = field(default_factory=dict)
+    """What a caller of a method has to pass, one after the other."""
+
+    @property
+    def methods(self) -> list[str]:
+        return [*self.unary, *self.streams, *self.unread]
 
     def include(self, other: Service) -> None:
         """Add all of another service's methods."""
         self.unary.update(other.unary)
         self.streams.update(other.streams)
+        self.unread.update(other.unread)
+        self.admissions.update(other.admissions)
+
+    def behind(self, admission: Admission) -> Service:
+        """The same methods, of whose callers this is asked first."""
+        first = (admission,)
+        admissions = {name: first + self.admissions.get(name, ()) for name in self.methods}
+        return Service(self.unary, self.streams, self.unread, admissions)
+
+    async def admit(self, method: str, peer: Peer) -> Peer:
+        """The caller as the handler is to know it. Raises RpcError."""
+        for admission in self.admissions.get(method, ()):
+            peer = await admission(peer)
+        return peer
+
+    async def call(self, method: str, payload: bytes, peer: Peer) -> bytes:
+        """The answer to a unary call. Raises RpcError, also if there is no such method."""
+        if method not in self.unary and method not in self.unread:
+            raise RpcError(RpcCode.UNIMPLEMENTED, method)
+        peer = await self.admit(method, peer)
+        unread = self.unread.get(method)
+        return await (self.unary[method](payload, peer) if unread is None else unread(peer))
+
+    async def converse(self, method: str, stream: Stream, peer: Peer) -> None:
+        """Serve a stream. Raises RpcError, also if there is no such method."""
+        if method not in self.streams:
+            raise RpcError(RpcCode.UNIMPLEMENTED, method)
+        await self.streams[method](stream, await self.admit(method, peer))
 
     def on_listener(self, name: str) -> Service:
         """The same for one listener: its callers have called the listener of this name."""
 
-        def unary(handler: UnaryHandler) -> UnaryHandler:
-            return lambda payload, peer: handler(payload, replace(peer, listener=name))
+        async def named(peer: Peer) -> Peer:
+            return replace(peer, listener=name)
 
-        def stream(handler: StreamHandler) -> StreamHandler:
-            return lambda stream, peer: handler(stream, replace(peer, listener=name))
-
-        return Service(
-            {method: unary(handler) for method, handler in self.unary.items()},
-            {method: stream(handler) for method, handler in self.streams.items()},
-        )
+        return self.behind(named)
 
 
 class IdentityError(Exception):
@@ -194,7 +235,9 @@ class Network(Connector, Protocol):
         *,
         health: Mapping[str, bool] | None = None,
         tls: ServerTls | None = None,
+        max_connections: int | None = None,
     ) -> Listener:
-        """Serve the control plane. ``health`` maps service names to serving or not. Raises OSError,
-        or ConfigError if gRPC cannot do what ``tls`` asks for."""
+        """Serve the control plane. ``health`` maps service names to serving or not. A connection
+        beyond ``max_connections`` is closed at once. Raises OSError, or ConfigError if gRPC cannot
+        do what ``tls`` asks for."""
         ...

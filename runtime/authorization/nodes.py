@@ -7,7 +7,7 @@ answers have one, and no node expects this error in them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 
 from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation, refusal
 from runtime.authorization.caller import grpc_caller
@@ -18,18 +18,19 @@ from world.network import Peer, Service, StreamHandler, UnaryHandler
 
 
 def for_nodes(service: Service, authorizer: Authorizer, listener: str = "") -> Service:
-    """The service behind the authorizer. Its methods raise RpcError PERMISSION_DENIED for others
-    than nodes, before they look at the request. ``listener``: where it is served, if the peers do
-    not say that."""
+    """The service behind the authorizer. Others than nodes are refused with RpcError
+    PERMISSION_DENIED before their request is read. ``listener``: where it is served, if the peers
+    do not say that."""
 
-    def check(peer: Peer) -> None:
+    async def admit(peer: Peer) -> Peer:
         sender = grpc_caller(listener or peer.listener, peer)
         why = refusal(authorizer, sender, Operation.CLUSTER_ACTION, CLUSTER)
         if why is not None:
             code = RpcCode.PERMISSION_DENIED if authorizer.is_loaded else RpcCode.UNAVAILABLE
             raise _refused(code, why)
+        return peer
 
-    return _behind(_in_own_name(service, authorizer, listener), check)
+    return _in_own_name(service, authorizer, listener).behind(admit)
 
 
 def _refused(code: RpcCode, why: ApiError) -> RpcError:
@@ -41,7 +42,7 @@ def _in_own_name(service: Service, authorizer: Authorizer, listener: str) -> Ser
 
     def check(method: str, payload: bytes, peer: Peer) -> None:
         try:
-            check_sender(authorizer, grpc_caller(listener, peer), method, payload)
+            check_sender(authorizer, grpc_caller(listener or peer.listener, peer), method, payload)
         except ApiError as error:
             raise _refused(RpcCode.PERMISSION_DENIED, error) from None
 
@@ -60,7 +61,8 @@ def _in_own_name(service: Service, authorizer: Authorizer, listener: str) -> Ser
 
         return handle
 
-    return Service(
+    return replace(
+        service,
         unary={name: unary(name, handler) for name, handler in service.unary.items()},
         streams={name: stream(name, handler) for name, handler in service.streams.items()},
     )
@@ -70,31 +72,11 @@ def when_loaded(service: Service, authorizer: Authorizer) -> Service:
     """The service of a node that refuses everything while it does not know its ACLs: with RpcError
     UNAVAILABLE, so that a client asks again or asks another node, and not as a denial."""
 
-    def check(_: Peer) -> None:
+    async def admit(peer: Peer) -> Peer:
         if not authorizer.is_loaded:
             raise RpcError(
                 RpcCode.UNAVAILABLE, "this node does not know the ACLs of its cluster yet"
             )
+        return peer
 
-    return _behind(service, check)
-
-
-def _behind(service: Service, check: Callable[[Peer], None]) -> Service:
-    def unary(handler: UnaryHandler) -> UnaryHandler:
-        async def handle(payload: bytes, peer: Peer) -> bytes:
-            check(peer)
-            return await handler(payload, peer)
-
-        return handle
-
-    def stream(handler: StreamHandler) -> StreamHandler:
-        async def handle(stream: Stream, peer: Peer) -> None:
-            check(peer)
-            await handler(stream, peer)
-
-        return handle
-
-    return Service(
-        unary={name: unary(handler) for name, handler in service.unary.items()},
-        streams={name: stream(handler) for name, handler in service.streams.items()},
-    )
+    return service.behind(admit)

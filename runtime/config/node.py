@@ -246,7 +246,7 @@ class _Reader:
             "metrics_listener": self._address("metrics.listener"),
             "access_policy": self._access_policy(security, inter_broker),
             "max_connections_per_ip_overrides": self._connection_overrides(),
-            "listener_max_connections": self._listener_limits(listeners),
+            "listener_max_connections": self._listener_limits(listeners, controller_names),
             "raw": self._raw,
         }
         self._check_relations(is_controller, voters)
@@ -300,9 +300,12 @@ class _Reader:
             overrides[address] = int(count)
         return overrides
 
-    def _listener_limits(self, listeners: tuple[NamedAddress, ...]) -> dict[str, int]:
+    def _listener_limits(
+        self, listeners: tuple[NamedAddress, ...], controller_names: Sequence[str]
+    ) -> dict[str, int]:
         """As in Kafka, the listener's name stands in lower case in the key."""
-        names = {listener.name.lower(): listener.name for listener in listeners}
+        listed = [*(listener.name for listener in listeners), *controller_names]
+        names = {name.lower(): name for name in listed}
         limits = {}
         for key, text in self._listener_limit_texts.items():
             match = _LISTENER_LIMIT.fullmatch(key)

@@ -21,12 +21,15 @@ from security.sasl.dialogue import Challenge, Dialogue, Failure, Success
 from stele.errors import ErrorCode
 from stele.wire.v1.login_pb2 import LogInRequest, LogInResponse
 from stele.world import Clock, Rng, RpcCode, RpcError, Stream
-from world.network import Peer, Service, StreamHandler, UnaryHandler
+from world.network import REFLECTION, Peer, Service, StreamHandler
 
 LOG_IN: Final = "/stele.v1.Logins/LogIn"
 
-MAX_REQUEST_BYTES: Final = 64 * 1024
-"""The largest request of a login."""
+LOGIN_SCHEME: Final = "SASL"
+"""Of the authorization of a call that is a step of a login."""
+
+MAX_REQUEST_CHARACTERS: Final = 64 * 1024
+"""The largest request of a login, in base64. gRPC itself takes some 8 KiB of metadata."""
 
 MAX_DIALOGUES: Final = 1024
 """The most dialogues under way. The oldest makes way for another one."""
@@ -84,23 +87,21 @@ class GrpcLogins:
         self._verified: dict[str, _Session] = {}  # by the token that proves it, the oldest first
 
     def protect(self, service: Service) -> Service:
-        """The service for those who have logged in, and the method by which they do. Its methods
-        raise RpcError UNAUTHENTICATED for everybody else, before they look at the request."""
+        """The service for those who have logged in, and the method by which they do. Everybody else
+        is refused with RpcError UNAUTHENTICATED before anything of the request is read. The
+        messages of a login are in the metadata of its calls for the same reason."""
 
-        def unary(handler: UnaryHandler) -> UnaryHandler:
-            async def handle(payload: bytes, peer: Peer) -> bytes:
-                session = await self._session_of(peer)
-                return await handler(payload, session.caller_of(peer))
-
-            return handle
+        async def admit(peer: Peer) -> Peer:
+            session = await self._session_of(peer)
+            return replace(session.caller_of(peer), session_ends_ms=session.ends_ms)
 
         def stream(handler: StreamHandler) -> StreamHandler:
             async def handle(stream: Stream, peer: Peer) -> None:
-                session = await self._session_of(peer)
-                left_s = (session.ends_ms - self._clock.time_ms()) / 1000
+                assert peer.session_ends_ms is not None  # by `admit`
+                left_s = (peer.session_ends_ms - self._clock.time_ms()) / 1000
                 try:
                     async with asyncio.timeout(left_s) as timeout:
-                        await handler(stream, session.caller_of(peer))
+                        await handler(stream, peer)
                 except TimeoutError:
                     if not timeout.expired():
                         raise
@@ -108,13 +109,11 @@ class GrpcLogins:
 
             return handle
 
-        return Service(
-            unary={
-                LOG_IN: self._log_in,
-                **{name: unary(handler) for name, handler in service.unary.items()},
-            },
-            streams={name: stream(handler) for name, handler in service.streams.items()},
-        )
+        streams = {name: stream(handler) for name, handler in service.streams.items()}
+        protected = replace(service, streams=streams).behind(admit)
+        protected.admissions[REFLECTION] = (admit,)
+        protected.unread[LOG_IN] = self._log_in
+        return protected
 
     def _refused(self, why: str) -> RpcError:
         return RpcError(RpcCode.UNAUTHENTICATED, f"listener {self._listener}: {why}")
@@ -185,12 +184,19 @@ class GrpcLogins:
 
     # ------------------------------------------------------------------ dialogues
 
-    async def _log_in(self, payload: bytes, peer: Peer) -> bytes:
-        if len(payload) > MAX_REQUEST_BYTES:
-            raise RpcError(RpcCode.INVALID_ARGUMENT, f"a login of {len(payload)} bytes")
+    async def _log_in(self, peer: Peer) -> bytes:
+        scheme, _, value = (peer.authorization or "").partition(" ")
+        if scheme.lower() != LOGIN_SCHEME.lower():
+            raise RpcError(
+                RpcCode.INVALID_ARGUMENT,
+                f"a login is in the metadata of its call: 'authorization: {LOGIN_SCHEME} ' and the "
+                "LogInRequest in base64",
+            )
+        if len(value) > MAX_REQUEST_CHARACTERS:
+            raise RpcError(RpcCode.INVALID_ARGUMENT, f"a login of {len(value)} characters")
         try:
-            request = LogInRequest.FromString(payload)
-        except DecodeError as error:
+            request = LogInRequest.FromString(base64.b64decode(value, validate=True))
+        except (DecodeError, ValueError) as error:
             raise RpcError(RpcCode.INVALID_ARGUMENT, f"no LogInRequest: {error}") from error
         answer = await self._answer(request, peer)
         return answer.SerializeToString()

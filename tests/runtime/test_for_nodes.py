@@ -33,8 +33,8 @@ async def test_others_are_refused_before_their_request_is_looked_at() -> None:
 
     authorizer, end = FakeAuthorizer(), cast(Stream, object())
     service = for_nodes(Service({"/a": unary}, {"/b": stream}), authorizer, "INTERNAL")
-    assert await service.unary["/a"](b"request", PEER) == b"answer"
-    await service.streams["/b"](end, PEER)
+    assert await service.call("/a", b"request", PEER) == b"answer"
+    await service.converse("/b", end, PEER)
     assert served == [(b"request", PEER), (end, PEER)]
     (caller,) = set(authorizer.callers)
     assert (caller.listener, caller.plane, caller.address) == (
@@ -42,7 +42,7 @@ async def test_others_are_refused_before_their_request_is_looked_at() -> None:
     )  # fmt: skip
 
     authorizer.denied = {(Operation.CLUSTER_ACTION, CLUSTER)}
-    for refused in (service.unary["/a"](b"request", PEER), service.streams["/b"](end, PEER)):
+    for refused in (service.admit("/a", PEER), service.admit("/b", PEER)):
         with pytest.raises(RpcError, match="may not CLUSTER_ACTION the cluster") as raised:
             await cast(Any, refused)
         assert raised.value.code is RpcCode.PERMISSION_DENIED
@@ -57,15 +57,16 @@ async def test_before_the_acls_are_known_nobody_is_denied_and_nobody_is_answered
 
     authorizer = AclAuthorizer(Policy(frozenset(["User:node"])), lambda: acls, LoopClock())
     acls: Acls | None = None
-    of_nodes = for_nodes(Service({"/a": unary}), authorizer, "INTERNAL").unary["/a"]
-    of_clients = when_loaded(Service({"/a": unary}), authorizer).unary["/a"]
-    assert await of_nodes(b"", replace(PEER, principal="User:node")) == b"answer"
-    for handler in (of_nodes, of_clients):
+    of_nodes = for_nodes(Service({"/a": unary}), authorizer, "INTERNAL")
+    of_clients = when_loaded(Service({"/a": unary}), authorizer)
+    node = replace(PEER, principal="User:node")
+    assert await of_nodes.call("/a", b"", node) == b"answer"
+    for service in (of_nodes, of_clients):
         with pytest.raises(RpcError) as raised:
-            await handler(b"", PEER)
+            await service.call("/a", b"", PEER)
         assert raised.value.code is RpcCode.UNAVAILABLE
     acls = Acls()
-    assert await of_clients(b"", PEER) == b"answer"
+    assert await of_clients.call("/a", b"", PEER) == b"answer"
     with pytest.raises(RpcError) as raised:
-        await of_nodes(b"", PEER)
+        await of_nodes.call("/a", b"", PEER)
     assert raised.value.code is RpcCode.PERMISSION_DENIED

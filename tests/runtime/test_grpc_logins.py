@@ -14,7 +14,7 @@ from runtime.logins.grpc import (
     DEADLINE_S,
     LOG_IN,
     MAX_DIALOGUES,
-    MAX_REQUEST_BYTES,
+    MAX_REQUEST_CHARACTERS,
     SESSION_MS,
     GrpcLogins,
 )
@@ -130,7 +130,7 @@ class Server:
         self, method: str, request: bytes, *, timeout_s: float, authorization: str | None = None
     ) -> bytes:
         peer = Peer("10.0.0.9", authorization=authorization)
-        return await self.service.unary[method](request, peer)
+        return await self.service.call(method, request, peer)
 
     def stream(self, method: str, authorization: str | None = None) -> Stream:
         raise NotImplementedError
@@ -138,8 +138,13 @@ class Server:
     async def close(self) -> None: ...
 
     async def log_in(self, **request: Any) -> LogInResponse:
-        payload = LogInRequest(**request).SerializeToString()
-        return LogInResponse.FromString(await self.call(LOG_IN, payload, timeout_s=1))
+        return await self.step(LogInRequest(**request).SerializeToString())
+
+    async def step(self, payload: bytes) -> LogInResponse:
+        authorization = f"SASL {base64.b64encode(payload).decode()}"
+        return LogInResponse.FromString(
+            await self.call(LOG_IN, b"", timeout_s=1, authorization=authorization)
+        )
 
     async def refusal(self, authorization: str | None) -> RpcError:
         with pytest.raises(RpcError) as caught:
@@ -270,7 +275,7 @@ async def test_a_session_ends() -> None:
     await server.call(METHOD, b"", timeout_s=1, authorization=authorization)
     peer = Peer("10.0.0.9", authorization=authorization)
     with pytest.raises(RpcError, match="the session has ended") as caught:
-        await server.service.streams[STREAM](Idle(), peer)
+        await server.service.converse(STREAM, Idle(), peer)
     assert caught.value.code is RpcCode.UNAUTHENTICATED
     assert "has ended" in (await server.refusal(authorization)).detail
     assert server.metrics.expired.value == 1
@@ -329,7 +334,24 @@ async def test_dialogues_and_requests_are_bounded() -> None:
     assert (await server.log_in(dialogue_id=last.dialogue_id)).error == (
         ErrorCode.SASL_AUTHENTICATION_FAILED
     )
-    for payload in (bytes(MAX_REQUEST_BYTES + 1), b"\xff"):
-        with pytest.raises(RpcError) as caught:
-            await server.call(LOG_IN, payload, timeout_s=1)
-        assert caught.value.code is RpcCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        None,
+        "SASL /w==",  # no message
+        "SASL Zg",  # not padded
+        "SASL ?",
+        "Session x.y.z",
+        "SASL " + "A" * (MAX_REQUEST_CHARACTERS + 4),
+    ],
+)
+@virtual
+async def test_a_step_of_a_login_is_in_the_metadata(authorization: str | None) -> None:
+    server = Server()
+    payload = LogInRequest(mechanism="PLAIN", token=PLAIN_TOKEN).SerializeToString()
+    with pytest.raises(RpcError) as caught:
+        await server.call(LOG_IN, payload, timeout_s=1, authorization=authorization)
+    assert caught.value.code is RpcCode.INVALID_ARGUMENT
+    assert server.metrics.succeeded.value == 0

@@ -109,14 +109,14 @@ async def test_the_services_of_nodes_check_requests_and_every_message_of_a_strea
 
     service = for_nodes(Service({vote: unary}, {beat: stream}), FakeAuthorizer(), "CONTROLLER")
     with pytest.raises(RpcError, match="in the name of node 3") as raised:
-        await service.unary[vote](raft_pb2.VoteRequest(candidate_id=3).SerializeToString(), NODE_7)
+        await service.call(vote, raft_pb2.VoteRequest(candidate_id=3).SerializeToString(), NODE_7)
     assert raised.value.code is RpcCode.PERMISSION_DENIED
     assert raised.value.info is not None
     assert raised.value.info.reason == "CLUSTER_AUTHORIZATION_FAILED"
     own = controller_pb2.HeartbeatRequest(broker_id=7).SerializeToString()
     other = controller_pb2.HeartbeatRequest(broker_id=3).SerializeToString()
     with pytest.raises(RpcError, match="in the name of node 3"):
-        await service.streams[beat](Messages(own, other), NODE_7)
+        await service.converse(beat, Messages(own, other), NODE_7)
     assert served == [own]
-    await service.streams[beat](Messages(other), ANYONE)
+    await service.converse(beat, Messages(other), ANYONE)
     assert served == [own, other]

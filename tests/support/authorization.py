@@ -65,4 +65,4 @@ async def edges_with_coordinators(authorizer: FakeAuthorizer) -> Edges:
 async def call_admin(edges: Edges, method: str, request: Message, answer: Any) -> Any:
     service = AdminService(edges.context, "EXTERNAL").service()
     payload = request.SerializeToString()
-    return answer.FromString(await service.unary[f"/stele.v1.{method}"](payload, PEER))
+    return answer.FromString(await service.call(f"/stele.v1.{method}", payload, PEER))

@@ -71,12 +71,9 @@ class FakeChannel:
         service = self._network.services.get(self._address)
         if service is None:
             raise RpcError(RpcCode.UNAVAILABLE, "connection refused")
-        handler = service.unary.get(method)
-        if handler is None:
-            raise RpcError(RpcCode.UNIMPLEMENTED, method)
         try:
             async with asyncio.timeout(timeout_s):
-                return await handler(request, PEER)
+                return await service.call(method, request, PEER)
         except TimeoutError:
             raise RpcError(RpcCode.DEADLINE_EXCEEDED, method) from None
 
@@ -87,11 +84,10 @@ class FakeChannel:
             client.break_off()
             client.closed = False  # a failure to connect is raised by the first receive
             return client
-        handler = service.streams[method]
 
         async def serve() -> None:
             try:
-                await handler(server, PEER)
+                await service.converse(method, server, PEER)
                 await server.close()
             except RpcError as error:
                 client.inbox.put_nowait(error)

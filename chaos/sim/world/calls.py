@@ -203,12 +203,9 @@ class ServerCall:
 
     async def _serve(self, request: bytes) -> None:
         method = self._client.method
-        handler = self.server.service.unary.get(method)
         outcome: bytes | RpcError
         try:
-            if handler is None:
-                raise RpcError(RpcCode.UNIMPLEMENTED, method)
-            outcome = await handler(request, self.peer)
+            outcome = await self.server.service.call(method, request, self.peer)
         except RpcError as error:
             outcome = error
         except asyncio.CancelledError:

@@ -109,6 +109,7 @@ class SimNetwork:
         *,
         health: Mapping[str, bool] | None = None,
         tls: ServerTls | None = None,
+        max_connections: int | None = None,
     ) -> Listener:
         assert tls is None
         return RpcServer(self, self._bind(address), service, health or {})

@@ -242,12 +242,9 @@ class ServerStream(StreamEnd):
     async def _serve(self) -> None:
         self._began = True
         method = self._method
-        handler = self._server.service.streams.get(method)
         error: RpcError | None = None
         try:
-            if handler is None:
-                raise RpcError(RpcCode.UNIMPLEMENTED, method)
-            await handler(self, self.peer)
+            await self._server.service.converse(method, self, self.peer)
         except RpcError as raised:
             error = raised
         except asyncio.CancelledError:

@@ -17,7 +17,9 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from runtime.real.network import SERVER_OPTIONS, RealNetwork
+from runtime.grpc.requests import ADMIN_BYTES_MAX
+from runtime.real.grpc_server import RECEIVE_BYTES_MAX, SERVER_OPTIONS
+from runtime.real.network import RealNetwork
 from stele.addresses import Address
 from stele.grpc_channel import CHANNEL_OPTIONS
 from stele.real import RealClock, RealConnector
@@ -149,7 +151,7 @@ async def test_a_connection_has_so_many_calls_under_way(monkeypatch: pytest.Monk
         for name, value in SERVER_OPTIONS
     ]
     assert options != list(SERVER_OPTIONS)
-    monkeypatch.setattr("runtime.real.network.SERVER_OPTIONS", tuple(options))
+    monkeypatch.setattr("runtime.real.grpc_server.SERVER_OPTIONS", tuple(options))
     under_way = highest = 0
     three = asyncio.Event()
 
@@ -207,7 +209,7 @@ async def test_unary_calls_and_their_errors(caplog: pytest.LogCaptureFixture) ->
 
     refused = await failure("/stele.v1.Test/Refuse")
     assert (refused.code, refused.detail) == (RpcCode.INVALID_ARGUMENT, "no such thing")
-    with caplog.at_level(logging.CRITICAL, logger="runtime.real.network"):
+    with caplog.at_level(logging.CRITICAL, logger="runtime.real.grpc_server"):
         failed = await failure("/stele.v1.Test/Fail")
     assert failed.code is RpcCode.INTERNAL
     assert "secret" not in failed.detail
@@ -222,11 +224,19 @@ async def test_unary_calls_and_their_errors(caplog: pytest.LogCaptureFixture) ->
     await listener.close()
 
 
-async def test_a_large_message_passes(served: int) -> None:
-    channel = RealConnector().channel(Address("127.0.0.1", served))
-    message = bytes(20 * 1024 * 1024)
-    assert len(await channel.call(ECHO, message, timeout_s=20)) == len(message) + 5
+async def test_the_largest_request_and_a_larger_answer_pass() -> None:
+    async def double(request: bytes, _: Peer) -> bytes:
+        return 2 * request
+
+    listener = await RealNetwork().serve(Address("127.0.0.1", 0), Service(unary={ECHO: double}))
+    channel = RealConnector().channel(Address("127.0.0.1", listener.port))
+    message = bytes(ADMIN_BYTES_MAX)
+    assert len(await channel.call(ECHO, message, timeout_s=20)) == 2 * len(message)
+    with pytest.raises(RpcError) as raised:
+        await channel.call(ECHO, bytes(RECEIVE_BYTES_MAX + 1), timeout_s=20)
+    assert raised.value.code is RpcCode.RESOURCE_EXHAUSTED
     await channel.close()
+    await listener.close()
 
 
 async def test_cancelling_a_call_is_a_cancellation(served: int) -> None:
@@ -368,7 +378,9 @@ async def test_a_refused_connection_is_unavailable() -> None:
 _SERVER = """
 import asyncio, sys
 from stele.addresses import Address
-from runtime.real.network import SERVER_OPTIONS, RealNetwork
+from runtime.grpc.requests import ADMIN_BYTES_MAX
+from runtime.real.grpc_server import RECEIVE_BYTES_MAX, SERVER_OPTIONS
+from runtime.real.network import RealNetwork
 from world.network import Service
 
 async def echo(request, peer):

@@ -13,7 +13,7 @@ from typing import cast
 import pytest
 from cryptography import x509
 
-import runtime.real.network
+import runtime.real.grpc_server
 import stele.grpc_channel
 from runtime.real.network import RealNetwork
 from runtime.real.tls_listener import RealServerTls
@@ -215,10 +215,10 @@ async def test_a_channel_says_which_file_it_cannot_read() -> None:
 
 
 async def test_a_peer_that_makes_no_handshake_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = dict(runtime.real.network.SERVER_OPTIONS)
+    options = dict(runtime.real.grpc_server.SERVER_OPTIONS)
     assert options["grpc.server_handshake_timeout_ms"] == 1000 * HANDSHAKE_S
     options["grpc.server_handshake_timeout_ms"] = 200
-    monkeypatch.setattr(runtime.real.network, "SERVER_OPTIONS", tuple(options.items()))
+    monkeypatch.setattr(runtime.real.grpc_server, "SERVER_OPTIONS", tuple(options.items()))
     async with serving(listener()) as (port, _, _):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         with contextlib.suppress(ConnectionError):
