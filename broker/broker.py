@@ -34,6 +34,7 @@ from broker.replication.fetch_session import FetchSessions
 from broker.replication.manager import ReplicaManager
 from broker.service.context import BrokerContext, MetadataLog
 from broker.service.producer_ids import ProducerIds
+from broker.service.quotas import BrokerQuotas
 from metadata.brokers import GRPC, PLAINTEXT
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.features import metadata_version
@@ -349,6 +350,8 @@ class Broker:
         self._metrics.read_lags(
             self._groups, self._replicas.measures.high_watermarks, config.metrics_offsets_max
         )
+        quotas = BrokerQuotas(config, self._authorizer, world.clock, self._registry)
+        self._publisher.subscribe(quotas)
         self._context = BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
@@ -372,6 +375,7 @@ class Broker:
             caught_up=lambda: self._serving,
             authorizer=self._authorizer,
             metadata_log=self._quorum,
+            quotas=quotas,
             why_not_certificates=self._certificates.why_not,
         )
         brokers = world.network.secured(self._config.security.to_brokers)

@@ -72,6 +72,7 @@ from broker.api import (
     update_features,
     write_txn_markers,
 )
+from broker.api.charging import charge, payer_of
 from broker.api.handler import RequestContext, Served
 from broker.api.topic_views import TopicViews
 from broker.metrics import RequestMeter
@@ -166,6 +167,7 @@ class KafkaApis:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
+        self._quotas = context.quotas
         self._served = {int(each.api.key): each for each in SERVED}
         self._versions = frozenset(
             (int(each.api.key), version) for each in SERVED for version in each.decodable
@@ -198,6 +200,10 @@ class KafkaApis:
 
     # ------------------------------------------------------------------ Dispatch
 
+    @property
+    def turn_clock(self) -> Callable[[], float] | None:
+        return self._quotas.turn_clock
+
     def serves(self, api_key: int, api_version: int) -> bool:
         return (api_key, api_version) in self._versions
 
@@ -221,13 +227,17 @@ class KafkaApis:
                 connection, header
             )
         request.began_s = self._context.clock.monotonic()
+        if self._quotas.manager is not None:
+            request.payer = payer_of(self._quotas, request_context.caller, header, message)
         served = self._served[header.api_key]
         if self._waiting is None:
             self._start(served, request_context, message, request)
         else:
             self._waiting.append(partial(self._start, served, request_context, message, request))
 
-    def answered(self, request: PendingRequest) -> None:
+    def answered(self, request: PendingRequest, message: Struct | None) -> None:
+        if request.payer is not None:
+            charge(self._quotas, request.payer, request, message)
         took_s = self._context.clock.monotonic() - request.began_s
         self._meter(request.header.api_key).answered(took_s, request.local_s)
 
@@ -265,9 +275,10 @@ class KafkaApis:
         request: PendingRequest,
     ) -> None:
         if served.handle_async is not None:
-            task = asyncio.get_running_loop().create_task(
-                self._handle_async(served, request_context, message, request)
-            )
+            work = self._handle_async(served, request_context, message, request)
+            if (clock := self.turn_clock) is not None:
+                work = request_context.connection.loop_share.run_async(clock, work)
+            task = asyncio.get_running_loop().create_task(work)
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
             return

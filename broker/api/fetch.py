@@ -9,6 +9,7 @@ Followers get tagged fields of ours, ``dropped_end`` and ``producers``, and send
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 
 from broker.api.handler import Reply, RequestContext, Served
@@ -16,8 +17,12 @@ from broker.replication.types import Cancel, FetchEntry, FetchResult, LeaderHint
 from broker.service.cluster import leader_endpoints
 from broker.service.context import BrokerContext
 from broker.service.nearby import nearby_brokers
+from broker.service.quotas import EXEMPT, log_throttle
 from broker.service.session_fetch import SessionFetch
 from broker.service.topics import NO_TOPIC_ID
+from metadata.client_quotas import CONSUMER_BYTE_RATE
+from runtime.quota.manager import QuotaManager
+from runtime.quota.precedence import Client
 from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.isolation import READ_COMMITTED
@@ -54,7 +59,7 @@ def handle(
 class KafkaFetch(SessionFetch):
     """One request, from its message to its response."""
 
-    __slots__ = ("_reply", "_request", "_request_context")
+    __slots__ = ("_payer", "_reply", "_request", "_request_context", "_wait_ms")
 
     def __init__(
         self,
@@ -83,6 +88,31 @@ class KafkaFetch(SessionFetch):
         self._request_context = request_context
         self._request = request
         self._reply = reply
+        self._payer: Client | None = None  # whose bytes it reads, if there are quotas
+        self._wait_ms = 0  # that the client is to wait after the answer
+        if not self.is_follower and context.quotas.manager is not None:
+            self._heed_quota(context.quotas.manager)
+
+    def _heed_quota(self, manager: QuotaManager) -> None:
+        """Read no more than the client may get at once. Else it could never get the answer."""
+        payer = self._context.quotas.payer(self._request_context.caller)
+        at_once = manager.at_once(CONSUMER_BYTE_RATE, payer)
+        if payer is not EXEMPT and at_once is not None:
+            self._payer = payer
+            self.max_bytes = min(self.max_bytes, max(1, int(at_once)))
+
+    def admits(self, read_bytes: int) -> bool:
+        """A client above its quota gets an empty answer, and asks again when it has waited."""
+        quotas, payer = self._context.quotas, self._payer
+        if payer is None or quotas.manager is None:
+            return True
+        admission = quotas.manager.admit(CONSUMER_BYTE_RATE, payer, read_bytes, quotas.now_s())
+        if admission.throttle is not None:
+            log_throttle(payer, admission.throttle)
+            self._wait_ms = math.ceil(admission.throttle.seconds * 1000)
+            if not admission.is_admitted:
+                self._reply(FetchResponse(throttle_time_ms=self._wait_ms))
+        return admission.is_admitted
 
     def decode(
         self, entries: dict[PartitionId, FetchEntry], forgotten: list[PartitionId]
@@ -126,6 +156,7 @@ class KafkaFetch(SessionFetch):
                 yield
         self._reply(
             FetchResponse(
+                throttle_time_ms=self._wait_ms,
                 session_id=session_id,
                 responses=responses,
                 node_endpoints=self._endpoints(hints) if hints else [],

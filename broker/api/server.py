@@ -73,6 +73,12 @@ class KafkaServer:
         self._refusal_logged_s = -math.inf
         self._refusals_left_out = 0
         registry.gauge(
+            "stele_connections_muted",
+            "Connections that are not read because their client is above a quota "
+            "(ThrottledChannelReaper queue-size).",
+            lambda: sum(each.is_muted for each in self._connections),
+        )
+        registry.gauge(
             "stele_connection_count",
             "Open connections of the Kafka protocol (connection-count).",
             lambda: len(self._connections),
@@ -189,7 +195,7 @@ class KafkaServer:
         idle_s = self._config.connections_max_idle_ms / 1000
         now_s = asyncio.get_running_loop().time()
         for connection in list(self._connections):
-            if now_s - connection.last_active_s <= idle_s:
+            if now_s - connection.last_active_s <= idle_s or connection.is_muted:
                 continue
             if connection.is_stalled:
                 logger.info(

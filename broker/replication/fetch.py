@@ -250,6 +250,8 @@ class FetchRequests:
         if not waiting.is_open:
             return
         self.withdraw(waiting)
+        if not waiting.is_follower and not waiting.admits(reading.read_bytes):
+            return
         counters = self._replicas.counters
         if reading.read_bytes:
             self._count_by_topic(reading, to_follower=waiting.is_follower)

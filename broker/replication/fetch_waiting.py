@@ -128,6 +128,11 @@ class WaitingFetch(ABC):
             results = [next(read) if isinstance(item, FetchEntry) else item for item in self._items]
         self.answer(results)
 
+    def admits(self, read_bytes: int) -> bool:
+        """Whether a consumer may have an answer with so many bytes of records. False: it is given
+        another answer, and none of these."""
+        return True
+
     @abstractmethod
     def answer(self, results: list[FetchResult]) -> None:
         """Send a result for each item, in order. Called once at most."""

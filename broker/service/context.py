@@ -13,6 +13,7 @@ from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.replication.parts import ReplicaParts
 from broker.service.producer_ids import ProducerIds
+from broker.service.quotas import BrokerQuotas
 from metadata.image import MetadataImage
 from raft.quorum import FeatureLevels
 from runtime.authorization.authorizer import Authorizer
@@ -61,6 +62,7 @@ class BrokerContext:
     new_request_id: Callable[[], bytes]
     authorizer: Authorizer
     metadata_log: MetadataLog
+    quotas: BrokerQuotas
     caught_up: Callable[[], bool] = lambda: True
     why_not_certificates: Callable[[Mapping[str, str | None]], Awaitable[str | None]] | None = None
     """Why this broker would not serve by changed keys of its stores; None if nobody can tell."""

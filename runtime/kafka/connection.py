@@ -13,10 +13,11 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from runtime.kafka.authentication import RAW_TOKEN, Gate
 from runtime.kafka.connection_memory import FREE_SHARE_BYTES, ConnectionMemory
+from runtime.kafka.loop_share import LoopShare
 from runtime.kafka.requests import Dispatch, PendingRequest, Queue
 from runtime.logins.listener import ListenerLogins
 from stele.errors import ErrorCode
@@ -62,6 +63,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.by_delegation_token = False  # whether a delegation token has proven the principal
         self.gate: Gate | None = None  # on a SASL listener, once the peer is there
         self.software_name = ""  # the client's, as its last ApiVersions says (KIP-511)
+        self.loop_share: Final = LoopShare()
         self.requests = 0  # taken so far
         self.bytes_in = 0
         self.bytes_out = 0
@@ -91,6 +93,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         # The newest, while its message is decoded in slices; nothing is taken behind it.
         self._decoding: tuple[PendingRequest, Generator[None, None, kafka.Struct]] | None = None
         self._next: tuple[PendingRequest, kafka.Struct] | None = None
+        # Not None: the client is to wait. Nothing is taken until then, also of what it has sent.
+        self._unmute: asyncio.TimerHandle | None = None
         self._is_writable = True
         self._is_reading = True
         self._is_draining = False  # takes no more requests
@@ -106,6 +110,11 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def is_stalled(self) -> bool:
         """Whether the peer does not take its answers."""
         return not self._is_writable
+
+    @property
+    def is_muted(self) -> bool:
+        """Whether nothing is read, because the client is above a quota."""
+        return self._unmute is not None
 
     @property
     def is_closed(self) -> bool:
@@ -146,6 +155,24 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         self.by_delegation_token = by_delegation_token
         self._reader.max_bytes = self._max_request_bytes
 
+    def mute(self, seconds: float) -> None:
+        """Take no request for this time. The longest of such times counts."""
+        if self._loop is None or self.is_closed:
+            return
+        until_s = self._loop.time() + seconds
+        if self._unmute is not None:
+            if self._unmute.when() >= until_s:
+                return
+            self._unmute.cancel()
+        self._unmute = self._loop.call_at(until_s, self._end_mute)
+        self._update_reading()
+
+    def _end_mute(self) -> None:
+        self._unmute = None
+        if self._loop is not None:
+            self.last_active_s = self._loop.time()  # nobody could send meanwhile
+        self._process()
+
     def drain(self) -> None:
         """Take no more requests; close once those in flight are answered."""
         self._is_draining = True
@@ -180,6 +207,9 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         if self._reader.has_partial and not self._is_draining:
             logger.info("%s on %s left inside a request", self.peer, self.listener_name)
         self._transport = None
+        if self._unmute is not None:
+            self._unmute.cancel()
+            self._unmute = None
         if self.gate is not None:
             self.gate.closed()
         lost, self._pending = self._pending, deque()
@@ -243,6 +273,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._is_writable
             and self._next is None
             and self._decoding is None
+            and self._unmute is None
             and not self._is_draining
             and len(self._pending) < self._max_in_flight_requests
             and self._pending_bytes < self._max_in_flight_bytes
@@ -258,6 +289,13 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         """
         if self._is_processing:
             return
+        clock = self._handlers.turn_clock
+        if clock is None:
+            self._process_frames()
+        else:
+            self.loop_share.run(clock, self._process_frames)
+
+    def _process_frames(self) -> None:
         self._is_processing = True
         try:
             while not self.is_closed:
@@ -279,7 +317,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             self._refuse(error.message)
         finally:
             self._is_processing = False
-        if (self._is_ended or self._is_draining) and not self._pending:
+        is_over = self._is_draining or (self._is_ended and self._unmute is None)
+        if is_over and not self._pending:
             self.close()
         else:
             self._update_reading()
@@ -361,13 +400,20 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
 
     def _decode_on(self) -> None:
         if not self.is_closed:
-            self._decode_slice()
+            self._timed(self._decode_slice)
             self._process()
+
+    def _timed(self, work: Callable[..., None], *arguments: Any) -> None:
+        clock = self._handlers.turn_clock
+        if clock is None:
+            work(*arguments)
+        else:
+            self.loop_share.run(clock, work, *arguments)
 
     def _decoded(self, pending: PendingRequest, message: kafka.Struct) -> None:
         header = pending.header
         if self._handlers.takes_turns(header, message):
-            if self._turn is not None or not self._is_writable:
+            if self._turn is not None or self._unmute is not None or not self._is_writable:
                 self._next = pending, message
                 self._note_wait(pending)
                 return
@@ -377,6 +423,8 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
     def _begin_next(self) -> bool:
         """Handle the request that waits for its turn, if that has come."""
         if self._next is None or self._turn is not None or not self._is_writable:
+            return False
+        if self._unmute is not None:
             return False
         (pending, message), self._next = self._next, None
         self._end_wait(pending, Queue.REQUESTS)
@@ -456,9 +504,12 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             raise RuntimeError(f"{pending.header} is answered twice")
         pending.is_answered = True
         pending.withdraw = None
-        self._handlers.answered(pending)
+        self._handlers.answered(pending, message)
         if not self.is_closed:
-            self._send(pending, message)
+            if (clock := self._handlers.turn_clock) is None:
+                self._send(pending, message)
+            else:
+                self.loop_share.run(clock, self._send, pending, message)
 
     def _send(self, pending: PendingRequest, message: kafka.Struct | None) -> None:
         if message is None:
@@ -495,7 +546,7 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
         except kafka.UnencodableMessageError as error:
             self._give_up(pending, error)
         else:
-            self._loop.call_soon(self._encode_slice, pending, encoding)
+            self._loop.call_soon(self._timed, self._encode_slice, pending, encoding)
 
     def _give_up(self, pending: PendingRequest, error: kafka.UnencodableMessageError) -> None:
         logger.error(

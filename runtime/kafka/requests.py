@@ -6,6 +6,7 @@ import enum
 from collections.abc import Callable
 from typing import Protocol
 
+from runtime.quota.precedence import Client
 from stele.wire import kafka
 from stele.world import Buffer
 
@@ -28,6 +29,12 @@ class AnsweringConnection(Protocol):
 class Dispatch(Protocol):
     """The handler of requests: the broker's APIs."""
 
+    @property
+    def turn_clock(self) -> Callable[[], float] | None:
+        """The clock by which a connection measures what it takes of the event loop; None: it need
+        not."""
+        ...
+
     def serves(self, api_key: int, api_version: int) -> bool:
         """Whether ``handle`` takes this; a request of any other kind closes the connection."""
         ...
@@ -45,8 +52,8 @@ class Dispatch(Protocol):
         """
         ...
 
-    def answered(self, request: PendingRequest) -> None:
-        """A request that ``handle`` took is answered."""
+    def answered(self, request: PendingRequest, message: kafka.Struct | None) -> None:
+        """A request that ``handle`` took is answered with the message, which may be changed."""
         ...
 
     def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:
@@ -68,6 +75,7 @@ class PendingRequest:
         "is_answered",
         "local_s",
         "memory_bytes",
+        "payer",
         "size_bytes",
         "waits_since_s",
         "withdraw",
@@ -91,6 +99,8 @@ class PendingRequest:
         self.withdraw: Callable[[], None] | None = None
         self.began_s = 0.0
         self.local_s: float | None = None
+        # The client for whose quotas it counts; None: there were no quotas when it came.
+        self.payer: Client | None = None
 
     def answer(self, message: kafka.Struct | None) -> None:
         """Give the answer, once; None if there is none (Produce with acks=0). After the connection

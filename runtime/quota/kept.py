@@ -75,7 +75,8 @@ class Kept(Generic[T]):
         return len(self._entries)
 
     def __iter__(self) -> Iterator[tuple[str, Bucket, T]]:
-        for (key, bucket), entry in self._entries.items():
+        """The one that was used last comes first."""
+        for (key, bucket), entry in reversed(self._entries.items()):
             yield key, bucket, entry.value
 
     def get(self, key: str, bucket: Bucket, now_s: float) -> T | None:

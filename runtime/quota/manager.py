@@ -36,6 +36,16 @@ class Usage(NamedTuple):
     throttled_s: float
 
 
+class Admission(NamedTuple):
+    """Whether a client may have an amount now, and how long it is to wait, before or after it."""
+
+    is_admitted: bool
+    throttle: Throttle | None
+
+
+_ADMITTED: Final = Admission(True, None)
+
+
 class QuotaManager:
     """Pure: times come with the calls, and must not go back.
 
@@ -64,19 +74,25 @@ class QuotaManager:
         sensor.rate.record(amount, now_s)
         return _throttle(sensor, key, found, now_s)
 
-    def record_if_within(
-        self, key: str, client: Client, amount: float, now_s: float
-    ) -> Throttle | None:
-        """As ``record``, but count nothing if the client is to wait: it does not get the amount."""
+    def admit(self, key: str, client: Client, amount: float, now_s: float) -> Admission:
+        """As ``record``, before the client gets the amount: it may have to wait first. Then nothing
+        is counted.
+
+        An amount of which even a silent client would have to wait is admitted to a silent client,
+        which waits afterwards. Else it could never get it.
+        """
         found = self._finder.find(key, client)
         if found is None:
-            return None
+            return _ADMITTED
         sensor = self._sensor(key, found.bucket, now_s)
+        is_silent = sensor.rate.observed(now_s) <= 0
         sensor.rate.record(amount, now_s)
         throttle = _throttle(sensor, key, found, now_s)
-        if throttle is not None:
+        if throttle is None:
+            return _ADMITTED
+        if not is_silent:
             sensor.rate.record(-amount, now_s)
-        return throttle
+        return Admission(is_silent, throttle)
 
     def at_once(self, key: str, client: Client) -> float | None:
         """The most that a client may use at once. More would be above the quota even after a
@@ -85,7 +101,8 @@ class QuotaManager:
         return None if found is None else found.bound * FULL_S
 
     def usage(self, now_s: float) -> Iterator[Usage]:
-        """Of every bucket that is known. To be used up before the next call."""
+        """Of every bucket that is known, from the one that was used last. To be used up before the
+        next call."""
         for key, bucket, sensor in self._sensors:
             yield _usage(key, bucket, sensor, now_s)
 

@@ -18,6 +18,7 @@ from broker.metrics import BrokerMetrics
 from broker.replication.fetch_session import FetchSessions
 from broker.service.context import BrokerContext
 from broker.service.producer_ids import ProducerIds
+from broker.service.quotas import BrokerQuotas
 from metadata.acl import Acl
 from metadata.acls import record_of
 from metadata.brokers import GRPC, PLAINTEXT
@@ -420,6 +421,8 @@ class Edges:
         metrics.read_groups(self.groups)
         metrics.read_transactions(self.transactions, self.markers)
         metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)
+        self.quotas = BrokerQuotas(self.config, self.authorizer, self.clock, self.registry)
+        self.publisher.subscribe(self.quotas)
         self.context = BrokerContext(
             config=self.config,
             cluster_id="the-cluster",
@@ -440,6 +443,7 @@ class Edges:
             new_request_id=partial(random.Random(1).randbytes, 16),
             authorizer=self.authorizer,
             metadata_log=self.metadata_log,
+            quotas=self.quotas,
         )
         self.apis = KafkaApis(self.context)
         self.apis.open()

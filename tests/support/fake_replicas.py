@@ -97,7 +97,9 @@ class FakeFetch:
 
         def answer() -> None:
             waiting.is_open = False
-            waiting.take(results)
+            read_bytes = sum(len(data) for result in results for data in result.records)
+            if waiting.is_follower or waiting.admits(read_bytes):
+                waiting.take(results)
 
         self._answering.answer(answer)
 

@@ -69,6 +69,7 @@ class Handlers:
         self.in_turn: set[int] = set()
         self.waits: list[tuple[int, Queue, float]] = []  # by correlation id
         self.requests: list[PendingRequest] = []
+        self.turn_clock: Callable[[], float] | None = None
         self.answered_ids: list[int] = []
         self._came = asyncio.Event()
 
@@ -90,7 +91,7 @@ class Handlers:
         if self.at_once is not None:
             request.answer(self.at_once(message))
 
-    def answered(self, request: PendingRequest) -> None:
+    def answered(self, request: PendingRequest, message: kafka.Struct | None) -> None:
         self.answered_ids.append(request.header.correlation_id)
 
     def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:

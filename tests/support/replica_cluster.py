@@ -284,7 +284,9 @@ class _FetchOnly:
         assert isinstance(message, FetchRequest)
         fetch_api.handle(self._context, request_context, message, request.answer)
 
-    def answered(self, request: PendingRequest) -> None:
+    turn_clock = None
+
+    def answered(self, request: PendingRequest, message: kafka.Struct | None) -> None:
         pass
 
     def waited(self, header: kafka.RequestHeader, queue: Queue, waited_s: float) -> None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from broker.replication.types import FetchEntry
 from stele.errors import ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import metadata_pb2 as pb
 from tests.support.batches import make_batch
+from tests.support.fetches import AskedFetch
 from tests.support.replica_cluster import P0, TOPIC, ReplicaCluster
 from tests.support.replication import ends, with_topic, write_apart
 from tests.support.timing import until
@@ -296,6 +300,30 @@ async def test_a_changed_minimum_takes_effect(cluster: ReplicaCluster) -> None:
     cluster.simulation.fabric.isolate("b3", ["b1"])
     await until(lambda: cluster[1].replica().machine.state.isr == (1, 2))
     assert (await cluster[1].produce()).error is ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class _NotNow(AskedFetch):
+    """A consumer that is to wait first."""
+
+    def admits(self, read_bytes: int) -> bool:
+        self.asked_bytes = read_bytes
+        return False
+
+
+@with_topic
+async def test_what_a_consumer_does_not_get_is_not_counted(cluster: ReplicaCluster) -> None:
+    await cluster[1].produce()
+    asked = _NotNow([FetchEntry(P0, 0, 1 << 20)], lambda results: pytest.fail("an answer"))
+
+    async def inside() -> None:
+        cluster[1].manager.fetch.begin(asked)
+
+    await cluster[1].process.run(inside())
+    assert asked.asked_bytes == len(make_batch())
+    assert not asked.is_open
+    assert cluster[1].manager.measures.counters().bytes_out == 0
+    ((_, traffic),) = cluster[1].manager.measures.traffic()
+    assert traffic.bytes_out == 0
 
 
 @with_topic

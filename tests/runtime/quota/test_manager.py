@@ -72,17 +72,29 @@ def test_each_bucket_has_its_own_rate(uses: list[tuple[str, Client, int, int]]) 
 
 def test_what_would_be_too_much_is_not_counted() -> None:
     manager = QuotaManager(quotas(({"user": "ann"}, {FETCH: 10.0})))
-    assert manager.record_if_within(FETCH, BOB, 1e9, 0.0) is None
-    assert manager.record_if_within(FETCH, ANN, 100, 0.0) is None
-    throttle = manager.record_if_within(FETCH, ANN, 20, 0.0)
+    assert manager.admit(FETCH, BOB, 1e9, 0.0) == (True, None)
+    assert manager.admit(FETCH, ANN, 100, 0.0) == (True, None)
+    is_admitted, throttle = manager.admit(FETCH, ANN, 20, 0.0)
     assert throttle is not None
+    assert not is_admitted
     assert throttle.seconds == pytest.approx(2.0)
     assert throttle.observed == 12.0
     (usage,) = manager.usage(0.0)
     assert usage[:4] == (FETCH, Bucket("ann", None), 10.0, 1)
     assert usage.throttled_s == throttle.seconds
-    assert manager.record_if_within(FETCH, ANN, 20, 2.0) is not None
-    assert manager.record_if_within(FETCH, ANN, 20, 11.0) is None
+    assert not manager.admit(FETCH, ANN, 20, 2.0).is_admitted
+    assert manager.admit(FETCH, ANN, 20, 11.0) == (True, None)
+
+
+def test_what_is_always_too_much_is_admitted_after_a_silence() -> None:
+    manager = QuotaManager(quotas(({"user": "ann"}, {FETCH: 10.0})))
+    is_admitted, throttle = manager.admit(FETCH, ANN, 500, 0.0)
+    assert is_admitted
+    assert throttle is not None
+    assert throttle.seconds == pytest.approx(40.0)
+    assert not manager.admit(FETCH, ANN, 1, 10.5).is_admitted
+    assert manager.admit(FETCH, ANN, 500, 11.0).is_admitted
+    assert not manager.admit(FETCH, ANN, 500, 11.0).is_admitted
 
 
 def test_ten_seconds_worth_may_be_used_at_once() -> None:
@@ -120,11 +132,11 @@ def test_buckets_are_forgotten_after_an_hour_and_when_there_are_too_many(
     assert some.get("k", Bucket("ann", None), 3599.0) == "ann"
     assert some.get("k", Bucket("bob", None), 3601.0) is None
     some.put("k", Bucket("cid", None), "cid", 3601.0)
-    assert [value for _, _, value in some] == ["ann", "cid"]
+    assert [value for _, _, value in some] == ["cid", "ann"]
     monkeypatch.setattr(kept, "MAX", 2)
     assert some.get("k", Bucket("ann", None), 3602.0) == "ann"
     some.put("k", Bucket("dan", None), "dan", 3602.0)
-    assert [value for _, _, value in some] == ["ann", "dan"]
+    assert [value for _, _, value in some] == ["dan", "ann"]
     assert len(some) == 2
     assert some.peek("k", Bucket("cid", None)) is None
     assert some.peek("k", Bucket("dan", None)) == "dan"

@@ -1,0 +1,83 @@
+"""What a request costs its client, and how long the client waits afterwards (KIP-124, KIP-219).
+
+The answer goes out at once and says the time, and then nothing is read from the connection. So a
+client that does not heed the time waits, too, and none runs into its own time-out.
+
+Deviations: bytes are those of the whole Produce request, as in Kafka, and of the records of a
+Fetch, where Kafka counts the whole answer. The loop's time is that of decoding, the handler's first
+turn and encoding. What a waiting Fetch takes when it is woken counts for nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, cast
+
+from broker.api import fetch
+from broker.service.quotas import EXEMPT, BrokerQuotas, log_throttle
+from metadata.client_quotas import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
+from runtime.authorization.caller import Caller
+from runtime.kafka.connection import KafkaServerProtocol
+from runtime.kafka.requests import PendingRequest
+from runtime.quota.precedence import Client
+from stele.wire.kafka import ApiKey, RequestHeader, Struct
+from stele.wire.kafka.messages.fetch import FetchRequest
+from stele.wire.kafka.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+
+_LOGINS: Final = frozenset({ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_BATCHED_FROM: Final = 4
+"""Only brokers send AddPartitionsToTxn from this version on."""
+
+
+def payer_of(
+    quotas: BrokerQuotas, caller: Caller, header: RequestHeader, message: Struct
+) -> Client:
+    """The client that a request counts for. EXEMPT: a node asks, or somebody logs in."""
+    if header.api_key in _LOGINS or _is_of_node(header, message):
+        return EXEMPT
+    return quotas.payer(caller)
+
+
+def _is_of_node(header: RequestHeader, message: Struct) -> bool:
+    """Whether the request is of a kind that only brokers send. Others are refused it if there is an
+    authorizer."""
+    if isinstance(message, FetchRequest):
+        return fetch.is_of_follower(message)
+    if isinstance(message, OffsetForLeaderEpochRequest):
+        return message.replica_id >= 0
+    if header.api_key == ApiKey.ADD_PARTITIONS_TO_TXN:
+        return header.api_version >= _BATCHED_FROM
+    return header.api_key == ApiKey.WRITE_TXN_MARKERS
+
+
+def charge(
+    quotas: BrokerQuotas, payer: Client, request: PendingRequest, message: Struct | None
+) -> None:
+    """Count a request that is answered with ``message``, and have its client wait if it must.
+
+    The handler may have written a time to wait into the answer already.
+    """
+    connection = cast(KafkaServerProtocol, request.connection)
+    spent_s = connection.loop_share.take()
+    if payer is EXEMPT:
+        quotas.exempt_s += spent_s
+        return
+    manager = quotas.manager
+    if manager is None:
+        return
+    now_s = quotas.now_s()
+    throttles = []
+    if request.header.api_key == ApiKey.PRODUCE:
+        throttles.append(manager.record(PRODUCER_BYTE_RATE, payer, request.size_bytes, now_s))
+    if message is not None:  # with acks=0 only the bytes count, as in Kafka
+        throttles.append(manager.record(REQUEST_PERCENTAGE, payer, spent_s * 100, now_s))
+    answer: Any = message
+    wait_ms = getattr(message, "throttle_time_ms", 0)
+    for throttle in throttles:
+        if throttle is not None:
+            wait_ms = max(wait_ms, math.ceil(throttle.seconds * 1000))
+            log_throttle(payer, throttle)
+    if wait_ms:
+        if hasattr(message, "throttle_time_ms"):
+            answer.throttle_time_ms = wait_ms
+        connection.mute(wait_ms / 1000)

@@ -1,0 +1,262 @@
+"""Quotas that a broker keeps on its Kafka listeners."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+import pytest
+from immutables import Map
+
+from broker.replication.types import FetchResult
+from metadata.client_quotas import quota_record, removal_record
+from runtime.authorization.authorizer import CLUSTER, Operation
+from runtime.authorization.caller import NODE_ITSELF
+from stele.errors import ErrorCode
+from stele.ids import PartitionId
+from stele.wire.kafka.messages import (
+    add_partitions_to_txn,
+    fetch,
+    offset_for_leader_epoch,
+    produce,
+    sasl_handshake,
+    write_txn_markers,
+)
+from tests.support.authorizer import WithAcls
+from tests.support.batches import make_batch
+from tests.support.broker_apis import Client, Edges, topic_id
+from tests.support.client_quotas import Names, entity
+from tests.support.worlds import virtual
+
+PRODUCE, FETCH, CPU = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
+ANONYMOUS: Names = {"user": "ANONYMOUS"}
+BATCH = bytes(make_batch(1, value=bytes(1000)))
+A0 = PartitionId(topic_id("a"), 0)
+
+
+def with_quota(key: str, value: float, names: Names = ANONYMOUS, **more: Edges) -> Edges:
+    edges = more.get("edges") or Edges()
+    edges.add_topic("a", [[1]])
+    edges.commit(quota_record(entity(**names), key, value))
+    edges.replicas.fetch.results[A0] = FetchResult(
+        A0, ErrorCode.NONE, 9, 9, 0, records=[memoryview(BATCH)]
+    )
+    return edges
+
+
+def to_produce(acks: int = -1) -> produce.ProduceRequest:
+    data = [produce.PartitionProduceData(0, BATCH)]
+    return produce.ProduceRequest(
+        acks=acks, timeout_ms=1500, topic_data=[produce.TopicProduceData("a", topic_id("a"), data)]
+    )
+
+
+def to_fetch(replica_id: int = -1) -> fetch.FetchRequest:
+    topic = fetch.FetchTopic("a", topic_id("a"), [fetch.FetchPartition(0)])
+    return fetch.FetchRequest(replica_id=replica_id, max_bytes=1 << 20, topics=[topic])
+
+
+def records_of(answer: fetch.FetchResponse) -> bytes:
+    records: Any = answer.responses[0].partitions[0].records
+    return bytes(records)
+
+
+async def produced(client: Client) -> int:
+    """Returns the time that the answer tells to wait."""
+    return (await client.call(produce.API, 9, to_produce())).throttle_time_ms
+
+
+@pytest.mark.parametrize("version", range(3, 14))
+@virtual
+async def test_a_producer_is_answered_at_once_and_then_not_read(version: int) -> None:
+    edges = with_quota(PRODUCE, 100)
+    client, loop = edges.client(), asyncio.get_running_loop()
+    began = loop.time()
+    client.send(produce.API, version, to_produce())
+    client.send(produce.API, version, to_produce())
+    first = await client.receive(produce.API, version)
+    assert loop.time() == began
+    assert first.responses[0].partition_responses[0].base_offset == 7
+    # Some 1,100 bytes of which 1,000 are within ten seconds at 100 B/s.
+    assert 500 < first.throttle_time_ms < 2_000
+    assert len(edges.replicas.produce.produced) == 1
+    assert client.protocol.is_muted
+    second = await client.receive(produce.API, version)
+    assert loop.time() - began == pytest.approx(first.throttle_time_ms / 1000, abs=0.01)
+    assert second.throttle_time_ms > 10_000, "it has no bound"
+
+
+@virtual
+async def test_connections_of_one_bucket_share_it_and_others_do_not_notice() -> None:
+    edges = with_quota(PRODUCE, 1_000)
+    first, second = edges.client(), edges.client()
+    for _ in range(9):
+        assert await produced(first) == 0
+    assert await produced(second) > 0
+    other = edges.client()
+    other.protocol.principal = "User:ann"
+    assert await produced(other) == 0
+
+
+@virtual
+async def test_with_acks_0_the_connection_waits_without_an_answer() -> None:
+    edges = with_quota(PRODUCE, 100)
+    client = edges.client()
+    client.send(produce.API, 9, to_produce(acks=0))
+    assert client.protocol.is_muted
+    assert client.transport.written.empty()
+
+
+@virtual
+async def test_with_acks_0_only_bytes_count() -> None:
+    edges = with_quota(CPU, 1)
+    edges.quotas.turn_clock = Ticks()
+    client = edges.client()
+    for _ in range(3):
+        client.send(produce.API, 9, to_produce(acks=0))
+    assert not client.protocol.is_muted
+
+
+@pytest.mark.parametrize("version", [4, 6, 7, 12, 13, 18])
+@virtual
+async def test_a_consumer_above_its_quota_gets_nothing_until_it_has_waited(version: int) -> None:
+    edges = with_quota(FETCH, 150)
+    client, loop = edges.client(), asyncio.get_running_loop()
+    first = await client.call(fetch.API, version, to_fetch())
+    assert first.throttle_time_ms == 0
+    assert records_of(first) == BATCH
+    assert edges.replicas.fetch.fetched[0].max_bytes == 1_500, "ten seconds' worth"
+    began = loop.time()
+    second = await client.call(fetch.API, version, to_fetch())
+    assert loop.time() == began
+    assert (second.responses, second.error_code, second.session_id) == ([], 0, 0)
+    assert second.throttle_time_ms > 0
+    assert client.protocol.is_muted
+    while not (answer := await client.call(fetch.API, version, to_fetch())).responses:
+        assert answer.throttle_time_ms > 0
+    assert loop.time() - began == pytest.approx(11, abs=5)
+
+
+@virtual
+async def test_a_batch_above_the_quota_still_comes_and_is_waited_for_afterwards() -> None:
+    edges = with_quota(FETCH, 20)
+    client = edges.client()
+    answer = await client.call(fetch.API, 12, to_fetch())
+    assert records_of(answer) == BATCH
+    assert answer.throttle_time_ms == pytest.approx(1000 * (len(BATCH) / 20 - 10), abs=2)
+    assert client.protocol.is_muted
+
+
+class Ticks:
+    """A clock that goes on by a twentieth of a second whenever it is read."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.05
+        return self.now_s
+
+
+@virtual
+async def test_time_of_the_loop_counts_from_the_next_answer_on() -> None:
+    edges = with_quota(CPU, 1.1, {"user": None})
+    edges.quotas.turn_clock = Ticks()
+    client = edges.client()
+    told = [(await client.call(fetch.API, 12, to_fetch())).throttle_time_ms for _ in range(4)]
+    # Each takes 0.05 s, and 1.1 % of ten seconds are 0.11 s.
+    assert told == [0, 0, 0, 1000], "a second is the most"
+    assert client.protocol.is_muted
+
+
+def nodes_requests() -> list[tuple[object, int, object]]:
+    return [
+        (fetch.API, 12, to_fetch(replica_id=2)),
+        (write_txn_markers.API, 1, write_txn_markers.WriteTxnMarkersRequest()),
+        (add_partitions_to_txn.API, 4, add_partitions_to_txn.AddPartitionsToTxnRequest()),
+        (
+            offset_for_leader_epoch.API,
+            4,
+            offset_for_leader_epoch.OffsetForLeaderEpochRequest(replica_id=2),
+        ),
+        (sasl_handshake.API, 1, sasl_handshake.SaslHandshakeRequest("PLAIN")),
+    ]
+
+
+@pytest.mark.parametrize("number", range(5))
+@virtual
+async def test_requests_that_nodes_send_are_exempt_and_counted_apart(number: int) -> None:
+    edges = with_quota(CPU, 0.001)
+    edges.commit(quota_record(entity(**ANONYMOUS), FETCH, 1))
+    edges.quotas.turn_clock = Ticks()
+    client = edges.client()
+    api, version, request = nodes_requests()[number]
+    for _ in range(3):
+        await client.call(api, version, request)  # type: ignore[arg-type,type-var]
+    assert not client.protocol.is_muted
+    # The time of the last turn is not counted yet.
+    assert edges.quotas.exempt_s > 0.09
+    assert edges.registry.values()["stele_exempt_request_seconds_total"] == edges.quotas.exempt_s
+
+
+@pytest.mark.parametrize(
+    ("listener", "principal", "node_ids", "allowed", "is_exempt"),
+    [
+        ("INTERNAL", "User:broker", frozenset[int](), True, True),
+        ("INTERNAL", "User:broker", frozenset[int](), False, False),
+        ("EXTERNAL", "User:broker", frozenset[int](), True, False),
+        ("EXTERNAL", "User:broker", frozenset({2}), False, True),
+        ("EXTERNAL", NODE_ITSELF, frozenset[int](), False, True),
+    ],
+)
+@virtual
+async def test_nodes_are_exempt(
+    listener: str, principal: str, node_ids: frozenset[int], allowed: bool, is_exempt: bool
+) -> None:
+    authorizer = WithAcls()
+    edges = with_quota(PRODUCE, 1, {"user": None}, edges=Edges(authorizer))
+    if not allowed:
+        authorizer.denied.add((Operation.CLUSTER_ACTION, CLUSTER))
+    client = edges.client(listener)
+    client.protocol.principal, client.protocol.node_ids = principal, node_ids
+    assert (await produced(client) == 0) is is_exempt
+    assert not authorizer.denials
+
+
+@virtual
+async def test_without_an_authorizer_the_listener_of_brokers_makes_nobody_exempt() -> None:
+    edges = with_quota(PRODUCE, 1, {"user": None})
+    assert await produced(edges.client("INTERNAL")) > 0
+
+
+@virtual
+async def test_without_quotas_nothing_is_counted_or_measured() -> None:
+    edges = Edges()
+    edges.add_topic("a", [[1]])
+    client = edges.client()
+    for record in (
+        quota_record(entity(ip="::1"), "connection_creation_rate", 1.0),
+        quota_record(entity(**ANONYMOUS), PRODUCE, 1.0),
+        removal_record(entity(**ANONYMOUS), PRODUCE),
+    ):
+        edges.commit(record)
+        is_on = PRODUCE in edges.publisher.image.client_quotas.get(entity(**ANONYMOUS), Map())
+        assert (edges.quotas.manager is not None) == is_on
+        assert (edges.quotas.turn_clock is not None) == is_on
+    assert await produced(client) == 0
+
+
+@virtual
+async def test_what_is_used_can_be_seen(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "broker.service.quotas")
+    edges = with_quota(PRODUCE, 100)
+    client = edges.client()
+    await produced(client)
+    values = edges.registry.values()
+    labels = '{quota="producer_byte_rate",user="ANONYMOUS",client_id=""}'
+    assert 100 < values["stele_quota_usage" + labels] < 200
+    assert values["stele_quota_throttled_seconds" + labels] > 0.5
+    (line,) = [each.getMessage() for each in caplog.records]
+    assert line.startswith("user 'ANONYMOUS' with client id 'test' waits ")
+    assert "producer_byte_rate of user 'ANONYMOUS' is 100, and the client is at 1" in line
