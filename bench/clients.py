@@ -25,6 +25,7 @@ from stele.aio import Producer
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import BufferFullError
 from stele.real import real_connector
+from stele.security.client_security import PLAINTEXT
 from stele.wire.kafka.messages import fetch, metadata
 
 LATENCY_BATCH_BYTES = 16 * 1024
@@ -227,7 +228,7 @@ class Readers:
 
     async def connect(self) -> None:
         """Connect each reader to the leader of its partition."""
-        connector = real_connector()
+        connector = real_connector(PLAINTEXT)
         host, _, port = self._bootstrap.rpartition(":")
         first = await KafkaConnection.open(connector, host, int(port), "bench")
         await first.negotiate(timeout_s=TIMEOUT_S)

@@ -28,6 +28,7 @@ from stele.aio import Admin
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode
 from stele.real import real_connector
+from stele.security.client_security import PLAINTEXT
 from stele.wire.kafka.messages import (
     find_coordinator,
     heartbeat,
@@ -138,7 +139,7 @@ class Clients:
     def __init__(self, cluster: ProcessCluster) -> None:
         self.cluster = cluster
         self.brokers = [cluster.nodes[each] for each in cluster.broker_ids]
-        self._connector = real_connector()
+        self._connector = real_connector(PLAINTEXT)
         self._open: list[KafkaConnection] = []
 
     async def connection(self, port: int | None) -> KafkaConnection:

@@ -40,8 +40,8 @@ APPLICATION_RULES: Final = tuple(
         "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE"),
     }.items()
     for operation in operations
-)
-"""It works with topics, and administrates nothing."""
+) + (Acl(f"User:{APPLICATION}", "TWO_PHASE_COMMIT", "TRANSACTIONAL_ID", "spark/", "PREFIXED"),)
+"""It works with topics, also from Spark exactly once, and administrates nothing."""
 
 MECHANISM: Final = "SCRAM-SHA-512"
 HOSTS: Final = ("localhost", "127.0.0.1", "::1")

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 from stele.errors import ConfigError
 from stele.ids import TopicPartition
 from stele.option_types import check_names, check_types
-from stele.security.client_security import PLAINTEXT, ClientSecurity
+from stele.security.client_security import ClientSecurity
 from stele.security.options import SecurityConfig, SecurityOptions
 from stele.world import Clock, Connector, Rng
 
@@ -44,8 +44,9 @@ class ClientWorld:
     rng: Rng
 
 
-def real_world(security: ClientSecurity = PLAINTEXT) -> ClientWorld:
-    """The machine's clock, network and randomness. ``security``: of all connections."""
+def real_world(security: ClientSecurity) -> ClientWorld:
+    """The machine's clock, network and randomness. ``security``: of all connections. It has no
+    default: a client that forgets it would speak plaintext."""
     from stele.real import RealClock, real_connector, real_rng
 
     return ClientWorld(RealClock(), real_connector(security), real_rng())

@@ -95,6 +95,6 @@ def set_no_delay(transport: asyncio.Transport) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def real_connector(security: ClientSecurity = PLAINTEXT) -> Connector:
+def real_connector(security: ClientSecurity) -> Connector:
     """The connector for clients."""
     return RealConnector(security)

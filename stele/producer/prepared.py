@@ -39,7 +39,7 @@ class PreparedTransactions:
                 "transaction_two_phase_commit_enable": True,
             },
         )
-        self._view = ClusterView(self._config, world or real_world())
+        self._view = ClusterView(self._config, world or real_world(self._config.client_security()))
 
     async def commit(self, prepared: Mapping[str, PreparedTransaction]) -> None:
         """Commit these transactions, by transactional id, as ``Producer.complete_transaction``

@@ -163,7 +163,7 @@ class ExactlyOnce:
     ) -> tuple[Prepared, frozenset[str]]:
         name = f"{_prefix(self._options, target.write)}{target.run}/{'/'.join(map(str, attempt))}"
         with producer_of(self._options, name) as producer:
-            _begin(producer)
+            _begin(producer, _prefix_of_all(self._options))
             try:
                 batch: pa.RecordBatch | None = first
                 while batch is not None:
@@ -342,7 +342,7 @@ def sweep(options: SinkOptions, older_than_ms: int) -> list[str]:
     return aborted
 
 
-def _begin(producer: Producer) -> None:
+def _begin(producer: Producer, prefix: str) -> None:
     try:
         producer.begin_transaction()
     except ApiError as error:
@@ -350,7 +350,8 @@ def _begin(producer: Producer) -> None:
             raise
         raise WriteError(
             "the brokers refuse two-phase commits: set transaction.two.phase.commit.enable=true on "
-            "them, or the option exactlyOnce=false"
+            "them, and with access rules allow the user WRITE and TWO_PHASE_COMMIT on "
+            f"transactional ids that begin with {prefix!r}; or set the option exactlyOnce=false"
         ) from error
 
 

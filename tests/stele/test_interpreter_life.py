@@ -15,6 +15,7 @@ from stele import Admin, Producer
 from stele.errors import ClosedError, ConfigError, UnreachableError
 from stele.addresses import Address
 from stele.real import real_connector
+from stele.security.client_security import PLAINTEXT
 
 def refused(call):
     try:
@@ -26,7 +27,7 @@ options = dict(max_block_ms=300, on_wait=lambda _: None)
 old = Producer("127.0.0.1:1", **options)
 assert refused(lambda: old.send("t", b"x")) is UnreachableError
 if "grpc" in sys.argv:
-    old._do(lambda: real_connector().channel(Address("127.0.0.1", 1)))
+    old._do(lambda: real_connector(PLAINTEXT).channel(Address("127.0.0.1", 1)))
 child = os.fork()
 if child == 0:
     assert refused(lambda: old.send("t", b"x")) is ClosedError

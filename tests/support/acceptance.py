@@ -14,6 +14,7 @@ from runtime.real.world import RealWorld
 from stele import Consumer
 from stele.cluster.kafka_connection import KafkaConnection
 from stele.real import real_connector
+from stele.security.client_security import PLAINTEXT
 from stele.wire.batch import BatchBuilder
 from stele.wire.kafka.messages import metadata, produce
 from tests.support.timing import until
@@ -146,7 +147,9 @@ async def wait_known(bootstrap: str, topic: str, *, within_s: float = 30.0) -> N
     async with asyncio.timeout(within_s):
         for address in bootstrap.split(","):
             host, _, port = address.rpartition(":")
-            connection = await KafkaConnection.open(real_connector(), host, int(port), "tests")
+            connection = await KafkaConnection.open(
+                real_connector(PLAINTEXT), host, int(port), "tests"
+            )
             try:
                 await connection.negotiate(timeout_s=within_s)
                 while not await _knows(connection, topic, within_s):  # noqa: ASYNC110 - no event
