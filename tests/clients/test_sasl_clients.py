@@ -1,9 +1,16 @@
-"""Unmodified Kafka clients, and our own, on listeners with SASL."""
+"""Unmodified Kafka clients, and our own, on listeners with TLS and SASL."""
 
 from __future__ import annotations
 
 import asyncio
+import http.server
 import importlib
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -12,12 +19,17 @@ import pytest
 
 from stele import Admin, Consumer, Producer, TopicPartition
 from stele.cluster.kafka_login import LoginError
-from tests.support.sasl_node import SESSION_S, USERS, SaslNode, sasl_node
+from tests.support.sasl_node import PROTOCOLS, SESSION_S, USERS, SaslNode, sasl_node
 
 pytestmark = pytest.mark.processes
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-LISTENERS = ("SASL", "TLS")
+WAYS = pytest.mark.parametrize(
+    ("listener", "mechanism"),
+    [*itertools.product(("SASL", "TLS"), MECHANISMS), ("ENCRYPTED", ""), ("MUTUAL", "")],
+)
+"""Into the node. Without a mechanism there is no login; on MUTUAL the client has a certificate."""
+
 TOPIC = "t"
 PLAIN_NAME = "dave"
 """A user for clients that do not escape names, as SCRAM demands."""
@@ -64,21 +76,30 @@ def password(mechanism: str) -> str:
 
 
 def confluent(node: SaslNode, listener: str, mechanism: str, **more: Any) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "bootstrap.servers": node.server(listener),
-        "security.protocol": "SASL_SSL" if listener == "TLS" else "SASL_PLAINTEXT",
-        "ssl.ca.location": node.ca_file,
-        "sasl.mechanism": mechanism,
-    }
+    options: dict[str, Any] = librdkafka(node, listener, mechanism)
     if mechanism == "OAUTHBEARER":
         options["oauth_cb"] = lambda config: (node.token(), time.time() + 60)
-    else:
-        options |= {"sasl.username": USERS[mechanism], "sasl.password": password(mechanism)}
     return options | more
 
 
-@pytest.mark.parametrize("listener", LISTENERS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+def librdkafka(node: SaslNode, listener: str, mechanism: str) -> dict[str, str]:
+    """The properties that need no function."""
+    options = {
+        "bootstrap.servers": node.server(listener),
+        "security.protocol": PROTOCOLS[listener],
+    }
+    if PROTOCOLS[listener].endswith("SSL"):
+        options["ssl.ca.location"] = node.ca_file
+    if listener == "MUTUAL":
+        options |= dict.fromkeys(("ssl.certificate.location", "ssl.key.location"), node.client_file)
+    if mechanism:
+        options["sasl.mechanism"] = mechanism
+    if mechanism in USERS:
+        options |= {"sasl.username": USERS[mechanism], "sasl.password": password(mechanism)}
+    return options
+
+
+@WAYS
 def test_confluent_kafka(node: SaslNode, listener: str, mechanism: str) -> None:
     from confluent_kafka import Consumer as ConfluentConsumer
     from confluent_kafka import Producer as ConfluentProducer
@@ -131,25 +152,117 @@ def test_confluent_kafka_logs_in_again_while_it_works(node: SaslNode, mechanism:
     assert errors == []
 
 
+class _Issuer(http.server.BaseHTTPRequestHandler):
+    """An issuer's token endpoint, as OpenID Connect has it."""
+
+    node: SaslNode
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        answer = json.dumps({"access_token": self.node.token(), "expires_in": 60}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
+
+
+@pytest.fixture
+def token_endpoint(node: SaslNode) -> Iterator[str]:
+    handler = type("Issuer", (_Issuer,), {"node": node})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as issuer:
+        serving = threading.Thread(target=issuer.serve_forever)
+        serving.start()
+        yield f"http://127.0.0.1:{issuer.server_port}/token"
+        issuer.shutdown()
+        serving.join()
+
+
+def test_confluent_kafka_gets_its_tokens_from_the_issuer(
+    node: SaslNode, token_endpoint: str
+) -> None:
+    from confluent_kafka import Producer as ConfluentProducer
+
+    delivered: list[object] = []
+    options = librdkafka(node, "TLS", "OAUTHBEARER") | {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.client.id": "app",
+        "sasl.oauthbearer.client.secret": "secret",
+        "sasl.oauthbearer.token.endpoint.url": token_endpoint,
+    }
+    producer = ConfluentProducer(options)
+    producer.produce(TOPIC, b"x", on_delivery=lambda error, _: delivered.append(error))
+    assert producer.flush(20) == 0
+    assert delivered == [None]
+
+
+# -------------------------------------------------------------------------------- kcat
+
+
+def kcat(
+    options: dict[str, str], *arguments: str, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    properties = [part for name, value in options.items() for part in ("-X", f"{name}={value}")]
+    return subprocess.run(
+        ["kcat", "-b", options["bootstrap.servers"], *properties, *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def kcats_librdkafka() -> tuple[int, ...]:
+    """Its version."""
+    said = subprocess.run(["kcat", "-V"], capture_output=True, text=True, check=True).stdout
+    (version,) = re.findall(r"librdkafka ([0-9.]+)", said)
+    return tuple(map(int, version.split(".")))
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
+@WAYS
+def test_kcat(node: SaslNode, listener: str, mechanism: str) -> None:
+    if mechanism == "OAUTHBEARER":
+        listener = "UNSIGNED"  # kcat has no function that could give a token
+    options = librdkafka(node, listener, mechanism)
+    if mechanism == "OAUTHBEARER":
+        options["enable.sasl.oauthbearer.unsecure.jwt"] = "true"
+        options["sasl.oauthbearer.config"] = "principal=olga"
+    value = f"{listener}-{mechanism}"
+    made = kcat(options, "-P", "-t", TOPIC, stdin=f"{value}\n")
+    if mechanism.startswith("SCRAM") and kcats_librdkafka() < (2, 6, 1):
+        assert "invalid credentials" in made.stderr  # it repeats its nonce wrongly
+        return
+    assert made.returncode == 0, made.stderr
+    read = kcat(options, "-C", "-e", "-q", "-o", "beginning", "-t", TOPIC)
+    assert value in read.stdout.split("\n"), read.stderr
+
+
 # ------------------------------------------------------------------ clients in Python
 
 
 def python_options(node: SaslNode, listener: str, mechanism: str) -> dict[str, Any]:
     options: dict[str, Any] = {
         "bootstrap_servers": node.server(listener),
-        "security_protocol": "SASL_SSL" if listener == "TLS" else "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
+        "security_protocol": PROTOCOLS[listener],
     }
-    if listener == "TLS":
+    if PROTOCOLS[listener].endswith("SSL"):
         options["ssl_context"] = node.ca_context()
-    if mechanism != "OAUTHBEARER":
+    if listener == "MUTUAL":
+        options["ssl_context"].load_cert_chain(node.client_file)
+    if mechanism:
+        options["sasl_mechanism"] = mechanism
+    if mechanism in USERS:
         options["sasl_plain_username"] = USERS[mechanism]
         options["sasl_plain_password"] = password(mechanism)
     return options
 
 
-@pytest.mark.parametrize("listener", LISTENERS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@WAYS
 def test_kafka_python(node: SaslNode, listener: str, mechanism: str) -> None:
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -178,8 +291,7 @@ def test_kafka_python(node: SaslNode, listener: str, mechanism: str) -> None:
         consumer.close()
 
 
-@pytest.mark.parametrize("listener", LISTENERS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@WAYS
 async def test_aiokafka(node: SaslNode, listener: str, mechanism: str) -> None:
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
     from aiokafka.abc import AbstractTokenProvider
@@ -206,25 +318,53 @@ async def test_aiokafka(node: SaslNode, listener: str, mechanism: str) -> None:
         await consumer.stop()
 
 
+def test_kafka_python_logs_in_again_while_it_works(node: SaslNode) -> None:
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(**python_options(node, "SHORT", "SCRAM-SHA-256"))
+    try:
+        end = time.monotonic() + 4 * SESSION_S
+        while time.monotonic() < end:
+            producer.send(TOPIC, b"x").get(20)
+            time.sleep(0.05)
+    finally:
+        producer.close()
+
+
+async def test_aiokafka_connects_again_when_its_session_has_ended(node: SaslNode) -> None:
+    """It does not know KIP-368: the node closes its connection, and it opens another one."""
+    from aiokafka import AIOKafkaProducer
+
+    producer = AIOKafkaProducer(**python_options(node, "SHORT", "SCRAM-SHA-256"))
+    await producer.start()
+    try:
+        end = time.monotonic() + 4 * SESSION_S
+        while time.monotonic() < end:
+            await producer.send_and_wait(TOPIC, b"x")
+            await asyncio.sleep(0.05)
+    finally:
+        await producer.stop()
+
+
 # -------------------------------------------------------------------------------- ours
 
 
 def own_options(node: SaslNode, listener: str, mechanism: str) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "security_protocol": "SASL_SSL" if listener == "TLS" else "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-    }
-    if listener == "TLS":
+    options: dict[str, Any] = {"security_protocol": PROTOCOLS[listener]}
+    if PROTOCOLS[listener].endswith("SSL"):
         options["ssl_truststore_location"] = node.ca_file
+    if listener == "MUTUAL":
+        options["ssl_keystore_location"] = node.client_file
+    if mechanism:
+        options["sasl_mechanism"] = mechanism
     if mechanism == "OAUTHBEARER":
         options["sasl_oauthbearer_token"] = node.token
-    else:
+    elif mechanism:
         options |= {"sasl_username": USERS[mechanism], "sasl_password": password(mechanism)}
     return options
 
 
-@pytest.mark.parametrize("listener", LISTENERS)
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@WAYS
 def test_our_clients(node: SaslNode, listener: str, mechanism: str) -> None:
     options = own_options(node, listener, mechanism)
     with Producer(node.server(listener), **options) as producer:

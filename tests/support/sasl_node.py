@@ -1,4 +1,4 @@
-"""One process of a node with SASL listeners, for real clients."""
+"""One process of a node whose listeners have every protection, for real clients."""
 
 from __future__ import annotations
 
@@ -23,14 +23,24 @@ START_S = 60.0
 USERS = {"PLAIN": "alice", "SCRAM-SHA-256": "bob", "SCRAM-SHA-512": "carol, = é"}
 """The user of each mechanism; passwords are the names with ``-secret``."""
 
-LISTENERS = ("INTERNAL", "SASL", "TLS", "SHORT")
+PROTOCOLS = {
+    "INTERNAL": "PLAINTEXT",
+    "SASL": "SASL_PLAINTEXT",
+    "TLS": "SASL_SSL",
+    "SHORT": "SASL_PLAINTEXT",
+    "UNSIGNED": "SASL_PLAINTEXT",
+    "ENCRYPTED": "SSL",
+    "MUTUAL": "SSL",
+}
+"""The listeners of the node, by name."""
+
 SESSION_S = 2
 
 
 @dataclass
 class SaslNode:
-    """A node that serves. Its listeners are INTERNAL (plaintext), SASL, TLS (SASL_SSL), and SHORT,
-    on which a login lasts two seconds."""
+    """A node that serves. On SHORT a login lasts two seconds, UNSIGNED believes any token, and
+    MUTUAL wants a certificate."""
 
     directory: Path
     ports: dict[str, int]
@@ -42,6 +52,11 @@ class SaslNode:
     @property
     def ca_file(self) -> str:
         return str(self.directory / "ca.pem")
+
+    @property
+    def client_file(self) -> str:
+        """A key with its certificate, for MUTUAL."""
+        return str(self.directory / "client.pem")
 
     def ca_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self.ca_file)
@@ -56,7 +71,7 @@ class SaslNode:
 @contextmanager
 def sasl_node(directory: Path) -> Iterator[SaslNode]:
     """Runs the node until the end of the block."""
-    names = [*LISTENERS, *(f"grpc-{name}" for name in LISTENERS), "controller", "metrics"]
+    names = [*PROTOCOLS, *(f"grpc-{name}" for name in PROTOCOLS), "controller", "metrics"]
     node = SaslNode(directory, free_ports_of(names), ec.generate_private_key(ec.SECP256R1()))
     _write_keys(node)
     with running_node(directory, _settings(node)):
@@ -83,7 +98,7 @@ def running_node(directory: Path, settings: Mapping[str, str]) -> Iterator[None]
 
 def _settings(node: SaslNode) -> dict[str, str]:
     def addresses(prefix: str) -> str:
-        return ",".join(f"{name}://localhost:{node.ports[prefix + name]}" for name in LISTENERS)
+        return ",".join(f"{name}://localhost:{node.ports[prefix + name]}" for name in PROTOCOLS)
 
     users = " ".join(f'user_{name}="{name}-secret"' for name in ("alice",))
     controller = f"127.0.0.1:{node.ports['controller']}"
@@ -96,8 +111,9 @@ def _settings(node: SaslNode) -> dict[str, str]:
         "metrics.listener": f"127.0.0.1:{node.ports['metrics']}",
         "listeners": addresses(""),
         "grpc.listeners": addresses("grpc-"),
-        "listener.security.protocol.map": "INTERNAL:PLAINTEXT,SASL:SASL_PLAINTEXT,"
-        "TLS:SASL_SSL,SHORT:SASL_PLAINTEXT",
+        "listener.security.protocol.map": ",".join(
+            f"{name}:{protocol}" for name, protocol in PROTOCOLS.items()
+        ),
         "inter.broker.listener.name": "INTERNAL",
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "1",
@@ -107,7 +123,12 @@ def _settings(node: SaslNode) -> dict[str, str]:
         "sasl.oauthbearer.jwks.endpoint.url": (node.directory / "jwks.json").as_uri(),
         "sasl.oauthbearer.expected.audience": "stele",
         "listener.name.short.connections.max.reauth.ms": str(SESSION_S * 1000),
+        "listener.name.unsigned.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "",
+        "listener.name.unsigned.oauthbearer.sasl.oauthbearer.unsecured.enable": "true",
+        "listener.name.unsigned.oauthbearer.sasl.oauthbearer.expected.audience": "",
         "ssl.keystore.location": str(node.directory / "node.pem"),
+        "listener.name.mutual.ssl.truststore.location": node.ca_file,
+        "listener.name.mutual.ssl.client.auth": "required",
     }
 
 
@@ -117,6 +138,7 @@ def _write_keys(node: SaslNode) -> None:
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(
         str(node.directory / "node.pem")
     )
+    authority.issue_cert("client").private_key_and_cert_chain_pem.write_to_path(node.client_file)
     entry = json.loads(jwt.get_algorithm_by_name("ES256").to_jwk(node.key.public_key()))
     entry.pop("key_ops", None)
     (node.directory / "jwks.json").write_text(json.dumps({"keys": [entry | {"kid": "1"}]}))
