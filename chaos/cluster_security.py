@@ -32,15 +32,18 @@ ADMIN: Final = "admin"
 APPLICATION: Final = "app"
 """A user with ordinary rights."""
 
-APPLICATION_RULES: Final = tuple(
-    Acl(f"User:{APPLICATION}", operation, kind, "*")
-    for kind, operations in {
-        "TOPIC": ("READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS"),
-        "GROUP": ("READ", "DELETE"),
-        "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE"),
-    }.items()
-    for operation in operations
-) + (Acl(f"User:{APPLICATION}", "TWO_PHASE_COMMIT", "TRANSACTIONAL_ID", "spark/", "PREFIXED"),)
+APPLICATION_RULES: Final = (
+    *tuple(
+        Acl(f"User:{APPLICATION}", operation, kind, "*")
+        for kind, operations in {
+            "TOPIC": ("READ", "WRITE", "CREATE", "DESCRIBE_CONFIGS"),
+            "GROUP": ("READ", "DELETE"),
+            "TRANSACTIONAL_ID": ("WRITE", "DESCRIBE"),
+        }.items()
+        for operation in operations
+    ),
+    Acl(f"User:{APPLICATION}", "TWO_PHASE_COMMIT", "TRANSACTIONAL_ID", "spark/", "PREFIXED"),
+)
 """It works with topics, also from Spark exactly once, and administrates nothing."""
 
 MECHANISM: Final = "SCRAM-SHA-512"
