@@ -34,11 +34,11 @@ def main() -> None:
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda number, frame: None)
     run(["version"])  # the first command imports what reads its arguments
-    # What is imported stays for good. Nodes must not copy its pages because their collector looks
-    # at it.
+    # Imported modules stay for good. The collectors of nodes leave frozen objects alone, so nodes
+    # share these pages and do not copy them.
     gc.collect()
     gc.freeze()
-    children: dict[int, int] = {}  # by process id: the pipe on which its end is told
+    children: dict[int, int] = {}  # by process id: the pipe that gets its exit code
     while True:
         ready, _, _ = select.select([orders.fileno(), woken], [], [])
         if woken in ready:
@@ -47,7 +47,7 @@ def main() -> None:
         if orders.fileno() in ready:
             order, handles, _, _ = socket.recv_fds(orders, _ORDER_BYTES_MAX, 2)
             if not order:
-                return  # whose nodes these are has ended; they end with this process
+                return  # the owner of the nodes has ended; they end with this process
             log, answers = handles
             inherited = [orders.fileno(), woken, wakes, *children.values()]
             child = os.fork()
@@ -72,7 +72,7 @@ def _tell(answers: int, number: int) -> None:
     try:
         os.write(answers, b"%d\n" % number)
     except BrokenPipeError:
-        pass  # nobody wants to know
+        pass  # the reader is gone
 
 
 def _live(order: dict[str, Any], log: int, answers: int, inherited: list[int]) -> None:

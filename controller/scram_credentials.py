@@ -35,7 +35,7 @@ Upsertion = AlterUserScramCredentialsRequest.Upsertion
 def alter_user_scram_credentials(
     context: Context, request: AlterUserScramCredentialsRequest
 ) -> ControllerResult[AlterUserScramCredentialsResponse]:
-    """Set and remove credentials. A user of whom one alteration is refused keeps all credentials.
+    """Set and remove credentials. If one of a user's changes is refused, all of them are.
 
     Raises ApiError POLICY_VIOLATION for a request of too many alterations, and UNSUPPORTED_VERSION
     if the level of metadata.version has no credentials.
@@ -109,8 +109,8 @@ def _check_credential(mechanism: ScramMechanism, upsertion: Upsertion) -> None:
     if len(upsertion.salted_password) != mechanism.hash_bytes:
         raise ApiError(
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            f"the salted password has {len(upsertion.salted_password)} bytes: those of "
-            f"{mechanism.name} have {mechanism.hash_bytes}",
+            f"the salted password has {len(upsertion.salted_password)} bytes: "
+            f"{mechanism.name} needs {mechanism.hash_bytes}",
         )
 
 

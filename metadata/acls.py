@@ -25,7 +25,7 @@ ACL_RECORDS: Final = 6
 
 
 class Pattern(NamedTuple):
-    """The resources of which rules speak: one name, all names with a prefix, or all (literal
+    """The resources that rules name: one name, all names with a prefix, or all (literal
     ``*``)."""
 
     type: ResourceType

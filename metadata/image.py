@@ -50,7 +50,7 @@ class MetadataImage:
 
     @property
     def waited_for(self) -> tuple[ImagePart, ...]:
-        """The parts of which an administrator's change is answered when every live broker has
+        """The parts whose changes by administrators are answered when every live broker has
         applied it."""
         return (
             self.acls,

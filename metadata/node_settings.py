@@ -25,7 +25,7 @@ class NodeSettings:
         for name, setting in SETTINGS.items():
             self.__dict__[name] = setting.read(raw)
 
-    # Who this node is.
+    # The node's identity.
     node_id = integer(
         None,
         "The number of this node, unique in the cluster.",

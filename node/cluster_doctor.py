@@ -33,7 +33,7 @@ class ClusterFacts:
     now: datetime
     anonymous_is_super: bool = False
     fenced: Sequence[int] = ()  # registered brokers that are not in service
-    silent_voters: Sequence[int] = ()  # controllers of which the active one does not hear
+    silent_voters: Sequence[int] = ()  # controllers that the active one does not hear
 
 
 def examine_cluster(facts: ClusterFacts) -> list[Finding]:

@@ -8,7 +8,7 @@ from stele.backoff import Backoff
 
 FIRST_MS: Final = 50.0
 MOST_MS: Final = 250.0
-"""Elections take about as long: whoever waits longer is late for the new leader."""
+"""Elections take about as long. A client that waits longer is late for the new leader."""
 
 
 def node_backoff() -> Backoff:

@@ -24,10 +24,10 @@ PRINCIPAL_LINES: Final = 100
 PRINCIPAL_LINES_PER_S: Final = 1.0
 NODE_LINES: Final = 1_000
 NODE_LINES_PER_S: Final = 10.0
-"""So many lines at once, and then per second."""
+"""The most lines at once, and then per second."""
 
 REMEMBERED_MAX: Final = 10_000
-"""So many principals with their operations and resources are told apart. Then the oldest is
+"""The most principals with their operations and resources that are remembered. Then the oldest is
 forgotten. The node's budget allows fewer lines within ``INTERVAL_S``, so that none is forgotten
 before its next line may come."""
 

@@ -68,7 +68,7 @@ def subject_of(certificate: bytes) -> str:
 
 
 def text_of_name(relative_names: bytes) -> str:
-    """The text of a Name, of which the content of the outermost sequence is given."""
+    """The text of a Name. ``relative_names``: the content of its outermost sequence."""
     texts = [_relative_name(each) for each in elements(relative_names)]
     return ",".join(reversed(texts))
 

@@ -149,7 +149,7 @@ class _Columns:
         starts = np.concatenate([each.starts + base for each, base in pairs])
         ends = np.concatenate([each.ends + base for each, base in pairs])
         self._ends = ends
-        self.times, at = self._varints(starts + 1)  # behind the attributes, of which none exist
+        self.times, at = self._varints(starts + 1)  # after the attributes; none is defined
         self.deltas, at = self._varints(at)
         self.key_sizes, self.key_starts = self._sizes(at)
         at = self.key_starts + np.maximum(self.key_sizes, 0)

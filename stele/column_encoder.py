@@ -83,7 +83,7 @@ def encode(columns: RecordColumns, timestamp_ms: int) -> EncodedRecords:
     sizes = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + 2
     for part in (deltas, key_prefixes, value_prefixes, tails):
         sizes += 1 if isinstance(part, pa.Scalar) else _sizes(part)
-    # Attributes, of which none exist, and the distance from the time of the batch.
+    # Attributes, where none is defined, and the distance from the time of the batch.
     fixed = pa.scalar(b"\x00\x00", pa.binary())
     records = pc.binary_join_element_wise(
         varints(sizes),

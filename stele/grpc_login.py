@@ -115,7 +115,7 @@ class _Login:
         self._lock = asyncio.Lock()
 
     async def authorization(self) -> tuple[str, bool]:
-        """What a call says of who calls, and whether that is new. Raises RpcError."""
+        """What a call says about its caller, and whether that is new. Raises RpcError."""
         loop = asyncio.get_running_loop()
         async with self._lock:
             is_new = not self._session or loop.time() >= self._ends_s

@@ -11,7 +11,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class TimestampType(enum.IntEnum):
-    """Whose clock gave a record its timestamp: the producer's or the leader's
+    """The clock that gave a record its timestamp: the producer's or the leader's
     (``message.timestamp.type``).
     """
 

@@ -44,7 +44,7 @@ ENTRIES_PER_TURN: Final = 1024
 """To encode, decode or look at this many entries takes one or two milliseconds."""
 _ENCODED_PER_SLICE: Final = 256  # such a slice is part of an append
 CHANGES_MAX: Final = 1 << 16
-"""So many changes of a log can be undone at most. A truncation of more reads a snapshot."""
+"""The most changes of a log that can be undone. A truncation of more reads a snapshot."""
 
 _VERSION: Final = 1
 _HEAD = struct.Struct(">hI")

@@ -1,6 +1,6 @@
 """DescribeProducers (61), version 0: the producers that a replica of this broker knows (KIP-664).
 
-Deviations: the time of the last append is that of this replica's clock, as in its snapshots.
+Deviations: the time of the last append is by this replica's clock, as in its snapshots.
 
 A request with a field of ours, ``producer_id``, asks the leader of one partition for one producer.
 Brokers ask so on behalf of publishers (``broker.gateway.leaders``). The answer has the batches that

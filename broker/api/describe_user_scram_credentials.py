@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50), version 0: who has which mechanism (KIP-554).
+"""DescribeUserScramCredentials (50), version 0: the mechanisms of users (KIP-554).
 
 Deviations: none known.
 """

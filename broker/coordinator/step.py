@@ -63,7 +63,7 @@ class KeyValue(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Who writes a transaction."""
+    """The writer of a transaction."""
 
     id: int
     epoch: int

@@ -18,7 +18,7 @@ class Credit:
 
     @property
     def records(self) -> int:
-        """So many records may be sent at most."""
+        """The most records that may be sent now."""
         return 0 if self.is_spent else self._records
 
     @property

@@ -65,8 +65,8 @@ class Membership:
         check: Callable[[Offsets], Refusal | None],
         forget: Callable[[Sequence[TopicPartition]], None],
     ) -> None:
-        """``check`` says why offsets must not be committed. ``forget`` hears of partitions of which
-        nothing may be sent any more."""
+        """``check`` says why offsets must not be committed. ``forget`` hears of partitions
+        whose records may not be sent any more."""
         self._consumer = consumer
         self._outlet = outlet
         self._check = check

@@ -66,7 +66,7 @@ class PublisherLane(Generic[R]):
         self.producer_id = publisher_id
         self.batch_bytes = batch_bytes
         self._waiting: deque[Waiting[R]] = deque()
-        self._under_way = 0  # so many of the first parts are in the batch that is sent
+        self._under_way = 0  # how many of the first parts are in the batch that is sent
         # The number of the last committed record; -1: there is none. None: ask the leader.
         self._committed: int | None = None
         self._is_known = False  # the leader knows the publisher

@@ -90,7 +90,7 @@ class Outlet(Protocol):
     """The client's side of a stream."""
 
     async def receive(self) -> Iterable[Sequence[ToPublish] | EndOfTransaction] | None:
-        """The next message. Its records come in pieces, each of which is made when it is its turn.
+        """The next message. Its records come in pieces. Each piece is made when it is its turn.
         None if the client has ended its side, or ``close`` was called. Raises RpcError."""
         ...
 
@@ -272,7 +272,7 @@ class Publication:
         return Refusal(ErrorCode.INVALID_REQUEST, message)
 
     def held(self, size: int) -> None:
-        """So many more bytes wait for their outcome."""
+        """``size`` more bytes wait for their outcome."""
         self._held_bytes += size
 
     # ------------------------------------------------------------------- transactions

@@ -51,7 +51,7 @@ class SharedLane(Generic[R]):
         self._waiting: deque[Waiting[R]] = deque()
         # The batch that was sent and is not resolved. Its records have the next sequences.
         self._batch: list[Waiting[R]] = []
-        # A batch was refused. So many of the first records are sent one by one, to find the bad
+        # A batch was refused. This number of the first records is sent one by one, to find the bad
         # one.
         self._alone = 0
 

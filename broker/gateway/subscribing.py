@@ -40,7 +40,7 @@ MESSAGE_RECORDS_MAX: Final = 500
 MESSAGE_BYTES_MAX: Final = 256 * 1024
 """Of keys, values and headers, if there is more than one record."""
 POLL_BYTES: Final = 128 * 1024
-"""So many batches of one partition are sent before it is another partition's turn."""
+"""After batches of this size from one partition it is another partition's turn."""
 _LOOK_UP_TIMEOUT_MS = 30_000
 _LONG_POLL_MS = 5_000
 """An idle subscription asks each leader this often. A new record answers at once."""

@@ -276,7 +276,7 @@ class ControllerClient:
 
 
 def _as_copy(request: Message) -> bytes:
-    """The bytes of a request of which an earlier copy may still arrive at a controller."""
+    """The bytes of a request that may still arrive at a controller in an earlier copy, too."""
     if _is_forwarded(request):
         request.on_behalf_of.repeats = True  # type: ignore[attr-defined]
     return request.SerializeToString()

@@ -10,7 +10,7 @@ from metadata.brokers import STREAM_GRACE_S
 from stele.world import Clock
 
 _REMEMBERED: Final = 100
-"""So many acknowledgements may wait for their metadata. To forget the oldest is safe."""
+"""The most acknowledgements that wait for their metadata. To forget the oldest is safe."""
 
 
 class Lease:

@@ -29,8 +29,8 @@ class MetadataSubscriber(Protocol):
     """Brings something in line with a new image; called once per delivery, in order."""
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None] | None:
-        """Returns the steps, each of which is one turn of the event loop; None if there is nothing
-        to do."""
+        """Returns the steps. Each step is one turn of the event loop. None if there is nothing to
+        do."""
         ...
 
 

@@ -24,7 +24,7 @@ keeps 1 MiB free beside its writes. A broker that cannot append to it would neve
 partitions it must lead."""
 
 _ENOUGH_BYTES: Final = 8 << 20
-"""So much must be free again, some batches of the largest size: else the next one would not fit."""
+"""The room that must be free again, some of the largest batches: else the next would not fit."""
 
 _ENOUGH_TIMES: Final = 4  # as much as was refused
 

@@ -5,7 +5,7 @@
    the request up in its fetch session, and that from ``WaitingFetch``.
 2. ``FetchRequests.begin`` looks at it. ``FetchReader`` reads, and there is either an answer at
    once, or the fetch waits. Then it stands in a list of each of its partitions, or in its session,
-   and in the deadline wheel. Whoever wakes it has it looked at again.
+   and in the deadline wheel. When it is woken, ``FetchRequests`` looks at it again.
 3. ``FetchRequests`` takes it out of all lists and calls ``WaitingFetch.take``. The fetch's
    ``answer`` encodes the results. After ``FetchRequests.withdraw`` it is never called.
 

@@ -35,7 +35,7 @@ class LeaderThrottle:
         return self._quota.available_bytes(self._replicas.now_ms())
 
     def sent(self, size_bytes: int) -> None:
-        """So many bytes of throttled replicas went to followers, in sync or not."""
+        """Count bytes of throttled replicas that went to followers, in sync or not."""
         self._replicas.counters.throttled_bytes_out += size_bytes
         self._quota.record(size_bytes, self._replicas.now_ms())
 

@@ -43,7 +43,7 @@ _BUMPS_EPOCH_FROM: Final = 2
 """From this transaction.version on, a marker has a later epoch than its transaction (KIP-890)."""
 
 _RECORD_ERRORS_MAX: Final = 1000
-"""So many rejected records one answer names. Producers treat the others as part of their batch."""
+"""The most rejected records in one answer. Producers treat the others as part of their batch."""
 
 _SOUND: Final = object()
 """What ``next`` gives for a check of records that has come to its end."""

@@ -14,7 +14,7 @@ DEBT_MAX_S = 10.0
 """Replicas in sync may exceed the rate for hours: the debt that others wait for is bounded."""
 
 RETRY_MIN_MS = 100.0
-"""Who waits for bytes waits at least so long, and then gets several batches at once."""
+"""The least time that a replica waits for bytes. Afterwards it gets several batches at once."""
 
 
 class ReplicationQuota:
@@ -34,7 +34,7 @@ class ReplicationQuota:
         return self._rate
 
     def set_rate(self, rate: int, now_ms: float) -> None:
-        """From now on. Who had no limit before may begin with a whole second's bytes."""
+        """Apply a rate from now on. After a time without limit a whole second's bytes may pass."""
         self._settle(now_ms)
         was_unlimited, self._rate = self._rate == LONG_MAX, rate
         burst = rate * BURST_S
@@ -49,7 +49,7 @@ class ReplicationQuota:
         return max(0, int(self._level_bytes))
 
     def record(self, size_bytes: int, now_ms: float) -> None:
-        """So much has passed, whether it was available or not."""
+        """Count bytes that have passed, whether they were available or not."""
         self._settle(now_ms)
         self._level_bytes = max(self._level_bytes - size_bytes, -self._rate * DEBT_MAX_S)
 

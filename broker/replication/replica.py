@@ -226,7 +226,7 @@ class Replica:
         is_online = self.state is ReplicaState.ONLINE
         return position_of(self.log) if is_online else self.machine.log
 
-    # -------------------------------------- changes of the log, each of which the machine is told
+    # ------------------------------------- changes of the log, which the machine hears one by one
 
     def copy(self, records: Buffer, leader_high_watermark: int, leader_start_offset: int) -> None:
         """Append what the leader sent, and begin where its log does. Raises as
@@ -294,6 +294,6 @@ class Replica:
             wake()
 
     def wake_all(self) -> None:
-        """Something else changed: whoever waits looks again."""
+        """Something else changed: all waiting fetches look again."""
         self.wake_followers()
         self.wake_consumers()

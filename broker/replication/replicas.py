@@ -139,7 +139,7 @@ class Replicas:
         log.ask_high_watermark = lambda: replica.machine.high_watermark
 
     def hint(self, partition: PartitionId) -> LeaderHint:
-        """Who leads, by the metadata applied last."""
+        """The leader, by the metadata applied last."""
         state = self.metadata.image.partition(partition.topic_id, partition.partition)
         if state is None or (state.leader == self.broker_id and self.deposed()):
             return LeaderHint()

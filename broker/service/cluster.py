@@ -42,7 +42,7 @@ def any_live_broker(context: BrokerContext) -> int:
     """The id given to Kafka's clients as the controller's; -1 when no broker is live.
 
     In KRaft mode clients never reach the controllers: a broker forwards what is meant for them.
-    Spread over the brokers by who is asked, and constant while they are.
+    A live broker names itself. Any other one names a live broker, the same one while they stay.
     """
     live = [b.broker_id for b in context.image().sorted_brokers() if not b.fenced]
     if not live or context.broker_id in live:

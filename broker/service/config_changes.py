@@ -87,8 +87,8 @@ async def alter(
 async def _certificate_refusal(
     context: BrokerContext, caller: Caller, wish: pb.AlterConfigsRequest.Resource
 ) -> tuple[ErrorCode, str] | None:
-    """Try other stores of this broker before they are written. Whoever may not change them learns
-    nothing about the broker's files: the controller refuses the change."""
+    """Try other stores of this broker before they are written. A caller that may not change them
+    learns nothing about the broker's files: the controller refuses the change."""
     is_own = wish.resource.type == ConfigResourceType.BROKER and wish.resource.name == str(
         context.broker_id
     )

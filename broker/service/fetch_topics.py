@@ -17,7 +17,8 @@ _NO_ID: Final = bytes(17)
 
 
 def readable_topics(context: BrokerContext, caller: Caller, *, replica_id: int = -1) -> Topics:
-    """What the caller may read. Who says to be a broker needs the permission of one."""
+    """The topics that the caller may read. A request with a replica id needs a broker's
+    permission."""
     if replica_id >= 0:
         return Topics(context, caller, Operation.CLUSTER_ACTION, CLUSTER)
     return Topics(context, caller, Operation.READ)

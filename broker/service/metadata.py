@@ -154,7 +154,7 @@ class TopicPage(NamedTuple):
 
 
 class Page(NamedTuple):
-    """So much of the topics as one answer holds; ``next_topic`` is None in the last one."""
+    """The part of the topics that one answer holds. ``next_topic`` is None in the last part."""
 
     image: MetadataImage
     topics: list[TopicPage | MissingTopic]

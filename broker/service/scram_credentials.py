@@ -1,4 +1,4 @@
-"""Descriptions of SCRAM credentials: who has which mechanism. Nobody is told more."""
+"""Descriptions of SCRAM credentials: the mechanisms of users. Nobody can read more."""
 
 from __future__ import annotations
 

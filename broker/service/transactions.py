@@ -94,7 +94,7 @@ async def init_producer_id(
 ) -> InitAnswer:
     """Also raises ApiError INVALID_REQUEST, and as ``ProducerIds.take`` does."""
     check(context, caller, request.transactional_id)
-    if not request.transactional_id:  # whoever coordinates it
+    if not request.transactional_id:  # at any coordinator
         raise ApiError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
     if request.enable_two_phase_commit:
         check(context, caller, request.transactional_id, Operation.TWO_PHASE_COMMIT)

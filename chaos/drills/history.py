@@ -50,9 +50,9 @@ class Expectations:
     refusal: str = ""
     """An error that a probing write must have been refused with during the fault."""
     elections: int = 0
-    """So many elections of partitions at least. Otherwise the fault has hit nobody."""
+    """The least number of elections of partitions. With fewer the fault has hit nobody."""
     elections_most: int | None = None
-    """So many elections of partitions at most: the fault is nobody's to react to."""
+    """The most elections of partitions: nobody has to react to the fault."""
     quorum_elections: int = 0
     isr_least: int | None = None
     """The ISR of a partition must have shrunk to this size or less."""

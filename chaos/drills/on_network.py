@@ -17,8 +17,8 @@ _SILENCE_MS: Final = 12_000
 """A broker's session of 3 s, and what a busy machine of containers adds."""
 
 _READERS_STAY_MS: Final = 6_000
-"""So long after the next leader's first records do consumers find it. The drill goes on for longer
-than that while the broker is cut off."""
+"""Consumers find the next leader so long after its first records. The broker is cut off for longer
+than that."""
 
 
 async def cut_off_from_controllers(stage: Stage) -> None:

@@ -1,6 +1,6 @@
 """Faults planted in a history: each must turn its verdict red. Pure.
 
-They prove the checkers without a cluster: whoever plants a loss must see it found.
+They prove the checkers without a cluster: each planted loss must be found.
 """
 
 from __future__ import annotations

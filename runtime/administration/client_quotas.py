@@ -65,7 +65,7 @@ class QuotaFilter(NamedTuple):
 
     exact: Mapping[str, str | None]
     specified: frozenset[str]
-    """Types of which any name matches, and the default."""
+    """Types whose every name matches, also the default."""
     is_strict: bool
     """Whether an entity may have no other types."""
 

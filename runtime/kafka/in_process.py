@@ -26,7 +26,7 @@ class InProcessTransport(asyncio.Transport):
     """One end. Written buffers must not change before they are handed over."""
 
     def __init__(self, protocol: asyncio.BufferedProtocol, peername: tuple[str, int]) -> None:
-        # Whoever is in the process need not prove who it is.
+        # A caller in the same process need not prove its identity.
         super().__init__({"peername": peername, "principal": NODE_ITSELF, "is_in_process": True})
         self._protocol: Any = protocol
         self._peer: InProcessTransport  # set by `join`

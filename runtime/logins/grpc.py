@@ -59,7 +59,7 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _Caller:
-    """Who logs in, for the log."""
+    """The client that logs in, for the log."""
 
     peer: str
     listener_name: str

@@ -45,7 +45,7 @@ VerifyToken = Callable[[str], Awaitable[Success | Failure]]
 
 
 class LoggingIn(Protocol):
-    """Whoever logs in, for the log."""
+    """The client that logs in, for the log."""
 
     @property
     def peer(self) -> str: ...
@@ -205,7 +205,7 @@ class ListenerLogins:
         await asyncio.sleep(came_s + self._failure_delay_s - asyncio.get_running_loop().time())
 
     def log_failure(self, who: LoggingIn, what: str) -> None:
-        """At most once a second: whoever fails may come again as fast as it can."""
+        """At most once a second: a client that fails may come again as fast as it can."""
         now_s = asyncio.get_running_loop().time()
         if now_s - self._logged_s < _LOG_S:
             self._left_out += 1

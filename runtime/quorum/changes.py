@@ -93,7 +93,7 @@ class QuorumChanges:
         """Add, remove or update a voter; return once that is committed.
 
         Raises NotLeaderError when nothing was changed because this replica does not lead, and
-        ApiError: refused, not caught up, undone by who led next, or of unknown outcome.
+        ApiError: refused, not caught up, undone by the next leader, or of unknown outcome.
         """
         core = await self._when(lambda: self._driver.change_refusal(change) or self._misfit(change))
         epoch, before = core.epoch, core.voters_offset

@@ -26,8 +26,8 @@ def _usual_listener() -> Mapping[str, ClientSecurity]:
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """Identity and timing of one replica. Who votes is in the log, once anything is: a node that
-    is no voter there is an observer.
+    """Identity and timing of one replica. The log has the voters, once it has any record: a node
+    that is no voter there is an observer.
 
     Defaults are Kafka's: ``controller.quorum.*``.
     """

@@ -415,7 +415,7 @@ class QuorumLog:
         """Nothing to do: the StorageError that follows stops the replica."""
 
     def refused(self, log: PartitionLog, size_bytes: int) -> None:
-        """Nothing to do: whoever appends asks for room first (``require_room``)."""
+        """Nothing to do: every append asks for room first (``require_room``)."""
 
     def set_aside(self, paths: list[str]) -> None:
         """Removed at once: few voters ever cut a whole segment, and theirs are small."""

@@ -212,7 +212,7 @@ class KernelSync:
             group.done.set_exception(group.failure)
 
     def close(self) -> None:
-        """Wait for the syncs under way. Who waits for one gets an OSError. Idempotent."""
+        """Wait for the syncs under way. Their waiters get an OSError. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True

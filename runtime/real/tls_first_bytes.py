@@ -7,7 +7,7 @@ from typing import Final
 _HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"DELE", b"CONN", b"PRI ")
 _HANDSHAKE: Final = 0x16
 NEEDED_BYTES: Final = 5
-"""So many bytes tell the protocols apart."""
+"""The number of bytes that tell the protocols apart."""
 
 
 def is_tls(data: bytes) -> bool:

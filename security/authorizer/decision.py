@@ -150,7 +150,7 @@ def decide_by_type(
 
 
 def _dominating(acl: Acl) -> Iterator[tuple[PatternType, str]]:
-    """The patterns of rules any of which denies all that this rule allows, but for the wildcard."""
+    """The patterns with which a rule denies all that this one allows, without the wildcard."""
     name = acl.resource_name
     if _is_wildcard(acl.pattern_type, name):
         return

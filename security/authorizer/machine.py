@@ -21,8 +21,8 @@ from security.authorizer.decision import (
 )
 
 REMEMBERED_MAX: Final = 50_000
-"""So many decisions are remembered. Then all are forgotten, and made again when they are asked
-for."""
+"""The most decisions that are remembered. Then all are forgotten, and made again when they are
+needed."""
 
 NAME_MAX: Final = 249
 """Decisions about resources with longer names are not remembered. No topic has one, and a client

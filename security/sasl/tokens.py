@@ -23,8 +23,8 @@ _ALGORITHMS: Final[Mapping[str, tuple[str, ...]]] = {
     "EC": ("ES256", "ES384", "ES512", "ES256K"),
     "OKP": ("EdDSA",),
 }
-"""Those with a public and a private key, by the type of the key. Whoever knows the key of another
-algorithm can make tokens."""
+"""The algorithms with a public and a private key, by the type of the key. With any other algorithm
+every reader of the key could make tokens."""
 
 _UNSIGNED: Final = "none"
 
@@ -60,7 +60,7 @@ def parse_keys(text: bytes) -> Keys:
 
 
 def _usable(entries: list[dict[str, Any]]) -> Iterator[tuple[str, IssuerKey]]:
-    """A private key is none of them: whoever has read it can make tokens."""
+    """Leaves out private keys: every reader of one can make tokens."""
     for entry in entries:
         allowed = _ALGORITHMS.get(entry.get("kty", ""), ())
         if "d" in entry or entry.get("use", "sig") != "sig":

@@ -31,8 +31,8 @@ class AbortedRecords:
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         # Those that are still to come, the last one first.
         self._coming = sorted(aborted, key=attrgetter("first_offset"), reverse=True)
-        # Whose transactional batches are of an aborted transaction at the moment. A producer has
-        # one transaction at a time in a partition.
+        # The producers whose transactional batches belong to an aborted transaction at the moment.
+        # A producer has one transaction at a time in a partition.
         self._open: set[int] = set()
 
     def has(self, header: BatchHeader) -> bool:

@@ -31,7 +31,7 @@ from stele.wire.batch import BatchError
 log = logging.getLogger(__name__)
 
 OVERDUE_S = 1.0
-"""So long after the end of its wait a Fetch is overdue, and the client asks for metadata."""
+"""A Fetch is overdue so long after the end of its wait. Then the client asks for metadata."""
 
 
 class _Target(NamedTuple):
@@ -432,7 +432,7 @@ class Fetcher:
 
     def _look_up_starts(self) -> None:
         """Look up an offset for every partition that has none, according to its reset. A partition
-        whose leader is silent does not hold up those that need one later."""
+        whose leader is silent does not hold up partitions that need an offset later."""
         wanted: dict[TopicPartition, int] = {}
         found_by: dict[TopicPartition, tuple[PartitionPosition, int, bytes]] = {}
         for name, position in self._positions.items():

@@ -33,8 +33,7 @@ from stele.wire.compression import Compression
 log = logging.getLogger(__name__)
 
 GAPS_FROM_DEPOSED = 5
-"""So often a broker that misses acknowledged records may have been deposed. After that the records
-are lost."""
+"""We blame this many gaps in a row on a deposed leader. After that the records count as lost."""
 
 SLOW_ANSWER_S = 1.0
 """If an answer takes longer, the sender asks whether the leader still leads."""

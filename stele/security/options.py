@@ -54,8 +54,8 @@ class SecurityConfig:
     """How the connections of a client are protected. Without these options they are plaintext."""
 
     security_protocol: Protocol = "PLAINTEXT"
-    """``SSL`` and ``SASL_SSL`` encrypt. With ``SASL_SSL`` and ``SASL_PLAINTEXT`` the client says
-    who it is by ``sasl_mechanism``."""
+    """``SSL`` and ``SASL_SSL`` encrypt. With ``SASL_SSL`` and ``SASL_PLAINTEXT`` the client
+    proves its identity by ``sasl_mechanism``."""
     ssl_truststore_type: str | None = None
     """``PEM`` or ``PKCS12``; None: the content tells. Kafka's default, JKS, cannot be read."""
     ssl_truststore_location: str | None = None

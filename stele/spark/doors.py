@@ -1,7 +1,7 @@
 """The clients of this process through which exactly-once writes reach their clusters.
 
-Spark runs all tasks and all commits of a query in the same few Python workers, each of which does
-one thing at a time. A worker would open the same clients for each micro-batch again, so it leaves
+Spark runs all tasks and all commits of a query in the same few Python workers. Each worker does one
+thing at a time. A worker would open the same clients for each micro-batch again, so it leaves
 them open for the next one. These rules hold:
 
 - One user at a time has a door. A second one of the same options gets a door of its own.

@@ -1,4 +1,4 @@
-"""A process's copy of the ledger, of which only the tail is read again. Pure.
+"""A process's copy of the ledger. Only the ledger's tail is read again. Pure.
 
 These rules make the copy equal to what a reader of the whole topic would get:
 
@@ -29,7 +29,7 @@ class LedgerCopy:
     """The records of the ledger below ``next_offset`` that are not removed."""
 
     def __init__(self) -> None:
-        self.topic_id = b""  # of which topic this is a copy; empty: it has not begun
+        self.topic_id = b""  # the topic that this copies; empty: it has not begun
         self.next_offset = 0  # everything below it was read
         self._read_at_ms = 0  # when the latest read began
         self._entries: dict[bytes, tuple[Entry, int]] = {}  # by key, in the order of their offsets

@@ -12,7 +12,7 @@ from stele.sync.face import Face
 
 
 class AccessAdmin(Face):
-    """Who may come in, who may do what, and how much."""
+    """Users, rules of access and quotas."""
 
     _admin: aio.Admin
 
@@ -55,7 +55,8 @@ class AccessAdmin(Face):
 
         Returns when every live broker has applied them. Raises BulkError, for example with
         INVALID_REQUEST for a host that is neither an address nor ``*``. Raises ApiError
-        SECURITY_DISABLED if the cluster has no authorizer.
+        SECURITY_DISABLED if the cluster has no authorizer, and ConfigError for an operation that
+        the type of the resource does not have.
 
         >>> admin.create_acls([Acl("User:orders-app", "WRITE", "TOPIC", "orders")])
         """

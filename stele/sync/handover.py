@@ -86,7 +86,7 @@ class Handover:
             idle_rounds = 0 if moved else idle_rounds + 1
             if idle_rounds > MAX_IDLE_ROUNDS:
                 self._is_pumping = False
-                if not self._handed:  # whoever appends after this look wakes the loop
+                if not self._handed:  # an append after this look wakes the loop
                     return
                 self._is_pumping = True
             if moved < BUSY_ROUND:

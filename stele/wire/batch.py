@@ -212,7 +212,7 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def batches(buffer: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of every whole batch from ``position`` on, in order.
 
-    Stops before a batch of which the buffer holds only a part (see ``whole_size``). Raises as
+    Stops before a batch that is not whole in the buffer (see ``whole_size``). Raises as
     ``read_header`` does.
     """
     end = len(buffer)

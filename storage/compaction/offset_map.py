@@ -29,7 +29,7 @@ class OffsetMap:
         wanted = min(size_bytes // SLOT_BYTES, needed)
         self._slots = _prime_upto(max(wanted, 3))
         self.capacity = max(1, min(int(self._slots * load_factor), self._slots - 1))
-        """So many keys may be put into the map."""
+        """The most keys that the map takes."""
         self.count = 0
         self._lows = array("Q", [0]) * self._slots
         self._highs = array("Q", [0]) * self._slots

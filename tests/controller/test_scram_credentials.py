@@ -80,7 +80,7 @@ def test_the_secret_of_stand_ins_is_made_once() -> None:
                 )
             ],
             ErrorCode.UNACCEPTABLE_CREDENTIAL,
-            "64 bytes: those of SCRAM-SHA-256 have 32",
+            "64 bytes: SCRAM-SHA-256 needs 32",
         ),
         ([upsertion("a"), upsertion("a", "b")], ErrorCode.DUPLICATE_RESOURCE, "twice"),
         ([deletion("alice"), upsertion("alice")], ErrorCode.DUPLICATE_RESOURCE, "twice"),

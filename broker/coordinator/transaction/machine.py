@@ -59,7 +59,7 @@ from stele.ids import TopicPartition
 logger = logging.getLogger(__name__)
 
 MAX_PATIENT: Final = 8
-"""So many requests wait at most for the markers of one transaction."""
+"""The most requests that wait for the markers of one transaction."""
 
 _SLICE: Final = 500
 """Transactional ids that a step looks at when it searches for expired ones."""

@@ -53,7 +53,7 @@ STATES_BY_LABEL: Final = {label: state for state, label in _LABELS.items()}
 
 
 class TransactionRef(NamedTuple):
-    """Who acts in a transaction."""
+    """The producer that acts in a transaction."""
 
     transactional_id: str
     producer_id: int

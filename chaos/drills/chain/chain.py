@@ -61,7 +61,7 @@ class Chain:
             for hop in range(1, HOPS + 1)
         }
         self._sink = Child("chaos.drills.chain.sink", self._take_sink)
-        # Per source and partition: so many are acknowledged, so many came out.
+        # Per source and partition: how many were acknowledged, and how many came out.
         self._acked: Counter[tuple[str, int]] = Counter()
         self._out: Counter[tuple[str, int]] = Counter()
         self._last_out_ms = 0.0
@@ -131,7 +131,7 @@ class Chain:
     # ----------------------------------------------------------------------------- places
 
     async def leader(self, admin: Admin, number: int) -> int:
-        """Who leads a partition of a topic of the chain. ``number`` chooses which."""
+        """The leader of a partition of the chain's topics. ``number`` chooses the partition."""
         topic = TOPICS[number % len(TOPICS)]
         return await _leader(admin, topic, lambda count: number // len(TOPICS) % count)
 

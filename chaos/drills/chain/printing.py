@@ -11,7 +11,7 @@ from typing import Any
 
 
 def print_line(line: object) -> None:
-    """Whoever is killed in between has printed a line without an end, which counts for nothing."""
+    """A process that is killed meanwhile leaves a line without an end, which does not count."""
     sys.stdout.write(json.dumps(line, separators=(",", ":")) + "\n")
     sys.stdout.flush()
 

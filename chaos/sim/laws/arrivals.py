@@ -12,7 +12,7 @@ _KEPT = 200
 
 
 class Arrivals(Generic[T]):
-    """By request. Of a request that arrives several times the first arrival counts: whoever answers
+    """By request. If a request arrives several times, its first arrival counts: the answering node
     has decided after it."""
 
     def __init__(self) -> None:

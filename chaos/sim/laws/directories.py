@@ -14,9 +14,8 @@ from storage.errors import CutShortError, is_disk_full
 
 
 class DirectoriesFailWithTheirDevice(Law):
-    """A directory goes offline only when its device has failed a write or a sync, or is gone. One
-    that goes takes no other along. No log goes offline because its disk is full: the disk may have
-    room again."""
+    """A directory goes offline only when its own device has failed a write or a sync, or is gone.
+    No log goes offline because its disk is full: the disk may have room again."""
 
     name = "directories fail with their device"
     cadence = Cadence.SELDOM

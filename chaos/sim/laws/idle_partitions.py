@@ -14,7 +14,7 @@ from chaos.sim.laws.scene import Report
 from stele.ids import PartitionId
 
 _REQUESTS: Final = 10
-"""So many requests of a session may look at a partition after its last change."""
+"""The most requests of a session that look at a partition after its last change."""
 
 _Key = tuple[str, int, PartitionId]
 

@@ -43,9 +43,9 @@ class MembersReconcile(Law):
         self._scene = scene
         self._holders: dict[tuple[str, PartitionName], _Holder] = {}
         self._newest: dict[tuple[str, str], int] = {}  # the last told epoch, by group and member id
-        self._gone: set[tuple[str, str]] = set()  # (group, id of who is no member any more)
+        self._gone: set[tuple[str, str]] = set()  # (group, id of a former member)
         self._processes: dict[tuple[str, str], str] = {}  # by (group, instance): its last process
-        self._moment = 0  # so much was told
+        self._moment = 0  # counts what was told
         self._restarting: set[str] = set()  # groups
         self._classic: set[tuple[str, str]] = set()  # (group, id of a member by JoinGroup)
 

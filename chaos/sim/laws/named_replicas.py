@@ -60,6 +60,6 @@ class NamedReplicasAreTheBest(Law):
         best = [broker for broker, end_offset in has.items() if end_offset == max(has.values())]
         if named not in (best or [_NOBODY]):
             report(
-                f"{machine.state}: a consumer at {offset} near {sorted(brokers)}, of which "
-                f"{has} is known, is sent to broker {named}"
+                f"{machine.state}: a consumer at {offset} near {sorted(brokers)}, whose known "
+                f"ends are {has}, is sent to broker {named}"
             )

@@ -129,8 +129,8 @@ class CooperativeStickyAssignor:
 
 
 def _owners(candidates: Iterable[Candidate]) -> dict[TopicPartition, str]:
-    """Who owns what, by those who were there in the newest generation. What two of one generation
-    claim has no owner."""
+    """The owner of each partition, by the members of the newest generation. A partition that two
+    members of one generation claim has no owner."""
     claims: dict[TopicPartition, tuple[int, str | None]] = {}
     for each in candidates:
         generation = _generation(each.subscription)

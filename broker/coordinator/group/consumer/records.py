@@ -246,7 +246,8 @@ def _strings(texts: tuple[str, ...]) -> bytes:
 
 
 def _partitions(partitions: Partitions, owner: CurrentAssignment | None = None) -> bytes:
-    """``owner``: whose assignment epochs are written where they are not its member epoch."""
+    """``owner``: the member. Its assignment epochs are written if they differ from its member
+    epoch."""
     parts = [compact_length(len(partitions))]
     for topic_id in sorted(partitions):
         numbers = sorted(partitions[topic_id])
