@@ -442,7 +442,8 @@ class Producer:
 
         The transaction is committed if it is the one that the transactional id has prepared. Any
         other open transaction is aborted. Returns whether there was an open transaction: False if
-        it was ended before. So the call may be repeated. Raises as ``commit_transaction``.
+        it was ended before. So the call may be repeated. Raises as ``commit_transaction``, and
+        TransactionStateError while this producer has begun a transaction and not prepared it.
 
         >>> await producer.complete_transaction(PreparedTransaction.parse(text))
         """

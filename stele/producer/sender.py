@@ -204,7 +204,7 @@ class Sender:
             sizes: dict[int, int] = {}
             for queue in self._accumulator.active.values():
                 at, leader = self._ready_at(queue, now)
-                if at > now or leader is None:
+                if leader is None:
                     next_at = min(next_at, at)
                     continue
                 size = self._next_size(queue)
@@ -219,9 +219,7 @@ class Sender:
                 self._send(broker_id, queues, now)
 
     def _ready_at(self, queue: PartitionQueue, now: float) -> tuple[float, Leader | None]:
-        """When the next batch of the queue may be sent (after ``now`` if it must wait), and to
-        which broker.
-        """
+        """When the next batch of the queue may be sent, and to which broker. None: it must wait."""
         never = now + LONGEST_PAUSE_S
         lane = queue.lane
         if not lane.window or lane.may_admit():

@@ -177,6 +177,18 @@ class Transactions:
         self.state = State.PREPARED
         return PreparedTransaction(*self.identity)
 
+    def complete(self, prepared: PreparedTransaction | None) -> None:
+        """Commit ``prepared`` if it is what the transactional id has prepared, and otherwise abort
+        that. The question whose answer was lost is asked again, and no other one instead of it."""
+        if self.state not in (State.PREPARED, State.COMMITTING, State.ABORTING):
+            self._raise_error()
+            # Records of an open transaction may be under way.
+            raise self._wrong("only a prepared transaction is completed")
+        if prepared == (self.kept or self.identity):
+            self.commit()
+        else:
+            self.abort(is_in_doubt=False)
+
     def commit(self) -> None:
         """Everything is acknowledged: commit it. In COMMITTING the question is asked again."""
         if self.state is State.COMMITTING:

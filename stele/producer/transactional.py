@@ -126,15 +126,7 @@ class Transactional:
                 await self._settle("looking for a prepared transaction")
             if machine.state is State.READY:
                 return False
-            if machine.state is State.COMMITTING or machine.state is State.ABORTING:
-                await self._settle("ending the prepared transaction")
-                return True
-            if machine.state is not State.PREPARED:
-                machine.commit()  # raises
-            if prepared is not None and prepared == (machine.kept or machine.identity):
-                machine.commit()
-            else:
-                machine.abort(is_in_doubt=False)
+            machine.complete(prepared)
             await self._settle("ending the prepared transaction")
             return True
 

@@ -285,6 +285,24 @@ async def test_after_a_failure_nothing_more_is_taken(
 
 
 @with_transactions
+async def test_a_flush_leaves_the_error_of_a_transaction_to_its_calls(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    """The commit raises it. Raised twice, it would be taken for another failure."""
+    async with transactional(stage, linger_ms=1_000) as producer:
+        await producer.begin_transaction()
+        delivery = await producer.send("t", b"v", partition=0)
+        producer.fail_transaction(SteleError("a record is missing"))
+        await producer.flush()
+        with pytest.raises(TransactionAbortableError):
+            await delivery
+        with pytest.raises(TransactionAbortableError, match="a record is missing"):
+            await producer.commit_transaction()
+        await producer.abort_transaction()
+    assert transactions.values() == []
+
+
+@with_transactions
 async def test_a_batch_without_an_answer_is_fenced_by_the_abort(
     stage: Stage, transactions: FakeTransactions
 ) -> None:

@@ -1,0 +1,118 @@
+"""Which batches a producer sends together, and when."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from stele.cluster.messages import ProduceAnswer, ProduceRequest
+from stele.errors import ErrorCode, SteleError
+from stele.wire.batch import BatchBuilder
+from stele.wire.record import record_size_bound
+from tests.support.stele import Fault, Stage, on_stage
+
+VALUE = bytes(900)
+
+
+def batch_bytes(value: bytes) -> int:
+    builder = BatchBuilder()
+    builder.append(None, value, timestamp_ms=1)
+    return len(builder.build())
+
+
+def noted(stage: Stage) -> list[list[int]]:
+    """The partitions of each request, to whichever broker."""
+    found: list[list[int]] = []
+    produce = stage.cluster.produce
+
+    def note(broker: int, request: ProduceRequest) -> tuple[list[ProduceAnswer] | None, bool]:
+        found.append([each.partition for each in request.partitions])
+        return produce(broker, request)
+
+    stage.cluster.produce = note  # type: ignore[method-assign]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("room_bytes", "requests"),
+    [
+        (2 * batch_bytes(VALUE), [[0, 1], [2, 3]]),
+        (2 * batch_bytes(VALUE) - 1, [[0], [1], [2], [3]]),
+    ],
+)
+@on_stage
+async def test_a_request_holds_as_many_batches_as_max_request_size_allows(
+    stage: Stage, room_bytes: int, requests: list[list[int]]
+) -> None:
+    for partition in stage.cluster.create("t", 4).partitions.values():
+        partition.leader = 1
+    found = noted(stage)
+    options = {"batch_size": batch_bytes(VALUE), "max_request_size": room_bytes}
+    async with stage.producer(linger_ms=50, **options) as producer:
+        for number in range(4):
+            await producer.send("t", VALUE, partition=number)
+    assert found == requests
+
+
+@on_stage
+async def test_a_record_as_large_as_a_request_may_be_is_sent(stage: Stage) -> None:
+    """With the header of its batch it is larger than max_request_size."""
+    stage.cluster.create("t")
+    size = record_size_bound(None, VALUE)
+    assert batch_bytes(VALUE) > size
+    async with stage.producer(batch_size=500, max_request_size=size) as producer:
+        await producer.send("t", VALUE)
+    assert stage.cluster.values() == [VALUE]
+
+
+@on_stage
+async def test_a_batch_leaves_when_it_has_lingered_however_many_wait(stage: Stage) -> None:
+    stage.cluster.create("t", 3)
+    loop = asyncio.get_running_loop()
+    async with stage.producer(linger_ms=50) as producer:
+        await producer.partitions_for("t")
+        began = loop.time()
+        ends = []
+        for number in range(3):
+            delivery = await producer.send("t", b"v", partition=number)
+            delivery.add_done_callback(lambda _: ends.append(loop.time() - began))
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.2)
+    assert ends == pytest.approx([0.05, 0.07, 0.09], abs=0.01)
+
+
+@on_stage
+async def test_a_batch_that_fails_waits_for_its_own_next_attempt(stage: Stage) -> None:
+    """The pause of one partition does not delay the others, nor is it longer than it has to be."""
+    topic = stage.cluster.create("t", 2)
+    topic.partitions[0].faults.append(Fault(error=ErrorCode.NOT_ENOUGH_REPLICAS))
+    loop = asyncio.get_running_loop()
+    async with stage.producer(linger_ms=0, retry_backoff_ms=100) as producer:
+        await producer.partitions_for("t")
+        began = loop.time()
+        slow, fast = [await producer.send("t", b"v", partition=number) for number in range(2)]
+        await fast
+        assert loop.time() - began < 0.05
+        await slow
+        assert 0.05 < loop.time() - began < 0.3
+
+
+# ------------------------------------------------------------------------ failures
+
+
+@on_stage
+async def test_a_flush_raises_the_first_failure_and_counts_all_records(stage: Stage) -> None:
+    topic = stage.cluster.create("t", 2)
+    errors = ErrorCode.INVALID_RECORD, ErrorCode.INVALID_TIMESTAMP
+    for number, error in enumerate(errors):
+        topic.partitions[number].faults.append(Fault(error=error))
+    async with stage.producer(linger_ms=0) as producer:
+        for number in range(2):
+            delivery = await producer.send("t", b"v", partition=number)
+            await asyncio.wait([delivery])
+        with pytest.raises(SteleError) as failed:
+            await producer.flush()
+        assert "INVALID_RECORD" in repr(failed.value)
+        assert failed.value.__notes__ == ["2 records were not delivered since the last flush"]
+        await producer.flush()  # tells each failure once
