@@ -47,6 +47,7 @@ CLIENTS: Final = (
             ("stele/admin/acls.py", "AclAdmin"),
             ("stele/admin/users.py", "UserAdmin"),
             ("stele/admin/client_quotas.py", "QuotaAdmin"),
+            ("stele/admin/delegation_tokens.py", "TokenAdmin"),
         ),
     ),
     Client("stele/sync/consumer.py", "Consumer", (("stele/consumer/consumer.py", "Consumer"),)),

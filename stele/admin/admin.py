@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
-from stele.admin.client_quotas import QuotaAdmin
+from stele.admin.delegation_tokens import TokenAdmin
 from stele.admin.descriptions import (
     ClusterDescription,
     ConfigEntry,
@@ -53,7 +53,7 @@ Place = TypeVar("Place", bound=tuple[str, int])
 """A topic and the number of a partition, also as a TopicPartition."""
 
 
-class Admin(QuotaAdmin):
+class Admin(TokenAdmin):
     """Administrates a cluster over asyncio.
 
     >>> async with Admin("127.0.0.1:9092") as admin:

@@ -1,4 +1,4 @@
-"""The part of the synchronous ``Admin`` for users, their access rules and their quotas."""
+"""The part of the synchronous ``Admin`` for users, their access rules, quotas and tokens."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from stele import aio
 from stele.admin.acls import AccessVerdict, Acl, AclFilter
 from stele.admin.client_quotas import ClientQuotas, QuotaAlteration, QuotaComponent
+from stele.admin.delegation_tokens import DelegationToken
 from stele.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
 from stele.sync.face import Face
 
@@ -146,4 +147,88 @@ class AccessAdmin(Face):
             lambda: self._admin.describe_client_quotas(
                 components, strict=strict, linearizable=linearizable
             )
+        )
+
+    # ------------------------------------------------------------------------- tokens
+
+    def create_delegation_token(
+        self,
+        *,
+        owner: str | None = None,
+        renewers: Sequence[str] = (),
+        max_lifetime_ms: int | None = None,
+        request_id: bytes | None = None,
+    ) -> DelegationToken:
+        """Create a token. Every live broker lets its holder in when this returns.
+
+        ``owner``: another user than the one who asks, which needs the permission CREATE_TOKENS on
+        this user. ``max_lifetime_ms``: at most delegation.token.max.lifetime.ms, the default.
+        Raises ApiError, for example DELEGATION_TOKEN_AUTH_DISABLED, or
+        DELEGATION_TOKEN_REQUEST_NOT_ALLOWED for a client that has not logged in, or has logged in
+        by a token.
+
+        >>> token = admin.create_delegation_token(renewers=["User:scheduler"])
+        """
+        return self._run(
+            lambda: self._admin.create_delegation_token(
+                owner=owner,
+                renewers=renewers,
+                max_lifetime_ms=max_lifetime_ms,
+                request_id=request_id,
+            )
+        )
+
+    def renew_delegation_token(
+        self,
+        token_id: str,
+        *,
+        renew_period_ms: int | None = None,
+        request_id: bytes | None = None,
+    ) -> int:
+        """Let a token expire later. Returns when it expires, in milliseconds since the Unix epoch.
+
+        ``renew_period_ms``: from now on, at most delegation.token.expiry.time.ms, the default.
+        Raises ApiError, for example DELEGATION_TOKEN_NOT_FOUND, DELEGATION_TOKEN_EXPIRED, or
+        DELEGATION_TOKEN_OWNER_MISMATCH for a caller that is neither owner nor renewer.
+
+        >>> admin.renew_delegation_token(token.token_id)
+        """
+        return self._run(
+            lambda: self._admin.renew_delegation_token(
+                token_id, renew_period_ms=renew_period_ms, request_id=request_id
+            )
+        )
+
+    def expire_delegation_token(
+        self,
+        token_id: str,
+        *,
+        expiry_period_ms: int | None = None,
+        request_id: bytes | None = None,
+    ) -> int:
+        """Remove a token, or let it expire after some time from now on. Returns when it expires, in
+        milliseconds since the Unix epoch.
+
+        Clients that are logged in by the token stay so until the end of their session. Raises
+        ApiError as ``renew_delegation_token``.
+
+        >>> admin.expire_delegation_token(token.token_id)
+        """
+        return self._run(
+            lambda: self._admin.expire_delegation_token(
+                token_id, expiry_period_ms=expiry_period_ms, request_id=request_id
+            )
+        )
+
+    def describe_delegation_tokens(
+        self, owners: Sequence[str] = (), *, linearizable: bool = True
+    ) -> list[DelegationToken]:
+        """The tokens that the caller may see: of these owners and renewers, by default all.
+
+        Raises ApiError as ``create_delegation_token``.
+
+        >>> admin.describe_delegation_tokens(["User:orders-app"])
+        """
+        return self._run(
+            lambda: self._admin.describe_delegation_tokens(owners, linearizable=linearizable)
         )

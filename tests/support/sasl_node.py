@@ -126,6 +126,8 @@ def _settings(node: SaslNode) -> dict[str, str]:
         "listener.name.unsigned.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": "",
         "listener.name.unsigned.oauthbearer.sasl.oauthbearer.unsecured.enable": "true",
         "listener.name.unsigned.oauthbearer.sasl.oauthbearer.expected.audience": "",
+        "delegation.token.secret.key": "the secret of tokens",
+        "delegation.token.expiry.check.interval.ms": "1000",
         "ssl.keystore.location": str(node.directory / "node.pem"),
         "listener.name.mutual.ssl.truststore.location": node.ca_file,
         "listener.name.mutual.ssl.client.auth": "required",
