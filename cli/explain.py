@@ -1,7 +1,7 @@
 """``stele explain``: leaders, when and why they changed, what is wrong, and what mends it.
 
-Everything comes from the metadata log, and every broker has a replica of it. So it also works while
-there is no active controller. Exit status 3: the object is not healthy.
+Everything but ``audit`` comes from the metadata log, and every broker has a replica of it. So it
+also works while there is no active controller. Exit status 3: the object is not healthy.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import typer
 
 from cli.command_list import CommandList
 from cli.connection import connect
+from cli.explain_audit import explain_audit
 from cli.metadata_history import fetch_history, moment
 from cli.options import DEFAULT_BOOTSTRAP_SERVER, EXIT_NOT_WELL, Bootstrap, Json, Timeout
 from cli.output import CommandError, did_you_mean, print_json, print_table
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from metadata.image import MetadataImage
     from metadata.topics import Topic
 
-app = typer.Typer(
-    cls=CommandList, help="Why something is as it is, from the metadata log.", no_args_is_help=True
-)
+app = typer.Typer(cls=CommandList, help="Why something is as it is.", no_args_is_help=True)
 
 At = Annotated[
     str | None,
@@ -230,6 +229,9 @@ def explain_group(
     _print_diagnosis(diagnosis)
     _print_changes(changes, last)
     return 0 if well else EXIT_NOT_WELL
+
+
+app.command("audit")(explain_audit)
 
 
 # ------------------------------------------------------------------------------------ parts

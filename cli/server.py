@@ -55,13 +55,15 @@ def server(
 
 
 def write_audit(path: str) -> None:
-    """Denied requests go into this file and no longer into the node's log. Once the file is moved
-    away, as logrotate does, a new one is begun."""
+    """Denied requests and other refusals go into this file, and denials no longer into the node's
+    log. Once the file is moved away, as logrotate does, a new one is begun."""
     import logging
     from logging.handlers import WatchedFileHandler
 
+    from runtime.audit_events import audit_connections
     from runtime.log_format import AUDIT_LOGGER
 
+    audit_connections()
     audit = logging.getLogger(AUDIT_LOGGER)
     audit.addHandler(WatchedFileHandler(path, encoding="utf-8"))
     audit.setLevel(logging.INFO)

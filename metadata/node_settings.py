@@ -44,8 +44,9 @@ class NodeSettings:
     )
     audit_log_file = string(
         "",
-        "A file for the requests that the authorizer denied: one object of JSON per line, with the "
-        "rule. If empty, they are in the node's log, from the logger stele.audit.",
+        "A file for the requests that the authorizer denied, for failed logins and handshakes, and "
+        "for refused certificates: one object of JSON per line. If empty, denials and certificates "
+        "are in the node's log, from the logger stele.audit, and it has the others in words.",
     )
     # Delegation tokens. delegation.token.secret.key switches them on.
     delegation_token_max_lifetime_ms = long(

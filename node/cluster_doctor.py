@@ -161,5 +161,6 @@ def _absent(facts: ClusterFacts) -> Iterator[Finding]:
             f"{role} {node_id}",
             what,
             "start it if it is down; otherwise run stele doctor --config on its machine, and look "
-            "for denials of CLUSTER_ACTION in the audit log of the active controller",
+            "for denials of CLUSTER_ACTION in the audit log of the active controller: stele "
+            "explain audit FILE",
         )

@@ -1,4 +1,5 @@
-"""The audit of denials: one line of JSON each, and few lines whatever a client asks for.
+"""The audit of denials and other refusals: one line of JSON each, and few lines whatever a client
+asks for.
 
 A consumer that is denied asks again for ever, several times a second. Its first denial is written
 at once. The next line for the same principal, operation and resource comes after ``INTERVAL_S``,
@@ -11,6 +12,7 @@ how many denials of the principal, or of the node, were left out.
 
 from __future__ import annotations
 
+import enum
 import json
 import math
 from datetime import UTC, datetime
@@ -176,6 +178,32 @@ def count_line(principal: str | None, *, time_ms: int, left_out: int) -> str:
             "time": _time(time_ms),
             "event": "denials_left_out",
             "principal": principal,
+            "left_out": left_out,
+        }
+    )
+
+
+class Event(enum.Enum):
+    """What else is audited beside denials. A reason may contain names that a client has chosen."""
+
+    TLS_FAILED = "tls_failed"
+    LOGIN_FAILED = "login_failed"
+    CERTIFICATE_REFUSED = "certificate_refused"
+    """A listener goes on with its old certificate."""
+    CERTIFICATE_EXCHANGED = "certificate_exchanged"
+
+
+def event_line(
+    event: Event, listener: str, reason: str, *, time_ms: int, host: str = "", left_out: int = 0
+) -> str:
+    """``host``: the peer's, of an event that is about one."""
+    return json.dumps(
+        {
+            "time": _time(time_ms),
+            "event": event.value,
+            "listener": listener,
+            "host": host,
+            "reason": reason[:NAME_MAX],
             "left_out": left_out,
         }
     )

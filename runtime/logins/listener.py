@@ -12,7 +12,9 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Protocol
 
+from runtime.audit_events import audit_failed_connection, host_of
 from runtime.metrics.registry import MetricsRegistry
+from security.audit import Event
 from security.delegation_tokens import salted_keys
 from security.sasl.dialogue import (
     CheckPassword,
@@ -212,4 +214,12 @@ class ListenerLogins:
             return
         more = f" ({self._left_out} more since the last such line)" if self._left_out else ""
         logger.warning("%s on %s %s%s", who.peer, who.listener_name, what, more)
+        audit_failed_connection(
+            Event.LOGIN_FAILED,
+            who.listener_name,
+            host_of(who.peer),
+            what,
+            time_ms=self._clock.time_ms(),
+            left_out=self._left_out,
+        )
         self._logged_s, self._left_out = now_s, 0

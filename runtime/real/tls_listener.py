@@ -22,8 +22,10 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from runtime.audit_events import audit_certificate, audit_failed_connection
 from runtime.real.tls_first_bytes import why_not_tls
 from runtime.real.tls_transport import Failure
+from security.audit import Event
 from security.node_identity import named_nodes
 from security.renewal import names_host, refusal
 from stele.errors import ConfigError, SteleError
@@ -105,6 +107,14 @@ class RealServerTls:
         said = reason or why_not_tls(first_bytes, self._settings.protocol.value)
         where = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) and len(peer) > 1 else str(peer)
         logger.warning("TLS of %s on %s failed: %s%s", where, self._settings.listener, said, more)
+        audit_failed_connection(
+            Event.TLS_FAILED,
+            self._settings.listener,
+            str(peer[0]) if isinstance(peer, tuple) and peer else str(peer),
+            said,
+            time_ms=_now_ms(),
+            left_out=self._left_out,
+        )
         self._logged_s, self._left_out = now_s, 0
 
     # -------------------------------------------------------------------------- for gRPC
@@ -169,11 +179,14 @@ class RealServerTls:
         if isinstance(made, str):
             if made != self.refusal:
                 logger.error("listener %s goes on with its old certificate: %s", name, made)
+                audit_certificate(Event.CERTIFICATE_REFUSED, name, made, time_ms=_now_ms())
             self.refusal = made
             return made
         self._made, self.refusal = made, None
         ends = self.certificate.not_valid_after_utc
         logger.info("listener %s has a new certificate, valid until %s", name, f"{ends:%Y-%m-%d}")
+        told = f"valid until {ends:%Y-%m-%d}"
+        audit_certificate(Event.CERTIFICATE_EXCHANGED, name, told, time_ms=_now_ms())
         return None
 
     async def _tried(self, tls: TlsSettings) -> _Made | str:
@@ -198,6 +211,10 @@ class RealServerTls:
             allows_dn_changes=self._settings.allows_dn_changes,
             allows_san_changes=self._settings.allows_san_changes,
         )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class _Made:

@@ -1,0 +1,148 @@
+"""``stele explain audit``: what was denied and refused, by which rule, and what mends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.options import EXIT_NOT_WELL, Json
+from cli.output import CommandError, note, print_json, print_table
+
+if TYPE_CHECKING:
+    from security.audit_report import AuditReport
+
+_KINDS = {"tls_failed": "TLS", "login_failed": "login"}
+
+
+def explain_audit(
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="audit.log.file of one or more nodes, or their logs."
+        ),
+    ],
+    principal: Annotated[
+        str | None, typer.Option("--principal", help="Only what was denied to this principal.")
+    ] = None,
+    resource: Annotated[
+        str | None,
+        typer.Option("--resource", metavar="TYPE:NAME", help="Only what is about this resource."),
+    ] = None,
+    last: Annotated[
+        int, typer.Option("--last", min=1, help="Number of lines of each kind, the newest ones.")
+    ] = 30,
+    as_json: Json = False,
+) -> int:
+    """Show what nodes have denied and refused, from their audit logs; no cluster is asked.
+
+    The exit status is 3 if a listener still goes on with its old certificate, because the new one
+    was refused.
+    """
+    from security.audit_report import AuditReport
+
+    report = AuditReport()
+    for file in files:
+        try:
+            with file.open(encoding="utf-8", errors="replace") as lines:
+                found = sum(report.take(line) for line in lines)
+        except OSError as error:
+            raise CommandError(f"cannot read {file}: {error.strerror}") from None
+        if not found:
+            note(f"{file} has no line of the audit log")
+    denials = _denials(report, principal, resource)
+    everything = principal is None and resource is None
+    connections = _connections(report) if everything else []
+    certificates = report.refused_certificates if everything else []
+    if as_json:
+        print_json(
+            {
+                "denials": denials[-last:],
+                "connections": connections[-last:],
+                "refused_certificates": [
+                    {"since": time, "listener": key.listener, "reason": key.reason}
+                    for time, key in certificates
+                ],
+                "left_out": [
+                    {"principal": who, "denials": count} for who, count in report.left_out.items()
+                ],
+            }
+        )
+    else:
+        _print(report, denials[-last:], connections[-last:])
+    return EXIT_NOT_WELL if certificates else 0
+
+
+def _denials(
+    report: AuditReport, principal: str | None, resource: str | None
+) -> list[dict[str, Any]]:
+    """In the order of their last times."""
+    found = [
+        {
+            "times": seen.times,
+            "last": seen.last,
+            **key._asdict(),
+            "hosts": list(seen.hosts),
+            "clients": list(seen.clients),
+            "resource": key.resource,
+            "remedy": key.remedy,
+        }
+        for key, seen in report.denials.items()
+        if principal in (None, key.principal) and resource in (None, key.resource)
+    ]
+    return sorted(found, key=lambda each: str(each["last"]))
+
+
+def _connections(report: AuditReport) -> list[dict[str, Any]]:
+    found = [
+        {"times": seen.times, "last": seen.last, **key._asdict(), "event": key.event.value}
+        for key, seen in report.connections.items()
+    ]
+    return sorted(found, key=lambda each: str(each["last"]))
+
+
+def _print(
+    report: AuditReport, denials: list[dict[str, Any]], connections: list[dict[str, Any]]
+) -> None:
+    if denials:
+        rows = [
+            (
+                each["times"],
+                each["last"],
+                each["principal"],
+                each["operation"],
+                each["resource"],
+                ", ".join(each["hosts"]),
+                each["listener"],
+                each["rule"],
+            )
+            for each in denials
+        ]
+        columns = ("DENIED", "LAST (UTC)", "PRINCIPAL", "OPERATION", "RESOURCE", "FROM")
+        print_table((*columns, "LISTENER", "RULE"), rows)
+        for remedy in dict.fromkeys(each["remedy"] for each in denials):
+            print(f"to mend it: {remedy}")
+    if connections:
+        print_table(
+            ("REFUSED", "LAST (UTC)", "AT", "FROM", "LISTENER", "WHY"),
+            [
+                (
+                    each["times"],
+                    each["last"],
+                    _KINDS[each["event"]],
+                    each["host"],
+                    each["listener"],
+                    each["reason"],
+                )
+                for each in connections
+            ],
+        )
+    for time, key in report.refused_certificates:
+        print(
+            f"listener {key.listener} goes on with its old certificate since {time}: {key.reason}"
+        )
+    for who, count in report.left_out.items():
+        print(f"{count} more denials of {who or 'the node'} were only counted")
+    if not (denials or connections or report.refused_certificates):
+        print("nothing was denied or refused")
