@@ -24,8 +24,7 @@ from cli.reassignment_file import (
     read_plan,
     read_topics,
 )
-from cli.reassignment_log_dirs import Directories
-from cli.reassignment_log_dirs import Status as LogDirStatus
+from cli.reassignment_log_dirs import Directories, LogDirStatus
 
 if TYPE_CHECKING:
     from stele.admin.descriptions import BrokerDescription, PartitionDescription

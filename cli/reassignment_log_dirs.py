@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from stele.sync import Admin
 
 
-class Status(enum.StrEnum):
+class LogDirStatus(enum.StrEnum):
     """The state of one replica's move to the directory that a plan names."""
 
     COMPLETED = "completed"
@@ -97,14 +97,14 @@ class Directories:
             if self.standing(place).future is not None
         }
 
-    def status(self, place: Replica, path: str) -> Status:
+    def status(self, place: Replica, path: str) -> LogDirStatus:
         standing = self.standing(place)
         if standing.future == path:
-            return Status.IN_PROGRESS
+            return LogDirStatus.IN_PROGRESS
         if standing.future is not None:
-            return Status.REDIRECTED
+            return LogDirStatus.REDIRECTED
         if standing.path == path:
-            return Status.COMPLETED
+            return LogDirStatus.COMPLETED
         if self._paths[place[2]].get(path):
-            return Status.OFFLINE
-        return Status.AWAITED if standing.path is None else Status.ELSEWHERE
+            return LogDirStatus.OFFLINE
+        return LogDirStatus.AWAITED if standing.path is None else LogDirStatus.ELSEWHERE

@@ -8,14 +8,12 @@ from typing import Final
 
 from broker.gateway.leaders import PartitionLeaders
 from broker.gateway.publishers import Publisher
-from broker.gateway.publishing import Outlet as PublishOutlet
-from broker.gateway.publishing import Publication, Writers
+from broker.gateway.publishing import Publication, PublishOutlet, Writers
 from broker.gateway.refusals import stream_error, stream_failure
 from broker.gateway.runs import Room
 from broker.gateway.shared_writers import SharedWriters
 from broker.gateway.streams import Streams
-from broker.gateway.subscribing import Outlet as SubscribeOutlet
-from broker.gateway.subscribing import Subscription
+from broker.gateway.subscribing import SubscribeOutlet, Subscription
 from broker.gateway.transactional_producers import TransactionalProducers
 from broker.service.context import BrokerContext
 from broker.service.producers import new_producer_id

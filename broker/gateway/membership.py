@@ -45,7 +45,7 @@ class Offsets(NamedTuple):
     offsets: dict[TopicPartition, OffsetAndMetadata]
 
 
-class Outlet(Protocol):
+class MemberOutlet(Protocol):
     """The news of its group for a member. Each method raises RpcError."""
 
     async def took(self, partitions: Sequence[TopicPartition]) -> None: ...
@@ -61,7 +61,7 @@ class Membership:
     def __init__(
         self,
         consumer: Consumer,
-        outlet: Outlet,
+        outlet: MemberOutlet,
         check: Callable[[Offsets], Refusal | None],
         forget: Callable[[Sequence[TopicPartition]], None],
     ) -> None:

@@ -86,7 +86,7 @@ class RefusedRecords(NamedTuple):
 PublishOutcome = StoredRecords | RefusedRecords | TransactionEnded
 
 
-class Outlet(Protocol):
+class PublishOutlet(Protocol):
     """The client's side of a stream."""
 
     async def receive(self) -> Iterable[Sequence[ToPublish] | EndOfTransaction] | None:
@@ -116,7 +116,7 @@ class Publication:
     """One stream. Results are told in the order in which they become known."""
 
     def __init__(
-        self, context: BrokerContext, caller: Caller, writers: Writers, outlet: Outlet
+        self, context: BrokerContext, caller: Caller, writers: Writers, outlet: PublishOutlet
     ) -> None:
         self._clock = context.clock
         self._checks = RecordChecks(context, caller)

@@ -120,7 +120,7 @@ class _Fetched:
         return self._records is not None and self._sent >= len(self._records)
 
 
-class Outlet(membership.Outlet, Protocol):
+class SubscribeOutlet(membership.MemberOutlet, Protocol):
     """The client's side of a stream."""
 
     async def receive(self) -> Start | Grant | Offsets | None:
@@ -163,7 +163,7 @@ class Subscription:
         caller: Caller,
         world: ClientWorld,
         bootstrap_servers: str,
-        outlet: Outlet,
+        outlet: SubscribeOutlet,
     ) -> None:
         self._context = context
         self._caller = caller

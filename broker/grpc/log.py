@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker.gateway.gateway import Gateway
-from broker.grpc.log_publish import PublishOutlet
-from broker.grpc.log_subscribe import SubscribeOutlet
+from broker.grpc.log_publish import GrpcPublishOutlet
+from broker.grpc.log_subscribe import GrpcSubscribeOutlet
 from broker.grpc.messages import unary
 from runtime.authorization.caller import Caller, grpc_caller
 from stele.wire.v1 import log_pb2 as pb
@@ -38,7 +38,7 @@ class LogService:
         )
 
     async def _publish(self, stream: Stream, peer: Peer) -> None:
-        outlet = PublishOutlet(stream)
+        outlet = GrpcPublishOutlet(stream)
         publication = self._gateway.publication(grpc_caller(self._listener, peer), outlet)
         outlet.serves(publication)
         with self._gateway.publications.admitted(publication):
@@ -46,7 +46,7 @@ class LogService:
 
     async def _subscribe(self, stream: Stream, peer: Peer) -> None:
         caller = grpc_caller(self._listener, peer)
-        subscription = self._gateway.subscription(caller, SubscribeOutlet(stream))
+        subscription = self._gateway.subscription(caller, GrpcSubscribeOutlet(stream))
         with self._gateway.subscriptions.admitted(subscription):
             await subscription.run()
 

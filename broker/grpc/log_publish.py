@@ -46,7 +46,7 @@ _COMPRESSIONS: Final[dict[int, CompressionName]] = {
 }
 
 
-class PublishOutlet:
+class GrpcPublishOutlet:
     """A stream of Publish, in the gateway's words."""
 
     def __init__(self, stream: Stream) -> None:

@@ -43,7 +43,7 @@ _EDGES: Final[dict[int, Edge]] = {
 }
 
 
-class SubscribeOutlet:
+class GrpcSubscribeOutlet:
     """A stream of Subscribe, in the gateway's words."""
 
     def __init__(self, stream: Stream) -> None:

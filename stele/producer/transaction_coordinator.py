@@ -25,8 +25,13 @@ from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.producer.idempotence import Identity
-from stele.producer.transaction_state import CoordinatorAnswer, End, Init, PreparedTransaction
-from stele.producer.transaction_state import Question as Asked
+from stele.producer.transaction_state import (
+    CoordinatorAnswer,
+    CoordinatorQuestion,
+    End,
+    Init,
+    PreparedTransaction,
+)
 from stele.records import GroupMetadata, OffsetAndMetadata
 from stele.wire import kafka
 from stele.wire.kafka.messages import end_txn, init_producer_id, txn_offset_commit
@@ -64,7 +69,9 @@ class TransactionCoordinator:
         """Which broker it is, or why none is known, in words."""
         return self._coordinator.where
 
-    async def ask(self, question: Asked, on_sending: Callable[[], None]) -> CoordinatorAnswer:
+    async def ask(
+        self, question: CoordinatorQuestion, on_sending: Callable[[], None]
+    ) -> CoordinatorAnswer:
         """``on_sending`` is called before the question leaves."""
         asked = self._init(question) if isinstance(question, Init) else self._end(question)
         answer = await self._coordinator.ask(asked, on_sending=on_sending)

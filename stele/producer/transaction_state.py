@@ -79,7 +79,7 @@ class End(NamedTuple):
     is_commit: bool
 
 
-Question = Init | End
+CoordinatorQuestion = Init | End
 
 
 class CoordinatorAnswer(NamedTuple):
@@ -119,7 +119,7 @@ class Transactions:
         # The transaction that an earlier process has prepared, while the state is PREPARED.
         self.kept: PreparedTransaction | None = None
         self.number = 0  # of the transaction: how many have begun
-        self.question: Question | None = None
+        self.question: CoordinatorQuestion | None = None
         # Whether the coordinator may know of the transaction: a record or an offset was sent.
         self.is_used = False
         # Nothing more is taken for the transaction: it is about to end.
@@ -239,13 +239,13 @@ class Transactions:
 
     # ------------------------------------------------------------- what the coordinator answers
 
-    def asked(self, question: Question) -> None:
+    def asked(self, question: CoordinatorQuestion) -> None:
         """The question is on its way: it may take effect."""
         if isinstance(question, End) and question.is_commit:
             self._maybe_committed_before = self._maybe_committed
             self._maybe_committed = True
 
-    def answered(self, question: Question, answer: CoordinatorAnswer) -> None:
+    def answered(self, question: CoordinatorQuestion, answer: CoordinatorAnswer) -> None:
         """The question stays while it is to be asked again."""
         if answer.code is ErrorCode.NONE:
             self._take(question, answer)
@@ -254,7 +254,7 @@ class Transactions:
         elif answer.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             self._maybe_committed = self._maybe_committed_before  # it was surely not done
 
-    def _take(self, question: Question, answer: CoordinatorAnswer) -> None:
+    def _take(self, question: CoordinatorQuestion, answer: CoordinatorAnswer) -> None:
         if answer.identity is not None:
             self.identity = answer.identity
         if isinstance(question, Init) and answer.ongoing is not None:
@@ -268,7 +268,7 @@ class Transactions:
         self.is_used = self.is_closed = self._is_in_doubt = False
         self._maybe_committed = self._maybe_committed_before = False
 
-    def _refused(self, question: Question, answer: CoordinatorAnswer) -> None:
+    def _refused(self, question: CoordinatorQuestion, answer: CoordinatorAnswer) -> None:
         code = answer.code
         text = f"{self._name}: {answer.message or code.name}"
         if self._has_two_phases and code is ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:

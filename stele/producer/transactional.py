@@ -22,8 +22,8 @@ from stele.ids import TopicPartition
 from stele.producer.transaction_coordinator import TransactionCoordinator
 from stele.producer.transaction_state import (
     CoordinatorAnswer,
+    CoordinatorQuestion,
     PreparedTransaction,
-    Question,
     State,
     Transactions,
 )
@@ -257,7 +257,7 @@ class Transactional:
         if machine.error is not None:
             raise machine.error
 
-    async def _ask(self, question: Question) -> CoordinatorAnswer:
+    async def _ask(self, question: CoordinatorQuestion) -> CoordinatorAnswer:
         """Raises UnreachableError."""
         try:
             return await self._coordinator.ask(question, lambda: self.machine.asked(question))

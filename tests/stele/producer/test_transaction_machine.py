@@ -16,10 +16,10 @@ from stele.errors import (
 from stele.producer.idempotence import Identity
 from stele.producer.transaction_state import (
     CoordinatorAnswer,
+    CoordinatorQuestion,
     End,
     Init,
     PreparedTransaction,
-    Question,
     State,
     Transactions,
 )
@@ -48,7 +48,7 @@ def settled(machine: Transactions) -> bool:
     return what == (State.READY, TWO, None, None)
 
 
-def asked(machine: Transactions) -> Question:
+def asked(machine: Transactions) -> CoordinatorQuestion:
     """The question, on its way."""
     assert machine.question is not None
     machine.asked(machine.question)
@@ -119,7 +119,7 @@ def test_an_abort_that_takes_two_attempts_is_no_commit_in_doubt() -> None:
     ],
 )
 def test_a_failed_transaction_is_ended_with_a_higher_epoch_if_anything_is_in_doubt(
-    causes: list[tuple[ErrorCode, bool]], question: Question
+    causes: list[tuple[ErrorCode, bool]], question: CoordinatorQuestion
 ) -> None:
     machine = in_transaction()
     for code, is_in_doubt in causes:
