@@ -13,7 +13,7 @@ from cli import reassignment_throttles as throttles
 from cli.output import CommandError
 from cli.reassign import _check_factor, _spread
 from cli.reassignment_file import Assignments, LogDirs, document, read_plan, read_topics
-from cli.reassignment_log_dirs import Directories, Status
+from cli.reassignment_log_dirs import Directories, LogDirStatus
 from stele.admin.descriptions import BrokerDescription, ConfigResource, PartitionDescription
 from stele.admin.log_dirs import LogDirDescription, LogDirReplica
 from stele.ids import TopicPartition
@@ -76,15 +76,17 @@ DIRECTORIES = Directories(
 @pytest.mark.parametrize(
     ("partition", "path", "status"),
     [
-        (0, "/a", Status.COMPLETED),
-        (0, "/b", Status.ELSEWHERE),
-        (0, "/c", Status.OFFLINE),
-        (1, "/b", Status.IN_PROGRESS),
-        (1, "/a", Status.REDIRECTED),  # it is there still
-        (3, "/a", Status.AWAITED),
+        (0, "/a", LogDirStatus.COMPLETED),
+        (0, "/b", LogDirStatus.ELSEWHERE),
+        (0, "/c", LogDirStatus.OFFLINE),
+        (1, "/b", LogDirStatus.IN_PROGRESS),
+        (1, "/a", LogDirStatus.REDIRECTED),  # it is there still
+        (3, "/a", LogDirStatus.AWAITED),
     ],
 )
-def test_how_far_a_move_to_another_directory_is(partition: int, path: str, status: Status) -> None:
+def test_how_far_a_move_to_another_directory_is(
+    partition: int, path: str, status: LogDirStatus
+) -> None:
     assert DIRECTORIES.status(("t", partition, 1), path) is status
 
 

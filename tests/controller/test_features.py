@@ -107,7 +107,7 @@ def test_down_and_up(machine: Machine) -> None:
         (VERSION, 1, admin.UpgradeType.UPGRADE_TYPE_UNSPECIFIED, "would be a downgrade"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_impossible_levels_are_refused(
     machine: Machine, name: str, level: int, kind: admin.UpgradeType, said: str
 ) -> None:
     before = machine.image

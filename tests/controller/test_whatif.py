@@ -66,13 +66,13 @@ def test_an_unclean_election_loses_records() -> None:
     assert only(what_if(machine.image, VOTERS, dead=[1])).loses_records
 
 
-def test_brokers_that_have_nothing_of_it_do_not_matter() -> None:
+def test_brokers_without_a_replica_do_not_matter() -> None:
     found = what_if(cluster().image, VOTERS, dead=[4])
     assert found.harmless
     assert found.consequences == ()
 
 
-def test_what_is_down_already_gets_no_worse() -> None:
+def test_a_broker_that_is_down_already_makes_nothing_worse() -> None:
     machine = cluster()
     machine.fence(2)
     machine.fence(3)

@@ -17,7 +17,7 @@ from cli.output import note, print_table
 from tests.fuzz.cost import TURN_MAX_S, Judge
 from tests.fuzz.targets import TARGETS
 
-_TOLD_EVERY_S: Final = 60.0
+_NOTE_EVERY_S: Final = 60.0
 _TURN_S: Final = 5.0
 """Targets take turns of this length."""
 
@@ -35,13 +35,13 @@ def main() -> int:
     judges = [Judge(make(rng)) for name, make in TARGETS.items() if name in names]
     outcomes: Counter[tuple[str, str]] = Counter()
     defects = 0
-    began = told = time.monotonic()
+    began = noted = time.monotonic()
     while time.monotonic() - began < options.seconds:
         for judge in judges:
             defects += _turn(judge, rng, outcomes, options.directory)
-        if time.monotonic() - told > _TOLD_EVERY_S:
-            told = time.monotonic()
-            note(f"{told - began:.0f} s: {outcomes.total()} inputs, {defects} defects")
+        if time.monotonic() - noted > _NOTE_EVERY_S:
+            noted = time.monotonic()
+            note(f"{noted - began:.0f} s: {outcomes.total()} inputs, {defects} defects")
     rows = [(name, what, str(count)) for (name, what), count in sorted(outcomes.items())]
     print_table(("target", "outcome", "inputs"), rows)
     _print_costs(judges)

@@ -95,7 +95,7 @@ def test_a_default_is_sorted_before_names() -> None:
         (quota_record(ANN, "producer_byte_rate", float("nan")), "is nan"),
     ],
 )
-def test_what_cannot_be_stops_the_node(record: pb.MetadataRecord, message: str) -> None:
+def test_an_impossible_record_stops_the_node(record: pb.MetadataRecord, message: str) -> None:
     with pytest.raises(MetadataError, match=message):
         replayed(EMPTY, record)
 

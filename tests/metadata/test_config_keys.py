@@ -135,7 +135,7 @@ def test_a_key_that_nothing_goes_by_says_so(key: ConfigKey) -> None:
         ("follower.replication.throttled.replicas", "*,0:1", "partition:broker"),
     ],
 )
-def test_what_would_be_a_lie_is_refused_with_the_reason(name: str, value: str, words: str) -> None:
+def test_wrong_values_are_refused_with_the_reason(name: str, value: str, words: str) -> None:
     with pytest.raises(ApiError, match=words) as caught:
         validate_topic_config(name, value)
     assert caught.value.code is ErrorCode.INVALID_CONFIG

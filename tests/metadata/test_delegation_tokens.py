@@ -58,7 +58,7 @@ def test_an_image_that_nothing_changed_keeps_its_part() -> None:
     assert after.delegation_tokens is image.delegation_tokens
 
 
-def test_what_cannot_be_stops_the_node() -> None:
+def test_an_impossible_record_stops_the_node() -> None:
     with pytest.raises(MetadataError, match="no delegation token 'id' to be removed"):
         replayed(EMPTY, removal_record("id"))
 

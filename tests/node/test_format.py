@@ -146,7 +146,7 @@ def test_controllers_that_begin_together(disk: Disk) -> None:
         ("", "not id@host:port"),
     ],
 )
-def test_what_begins_no_quorum(controllers: str, said: str) -> None:
+def test_controllers_that_begin_no_quorum(controllers: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         FirstVoters.of(config(**JOINING), controllers, RNG)
 

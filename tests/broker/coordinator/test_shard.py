@@ -43,7 +43,7 @@ async def test_an_answer_waits_for_its_own_records_only() -> None:
 
 
 @virtual
-async def test_what_rests_on_records_that_are_not_committed_is_not_told() -> None:
+async def test_an_answer_waits_until_the_records_it_rests_on_are_committed() -> None:
     bench = await active()
     bench.add(b"a")
     await turn()

@@ -216,7 +216,7 @@ def test_everything_is_looked_at_when_the_follower_is_somebody_else_now() -> Non
         session.changed([result(0), result(1)])
 
 
-def test_what_stirs_a_partition_while_it_is_looked_at_is_looked_at_again() -> None:
+def test_a_partition_that_changes_during_a_look_is_looked_at_again() -> None:
     session = Follower().ask(0, 0, entry(0), entry(1))
     session.to_look_at(now)
     session.stir(partition(0), wakes=True)
@@ -355,7 +355,7 @@ def test_a_high_watermark_is_new_if_it_is_above_the_last_answered_one() -> None:
     assert session.has_new_high_watermark([result(0, hw=6)])
 
 
-def test_what_is_not_at_rest_or_was_never_told_is_looked_at_again() -> None:
+def test_a_partition_that_is_not_at_rest_or_was_never_answered_is_looked_at_again() -> None:
     follower = Follower()
     session = follower.ask(0, 0, entry(0), entry(1), entry(2))
     session.changed([result(0), result(1)])

@@ -54,7 +54,9 @@ async def test_logs_are_made_over_several_turns_and_all_in_the_end(cluster: Repl
 
 
 @with_brokers
-async def test_what_waits_is_refused_and_counts_as_offline(cluster: ReplicaCluster) -> None:
+async def test_waiting_replicas_refuse_requests_and_count_as_offline(
+    cluster: ReplicaCluster,
+) -> None:
     cluster.create_topic(*([(1, 2, 3)] * COUNT))
     await first_logs(cluster)
     manager = cluster[1].manager
@@ -66,7 +68,7 @@ async def test_what_waits_is_refused_and_counts_as_offline(cluster: ReplicaClust
 
 
 @with_brokers
-async def test_the_newest_state_of_what_waits_is_the_one_that_counts(
+async def test_the_newest_state_of_a_waiting_replica_counts(
     cluster: ReplicaCluster,
 ) -> None:
     cluster.create_topic(*([(1, 2, 3)] * COUNT))
@@ -78,7 +80,7 @@ async def test_the_newest_state_of_what_waits_is_the_one_that_counts(
 
 
 @with_brokers
-async def test_what_is_deleted_while_it_waits_is_not_made(cluster: ReplicaCluster) -> None:
+async def test_waiting_replicas_of_a_deleted_topic_are_not_made(cluster: ReplicaCluster) -> None:
     cluster.create_topic(*([(1, 2, 3)] * COUNT))
     await first_logs(cluster)
     cluster.delete_topic()

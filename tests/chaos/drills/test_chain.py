@@ -56,12 +56,12 @@ def test_a_value_tells_its_record_and_the_hops_that_it_has_passed() -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"no chain's", b"2 s 0 zero 0 .", b"\xff " * 6])
-def test_what_is_nobodys_is_unknown(value: bytes | None) -> None:
+def test_a_value_of_no_source_is_unknown(value: bytes | None) -> None:
     assert named(value) is None
     assert runs_of([(0, value)], 0.0) == [Run(UNKNOWN, 0, 0, 1)]
 
 
-def test_what_has_not_passed_every_hop_or_is_elsewhere_is_unknown() -> None:
+def test_a_value_that_missed_a_hop_or_is_elsewhere_is_unknown() -> None:
     value = passed_on(value_of("s", 0, 0, 0.0), 1)
     elsewhere = out_of_the_chain("s", 1, 0)
     assert runs_of([(0, value), (0, elsewhere)], 0.0) == [Run(UNKNOWN, 0, 0, 1)] * 2

@@ -107,7 +107,7 @@ def damaged() -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("data", list(damaged()))
-def test_what_is_not_sound_is_refused(data: bytes) -> None:
+def test_damaged_snapshots_are_refused(data: bytes) -> None:
     with pytest.raises(SnapshotError):
         read(data, SNAPSHOT, "cluster")
 

@@ -106,7 +106,7 @@ async def test_a_peer_that_sends_only_key_updates_is_let_go(key_log: Path, at_on
     assert pair.application.received == b""
 
 
-async def test_what_comes_after_a_farewell_is_dropped(key_log: Path) -> None:
+async def test_bytes_after_a_farewell_are_dropped(key_log: Path) -> None:
     pair, _ = await opened(key_log)
     pair.application.stays = True
     with pytest.raises(ssl.SSLWantReadError):

@@ -153,7 +153,7 @@ def test_a_refused_abort_is_asked_for_with_a_higher_epoch(code: ErrorCode) -> No
     assert (machine.state, machine.question) == (State.ABORTING, Init(ONE))
 
 
-def test_what_fails_outside_of_a_transaction_is_no_failure_of_the_next_one() -> None:
+def test_a_failure_outside_of_a_transaction_is_no_failure_of_the_next_one() -> None:
     machine = started()
     machine.failed(SteleError("late"), is_in_doubt=True)
     assert (machine.state, machine.error) == (State.READY, None)

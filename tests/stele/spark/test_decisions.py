@@ -188,7 +188,7 @@ def test_needless_records_change_nothing(
 
 
 @given(STEPS)
-def test_what_stands_stands_for_ever(steps: list[tuple[Kind, str, int]]) -> None:
+def test_a_decision_that_stands_stands_for_ever(steps: list[tuple[Kind, str, int]]) -> None:
     entries = [of(kind, run, batch, f"{run}-{n}") for n, (kind, run, batch) in enumerate(steps)]
     before: dict[int, Entry] = {}
     for count in range(len(entries) + 1):

@@ -105,7 +105,7 @@ class TestExpiry:
         bench.pass_time(CHECK_MS)
         assert [each.topic for each in bench.offsets()] == ["t"]
 
-    def test_what_others_use_is_not_known(self) -> None:
+    def test_offsets_of_other_protocols_never_expire_while_a_member_is_there(self) -> None:
         bench = GroupBench(offsets_retention_minutes=1)
         bench.reload()
         member_id, heard = bench.joined(protocol_type="connect", session_ms=1_800_000)

@@ -151,7 +151,7 @@ class TestCommit:
         bench.pass_time(1)
         assert bench.heartbeat(leader, 1) is ErrorCode.REBALANCE_IN_PROGRESS
 
-    def test_of_topics_that_are_gone_when_it_is_decided(self) -> None:
+    def test_offsets_of_topics_that_are_gone_at_the_decision(self) -> None:
         bench = GroupBench()
         bench.topic_ids = {"t": TOPIC_ID}
         bench.reload()
@@ -174,13 +174,13 @@ class TestCommit:
 
 
 class TestFetch:
-    def test_what_is_not_there(self) -> None:
+    def test_missing_offsets(self) -> None:
         bench = GroupBench()
         assert bench.offsets() == ()
         found = bench.offsets(TopicToFetch("t", (0, 1), TOPIC_ID))
         assert found == tuple(FetchedOffset("t", each, topic_id=TOPIC_ID) for each in (0, 1))
 
-    def test_what_may_vanish_is_not_told(self) -> None:
+    def test_uncommitted_offsets_are_not_answered(self) -> None:
         bench = GroupBench()
         bench.commit_offset(5)
         bench.commits_at_once = False
@@ -230,7 +230,7 @@ class TestDelete:
         assert (answer.error, answer.errors) == (ErrorCode.NONE, (ErrorCode.NONE,) * 2)
         assert [each.topic for each in bench.offsets()] == ["u"]
 
-    def test_what_members_subscribe_to_stays(self) -> None:
+    def test_offsets_of_subscribed_topics_stay(self) -> None:
         bench = GroupBench()
         bench.stable()
         for topic in "tu":

@@ -88,7 +88,7 @@ def test_every_waiter_is_handed_back_once() -> None:
     assert bench.machine.unloaded() == []
 
 
-def test_what_rests_on_uncommitted_records_waits_after_a_load() -> None:
+def test_answers_that_rest_on_uncommitted_records_wait_after_a_load() -> None:
     bench = GroupBench()
     (member_id,) = bench.stable()
     log = bench.log

@@ -76,7 +76,7 @@ def failed_replica(bench: LawBench, *, lease: bool = True) -> None:
         (20.0, True, 1, False),  # the controller may hear of it soon
     ],
 )
-def test_what_has_failed_leads_nothing_some_time_later(
+def test_a_failed_directory_leads_nothing_some_time_later(
     bench: LawBench,
     monkeypatch: pytest.MonkeyPatch,
     within_s: float,

@@ -100,7 +100,7 @@ def test_the_coordinator_makes_the_member_id_of_old_clients() -> None:
         {"member_epoch": 0, "regex": "x" * 32_001},
     ],
 )
-def test_what_means_nothing_is_refused(options: dict[str, Any]) -> None:
+def test_heartbeats_without_meaning_are_refused(options: dict[str, Any]) -> None:
     made = bench()
     whole = {"owned": {}, "topic_names": ("t",), "rebalance_timeout_ms": 1}
     answer = made.beat("a", options.pop("member_epoch"), **{**whole, **options})
