@@ -1,87 +1,44 @@
 """A cluster of Apache Kafka on this machine: 3 controllers and 3 brokers, as ``bench.peer`` needs.
 
-Its jars come from Maven Central by Ivy, which PySpark contains. Java runs them with the heap and
-the garbage collector of Kafka's own start script.
+Java runs it with the heap and the garbage collector of Kafka's own start script.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Final
 
+from bench.maven import Coordinates, fetched
 from chaos.process_cluster import Ports
 
 _IDS: Final = {"controller": (101, 102, 103), "broker": (1, 2, 3)}
-_LOGGING: Final = ("org.slf4j", "slf4j-simple", "1.7.36")
+_LOGGING: Final = Coordinates("org.slf4j", "slf4j-simple", "1.7.36")
 _CLUSTER_ID: Final = "c3RlbGUtYmVuY2gtcGVlcg"
 _JAVA: Final = (
     *("java", "-Xms1G", "-Xmx1G", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent"),
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-_FETCH_S: Final = 600.0
 _STOP_S: Final = 20.0
 _POLL_S: Final = 0.05
 _LOG_LINES: Final = 5
 
 
 class KafkaError(Exception):
-    """Kafka cannot be fetched, or a process of it has ended. The text says what to do."""
+    """A process of Kafka has ended. The text says why."""
 
 
 def jars(version: str, directory: Path) -> Path:
     """The directory with Kafka's jars of that version. They are fetched unless they are there.
-    Raises KafkaError."""
-    if shutil.which("java") is None:
-        raise KafkaError(
-            "Kafka needs Java 17 or later: install one, e.g. apt install openjdk-17-jre"
-        )
-    wanted = directory / f"kafka-{version}"
-    if wanted.exists():
-        return wanted
-    directory.mkdir(parents=True, exist_ok=True)
-    # An interrupted run leaves nothing that would be taken for whole.
-    with tempfile.TemporaryDirectory(dir=directory, prefix="fetching-") as name:
-        part = Path(name)
-        for coordinates in (("org.apache.kafka", "kafka_2.13", version), _LOGGING):
-            _retrieve(coordinates, part)
-        (part / "lib").rename(wanted)
-    return wanted
-
-
-def _retrieve(coordinates: Sequence[str], directory: Path) -> None:
-    arguments = ("-cache", f"{directory}/cache", "-confs", "default", "-dependency", *coordinates)
-    pattern = f"{directory}/lib/[artifact]-[revision](-[classifier]).[ext]"
-    done = subprocess.run(
-        ["java", "-jar", _ivy(), *arguments, "-retrieve", pattern],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=_FETCH_S,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise KafkaError(
-            f"{':'.join(coordinates)} cannot be fetched: is Maven Central reachable? "
-            "--jars DIRECTORY takes jars that were fetched elsewhere. Ivy's last lines:\n"
-            + "\n".join(done.stdout.strip().splitlines()[-_LOG_LINES:])
-        )
-
-
-def _ivy() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    if spec is None or spec.origin is None:
-        raise KafkaError(
-            "Kafka's jars are fetched with PySpark's Ivy: pip install 'stele-log[spark]'"
-        )
-    return next((Path(spec.origin).parent / "jars").glob("ivy-*.jar"))
+    Raises MavenError."""
+    kafka = Coordinates("org.apache.kafka", "kafka_2.13", version)
+    return fetched(f"kafka-{version}", (kafka, _LOGGING), directory)
 
 
 class KafkaCluster:

@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol
 
 from bench.jobs import Job, measured, reading, sending, single_records
 from bench.kafka_cluster import KafkaError, fresh_kafka, jars
+from bench.maven import CACHE, MavenError
 from bench.processes import ClientProcess, all_pids, cpu_percent, fresh_cluster, pss_mib
 from bench.report import Cell, Report
 from chaos.process_cluster import ProcessCluster
@@ -294,8 +295,7 @@ def _counts(text: str) -> list[int]:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench peer", description="Stele beside Apache Kafka.")
     parser.add_argument("--kafka", default="4.1.1", metavar="VERSION")
-    cache = Path.home() / ".cache" / "stele-bench"
-    parser.add_argument("--jars", type=Path, default=cache, help="where fetched jars are kept")
+    parser.add_argument("--jars", type=Path, default=CACHE, help="where fetched jars are kept")
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
     parser.add_argument("--warm-gb", type=float, default=6.0, help="for Java's compiler; 0: none")
@@ -303,7 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true")
     try:
         asyncio.run(run(parser.parse_args(arguments)))
-    except KafkaError as error:
+    except (KafkaError, MavenError) as error:
         sys.exit(f"bench peer: {error}")
 
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from bench.maven import Coordinates, MavenError, fetched
 from chaos.cluster_security import ADMIN, MECHANISM
 from chaos.process_cluster import ProcessCluster
 from cli import main
-from stele import Admin, Consumer, NewTopic, Producer, ScramUpsertion, TopicPartition
+from stele import Acl, Admin, Consumer, NewTopic, Producer, ScramUpsertion, TopicPartition
 from stele.spark.exactly_once_sink import ExactlyOnceWriter, WriteError
 from stele.spark.options import SinkOptions
 from stele.spark.rows import RowShape
@@ -33,6 +34,8 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "3",
     "transaction.two.phase.commit.enable": "true",
 }
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
+KAFKA_SOURCE = Coordinates("org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0")
 USER = "copy-job"
 """Of the page, as the topics ``orders`` and ``copies`` are."""
 
@@ -109,6 +112,37 @@ def test_a_stream_copies_a_topic_exactly_once_with_the_rules_of_the_page(
         while len(found) < len(sent):
             found += [each.value for each in consumer.poll(timeout_ms=1000)]
     assert sorted(found, key=lambda value: int(value or b"-1")) == sent
+
+
+@pytest.fixture(scope="module")
+def kafka_source(spark: SparkSession) -> None:
+    """Spark's own source and sink for Kafka, which is Kafka's client in Java."""
+    try:
+        folder = fetched(f"spark-kafka-{KAFKA_SOURCE.version}", [KAFKA_SOURCE])
+    except MavenError as error:
+        pytest.skip(str(error))
+    for name in ("spark-sql-kafka", "spark-token-provider-kafka", "kafka-clients", "commons-pool2"):
+        (jar,) = folder.glob(f"{name}*.jar")
+        spark.sql(f"ADD JAR '{jar}'")
+
+
+def test_the_client_in_java_logs_in_over_tls(
+    spark: SparkSession, kafka_source: None, cluster: ProcessCluster, password: str
+) -> None:
+    given = options(cluster, USER, password)
+    del given["kafka.sasl.username"], given["kafka.sasl.password"]
+    given |= {
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.sasl.jaas.config": f"{SCRAM} required username='{USER}' password='{password}';",
+    }
+    values = [f"java {number}" for number in range(20)]
+    frame = spark.createDataFrame([(each,) for each in values], ["value"])
+    frame.write.format("kafka").options(**given, topic="copies").mode("append").save()
+    with administrator(cluster) as admin:
+        admin.create_acls([Acl(f"User:{USER}", "READ", "TOPIC", "copies")])
+    read = spark.read.format("kafka").options(**given, subscribe="copies").load()
+    found = [bytes(row.value).decode() for row in read.select("value").collect()]
+    assert sorted(each for each in found if each in values) == sorted(values)
 
 
 def test_a_user_who_may_not_prepare_transactions_is_told_what_lacks(
