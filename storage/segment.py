@@ -206,7 +206,6 @@ class Segment:
             logger.warning("the offset index of %s is wrong: rebuilding it", self.path)
             self._rebuild_indexes()
         self.load_tail()
-        self._indexes.times.truncate_to_offset(self.end_offset)
         self._indexes.cut_files()
 
     def flush_index_files(self) -> list[str]:
@@ -318,7 +317,8 @@ class Segment:
             self.note(header.last_offset, header.max_timestamp_ms, at, header.size_bytes, interval)
 
     def load_tail(self) -> None:
-        """Find end offset and greatest timestamp after the last index entry.
+        """Find end offset and greatest timestamp, and forget what the time index says of offsets
+        from the end on.
 
         Raises CorruptLogError if the file does not end with a whole batch.
         """
@@ -330,9 +330,11 @@ class Segment:
             if header.max_timestamp_ms > self.max_timestamp_ms:
                 self.max_timestamp_ms = header.max_timestamp_ms
                 self.max_timestamp_offset = header.last_offset
-        known = self._indexes.times.last
-        if known is not None and known[1] < self.end_offset and known[0] >= self.max_timestamp_ms:
-            self.max_timestamp_ms, self.max_timestamp_offset = known
+        times = self._indexes.times
+        # Entries of removed batches would hide those of the batches that stay.
+        times.truncate_to_offset(self.end_offset)
+        if times.last is not None and times.last[0] >= self.max_timestamp_ms:
+            self.max_timestamp_ms, self.max_timestamp_offset = times.last
         self.bytes_since_index = self.size - start
         self._read_first_timestamp()
 
