@@ -58,7 +58,7 @@ async def test_it_serves_what_is_in_the_others_and_loses_nothing(
         ),
         "its logs are made",
     )
-    await asyncio.sleep(1.0)  # what it has told is committed
+    await asyncio.sleep(1.0)  # its reports are committed
     there = places(node, "all")
     in_more = {n for n in mine if f"alone-{n}" in node.machine.disk.names("/more")}
     assert in_more

@@ -1,7 +1,7 @@
 """Random histories of brokers with two log directories, which fail, come back and are replaced.
 
 As ``test_machine``, with a model of the disks: in which directory each broker's replica really is,
-and what the broker has told of it.
+and what the broker has reported.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def test_an_upgrade_waits_for_every_broker_also_for_a_fenced_one(machine: Machin
         update(machine, 0, DOWN, name)
     old = [pb.FeatureRange(name=VERSION, min_level=1, max_level=1)]
     machine.register(3, features=old)
-    machine.register(4, features=[])  # from before brokers told
+    machine.register(4, features=[])  # a version that does not report features
     assert machine.image.brokers[3].fenced
     answer = update(machine, 2, UP)
     assert answer.error == ErrorCode.INVALID_UPDATE_VERSION
@@ -302,7 +302,7 @@ def test_described_is_what_can_be_finalized(machine: Machine) -> None:
     ]
     assert [(each.node_id, each.max_level) for each in feature.controllers] == [
         (101, 2),
-        (102, 1),  # it never told
+        (102, 1),  # it never reported features
         (103, 1),
     ]
     machine.register(3, number=1)

@@ -113,7 +113,7 @@ async def test_callers_without_permission_are_refused_by_every_leader_of_the_quo
     for fields, asked_by in (({}, "User:ANONYMOUS"), ({"on_behalf_of": ALICE}, "User:alice")):
         authorizer.denied = {(operation, CLUSTER)}
         for answer in await answers(**fields):
-            assert (answer.error, answer.leader_id) == (DENIED, -1)  # nor told who leads
+            assert (answer.error, answer.leader_id) == (DENIED, -1)  # nor hears who leads
             assert f"{asked_by} may not {operation.name} the cluster" in answer.message
         authorizer.denied = {(OTHER[operation], CLUSTER)}
         for answer in await answers(**fields):

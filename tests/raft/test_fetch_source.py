@@ -1,4 +1,4 @@
-"""From whom a follower and an observer fetch after a failure, or an answer that is not the
+"""Where a follower and an observer fetch after a failure, or after an answer that is not the
 leader's."""
 
 from __future__ import annotations

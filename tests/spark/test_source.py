@@ -227,7 +227,7 @@ def test_errors_reach_the_user_of_spark(read: Callable[..., DataFrame], numbers:
 def test_a_python_without_the_package_is_reported(
     spark: SparkSession, read: Callable[..., DataFrame], numbers: str, tmp_path: Path
 ) -> None:
-    """One that does not find ``stele``, as on a machine where the wheel is not installed."""
+    """A Python that does not find ``stele``, as on a machine without the wheel."""
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "class Missing:\n"

@@ -252,7 +252,7 @@ ACTIONS = st.lists(
 
 
 class Sending:
-    """A producer and the outcomes that it has told."""
+    """A producer and the outcomes that it has reported."""
 
     def __init__(self) -> None:
         self.memory = InMemory()

@@ -208,7 +208,7 @@ class DirectoryMachine(RuleBasedStateMachine):
             twin = before.pop(key, None)
             if twin is None or twin.topic_id != log.topic_id:
                 assert twin is None or twin.durable == 0, f"{key}: the log was not on disk"
-                self.directory.delete(*key)  # one that was deleted, or never told to be there
+                self.directory.delete(*key)  # deleted, or never durably created
                 continue
             assert twin.durable <= log.end_offset <= len(twin.written)
             assert log.start_offset <= twin.start

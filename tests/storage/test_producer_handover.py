@@ -193,7 +193,7 @@ def test_parts_come_in_the_order_of_ids() -> None:
 
 
 def test_producers_may_come_and_go_between_two_parts() -> None:
-    """One that comes has its batch at the start of the log or above, which the follower gets."""
+    """A new producer's batch is at the log's start or above. So the follower gets it."""
     states = states_of(2, 4, 7)
     handed = HandedProducers(3, NOW_MS)
     assert not handed.add(producers_below(states, 3, handed.after, 1))

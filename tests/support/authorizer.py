@@ -17,7 +17,7 @@ class FakeAuthorizer(AllowAll):
         """If it is set, nothing but this is allowed, as in a cluster with ACLs."""
         self.callers: list[Caller] = []
         self.denials: list[Need] = []
-        """Those that callers were told."""
+        """The denials that callers have seen."""
         self.rules: list[str] = []
         """Why, where no ACL was the reason."""
 

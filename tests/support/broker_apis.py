@@ -467,7 +467,7 @@ class Edges:
         self.commit(pb.MetadataRecord(feature_level=record))
 
     def register(self, broker_id: int, *, fenced: bool = False, is_old: bool = False) -> None:
-        """``is_old``: a broker from before features were told."""
+        """``is_old``: a broker of a version that does not report features."""
         host = f"b{broker_id}"
         listeners = (
             ("INTERNAL", f"{host}.internal", 9092, PLAINTEXT),

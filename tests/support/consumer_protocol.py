@@ -176,7 +176,7 @@ class Consumer:
             options["owned"] = by_topic(self.owned)
         heard = self.bench.ask_beat(self.member_id, self.epoch, **options)
         if is_lost or not heard.told:
-            # What it has not taken yet it does not take, since it has told that it has not.
+            # It does not take wanted partitions any more: it has said that it does not own them.
             self._is_full, self.wanted = True, self.owned
             return ErrorCode.REQUEST_TIMED_OUT
         self._told_owned = self.owned
@@ -198,7 +198,7 @@ class Consumer:
                 self.give_up()
 
     def reconcile(self) -> None:
-        """Revoke what is not wanted any more, and take what is."""
+        """Revoke partitions that are not wanted any more, and take the wanted ones."""
         if self.is_member:
             self.owned = self.wanted
 

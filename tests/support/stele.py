@@ -1,4 +1,4 @@
-"""A cluster for the client's tests: brokers in memory, on virtual time, which fail as told.
+"""A cluster for the client's tests: brokers in memory, on virtual time, which fail on order.
 
 It is deliberately dumb. There is one log per partition, whoever leads it, so nothing is replicated,
 and an idempotent producer's batches are remembered for ever.

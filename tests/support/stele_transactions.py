@@ -1,4 +1,4 @@
-"""Transactions in the cluster of the client's tests: a coordinator that fails as told.
+"""Transactions in the cluster of the client's tests: a coordinator that fails on order.
 
 It is deliberately dumb. It is the same one whichever broker is asked, it ends a transaction in the
 turn that decides, and knows nothing of time-outs.
@@ -39,7 +39,7 @@ class TransactionFault:
 
 
 class Ended(NamedTuple):
-    """The last transaction that was ended: as whom, how, and as whom the producer goes on."""
+    """The last transaction that was ended: its producer, how, and the producer that goes on."""
 
     producer_id: int
     producer_epoch: int

@@ -14,7 +14,7 @@ from tests.support.groups import GroupBench
 
 
 def inspect(value: Any) -> Any:
-    """All that a machine holds, but for its heap, which is put in order when it is looked at."""
+    """All that a machine holds, except its heap, which is put in order when it is looked at."""
     match value:
         case DeadlineHeap():
             return None

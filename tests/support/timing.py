@@ -41,7 +41,7 @@ class LoopClock:
 
 
 class HandClock:
-    """A clock that moves only when told."""
+    """A clock that moves only when the test moves it."""
 
     def __init__(self, now_ms: int = 1_000_000) -> None:
         self.now_ms = now_ms

@@ -1,4 +1,4 @@
-"""What a transactional id should do, told from its clients' side and without Kafka's fields.
+"""What a transactional id should do, as its clients see it and without Kafka's fields.
 
 It remembers who the client is, who it was before it got its present epoch, the open transaction,
 and how the last one ended. It is slow, and knows nothing of records. ``version`` arguments are the

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
-from chaos.sim.laws.committed_offsets import Change
+from chaos.sim.laws.committed_offsets import OffsetChange
 from chaos.sim.laws.law import Cadence, Law, Proof
 from chaos.sim.laws.scene import Scene
 from chaos.sim.partition_name import PartitionName
@@ -37,7 +37,7 @@ class Transaction:
     is_prepared: bool = False
     """All that belongs to it was written."""
     end_asked: bool = False
-    changes: list[Change] = field(default_factory=list)
+    changes: list[OffsetChange] = field(default_factory=list)
     """Of committed offsets, which take effect with it."""
     _values: int = 0  # made so far
 

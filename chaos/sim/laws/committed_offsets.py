@@ -44,7 +44,7 @@ class _History:
 
 
 @dataclass(slots=True)
-class Change:
+class OffsetChange:
     """A commit, or a removal, that was asked for. It may be confirmed, or refused, or neither."""
 
     confirmed: Callable[[], None]
@@ -78,12 +78,12 @@ class CommittedOffsetsStay(Law):
         Answers about them are judged nevertheless."""
         self._vanishing.add(topic)
 
-    def commit_asked(self, place: Place, value: str) -> Change:
+    def commit_asked(self, place: Place, value: str) -> OffsetChange:
         history = self._history(place)
         history.register.write(value, self._now())
         return self._change(place, value)
 
-    def removal_asked(self, place: Place) -> Change:
+    def removal_asked(self, place: Place) -> OffsetChange:
         history = self._history(place)
         value = _NONE.format(len(history.removals))
         history.removals.append(value)
@@ -101,7 +101,7 @@ class CommittedOffsetsStay(Law):
         if wrong is not None:
             self._report(place, wrong)
 
-    def _change(self, place: Place, value: str) -> Change:
+    def _change(self, place: Place, value: str) -> OffsetChange:
         register = self._histories[place].register
 
         def refused() -> None:
@@ -109,7 +109,7 @@ class CommittedOffsetsStay(Law):
             if wrong is not None:
                 self._report(place, wrong)
 
-        return Change(lambda: register.confirm(value, self._now()), refused)
+        return OffsetChange(lambda: register.confirm(value, self._now()), refused)
 
     def _report(self, place: Place, wrong: str) -> None:
         group_id, topic, partition = place

@@ -83,15 +83,15 @@ class MetadataHistory(Law):
     def was_configured(self, topic: str, value: str) -> bool:
         return value in self._topics[topic].config
 
-    def creation_asked(self, topic: str) -> Change:
+    def creation_asked(self, topic: str) -> MetadataChange:
         assert topic not in self._topics
         history = self._topics[topic] = _TopicHistory()
         return self._asked(topic, history.existence, THERE)
 
-    def deletion_asked(self, topic: str) -> Change:
+    def deletion_asked(self, topic: str) -> MetadataChange:
         return self._asked(topic, self._topics[topic].existence, GONE)
 
-    def config_asked(self, topic: str, value: str) -> Change:
+    def config_asked(self, topic: str, value: str) -> MetadataChange:
         return self._asked(topic, self._topics[topic].config, value)
 
     def partitions_asked(self, topic: str, count: int) -> None:
@@ -103,17 +103,17 @@ class MetadataHistory(Law):
         name = _count_of(topic)
         self._grown[name] = max(self._grown.get(name, 0), count)
 
-    def _asked(self, topic: str, register: Register, value: str) -> Change:
+    def _asked(self, topic: str, register: Register, value: str) -> MetadataChange:
         register.write(value, next(self._moments))
-        return Change(self, topic, register, value)
+        return MetadataChange(self, topic, register, value)
 
-    def confirmed(self, change: Change) -> None:
+    def confirmed(self, change: MetadataChange) -> None:
         moment = next(self._moments)
         change.register.confirm(change.value, moment)
         if change.value == THERE:
             self._topics[change.topic].made_at = moment
 
-    def refused(self, change: Change) -> None:
+    def refused(self, change: MetadataChange) -> None:
         if wrong := change.register.refuse(change.value):
             self._report(f"topic {change.topic}: {wrong}")
 
@@ -237,7 +237,7 @@ class MetadataHistory(Law):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MetadataChange:
     """Something an administrator asked for, until its outcome is known."""
 
     history: MetadataHistory

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from chaos.sim.laws.deletions import DeletedRecordsStayDeleted
-from chaos.sim.laws.metadata_history import CONFIG, UNSET, Change, MetadataHistory
+from chaos.sim.laws.metadata_history import CONFIG, UNSET, MetadataChange, MetadataHistory
 from chaos.sim.work.site import TOPICS, Site
 from chaos.sim.work.work import Work
 from stele.admin.admin import Admin
@@ -53,7 +53,7 @@ class Administration:
                 self.counts["administration failed"] += 1
         await self.admin.close()
 
-    async def _outcome(self, change: Change, call: Awaitable[object]) -> None:
+    async def _outcome(self, change: MetadataChange, call: Awaitable[object]) -> None:
         """Record the outcome. After any error but OutcomeUnknownError the change has no effect and
         never will (``stele.admin``)."""
         try:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from chaos.sim.laws.committed_offsets import Change, CommittedOffsetsStay, Place
+from chaos.sim.laws.committed_offsets import CommittedOffsetsStay, OffsetChange, Place
 from chaos.sim.laws.generations import Membership
 from chaos.sim.partition_name import PartitionName
 from chaos.sim.work.group_client import DECIDED, GroupClient
@@ -53,7 +53,7 @@ class Group:
         """The metadata of a commit, by which it is known again."""
         return f"commit {next(self.commits)}"
 
-    def commit_asked(self, partition: PartitionName, offset: int, label: str) -> Change:
+    def commit_asked(self, partition: PartitionName, offset: int, label: str) -> OffsetChange:
         place = Place(self.group_id, *partition)
         return self.offsets.commit_asked(place, f"{offset} by {label}")
 

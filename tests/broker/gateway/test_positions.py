@@ -157,7 +157,7 @@ async def test_a_member_of_a_group_can_tell_that_it_has_read_everything(
 
 @on_a_node
 async def test_a_topic_that_is_made_anew_begins_with_its_own_end(world: World) -> None:
-    """The end of the deleted topic is not told with the id of the new one."""
+    """The end of the deleted topic never comes with the id of the new one."""
 
     await create(world, partitions=1)
     channel = world.network.channel(Address(HOST, 9192))

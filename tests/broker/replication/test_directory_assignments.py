@@ -337,7 +337,7 @@ async def test_a_sole_replica_stays_with_its_old_log_if_the_target_fails_before_
 async def test_others_take_over_if_the_target_fails_before_the_copy_counts(
     cluster: ReplicaCluster,
 ) -> None:
-    """The controller knows the replica in a directory that works, so it must be told of it."""
+    """The controller knows the replica in a directory that works, so it must hear of the move."""
     await begin_to_settle(cluster, (1, 2))
     node = cluster[1]
     await fail_target(node)

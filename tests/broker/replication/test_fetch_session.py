@@ -349,7 +349,7 @@ def test_quota_that_comes_during_a_look_wakes() -> None:
 
 def test_a_high_watermark_is_new_if_it_is_above_the_last_answered_one() -> None:
     session = Follower().ask(0, 0, entry(0), entry(1))
-    assert not session.has_new_high_watermark([result(0)])  # nothing was told
+    assert not session.has_new_high_watermark([result(0)])  # nothing was answered yet
     session.changed([result(0, hw=5)])
     assert not session.has_new_high_watermark([result(0, hw=5), result(1, hw=9)])
     assert session.has_new_high_watermark([result(0, hw=6)])

@@ -179,7 +179,7 @@ async def test_nothing_is_deleted_by_retention_before_the_metadata_tell_what_may
         await node.produce(make_batch(size=600))
     await until(lambda: node.replica().machine.high_watermark == 6)
     await node.stop()
-    node.epoch = -1  # it is not registered yet, and told nothing
+    node.epoch = -1  # it is not registered yet, and hears nothing
     await node.start()
     await asyncio.sleep(cluster.config.log_retention_check_interval_ms / 1000 + 1)
     (log,) = node.directory.logs.values()

@@ -1,4 +1,4 @@
-"""Who gets a producer id, and what a caller that gets none is told."""
+"""Which callers get a producer id, and what the others are answered."""
 
 from __future__ import annotations
 

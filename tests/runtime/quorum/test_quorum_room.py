@@ -19,7 +19,7 @@ class _Voters:
 
 
 class _Quorum:
-    """Peers that answer as told, and the transfers that began."""
+    """Peers with prepared answers, and the transfers that began."""
 
     def __init__(self, **answers: object) -> None:
         self.answers = {int(name[1:]): answer for name, answer in answers.items()}

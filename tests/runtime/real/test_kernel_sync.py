@@ -37,7 +37,7 @@ class Kernel:
         self.results: dict[int, int] = {}  # by the number of the request
         self.loses_events = False
         self.submitted = 0
-        self.told = 0  # results that it has told
+        self.told = 0  # how many results it has reported
         self.inodes: list[int] = []  # of the files of the last call
 
     def __call__(self, number: int, *arguments: Any) -> int:

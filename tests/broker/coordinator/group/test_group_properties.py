@@ -68,10 +68,10 @@ Life = tuple[int, int]
 
 @dataclass
 class Twin:
-    """What has been told, of all times."""
+    """All answers that clients have had."""
 
-    # By life: the greatest generation told, and the members told of each generation. A group that
-    # is deleted begins another life, as does one with another coordinator.
+    # By life: the greatest answered generation, and the answered members of each generation. A
+    # deleted group begins another life, as does a group with another coordinator.
     generation: dict[Life, int] = field(default_factory=lambda: defaultdict(int))
     joined: dict[tuple[Life, int], set[str]] = field(default_factory=lambda: defaultdict(set))
     ever_joined: set[tuple[str, int]] = field(default_factory=set)
@@ -334,7 +334,7 @@ class GroupLife(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """If everybody does as told, the group is stable soon, and everybody is in it."""
+        """If all clients obey their answers, the group is stable soon, and all are in it."""
         if self.max_size < len(self.clients):
             return
         self.mend()
@@ -391,7 +391,7 @@ class GroupLife(RuleBasedStateMachine):
             )
 
     def described(self, machine: GroupMachine) -> Iterator[DescribeAnswer]:
-        """As it is, told or not."""
+        """The group as it is, with changes that are not committed yet."""
         (reply,) = machine.take(DescribeRequest("g"), Heard(), self.bench.now).replies
         assert isinstance(reply.answer, DescribeAnswer)
         yield reply.answer

@@ -2,7 +2,7 @@
 EndTxn, beside partitions that take markers as they come.
 
 The way of one commit has these points: the client asks, the decision is committed, the answer is
-told, a marker is written on each of two partitions, the end is recorded. A crash comes before any
+sent, a marker is written on each of two partitions, the end is recorded. A crash comes before any
 of them:
 
 - coordinator: another one has all that is committed, and with ``keeps`` also what is not;

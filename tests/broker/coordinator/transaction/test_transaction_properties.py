@@ -180,7 +180,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def write_markers_of_others(self, data: st.DataObject) -> None:
-        """Of a transaction that is over, and of none: they mean nothing."""
+        """Markers of a transaction that is over, or of none, change nothing."""
         told = self.twin.told_pair
         pair = self.pair(data)
         if pair != told:

@@ -26,7 +26,7 @@ SETTINGS = {"replica.lag.time.max.ms": "2000"}
 
 
 async def load(cluster: JudgedCluster, done: asyncio.Event) -> None:
-    """Write with acks=all, one record after the other, until told to end."""
+    """Write with acks=all, one record after the other, until ``done``."""
     number = 0
     while not done.is_set():
         number += 1

@@ -287,7 +287,7 @@ def test_a_controller_that_lacks_committed_metadata_judges_nobody(
 def test_a_controller_that_lacks_what_a_broker_has_applied_judges_nobody(
     bench: LawBench, everything: SomeoneHasEverything
 ) -> None:
-    """It is about to apply what it has told the broker already."""
+    """The node is about to apply metadata that its broker has already."""
     bench.commit(image(51, replace(STATE, isr=(3,))))
     broker = bench.brokers[1].broker
     broker.image = image(52, STATE)

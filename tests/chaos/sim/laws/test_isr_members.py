@@ -1,4 +1,4 @@
-"""The laws of what leaders propose and whom replicas serve."""
+"""The laws of leaders' proposals and of the fetches that replicas serve."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from chaos.sim.laws.atomic_transactions import Fate, Transaction, TransactionsAreAtomic
-from chaos.sim.laws.committed_offsets import Change
+from chaos.sim.laws.committed_offsets import OffsetChange
 from chaos.sim.laws.fenced_producers import FencedProducersWriteNothing
 
 P, Q = ("t", 0), ("t", 1)
@@ -103,7 +103,7 @@ def test_a_record_is_seen_where_it_was_written_and_nowhere_else(bench: Bench) ->
 
 def test_offsets_take_effect_with_their_transaction(bench: Bench) -> None:
     done: list[str] = []
-    change = Change(lambda: done.append("confirmed"), lambda: done.append("refused"))
+    change = OffsetChange(lambda: done.append("confirmed"), lambda: done.append("refused"))
     for commit in (True, False):
         transaction = bench.begun()
         transaction.changes.append(change)

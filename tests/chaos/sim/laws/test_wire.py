@@ -152,7 +152,7 @@ def vote(bench: LawBench, voter: int, candidate: int, epoch: int = 6, **more: An
 
 def test_a_second_vote_in_an_epoch_breaks_it(votes: LawBench) -> None:
     assert not vote(votes, 102, 101)
-    assert not vote(votes, 102, 101)  # told again
+    assert not vote(votes, 102, 101)  # the same answer again
     (report,) = vote(votes, 102, 103)
     assert report == "voter 102 told 101 and 103 that it votes for them in 6"
 

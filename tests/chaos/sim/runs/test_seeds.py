@@ -16,7 +16,7 @@ SEEDS = [
     Plan(900126, load=LoadKind.LIGHT),
     # A topic was gone for a minute. When it came back, a consumer still took it for missing.
     Plan(900043, load=LoadKind.LIGHT),
-    # A leader was never told a start that reached the disk while its answer was under way.
+    # A leader never heard of a start that reached the disk while its answer was under way.
     Plan(912051, load=LoadKind.LIGHT),
     # The only file was lost that knew which records of a log's first segment were deleted.
     Plan(900117, load=LoadKind.LIGHT),

@@ -1,4 +1,4 @@
-"""A member of the classic protocol whose coordinator answers as told, on virtual time."""
+"""A member of the classic protocol with a coordinator of prepared answers, on virtual time."""
 
 from __future__ import annotations
 

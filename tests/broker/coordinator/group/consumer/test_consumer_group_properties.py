@@ -127,7 +127,8 @@ class ConsumerGroupLife(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """If everybody does as told, all partitions have owners soon, and the group is stable."""
+        """If all members obey their answers, all partitions have owners soon. Then the group is
+        stable."""
         self.bench.refusal = ErrorCode.NONE
         self.catch_up()
         self.bench.pass_time(70_000)  # the group removes dead members
@@ -150,7 +151,7 @@ class ConsumerGroupLife(RuleBasedStateMachine):
     # ------------------------------------------------------------------------ laws
 
     def described(self, machine: GroupMachine) -> ConsumerDescribeAnswer:
-        """As it is, told or not."""
+        """The group as it is, with changes that are not committed yet."""
         (reply,) = machine.take(ConsumerDescribeRequest("g"), Heard(), self.bench.now).replies
         assert isinstance(reply.answer, ConsumerDescribeAnswer)
         return reply.answer

@@ -178,7 +178,7 @@ def test_a_member_that_has_to_revoke_joins_twice() -> None:
     assert len(owned) == 4
     one.act()
     assert one.has_to_join
-    one.act()  # it is told what it may keep
+    one.act()  # the answer says what it may keep
     assert len(one.owned) == 2
     assert one.owned < owned
     epoch = one.generation

@@ -112,7 +112,7 @@ class MixedGroupLife(RuleBasedStateMachine):
 
     @rule()
     def settle(self) -> None:
-        """If everybody does as told, all partitions have owners soon, by one protocol."""
+        """If all members obey their answers, all partitions have owners soon, by one protocol."""
         self.bench.refusal = ErrorCode.NONE
         self.catch_up()
         self.bench.pass_time(70_000)  # the group removes dead members
@@ -132,7 +132,7 @@ class MixedGroupLife(RuleBasedStateMachine):
     # ------------------------------------------------------------------------ laws
 
     def described(self, machine: GroupMachine) -> tuple[ConsumerDescribeAnswer, DescribeAnswer]:
-        """As it is, told or not."""
+        """The group as it is, with changes that are not committed yet."""
         (consumers,) = machine.take(ConsumerDescribeRequest("g"), Heard(), self.bench.now).replies
         (classic,) = machine.take(DescribeRequest("g"), Heard(), self.bench.now).replies
         return consumers.answer, classic.answer
