@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +17,7 @@ from tests.conftest import CreateTopic
 from tests.support.acceptance import committed, grpc_port
 from tests.support.page_programs import (
     ROOT,
+    build_for_go,
     compile_for_python,
     install_for_node,
     program,
@@ -82,26 +82,8 @@ def test_node(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_pa
     check(run("node", "thin.js", address, topic, proto, directory=tmp_path))
 
 
-GO_TOOLS = ("go", "protoc-gen-go", "protoc-gen-go-grpc")
-
-
 def test_go(process_cluster: ProcessCluster, create_topic: CreateTopic, tmp_path: Path) -> None:
-    missing = [each for each in GO_TOOLS if shutil.which(each) is None]
-    if missing:
-        pytest.skip(f"not installed: {', '.join(missing)}")
-    protos = ["stele/v1/log.proto", "stele/v1/errors.proto"]
-    options = ["--go_out=.", "--go_opt=module=thin", "--go-grpc_out=.", "--go-grpc_opt=module=thin"]
-    for proto in protos:
-        options += (f"--{each}_opt=M{proto}=thin/stelev1" for each in ("go", "go-grpc"))
-    compiler = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT / 'proto'}"]
-    run("go", "mod", "init", "thin", directory=tmp_path)
-    run(*compiler, *options, *protos, directory=tmp_path)
-    (tmp_path / "main.go").write_text(program("go"))
-    try:
-        run("go", "mod", "tidy", directory=tmp_path, timeout_s=120)
-    except (AssertionError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"go cannot fetch the modules of gRPC: {error}")
-    run("go", "build", "-o", "thin", ".", directory=tmp_path, timeout_s=300)
+    build_for_go(program("go"), tmp_path)
     address = f"127.0.0.1:{grpc_port(process_cluster, 102)}"
     topic = topic_that_ends_with_markers(process_cluster, create_topic)
     check(run(str(tmp_path / "thin"), address, topic, directory=tmp_path))

@@ -12,6 +12,7 @@ from stele import Admin, NewTopic
 from stele.admin.users import ScramUpsertion
 from tests.support.page_programs import (
     ROOT,
+    build_for_go,
     compile_for_python,
     install_for_node,
     program,
@@ -62,3 +63,10 @@ def test_node(node: SaslNode, tmp_path: Path) -> None:
     assert [each.split()[0] for each in (by_password, by_token)] == ["written", "written"]
     with pytest.raises(AssertionError, match="SCRAM-SHA-512"):
         run(*command, USER, directory=tmp_path, environment={"PASSWORD": "wrong"})
+
+
+def test_go(node: SaslNode, tmp_path: Path) -> None:
+    build_for_go(program("go secure"), tmp_path)
+    command = [str(tmp_path / "thin"), node.server("grpc-TLS"), "orders", node.ca_file]
+    by_token = run(*command, directory=tmp_path, environment={"TOKEN": node.token()})
+    assert by_token.split()[0] == "written"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+GO_TOOLS = ("go", "protoc-gen-go", "protoc-gen-go-grpc")
 NODE_PACKAGES = ("@grpc/grpc-js@1.14", "@grpc/proto-loader@0.8")
 _ENVIRONMENT = (
     "PATH",
@@ -81,3 +82,21 @@ def install_for_node(directory: Path) -> None:
         run(*install, directory=directory, timeout_s=120)
     except (AssertionError, subprocess.TimeoutExpired) as error:
         pytest.skip(f"npm cannot install the packages of gRPC: {error}")
+
+
+def build_for_go(source: str, directory: Path) -> None:
+    """Make ``thin`` by the commands of the page. Skips the test without Go or its modules."""
+    missing = [each for each in GO_TOOLS if shutil.which(each) is None]
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    page = (ROOT / "docs/grpc.md").read_text()
+    (told,) = re.findall(r"^protoc -Iproto (.*?\.proto)$", page, re.MULTILINE | re.DOTALL)
+    protoc = f"{sys.executable} -m grpc_tools.protoc -I{ROOT / 'proto'}"
+    run("go", "mod", "init", "thin", directory=directory)
+    run("sh", "-c", f"{protoc} {told}", directory=directory)
+    (directory / "main.go").write_text(source)
+    try:
+        run("go", "mod", "tidy", directory=directory, timeout_s=120)
+    except (AssertionError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"go cannot fetch the modules of gRPC: {error}")
+    run("go", "build", "-o", "thin", ".", directory=directory, timeout_s=300)
