@@ -261,10 +261,12 @@ class FetchSession:
 
 
 class FetchSessions:
-    """The sessions that this broker keeps for its followers: at most one for each connection.
+    """The sessions that this broker keeps for its followers: at most one for each of them.
 
     A session belongs to its connection, and only a proven registered broker gets one. So a client
-    that claims to be a follower takes no memory, and nothing from the real follower.
+    that claims to be a follower takes no memory, and nothing from the real follower. The end of a
+    connection may be noticed late, or never. So a follower that opens a session on another
+    connection ends its earlier one: it can rest in one session only.
     """
 
     def __init__(self, rng: Rng) -> None:
@@ -327,6 +329,8 @@ class FetchSessions:
     def _create(self, owner: object, replica_id: int) -> FetchSession:
         """Ids are random: after a restart an old one must not meet another's session."""
         self.forget(owner)
+        for each in [each for each, of in self._by_owner.items() if of.replica_id == replica_id]:
+            self.forget(each)
         session = FetchSession(self._rng.randrange(1, 2**31), replica_id)
         self._by_owner[owner] = session
         return session

@@ -196,11 +196,32 @@ def test_a_session_belongs_to_its_connection_and_to_a_caller_that_proves_to_be_t
     assert len(follower.sessions) == 1
     missing = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
     assert follower.refused(real.session_id, 1, owner="another") is missing
-    follower.ask(0, 0, owner="third")
     follower.ask(real.session_id, 1)
     follower.sessions.forget("connection")
     assert follower.refused(real.session_id, 2) is missing
-    assert len(follower.sessions) == 1
+    assert len(follower.sessions) == 0
+
+
+def test_a_follower_that_comes_on_another_connection_ends_its_earlier_session() -> None:
+    """The end of the earlier connection may not have been noticed, and a waiting fetch is answered
+    there. Sessions of other followers stay."""
+    follower, answered = Follower(), []
+    other = follower.sessions.open(
+        owner="of broker 3",
+        session_id=0,
+        session_epoch=0,
+        replica_id=3,
+        is_proven=True,
+        entries=[entry(0)],
+        forgotten=(),
+    )
+    old = follower.ask(0, 0, entry(0))
+    old.answer_waiting = lambda: answered.append("old")
+    new = follower.ask(0, 0, entry(0), owner="another")
+    assert list(follower.sessions) == [other, new]
+    assert answered == ["old"]
+    assert not old.entries
+    assert follower.refused(old.session_id, 1) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_everything_is_looked_at_when_the_follower_is_somebody_else_now() -> None:
