@@ -37,6 +37,9 @@ CLIENTS: Final = (
         "Admin",
         (
             ("stele/admin/admin.py", "Admin"),
+            ("stele/admin/maintenance.py", "MaintenanceAdmin"),
+            ("stele/admin/partitions.py", "PartitionAdmin"),
+            ("stele/admin/features.py", "FeatureAdmin"),
             ("stele/admin/transactions.py", "TransactionAdmin"),
         ),
     ),

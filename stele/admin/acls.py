@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from stele.admin.requests import AdminRequests
-from stele.admin.transactions import TransactionAdmin
+from stele.admin.part import AdminPart
 from stele.cluster.messages import error_code
-from stele.cluster.view import ClusterView
 from stele.errors import ApiError, BulkError, ConfigError
 from stele.wire.v1 import admin_pb2 as pb
 
@@ -139,12 +137,8 @@ class AccessVerdict:
     rule: Acl | None = None  # the very rule, where the reason is one
 
 
-class AclAdmin(TransactionAdmin):
+class AclAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for ACLs."""
-
-    def __init__(self, view: ClusterView, requests: AdminRequests) -> None:
-        super().__init__(view)
-        self._requests = requests
 
     async def create_acls(self, acls: Sequence[Acl], *, request_id: bytes | None = None) -> None:
         """Add rules. A rule that is there already is no error.

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self, TypeVar, Unpack
 
+from stele.admin.acls import AclAdmin
+from stele.admin.client_quotas import QuotaAdmin
 from stele.admin.delegation_tokens import TokenAdmin
 from stele.admin.descriptions import (
     ClusterDescription,
@@ -21,13 +23,7 @@ from stele.admin.descriptions import (
     resource_message,
     topic_description,
 )
-from stele.admin.features import (
-    UPGRADE,
-    FeatureAdmin,
-    FeatureDescription,
-    UpdatedFeature,
-    UpgradeType,
-)
+from stele.admin.features import FeatureAdmin
 from stele.admin.group_lag import PartitionLag, find_lags
 from stele.admin.groups import CommittedOffset, GroupAdmin, GroupDescription, GroupListing
 from stele.admin.grpc_calls import AdminPlane
@@ -35,10 +31,12 @@ from stele.admin.items import all_or_raise, item_error
 from stele.admin.log_dirs import LogDirAdmin, LogDirDescription, ReplicaPlace
 from stele.admin.maintenance import MaintenanceAdmin
 from stele.admin.metadata_log import MetadataLog, read_metadata_log
-from stele.admin.partitions import PartitionAdmin, PartitionReassignment
+from stele.admin.partitions import PartitionAdmin
 from stele.admin.quorum import QuorumAdmin, QuorumDescription
 from stele.admin.record_deletion import RecordDeletion
 from stele.admin.requests import AdminRequests
+from stele.admin.transactions import TransactionAdmin
+from stele.admin.users import UserAdmin
 from stele.cluster.view import ClusterView
 from stele.config import ClientConfig, ClientOptions, ClientWorld, real_world
 from stele.consumer.offset_lookup import OffsetLookup
@@ -53,7 +51,16 @@ Place = TypeVar("Place", bound=tuple[str, int])
 """A topic and the number of a partition, also as a TopicPartition."""
 
 
-class Admin(TokenAdmin):
+class Admin(
+    MaintenanceAdmin,
+    PartitionAdmin,
+    FeatureAdmin,
+    TransactionAdmin,
+    AclAdmin,
+    UserAdmin,
+    QuotaAdmin,
+    TokenAdmin,
+):
     """Administrates a cluster over asyncio.
 
     >>> async with Admin("127.0.0.1:9092") as admin:
@@ -106,9 +113,6 @@ class Admin(TokenAdmin):
         )
         super().__init__(view, AdminRequests(view, self._config))
         self._quorum = QuorumAdmin(self._view, self._config, self._requests.ask)
-        self._features = FeatureAdmin(self._requests)
-        self._maintenance = MaintenanceAdmin(self._requests)
-        self._partitions = PartitionAdmin(self._requests)
         self._log_dirs = LogDirAdmin(self._view)
         self._groups = GroupAdmin(self._view)
 
@@ -185,28 +189,6 @@ class Admin(TokenAdmin):
         }
         all_or_raise(failed, [each.name for each in response.topics if not each.error])
 
-    async def create_partitions(
-        self,
-        counts: Mapping[str, int],
-        assignments: Mapping[str, Sequence[Sequence[int]]] | None = None,
-        *,
-        validate_only: bool = False,
-        request_id: bytes | None = None,
-    ) -> None:
-        """Add partitions to topics. ``counts``: how many partitions each topic will have in all.
-
-        ``assignments``: by topic the replicas of each new partition. The cluster places the
-        partitions of other topics by itself. Afterwards keys may go to other partitions than
-        before. A topic cannot lose partitions.
-
-        Raises BulkError, for example INVALID_PARTITIONS if a topic has that many already.
-
-        >>> await admin.create_partitions({"orders": 12})
-        """
-        await self._maintenance.create_partitions(
-            counts, assignments or {}, validate_only=validate_only, request_id=request_id
-        )
-
     async def delete_records(
         self, offsets: Mapping[tuple[str, int], int]
     ) -> dict[TopicPartition, int]:
@@ -273,60 +255,6 @@ class Admin(TokenAdmin):
                 topics.append(topic_description(each))
         return all_or_raise(failed, topics)
 
-    async def elect_leaders(
-        self,
-        partitions: Sequence[tuple[str, int]] = (),
-        *,
-        unclean: bool = False,
-        request_id: bytes | None = None,
-    ) -> list[TopicPartition]:
-        """Elect the preferred leader of each partition: the first of its replicas.
-
-        Without ``partitions``: of all partitions. With ``unclean=True`` instead any live replica of
-        each partition without a leader, which may lose records. Returns the partitions for which a
-        leader was elected; a partition that needed no election is left out.
-
-        Raises BulkError, for example PREFERRED_LEADER_NOT_AVAILABLE or
-        ELIGIBLE_LEADERS_NOT_AVAILABLE.
-        """
-        return await self._partitions.elect_leaders(
-            partitions, unclean=unclean, request_id=request_id
-        )
-
-    async def alter_partition_reassignments(
-        self,
-        targets: Mapping[tuple[str, int], Sequence[int] | None],
-        *,
-        allow_replication_factor_change: bool = True,
-        request_id: bytes | None = None,
-    ) -> None:
-        """Move partitions to other brokers (KIP-455). ``targets``: the brokers of each partition,
-        the preferred leader first. None cancels a move that is under way.
-
-        Returns once the decision is committed. ``list_partition_reassignments`` shows the moves
-        that are under way. The same target again changes nothing; another target replaces the first
-        one. With ``allow_replication_factor_change=False`` a target with more or fewer replicas is
-        refused.
-
-        Raises BulkError, for example INVALID_REPLICA_ASSIGNMENT (an unknown broker),
-        INVALID_REPLICATION_FACTOR, or NO_REASSIGNMENT_IN_PROGRESS for None.
-
-        >>> await admin.alter_partition_reassignments({("orders", 0): [4, 5, 6]})
-        """
-        await self._partitions.alter_reassignments(
-            targets,
-            allow_replication_factor_change=allow_replication_factor_change,
-            request_id=request_id,
-        )
-
-    async def list_partition_reassignments(
-        self, partitions: Sequence[tuple[str, int]] | None = None
-    ) -> dict[TopicPartition, PartitionReassignment]:
-        """The reassignments that are under way, of these partitions or (None) of all. Raises
-        ApiError.
-        """
-        return await self._partitions.list_reassignments(partitions)
-
     async def describe_log_dirs(
         self, broker_ids: Sequence[int] = (), partitions: Sequence[tuple[str, int]] = ()
     ) -> list[LogDirDescription]:
@@ -376,15 +304,6 @@ class Admin(TokenAdmin):
             response.metadata_offset,
         )
 
-    async def unregister_broker(self, broker_id: int, *, request_id: bytes | None = None) -> None:
-        """Forget a broker that is gone for good. It must be fenced, and it must not be the only one
-        with every record of some partition.
-
-        Partitions stay assigned to it until they are reassigned. Raises ApiError, for example
-        BROKER_ID_NOT_REGISTERED.
-        """
-        await self._maintenance.unregister_broker(broker_id, request_id=request_id)
-
     async def describe_quorum(self) -> QuorumDescription:
         """The controllers (voters) and brokers (observers) of the metadata log, with the end offset
         of each. Raises ApiError.
@@ -426,35 +345,6 @@ class Admin(TokenAdmin):
         voter.
         """
         await self._quorum.remove_voter(voter_id, directory_id, cluster_id)
-
-    # ----------------------------------------------------------------------- features
-
-    async def describe_features(self, *, linearizable: bool = True) -> list[FeatureDescription]:
-        """Every feature, with its finalized level and the levels that nodes support. Raises
-        ApiError.
-        """
-        return await self._features.describe(linearizable=linearizable)
-
-    async def update_features(
-        self,
-        levels: Mapping[str, int],
-        upgrade_type: UpgradeType = UPGRADE,
-        *,
-        validate_only: bool = False,
-        request_id: bytes | None = None,
-    ) -> list[UpdatedFeature]:
-        """Finalize levels of features, all of them or none. Level 0 disables a feature.
-
-        ``upgrade_type``: ``UPGRADE`` only raises levels. ``SAFE_DOWNGRADE`` is refused if it would
-        lose metadata. ``UNSAFE_DOWNGRADE`` is not.
-
-        Raises BulkError INVALID_UPDATE_VERSION, with the reason in its message.
-
-        >>> await admin.update_features({"metadata.version": 4})
-        """
-        return await self._features.update(
-            dict(levels), upgrade_type, validate_only=validate_only, request_id=request_id
-        )
 
     # ------------------------------------------------------------------------- groups
 

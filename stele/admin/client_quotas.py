@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from stele.admin.users import UserAdmin
+from stele.admin.part import AdminPart
 from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError, ConfigError
 from stele.wire.v1 import admin_pb2 as pb
@@ -56,7 +56,7 @@ class ClientQuotas:
     values: dict[str, float]
 
 
-class QuotaAdmin(UserAdmin):
+class QuotaAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for quotas."""
 
     async def alter_client_quotas(

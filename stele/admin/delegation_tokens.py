@@ -6,7 +6,7 @@ import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from stele.admin.client_quotas import QuotaAdmin
+from stele.admin.part import AdminPart
 from stele.wire.v1 import admin_pb2 as pb
 
 
@@ -46,7 +46,7 @@ class DelegationToken:
         )
 
 
-class TokenAdmin(QuotaAdmin):
+class TokenAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for delegation tokens."""
 
     async def create_delegation_token(

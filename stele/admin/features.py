@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from stele.admin.requests import AdminRequests
+from stele.admin.part import AdminPart
 from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError
 from stele.wire.v1 import admin_pb2 as pb
@@ -56,13 +56,13 @@ def _levels(
     )
 
 
-class FeatureAdmin:
+class FeatureAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for features."""
 
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
-
-    async def describe(self, *, linearizable: bool) -> list[FeatureDescription]:
+    async def describe_features(self, *, linearizable: bool = True) -> list[FeatureDescription]:
+        """Every feature, with its finalized level and the levels that nodes support. Raises
+        ApiError.
+        """
         response = await self._requests.ask(
             "DescribeFeatures",
             pb.DescribeFeaturesRequest(
@@ -82,14 +82,23 @@ class FeatureAdmin:
             for each in response.features
         ]
 
-    async def update(
+    async def update_features(
         self,
-        levels: dict[str, int],
-        upgrade_type: pb.UpgradeType,
+        levels: Mapping[str, int],
+        upgrade_type: UpgradeType = UPGRADE,
         *,
-        validate_only: bool,
-        request_id: bytes | None,
+        validate_only: bool = False,
+        request_id: bytes | None = None,
     ) -> list[UpdatedFeature]:
+        """Finalize levels of features, all of them or none. Level 0 disables a feature.
+
+        ``upgrade_type``: ``UPGRADE`` only raises levels. ``SAFE_DOWNGRADE`` is refused if it would
+        lose metadata. ``UNSAFE_DOWNGRADE`` is not.
+
+        Raises BulkError INVALID_UPDATE_VERSION, with the reason in its message.
+
+        >>> await admin.update_features({"metadata.version": 4})
+        """
         request = pb.UpdateFeaturesRequest(validate_only=validate_only)
         for name, level in levels.items():
             request.updates.add(name=name, level=level, type=upgrade_type)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from stele.admin.items import all_or_raise, item_error
-from stele.admin.requests import AdminRequests
+from stele.admin.part import AdminPart
 from stele.errors import ApiError, ErrorCode
 from stele.ids import TopicPartition
 from stele.wire.v1 import admin_pb2 as pb
@@ -26,19 +26,25 @@ class PartitionReassignment:
         return tuple(each for each in self.replicas if each not in self.removing_replicas)
 
 
-class PartitionAdmin:
+class PartitionAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for leaders and reassignments."""
-
-    def __init__(self, requests: AdminRequests) -> None:
-        self._requests = requests
 
     async def elect_leaders(
         self,
-        partitions: Sequence[tuple[str, int]],
+        partitions: Sequence[tuple[str, int]] = (),
         *,
-        unclean: bool,
-        request_id: bytes | None,
+        unclean: bool = False,
+        request_id: bytes | None = None,
     ) -> list[TopicPartition]:
+        """Elect the preferred leader of each partition: the first of its replicas.
+
+        Without ``partitions``: of all partitions. With ``unclean=True`` instead any live replica of
+        each partition without a leader, which may lose records. Returns the partitions for which a
+        leader was elected; a partition that needed no election is left out.
+
+        Raises BulkError, for example PREFERRED_LEADER_NOT_AVAILABLE or
+        ELIGIBLE_LEADERS_NOT_AVAILABLE.
+        """
         request = pb.ElectLeadersRequest(
             partitions=[
                 pb.TopicPartitionName(topic=topic, partition=partition)
@@ -59,13 +65,26 @@ class PartitionAdmin:
                 failed[str(name)] = item_error(each.error, f"partition {name}", each.message)
         return all_or_raise(failed, elected)
 
-    async def alter_reassignments(
+    async def alter_partition_reassignments(
         self,
         targets: Mapping[tuple[str, int], Sequence[int] | None],
         *,
-        allow_replication_factor_change: bool,
-        request_id: bytes | None,
+        allow_replication_factor_change: bool = True,
+        request_id: bytes | None = None,
     ) -> None:
+        """Move partitions to other brokers (KIP-455). ``targets``: the brokers of each partition,
+        the preferred leader first. None cancels a move that is under way.
+
+        Returns once the decision is committed. ``list_partition_reassignments`` shows the moves
+        that are under way. The same target again changes nothing; another target replaces the first
+        one. With ``allow_replication_factor_change=False`` a target with more or fewer replicas is
+        refused.
+
+        Raises BulkError, for example INVALID_REPLICA_ASSIGNMENT (an unknown broker),
+        INVALID_REPLICATION_FACTOR, or NO_REASSIGNMENT_IN_PROGRESS for None.
+
+        >>> await admin.alter_partition_reassignments({("orders", 0): [4, 5, 6]})
+        """
         request = pb.AlterPartitionReassignmentsRequest(
             keep_replication_factor=not allow_replication_factor_change
         )
@@ -90,9 +109,12 @@ class PartitionAdmin:
                 failed[str(name)] = item_error(each.error, f"partition {name}", each.message)
         all_or_raise(failed, accepted)
 
-    async def list_reassignments(
-        self, partitions: Sequence[tuple[str, int]] | None
+    async def list_partition_reassignments(
+        self, partitions: Sequence[tuple[str, int]] | None = None
     ) -> dict[TopicPartition, PartitionReassignment]:
+        """The reassignments that are under way, of these partitions or (None) of all. Raises
+        ApiError.
+        """
         if partitions is not None and not partitions:
             return {}
         response = await self._requests.ask(

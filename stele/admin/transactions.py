@@ -9,6 +9,8 @@ from typing import Final, TypeVar
 from stele.admin.coordinators import TRANSACTIONS, Coordinators
 from stele.admin.grpc_calls import Message, call
 from stele.admin.items import all_or_raise
+from stele.admin.part import AdminPart
+from stele.admin.requests import AdminRequests
 from stele.cluster.messages import error_code
 from stele.cluster.view import ClusterView
 from stele.error_meanings import explain
@@ -71,11 +73,11 @@ class HangingTransaction:
     producer: ProducerDescription
 
 
-class TransactionAdmin:
+class TransactionAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for transactions."""
 
-    def __init__(self, view: ClusterView) -> None:
-        self._view = view
+    def __init__(self, view: ClusterView, requests: AdminRequests) -> None:
+        super().__init__(view, requests)
         self._coordinators = Coordinators(view, TRANSACTIONS)
 
     async def list_transactions(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from stele.admin.acls import AclAdmin
+from stele.admin.part import AdminPart
 from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError, ConfigError
 from stele.security.scram import (
@@ -52,7 +52,7 @@ class ScramCredentialInfo:
     iterations: int
 
 
-class UserAdmin(AclAdmin):
+class UserAdmin(AdminPart):
     """The part of ``stele.admin.admin.Admin`` for users."""
 
     async def alter_user_scram_credentials(
