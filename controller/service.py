@@ -24,6 +24,7 @@ from controller.describe import describe_cluster, describe_topics
 from controller.heartbeats import Heartbeats
 from controller.machine import Context, ControllerResult
 from controller.metrics import ControllerMetrics
+from controller.mutation_quotas import MutationLimit
 from controller.request_ids import begin, once
 from controller.token_expiry import TokenExpiry
 from metadata.features import describe as describe_features
@@ -43,7 +44,12 @@ from runtime.authorization.authorizer import (
     topic_resource,
 )
 from runtime.authorization.caller import Caller
-from runtime.authorization.forwarding import ControllerPort, check_cluster, is_copy
+from runtime.authorization.forwarding import (
+    ControllerPort,
+    check_cluster,
+    is_copy,
+    may_exceed_quota,
+)
 from runtime.config.node import NodeConfig
 from runtime.grpc.requests import ADMIN_BYTES_MAX, NODE_ELEMENTS_MAX, parse_in_slices
 from runtime.silence import STALL_S
@@ -105,6 +111,7 @@ class ControllerService:
             on_fatal=on_fatal,
             on_decided=self._decided,
         )
+        self._mutations = MutationLimit(world.clock)
         self._token_expiry = TokenExpiry(config.delegation_token_expiry_check_interval_ms)
         self._heartbeats = Heartbeats(
             self._decisions,
@@ -340,16 +347,21 @@ class ControllerService:
         decide = DECISIONS[change]
 
         async def handle(request: Any, peer: Peer) -> Any:
-            repeats = is_copy(request)
+            repeats, may_exceed = is_copy(request), may_exceed_quota(request)
             caller = self._port.caller(request, peer)
 
             def allowed(context: Context, request: Any) -> ControllerResult[Any]:
                 """Decides about the items that the caller may change, and refuses the others."""
                 refused = take_refused(self._port.authorizer, context.image, caller, request)
-                if refused.is_everything:
+                mutation = self._mutations.begin(
+                    change, caller, context.image, request, may_exceed=may_exceed
+                )
+                if refused.is_everything or mutation.is_everything_held:
                     result = ControllerResult((), context.image, change.response())
                 else:
-                    result = decide(replace(context, principal=caller.principal), request)
+                    with mutation:
+                        result = decide(replace(context, principal=caller.principal), request)
+                mutation.finish(result.reply)
                 refused.place(result.reply)
                 return result
 

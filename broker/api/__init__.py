@@ -72,7 +72,7 @@ from broker.api import (
     update_features,
     write_txn_markers,
 )
-from broker.api.charging import charge, payer_of
+from broker.api.charging import charge, take_up
 from broker.api.handler import RequestContext, Served
 from broker.api.topic_views import TopicViews
 from broker.metrics import RequestMeter
@@ -227,8 +227,8 @@ class KafkaApis:
                 connection, header
             )
         request.began_s = self._context.clock.monotonic()
-        if self._quotas.manager is not None:
-            request.payer = payer_of(self._quotas, request_context.caller, header, message)
+        if (manager := self._quotas.manager) is not None:
+            take_up(self._quotas, manager, request_context.caller, request, message)
         served = self._served[header.api_key]
         if self._waiting is None:
             self._start(served, request_context, message, request)

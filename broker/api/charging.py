@@ -19,6 +19,7 @@ from metadata.client_quotas import PRODUCER_BYTE_RATE, REQUEST_PERCENTAGE
 from runtime.authorization.caller import Caller
 from runtime.kafka.connection import KafkaServerProtocol
 from runtime.kafka.requests import PendingRequest
+from runtime.quota.manager import QuotaManager
 from runtime.quota.precedence import Client
 from stele.wire.kafka import ApiKey, RequestHeader, Struct
 from stele.wire.kafka.messages.fetch import FetchRequest
@@ -29,13 +30,30 @@ _BATCHED_FROM: Final = 4
 """Only brokers send AddPartitionsToTxn from this version on."""
 
 
-def payer_of(
-    quotas: BrokerQuotas, caller: Caller, header: RequestHeader, message: Struct
-) -> Client:
-    """The client that a request counts for. EXEMPT: a node asks, or somebody logs in."""
+def take_up(
+    quotas: BrokerQuotas,
+    manager: QuotaManager,
+    caller: Caller,
+    request: PendingRequest,
+    message: Struct,
+) -> None:
+    """Find out whose quotas a request counts for. EXEMPT: a node asks, or somebody logs in.
+
+    The bytes of a Produce count when it arrives. A connection has many of them in flight, and all
+    would be taken before the answer to the first could hold back the others.
+    """
+    header = request.header
     if header.api_key in _LOGINS or _is_of_node(header, message):
-        return EXEMPT
-    return quotas.payer(caller)
+        request.payer = EXEMPT
+        return
+    payer = request.payer = quotas.payer(caller)
+    if header.api_key == ApiKey.PRODUCE and payer is not EXEMPT:
+        throttle = manager.record(PRODUCER_BYTE_RATE, payer, request.size_bytes, quotas.now_s())
+        if throttle is not None:
+            log_throttle(payer, throttle)
+            request.throttle_ms = math.ceil(throttle.seconds * 1000)
+            connection = cast(KafkaServerProtocol, request.connection)
+            connection.mute(request.throttle_ms / 1000)
 
 
 def _is_of_node(header: RequestHeader, message: Struct) -> bool:
@@ -65,19 +83,15 @@ def charge(
     manager = quotas.manager
     if manager is None:
         return
-    now_s = quotas.now_s()
-    throttles = []
-    if request.header.api_key == ApiKey.PRODUCE:
-        throttles.append(manager.record(PRODUCER_BYTE_RATE, payer, request.size_bytes, now_s))
-    if message is not None:  # with acks=0 only the bytes count, as in Kafka
-        throttles.append(manager.record(REQUEST_PERCENTAGE, payer, spent_s * 100, now_s))
     answer: Any = message
-    wait_ms = getattr(message, "throttle_time_ms", 0)
-    for throttle in throttles:
+    asked_ms = getattr(message, "throttle_time_ms", 0)
+    if message is not None:  # with acks=0 only bytes count, as in Kafka
+        throttle = manager.record(REQUEST_PERCENTAGE, payer, spent_s * 100, quotas.now_s())
         if throttle is not None:
-            wait_ms = max(wait_ms, math.ceil(throttle.seconds * 1000))
             log_throttle(payer, throttle)
-    if wait_ms:
-        if hasattr(message, "throttle_time_ms"):
-            answer.throttle_time_ms = wait_ms
-        connection.mute(wait_ms / 1000)
+            asked_ms = max(asked_ms, math.ceil(throttle.seconds * 1000))
+    if asked_ms:
+        connection.mute(asked_ms / 1000)
+    wait_ms = max(asked_ms, request.throttle_ms)
+    if wait_ms and hasattr(message, "throttle_time_ms"):
+        answer.throttle_time_ms = wait_ms

@@ -26,6 +26,9 @@ from stele.wire.kafka.messages.create_partitions import (
 from stele.wire.v1 import admin_pb2 as pb
 from storage.turns import in_slices
 
+_STRICT_FROM = 3
+"""As in CreateTopics."""
+
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: CreatePartitionsRequest
@@ -44,6 +47,8 @@ async def handle(
     wishes = pb.CreatePartitionsRequest(
         topics=await in_slices(_wish, wanted), validate_only=request.validate_only
     )
+    wishes.on_behalf_of.may_exceed_quota = request_context.version < _STRICT_FROM
+    throttle_time_ms = 0
     if wanted:
         try:
             answer = await accepted_change(
@@ -55,10 +60,11 @@ async def handle(
         except ApiError as error:
             results |= {t.name: _result(t.name, error.code, error.message) for t in wanted}
         else:
+            throttle_time_ms = answer.throttle_time_ms
             results |= {
                 t.name: _result(t.name, error_code(t.error), t.message) for t in answer.topics
             }
-    return CreatePartitionsResponse(results=[results[name] for name in named])
+    return CreatePartitionsResponse(throttle_time_ms, [results[name] for name in named])
 
 
 def _wish(topic: CreatePartitionsTopic) -> pb.CreatePartitionsRequest.Topic:

@@ -26,6 +26,10 @@ from stele.wire.kafka.messages.create_topics import (
 from stele.wire.v1 import admin_pb2 as pb
 from storage.turns import SLICE_STEPS, Slices
 
+_STRICT_FROM = 6
+"""From this version on topics above a quota are refused with THROTTLING_QUOTA_EXCEEDED. Clients of
+older versions get them, and wait afterwards (KIP-599)."""
+
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: CreateTopicsRequest
@@ -44,14 +48,18 @@ async def handle(
         else:
             results[topic.name] = _failed(topic.name, *refusal)
         await slices.step(1 + len(topic.assignments) + len(topic.configs))
+    throttle_time_ms = 0
     if wanted:
+        change = pb.CreateTopicsRequest(topics=wanted, validate_only=request.validate_only)
+        change.on_behalf_of.may_exceed_quota = request_context.version < _STRICT_FROM
         try:
             answer = await changes.accepted_change(
                 context,
                 request_context.caller,
-                pb.CreateTopicsRequest(topics=wanted, validate_only=request.validate_only),
+                change,
                 timeout_s=changes.patience_s(request.timeout_ms),
             )
+            throttle_time_ms = answer.throttle_time_ms
             configs = _Configs(NewTopicConfigs(context, request_context.caller))
             wishes = {topic.name: topic for topic in wanted}
             for made in answer.topics:
@@ -60,7 +68,7 @@ async def handle(
                 await slices.step(1 + _ENTRIES_COST * len(wish.configs))
         except ApiError as error:
             results |= {t.name: _failed(t.name, error.code, error.message) for t in wanted}
-    return CreateTopicsResponse(topics=[results[name] for name in named])
+    return CreateTopicsResponse(throttle_time_ms, [results[name] for name in named])
 
 
 def _refusal(topic: CreatableTopic, times: int) -> tuple[ErrorCode, str] | None:

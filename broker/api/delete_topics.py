@@ -18,6 +18,9 @@ from stele.wire.kafka.messages.delete_topics import (
 )
 from stele.wire.v1 import admin_pb2 as pb
 
+_STRICT_FROM = 5
+"""As in CreateTopics."""
+
 
 async def handle(
     context: BrokerContext, request_context: RequestContext, request: DeleteTopicsRequest
@@ -28,11 +31,13 @@ async def handle(
     topic_ids = [topic_id for name, topic_id in asked if name is None]
     if len(set(names)) < len(names) or len(set(topic_ids)) < len(topic_ids):
         return refuse(request_context, request, ErrorCode.INVALID_REQUEST)
+    wishes = pb.DeleteTopicsRequest(names=names, topic_ids=topic_ids)
+    wishes.on_behalf_of.may_exceed_quota = request_context.version < _STRICT_FROM
     try:
         answer = await changes.accepted_change(
             context,
             request_context.caller,
-            pb.DeleteTopicsRequest(names=names, topic_ids=topic_ids),
+            wishes,
             timeout_s=changes.patience_s(request.timeout_ms),
         )
     except ApiError as error:
@@ -53,7 +58,7 @@ async def handle(
                 name=name, topic_id=topic_id, error_code=code, error_message=message or None
             )
         )
-    return DeleteTopicsResponse(responses=responses)
+    return DeleteTopicsResponse(answer.throttle_time_ms, responses)
 
 
 def _asked(

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from metadata.image import MetadataImage
-from runtime.administration.changes import change_of
+from runtime.administration.changes import Items, change_of
+from runtime.administration.parts import items_of
 from runtime.administration.permissions import Asked
 from runtime.authorization.authorizer import Authorizer
 from runtime.authorization.caller import Caller
+from stele.errors import ApiError
 
 
 class Refused:
@@ -28,6 +30,10 @@ class Refused:
     def is_everything(self) -> bool:
         """Whether nothing is left to be decided."""
         return bool(self._results) and all(self._results)
+
+    @property
+    def is_anything(self) -> bool:
+        return any(self._results)
 
     def place(self, answer: Any) -> None:
         """Put the results of refused items between the results of the other items."""
@@ -58,16 +64,25 @@ def take_refused(
         if (why := change.permission(asked, request)) is not None:
             raise why
         return NOTHING_REFUSED
+    permission = items.permission
+    refusals = [permission(asked, item) for _, item in items_of(items, request)]
+    return remove_refused(items, request, refusals)
+
+
+def remove_refused(items: Items, request: Any, refusals: Sequence[ApiError | None]) -> Refused:
+    """Take the refused items out of a change. ``refusals``: of each item, in order; None: it is not
+    refused."""
     results: list[dict[str, Any] | None] = []
+    whys = iter(refusals)
     for name in items.lists:
         listed = getattr(request, name)
-        refusals = [items.permission(asked, item) for item in listed]
+        of_list = [next(whys) for _ in listed]
         results += [
             None
             if why is None
             else {**items.named(item), "error": why.code, "message": why.message}
-            for item, why in zip(listed, refusals, strict=True)
+            for item, why in zip(listed, of_list, strict=True)
         ]
-        for index in reversed([i for i, why in enumerate(refusals) if why is not None]):
+        for index in reversed([i for i, why in enumerate(of_list) if why is not None]):
             del listed[index]
     return Refused(items.results, results)

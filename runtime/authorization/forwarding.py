@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from runtime.authorization.authorizer import CLUSTER, Authorizer, Operation, refusal
-from runtime.authorization.caller import Caller, grpc_caller
+from runtime.authorization.caller import Caller, Plane, grpc_caller
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1.caller_pb2 import OnBehalfOf
 from world.network import Peer
@@ -14,7 +14,8 @@ from world.network import Peer
 
 def ask_for(caller: Caller, request: Any) -> None:
     """Write the client into a request to the controller, in place of any other value. Only whether
-    the request is a copy is the client's to say."""
+    the request is a copy is the client's to say. That it may exceed its quota, this broker's
+    handler of Kafka's protocol has said."""
     request.on_behalf_of.CopyFrom(
         OnBehalfOf(
             principal=caller.principal,
@@ -22,8 +23,15 @@ def ask_for(caller: Caller, request: Any) -> None:
             address=caller.address,
             repeats=is_copy(request),
             by_delegation_token=caller.by_delegation_token,
+            may_exceed_quota=caller.plane is Plane.KAFKA and may_exceed_quota(request),
         )
     )
+
+
+def may_exceed_quota(request: Any) -> bool:
+    """Whether a change is carried out although its client is above its quota. The client waits
+    afterwards."""
+    return bool(request.on_behalf_of.may_exceed_quota)
 
 
 def is_copy(request: Any) -> bool:

@@ -77,6 +77,7 @@ class PendingRequest:
         "memory_bytes",
         "payer",
         "size_bytes",
+        "throttle_ms",
         "waits_since_s",
         "withdraw",
     )
@@ -101,6 +102,7 @@ class PendingRequest:
         self.local_s: float | None = None
         # The client for whose quotas it counts; None: there were no quotas when it came.
         self.payer: Client | None = None
+        self.throttle_ms = 0  # that its client is to wait, as known at its arrival
 
     def answer(self, message: kafka.Struct | None) -> None:
         """Give the answer, once; None if there is none (Produce with acks=0). After the connection

@@ -23,6 +23,10 @@ class MutationQuotas:
         """Go by these from now on."""
         self._finder.take(quotas)
 
+    def find(self, client: Client) -> Found | None:
+        """The quota that counts for the client; None: it has none."""
+        return self._finder.find(CONTROLLER_MUTATION_RATE, client)
+
     def throttle(self, client: Client, now_s: float) -> Throttle | None:
         """Why the client may change nothing now; None: it may."""
         found = self._finder.find(CONTROLLER_MUTATION_RATE, client)
@@ -31,7 +35,8 @@ class MutationQuotas:
         return _throttle(self._bucket(found, now_s), found, now_s)
 
     def record(self, client: Client, partitions: int, now_s: float) -> Throttle | None:
-        """Count a change. The client is to wait so long before the next one."""
+        """Count a change. The client is to wait so long before the next one. A negative number
+        takes back what was counted."""
         found = self._finder.find(CONTROLLER_MUTATION_RATE, client)
         if found is None:
             return None

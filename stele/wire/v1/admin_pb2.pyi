@@ -192,7 +192,7 @@ class CreateTopicsRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[NewTopic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class CreateTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done", "throttle_time_ms")
     class Topic(_message.Message):
         __slots__ = ("name", "topic_id", "error", "message", "partitions", "replication_factor")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -214,13 +214,15 @@ class CreateTopicsResponse(_message.Message):
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     topics: _containers.RepeatedCompositeFieldContainer[CreateTopicsResponse.Topic]
     metadata_offset: int
     message: str
     already_done: bool
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreateTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreateTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class DeleteTopicsRequest(_message.Message):
     __slots__ = ("names", "topic_ids", "on_behalf_of", "request_id")
@@ -235,7 +237,7 @@ class DeleteTopicsRequest(_message.Message):
     def __init__(self, names: _Optional[_Iterable[str]] = ..., topic_ids: _Optional[_Iterable[bytes]] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class DeleteTopicsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done", "throttle_time_ms")
     class Topic(_message.Message):
         __slots__ = ("name", "topic_id", "error", "message")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -253,13 +255,15 @@ class DeleteTopicsResponse(_message.Message):
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     topics: _containers.RepeatedCompositeFieldContainer[DeleteTopicsResponse.Topic]
     metadata_offset: int
     message: str
     already_done: bool
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[DeleteTopicsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class CreatePartitionsRequest(_message.Message):
     __slots__ = ("topics", "validate_only", "on_behalf_of", "request_id")
@@ -293,7 +297,7 @@ class CreatePartitionsRequest(_message.Message):
     def __init__(self, topics: _Optional[_Iterable[_Union[CreatePartitionsRequest.Topic, _Mapping]]] = ..., validate_only: _Optional[bool] = ..., on_behalf_of: _Optional[_Union[_caller_pb2.OnBehalfOf, _Mapping]] = ..., request_id: _Optional[bytes] = ...) -> None: ...
 
 class CreatePartitionsResponse(_message.Message):
-    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done")
+    __slots__ = ("error", "leader_id", "topics", "metadata_offset", "message", "already_done", "throttle_time_ms")
     class Topic(_message.Message):
         __slots__ = ("name", "error", "message")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -309,13 +313,15 @@ class CreatePartitionsResponse(_message.Message):
     METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     ALREADY_DONE_FIELD_NUMBER: _ClassVar[int]
+    THROTTLE_TIME_MS_FIELD_NUMBER: _ClassVar[int]
     error: int
     leader_id: int
     topics: _containers.RepeatedCompositeFieldContainer[CreatePartitionsResponse.Topic]
     metadata_offset: int
     message: str
     already_done: bool
-    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreatePartitionsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ...) -> None: ...
+    throttle_time_ms: int
+    def __init__(self, error: _Optional[int] = ..., leader_id: _Optional[int] = ..., topics: _Optional[_Iterable[_Union[CreatePartitionsResponse.Topic, _Mapping]]] = ..., metadata_offset: _Optional[int] = ..., message: _Optional[str] = ..., already_done: _Optional[bool] = ..., throttle_time_ms: _Optional[int] = ...) -> None: ...
 
 class ConfigResource(_message.Message):
     __slots__ = ("type", "name")

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15stele/v1/caller.proto\x12\x08stele.v1\"\x98\x01\n\nOnBehalfOf\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x16\n\tclient_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x12\n\ncluster_id\x18\x04 \x01(\t\x12\x0f\n\x07repeats\x18\x05 \x01(\x08\x12\x1b\n\x13\x62y_delegation_token\x18\x06 \x01(\x08\x42\x0c\n\n_client_idB\x12Z\x10stele/v1;stelev1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15stele/v1/caller.proto\x12\x08stele.v1\"\xb2\x01\n\nOnBehalfOf\x12\x11\n\tprincipal\x18\x01 \x01(\t\x12\x16\n\tclient_id\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12\x12\n\ncluster_id\x18\x04 \x01(\t\x12\x0f\n\x07repeats\x18\x05 \x01(\x08\x12\x18\n\x10may_exceed_quota\x18\x07 \x01(\x08\x12\x1b\n\x13\x62y_delegation_token\x18\x06 \x01(\x08\x42\x0c\n\n_client_idB\x12Z\x10stele/v1;stelev1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,5 +33,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020stele/v1;stelev1'
   _globals['_ONBEHALFOF']._serialized_start=36
-  _globals['_ONBEHALFOF']._serialized_end=188
+  _globals['_ONBEHALFOF']._serialized_end=214
 # @@protoc_insertion_point(module_scope)

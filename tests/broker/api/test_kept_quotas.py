@@ -17,17 +17,22 @@ from stele.errors import ErrorCode
 from stele.ids import PartitionId
 from stele.wire.kafka.messages import (
     add_partitions_to_txn,
+    create_partitions,
+    create_topics,
+    delete_topics,
     fetch,
     offset_for_leader_epoch,
     produce,
     sasl_handshake,
     write_txn_markers,
 )
+from stele.wire.v1 import admin_pb2 as pb
 from tests.support.authorizer import WithAcls
 from tests.support.batches import make_batch
-from tests.support.broker_apis import Client, Edges, topic_id
+from tests.support.broker_apis import CONTROLLER, Client, Edges, topic_id
 from tests.support.client_quotas import Names, entity
 from tests.support.worlds import virtual
+from world.network import Peer
 
 PRODUCE, FETCH, CPU = "producer_byte_rate", "consumer_byte_rate", "request_percentage"
 ANONYMOUS: Names = {"user": "ANONYMOUS"}
@@ -260,3 +265,56 @@ async def test_what_is_used_can_be_seen(caplog: pytest.LogCaptureFixture) -> Non
     (line,) = [each.getMessage() for each in caplog.records]
     assert line.startswith("user 'ANONYMOUS' with client id 'test' waits ")
     assert "producer_byte_rate of user 'ANONYMOUS' is 100, and the client is at 1" in line
+
+
+def mutations(version: int, kind: str) -> tuple[Any, Any, Any]:
+    """The API, a request of this version, and the controller's answer."""
+    if kind == "CreateTopics":
+        topic = create_topics.CreatableTopic("new", 1, 1)
+        told = pb.CreateTopicsResponse(topics=[pb.CreateTopicsResponse.Topic(name="new")])
+        return create_topics.API, create_topics.CreateTopicsRequest([topic]), told
+    if kind == "CreatePartitions":
+        wish = create_partitions.CreatePartitionsTopic("new", 2)
+        grown = pb.CreatePartitionsResponse(topics=[pb.CreatePartitionsResponse.Topic(name="new")])
+        return create_partitions.API, create_partitions.CreatePartitionsRequest([wish]), grown
+    gone = pb.DeleteTopicsResponse(topics=[pb.DeleteTopicsResponse.Topic(name="new")])
+    by_id = version >= 6
+    request = delete_topics.DeleteTopicsRequest(
+        [delete_topics.DeleteTopicState("new")] if by_id else [], [] if by_id else ["new"]
+    )
+    return delete_topics.API, request, gone
+
+
+@pytest.mark.parametrize(
+    ("kind", "version", "may_exceed"),
+    [
+        ("CreateTopics", 5, True),
+        ("CreateTopics", 6, False),
+        ("DeleteTopics", 4, True),
+        ("DeleteTopics", 5, False),
+        ("DeleteTopics", 6, False),
+        ("CreatePartitions", 2, True),
+        ("CreatePartitions", 3, False),
+    ],
+)
+@virtual
+async def test_the_controllers_throttle_reaches_the_client(
+    kind: str, version: int, may_exceed: bool
+) -> None:
+    edges = with_quota("controller_mutation_rate", 1)
+    api, request, told = mutations(version, kind)
+    told.throttle_time_ms = 1_500
+    asked = []
+
+    async def answer(payload: bytes, _: Peer) -> bytes:
+        asked.append(getattr(pb, kind + "Request").FromString(payload).on_behalf_of)
+        return bytes(told.SerializeToString())
+
+    edges.network.services[CONTROLLER].unary[f"/stele.v1.Admin/{kind}"] = answer
+    client = edges.client()
+    response: Any = await client.call(api, version, request)
+    assert response.throttle_time_ms == 1_500
+    assert client.protocol.is_muted
+    (caller,) = asked
+    assert (caller.principal, caller.client_id) == ("User:ANONYMOUS", "test")
+    assert caller.may_exceed_quota is may_exceed
