@@ -276,10 +276,15 @@ class Node:
     def _read_certificates(self) -> None:
         config = self.config
         for advertised in config.controller_advertised_listeners:
-            self._tls.add(config.security.controllers[advertised.name], [advertised.host])
+            of_controllers = config.security.controllers[advertised.name]
+            self._tls.add(of_controllers, [advertised.host], is_shown_to_nodes=True)
         for name, security in config.security.listeners.items():
             both = (*config.advertised_listeners, *config.grpc_advertised_listeners)
-            self._tls.add(security, [address.host for address in both if address.name == name])
+            self._tls.add(
+                security,
+                [address.host for address in both if address.name == name],
+                is_shown_to_nodes=name == config.inter_broker_listener_name,
+            )
         self._tls.start()
         self._undo.push(self._tls.stop)
 

@@ -186,6 +186,48 @@ def _no_super_user(
     )
 
 
+def _login(facts: NodeFacts) -> Iterator[Finding]:
+    """Brokers log in at one another by the settings that they have in common."""
+    config = facts.config
+    name = config.inter_broker_listener_name
+    listener, sasl = config.security.listeners.get(name), config.security.to_brokers.sasl
+    if listener is None or sasl is None:
+        return
+    level, where = facts.fatal_on(name), facts.place_of(name)
+    key = "sasl.mechanism.inter.broker.protocol"
+    users = f"listener.name.{name.lower()}.plain.sasl.jaas.config"
+    if sasl.mechanism not in listener.mechanisms:
+        enabled = facts.key(name, "sasl.enabled.mechanisms")
+        yield Finding(
+            level,
+            where,
+            f"{key}={sasl.mechanism}, and {enabled} has only {', '.join(listener.mechanisms)}: "
+            "brokers cannot log in at one another",
+            f"add {sasl.mechanism} to {enabled}, or set {key} to one of them",
+        )
+    elif not sasl.username:
+        yield Finding(
+            level,
+            where,
+            f"brokers log in at one another by {sasl.mechanism}, and no user is set",
+            "set username and password in "
+            f"listener.name.{name.lower()}.{sasl.mechanism.lower()}.sasl.jaas.config",
+        )
+    elif (
+        sasl.mechanism == "PLAIN"
+        and not listener.flag("sasl.plain.scram.enable", "PLAIN")
+        and listener.plain_users.get(sasl.username) != sasl.password
+    ):
+        known = sasl.username in listener.plain_users
+        yield Finding(
+            level,
+            where,
+            f"brokers log in at one another as {sasl.username!r} by PLAIN, "
+            + ("which has another password there" if known else "and there is no such user"),
+            f"set user_{sasl.username} to the password of {sasl.username} in {users}",
+        )
+
+
 def _parts(principal: str) -> list[str]:
     """Of a certificate's name, whatever the order, the case and the blanks between them."""
     return sorted(part.strip().lower() for part in principal.partition(":")[2].split(","))
@@ -198,4 +240,5 @@ PEER_CHECKS: Final[tuple[Check, ...]] = (
     _own_authority,
     _checks_no_name,
     _rights,
+    _login,
 )

@@ -141,6 +141,8 @@ class ServerTlsSettings:
     """The principal of a peer by its certificate in DER. Raises IdentityError."""
     named: Callable[[str], str]
     """The name of a setting, as it is set for this listener."""
+    is_shown_to_nodes: bool = False
+    """Whether the node also shows the certificate to other nodes, as a client and as a server."""
     allows_dn_changes: bool = False
     allows_san_changes: bool = False
 

@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from runtime.audit_events import audit_certificate, audit_failed_connection
 from runtime.real.tls_first_bytes import why_not_tls
 from runtime.real.tls_transport import Failure
+from runtime.tls.own_handshake import Refused, try_own_handshake
 from security.audit import Event
 from security.node_identity import named_nodes
 from security.renewal import names_host, refusal
@@ -56,6 +57,8 @@ class RealServerTls:
         # A look that began before the settings changed would end by serving the old ones.
         self._exchanging = asyncio.Lock()
         self._made = _Made(settings, settings.tls)
+        # A broker that is alone may have a certificate that no node would believe.
+        self._is_believed = settings.is_shown_to_nodes and self._handshake(settings.tls) is None
         # By certificate: clients come again and again with the same one.
         self._known = lru_cache(_KNOWN_CERTIFICATES)(self._read_identity)
         self._known_callers = lru_cache(_KNOWN_CERTIFICATES)(self._read_pem)
@@ -194,9 +197,27 @@ class RealServerTls:
         loop = asyncio.get_running_loop()
         try:
             made = await loop.run_in_executor(self.executor, _Made, self._settings, tls)
-            return self._refusal(made) or made
+            return self._refusal(made) or await self._refused_by_nodes(tls) or made
         except (SteleError, OSError, ValueError) as error:
             return str(error)
+
+    async def _refused_by_nodes(self, tls: TlsSettings) -> str | None:
+        """A certificate that the trust store does not believe, as while the file of another
+        authority is still to come, would cut this node off from the others."""
+        if not self._is_believed:
+            return None
+        loop = asyncio.get_running_loop()
+        refused = await loop.run_in_executor(self.executor, self._handshake, tls)
+        if refused is None:
+            return None
+        role = "client" if refused.by_server else "server"
+        return (
+            f"a node with the same trust store would refuse the new certificate as that of a "
+            f"{role}: {refused.reason}"
+        )
+
+    def _handshake(self, tls: TlsSettings) -> Refused | None:
+        return try_own_handshake(tls, self._settings.client_auth, self._settings.named)
 
     def _refusal(self, made: _Made) -> str | None:
         old, new = self._made, made

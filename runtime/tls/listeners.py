@@ -70,12 +70,19 @@ class TlsListeners:
             self._failures,
         )
 
-    def add(self, security: ListenerSecurity, advertised: Iterable[str]) -> None:
+    def add(
+        self,
+        security: ListenerSecurity,
+        advertised: Iterable[str],
+        *,
+        is_shown_to_nodes: bool = False,
+    ) -> None:
         """Read the stores of a listener, if it has TLS. ``advertised``: the hosts to which clients
-        connect. Raises SteleError in one line."""
+        connect. ``is_shown_to_nodes``: nodes reach one another by it. Raises SteleError in one
+        line."""
         if not security.protocol.has_tls:
             return
-        tls = self._network.server_tls(_settings(security))
+        tls = self._network.server_tls(_settings(security, is_shown_to_nodes))
         self._by_name[security.name] = tls
         for host in dict.fromkeys(advertised):
             if not tls.names_host(host):
@@ -148,7 +155,7 @@ def setting_names(listener: str) -> Callable[[str], str]:
     return lambda setting: f"listener.name.{listener.lower()}.{setting}"
 
 
-def _settings(security: ListenerSecurity) -> ServerTlsSettings:
+def _settings(security: ListenerSecurity, is_shown_to_nodes: bool) -> ServerTlsSettings:
     """Raises ConfigError."""
     try:
         rules = MappingRules(security.text("ssl.principal.mapping.rules"))
@@ -172,6 +179,7 @@ def _settings(security: ListenerSecurity) -> ServerTlsSettings:
         client_auth=security.client_auth,
         principal_of=principal_of,
         named=setting_names(security.name),
+        is_shown_to_nodes=is_shown_to_nodes,
         allows_dn_changes=security.flag("ssl.allow.dn.changes"),
         allows_san_changes=security.flag("ssl.allow.san.changes"),
     )

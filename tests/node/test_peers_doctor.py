@@ -288,6 +288,60 @@ def test_rules_by_which_its_own_certificate_gives_nobody(files: Files) -> None:
     assert "add a rule for it to ssl.principal.mapping.rules, or DEFAULT as the last one" in said
 
 
+LOGIN: Final = {
+    "inter.broker.listener.name": "CLIENTS",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+}
+JAAS: Final = "listener.name.clients.plain.sasl.jaas.config"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({JAAS: 'm required username="n" password="p" user_n="p";'}, None),
+        (
+            {JAAS: 'm required username="n" password="p" user_n="q";'},
+            "as 'n' by PLAIN, which has another password there",
+        ),
+        (
+            {JAAS: 'm required username="n" password="p" user_m="p";'},
+            "as 'n' by PLAIN, and there is no such user. What to do: set user_n to the password",
+        ),
+        (
+            {
+                JAAS: 'm required username="n" password="p";',
+                "listener.name.clients.plain.sasl.plain.scram.enable": "true",
+            },
+            None,
+        ),
+        ({JAAS: 'm required user_n="p";'}, "by PLAIN, and no user is set. What to do: set user"),
+        (
+            {
+                JAAS: 'm required username="n" password="p" user_n="p";',
+                "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+            },
+            "=SCRAM-SHA-256, and sasl.enabled.mechanisms has only PLAIN: brokers cannot log in",
+        ),
+    ],
+)
+def test_brokers_that_could_not_log_in_at_one_another(
+    files: Files, changed: dict[str, str], said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    users = {"super.users": f"User:n;{PRINCIPAL}"}
+    config = files.config({**LOGIN, **users, **changed}, ["listener.name.nodes.ssl.client.auth"])
+    if said is None:
+        check_start(config, NOW)
+        assert caplog.records == []
+        return
+    assert said in refusal(config)
+    alone = files.config(
+        {**LOGIN, **users, **changed, **ALONE}, ["listener.name.nodes.ssl.client.auth"]
+    )
+    check_start(alone, NOW)
+    assert said in caplog.text
+
+
 def test_the_process_ends_with_one_line(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     files.store(authority=OTHER)
     assert run_node(files.config()) == EXIT_FAILED

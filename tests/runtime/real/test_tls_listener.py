@@ -7,6 +7,7 @@ import datetime
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from runtime.real.tls_listener import RealServerTls
 from stele.security.client_security import Store, TlsSettings
 from stele.security.stores import read_key_store
 from tests.runtime.real.test_tls_fragments import Inline
-from tests.support.tls import AUTHORITY, in_files, listener, overwrite
+from tests.support.tls import AUTHORITY, Authority, in_files, listener, overwrite
 
 HOUR = datetime.timedelta(hours=1)
 
@@ -111,3 +112,42 @@ async def test_each_new_reason_of_a_refusal_is_logged(
     assert len(caplog.records) == 2
     assert "is neither PEM nor PKCS12" in caplog.messages[0]
     assert "is valid from" in caplog.messages[1]
+
+
+async def test_nodes_must_believe_the_new_certificate(tmp_path: Path) -> None:
+    """The keystore of another authority may come before the trust store that has it."""
+    old, other = AUTHORITY.key_store("localhost"), Authority("other")
+    new = other.key_store("localhost")
+    keys = in_files(tmp_path, old)
+    trust = in_files(tmp_path, AUTHORITY.trust_store)
+    settings = listener(keystore=keys, client_auth="required", is_shown_to_nodes=True)
+    settings = replace(settings, tls=replace(settings.tls, truststore=trust))
+    tls = RealServerTls(settings, Inline())
+    overwrite(keys, new)
+    await tls.refresh()
+    assert serves(tls, old)
+    assert "would refuse the new certificate as that of a server: unable to get" in (
+        tls.refusal or ""
+    )
+    overwrite(trust, Store(certificates=AUTHORITY.pem + other.pem))
+    await tls.refresh()
+    assert tls.refusal is None
+    assert serves(tls, new)
+
+
+@pytest.mark.parametrize("is_shown_to_nodes", [True, False])
+async def test_a_certificate_that_no_node_believed_before_is_exchanged(
+    tmp_path: Path, is_shown_to_nodes: bool
+) -> None:
+    """Clients may know another authority than the one that signs their own certificates."""
+    of_servers = Authority("of servers")
+    keys = in_files(tmp_path, of_servers.key_store("localhost"))
+    tls = RealServerTls(
+        listener(keystore=keys, client_auth="required", is_shown_to_nodes=is_shown_to_nodes),
+        Inline(),
+    )
+    new = of_servers.key_store("localhost")
+    overwrite(keys, new)
+    await tls.refresh()
+    assert tls.refusal is None
+    assert serves(tls, new)
