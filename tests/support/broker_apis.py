@@ -322,7 +322,7 @@ class Client:
 
     def send_bytes(self, data: bytes) -> None:
         position = 0
-        while position < len(data):
+        while position < len(data) and not self.transport.closed:
             buffer = self.protocol.get_buffer(-1)
             count = min(len(buffer), len(data) - position)
             buffer[:count] = data[position : position + count]
