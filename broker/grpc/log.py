@@ -8,6 +8,7 @@ from broker.gateway.gateway import Gateway
 from broker.grpc.log_publish import GrpcPublishOutlet
 from broker.grpc.log_subscribe import GrpcSubscribeOutlet
 from broker.grpc.messages import unary
+from broker.grpc.paced_stream import PacedStream
 from runtime.authorization.caller import Caller, grpc_caller
 from stele.wire.v1 import log_pb2 as pb
 from stele.world import Stream
@@ -38,15 +39,19 @@ class LogService:
         )
 
     async def _publish(self, stream: Stream, peer: Peer) -> None:
-        outlet = GrpcPublishOutlet(stream)
-        publication = self._gateway.publication(grpc_caller(self._listener, peer), outlet)
+        caller = grpc_caller(self._listener, peer)
+        quotas = self._gateway.context.quotas
+        outlet = GrpcPublishOutlet(PacedStream(stream, quotas, caller, counts_sent=False))
+        publication = self._gateway.publication(caller, outlet)
         outlet.serves(publication)
         with self._gateway.publications.admitted(publication):
             await publication.run()
 
     async def _subscribe(self, stream: Stream, peer: Peer) -> None:
         caller = grpc_caller(self._listener, peer)
-        subscription = self._gateway.subscription(caller, GrpcSubscribeOutlet(stream))
+        quotas = self._gateway.context.quotas
+        paced = PacedStream(stream, quotas, caller, counts_sent=True)
+        subscription = self._gateway.subscription(caller, GrpcSubscribeOutlet(paced))
         with self._gateway.subscriptions.admitted(subscription):
             await subscription.run()
 
