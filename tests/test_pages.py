@@ -130,6 +130,14 @@ def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
     assert [each for each in targets if not leads_somewhere(page, each)] == []
 
 
+def test_the_tests_that_a_page_names_exist() -> None:
+    for page in USER_PAGES:
+        for file, name in re.findall(
+            r"`(tests/[\w/]+\.py)(?:::(\w+))?`", (ROOT / page).read_text()
+        ):
+            assert not name or f"def {name}(" in (ROOT / file).read_text(), f"{page}: {name}"
+
+
 def leads_somewhere(page: str, target: str) -> bool:
     """Whether the file exists, and the heading in it if the target names one."""
     path, _, heading = target.partition("#")
