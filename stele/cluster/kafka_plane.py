@@ -7,6 +7,7 @@ cluster's metadata. Without it the view believes that a topic was made anew when
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -94,6 +95,8 @@ class KafkaPlane:
         closes its connections. None if the failure has another reason."""
         if error.code not in (RpcCode.UNAVAILABLE, RpcCode.INTERNAL):
             return None
+        if isinstance(error.__cause__, ConnectionRefusedError | socket.gaierror):
+            return None  # nobody is there
         facts = await self._connector.look_at_port(Address(*address[:2]))
         reason = None if facts is None else why_misfit(self._connector.security, facts)
         return None if reason is None else TlsRefusedRpcError(address, reason).refusal
