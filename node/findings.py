@@ -92,7 +92,7 @@ class NodeFacts:
     def key(self, listener: str, name: str) -> str:
         """The key of a listener as it is set, with or without its prefix."""
         prefixed = f"listener.name.{listener.lower()}.{name}"
-        return prefixed if prefixed in self.config.raw else name
+        return next((key for key in self.config.raw if key.lower() == prefixed), name)
 
     def keystore_of(self, listener: str) -> str:
         """Where the certificate of a listener comes from, for messages."""

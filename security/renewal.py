@@ -8,6 +8,7 @@ is not valid now is never taken: the old one is at least not worse.
 from __future__ import annotations
 
 import datetime
+import ipaddress
 
 from cryptography import x509
 
@@ -51,5 +52,8 @@ def names_host(certificate: x509.Certificate, host: str) -> bool:
     """Whether clients that connect to this host accept the certificate for it."""
     names = alternative_names(certificate)
     plain = host.lower().rstrip(".")
-    _, _, parent = plain.partition(".")
-    return f"IP:{plain}" in names or f"DNS:{plain}" in names or f"DNS:*.{parent}" in names
+    try:
+        wanted = f"IP:{ipaddress.ip_address(plain)}"  # an IPv6 address has several notations
+    except ValueError:
+        wanted = f"DNS:*.{plain.partition('.')[2]}"
+    return wanted in names or f"DNS:{plain}" in names

@@ -76,14 +76,17 @@ async def run_drill(
     with _new_file(directory / HISTORY_FILE) as file:
         recorder = Recorder(RealClock(), header, HistoryWriter(file, header))
         async with Admin(
+            cluster.bootstrap_servers, on_wait=lambda _: None, **cluster.security
+        ) as opening:  # nothing is measured yet
+            new = NewTopic(topic, drill.partitions, 3, configs=drill.topic_configs)
+            await opening.create_topics([new])
+        async with Admin(
             cluster.bootstrap_servers,
             request_timeout_ms=_ASK_TIMEOUT_MS,
             default_api_timeout_ms=_ASK_TIMEOUT_MS,
             on_wait=lambda _: None,
             **cluster.security,
         ) as admin:
-            new = NewTopic(topic, drill.partitions, 3, configs=drill.topic_configs)
-            await admin.create_topics([new])
             await _play(drill, cluster, topic, recorder, admin, seed, chain)
     history = recorder.history()
     return DrillOutcome(history, judge(history), directory)

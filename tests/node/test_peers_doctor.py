@@ -164,10 +164,10 @@ def test_a_certificate_of_clients_alone_that_has_expired_is_a_warning(
 ) -> None:
     """The node still holds replicas, and takes the renewed file by itself."""
     old = files.store(since=NOW - timedelta(days=30), days=10, name="clients.pem")
-    config = files.config({"listener.name.clients.ssl.keystore.location": old})
+    config = files.config({"listener.name.CLIENTS.ssl.keystore.location": old})
     check_start(config, NOW)
     assert [each.levelno for each in caplog.records] == [logging.WARNING]
-    assert f"listener.name.clients.ssl.keystore.location={old}" in caplog.text
+    assert f"listener.name.CLIENTS.ssl.keystore.location={old}" in caplog.text
 
 
 def test_a_certificate_of_another_node(files: Files) -> None:

@@ -88,6 +88,8 @@ def test_the_days_that_are_left_are_counted() -> None:
         ("10.0.0.1", True),
         ("10.0.0.2", False),
         ("::1", True),
+        ("0:0:0:0:0:0:0:1", True),
+        ("::2", False),
         ("b", False),
     ],
 )
