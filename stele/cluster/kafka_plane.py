@@ -260,6 +260,8 @@ class FetchCodec:
 
     def decode(self, request: FetchRequest, response: Any) -> list[FetchAnswer]:
         code = error_code(response.error_code)
+        if code is ErrorCode.NONE and response.throttle_time_ms and not response.responses:
+            code = ErrorCode.THROTTLING_QUOTA_EXCEEDED  # as a broker says it
         if code is not ErrorCode.NONE:  # of the whole request
             return [
                 FetchAnswer(

@@ -66,6 +66,7 @@ class KafkaStream(Generic[RequestT, PartT]):
         self._waiting: list[_Waiting[RequestT, PartT]] = []
         self._broken: RpcError | None = None
         self.in_flight = 0  # the number of requests without an answer
+        self._throttle_s = 0.0  # that its answers have asked for
         self._life = asyncio.get_running_loop().create_task(self._live())
 
     @property
@@ -83,6 +84,10 @@ class KafkaStream(Generic[RequestT, PartT]):
         handed_over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._take(_Waiting(request, None, handed_over))
         return handed_over
+
+    def take_throttle_s(self) -> float:
+        throttle_s, self._throttle_s = self._throttle_s, 0.0
+        return throttle_s
 
     def break_off(self, reason: str) -> None:
         self._fail(RpcError(RpcCode.CANCELLED, reason))
@@ -143,7 +148,9 @@ class KafkaStream(Generic[RequestT, PartT]):
         if answer.done():
             return
         if error is None:
-            answer.set_result(self._codec.decode(request, told.result()))
+            message = told.result()
+            self._throttle_s = max(self._throttle_s, message.throttle_time_ms / 1000)
+            answer.set_result(self._codec.decode(request, message))
         elif self._broken is not None:  # it knows the reason
             answer.set_exception(RpcError(self._broken.code, self._broken.detail))
         else:
@@ -178,6 +185,9 @@ class SpreadStream(Generic[RequestT, PartT]):
 
     def post(self, request: RequestT) -> asyncio.Future[None]:
         return self._choose().post(request)
+
+    def take_throttle_s(self) -> float:
+        return max((stream.take_throttle_s() for stream in self._streams), default=0.0)
 
     def break_off(self, reason: str) -> None:
         for stream in self._streams:

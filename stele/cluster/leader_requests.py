@@ -129,13 +129,14 @@ class LeaderClient(Protocol[ItemT_contra, PartT_contra]):
 class BrokerConnection(Generic[RequestT, PartT]):
     """The connection to one broker. ``stream`` is opened when there is something to send."""
 
-    __slots__ = ("backoff", "broker_id", "in_flight", "retry_at", "stream")
+    __slots__ = ("backoff", "broker_id", "in_flight", "retry_at", "stream", "throttled_until")
 
     def __init__(self, broker_id: int, backoff: Backoff) -> None:
         self.broker_id = broker_id
         self.backoff = backoff
         self.in_flight = 0  # the number of requests without an answer
         self.retry_at = 0.0  # it is not opened before this time
+        self.throttled_until = 0.0  # the broker reads nothing before this time: a quota
         self.stream: LeaderStream[RequestT, PartT] | None = None
 
 
@@ -235,7 +236,12 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
         connection = self._connection(broker_id)
         if self._max_in_flight is not None and connection.in_flight >= self._max_in_flight:
             return now + LONGEST_PAUSE_S
-        return connection.retry_at
+        return max(connection.retry_at, connection.throttled_until)
+
+    def throttled_until(self, broker_id: int) -> float:
+        """The time until which the broker lets this client wait, because it is above a quota. It
+        may be over."""
+        return self._connection(broker_id).throttled_until
 
     def ask(
         self, broker_id: int, request: RequestT, items: Sequence[ItemT], deadline: float
@@ -314,6 +320,7 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
 
     def _answered(self, sent: Sent[RequestT, ItemT, PartT], answers: Sequence[PartT]) -> None:
         sent.connection.backoff.reset()
+        self._heed_throttle(sent)
         parts: dict[tuple[bytes | str, int], PartT] = {}
         for part in answers:
             parts[part.topic_id or part.topic, part.partition] = part
@@ -326,6 +333,18 @@ class LeaderRequests(Generic[RequestT, ItemT, PartT]):
                 self._lose(item, sent, "left it unanswered")
             else:
                 self._client.on_answer(item, answer)
+
+    def _heed_throttle(self, sent: Sent[RequestT, ItemT, PartT]) -> None:
+        """Send nothing while the broker would not read it. What is under way may wait as long."""
+        throttle_s = sent.stream.take_throttle_s()
+        if throttle_s <= 0:
+            return
+        connection = sent.connection
+        until = self._clock.monotonic() + throttle_s
+        connection.throttled_until = max(connection.throttled_until, until)
+        for other in self._sent:
+            if other.connection is connection:
+                other.deadline += throttle_s
 
     # ---------------------------------------------------------------------- no answer
 

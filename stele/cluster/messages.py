@@ -220,6 +220,11 @@ class LeaderStream(Protocol[RequestT_contra, PartT]):
         over."""
         ...
 
+    def take_throttle_s(self) -> float:
+        """How long its answers since the last call ask for no more requests, since the client is
+        above a quota."""
+        ...
+
     def break_off(self, reason: str) -> None:
         """Give the stream up. Unanswered requests fail. The caller must still await ``close``."""
         ...

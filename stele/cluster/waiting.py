@@ -32,3 +32,11 @@ class WaitReporter:
             self._last.clear()
         self._last[name] = now
         call_user(self._on_wait, reason, what="on_wait")
+
+
+def above_quota(broker_id: int, wait_s: float) -> str:
+    """Why a broker is sent nothing, for people."""
+    return (
+        f"broker {broker_id} reads nothing from this client for {wait_s:.1f} s, because it is above"
+        " a quota (stele quotas list)"
+    )

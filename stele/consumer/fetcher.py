@@ -289,6 +289,7 @@ class Fetcher:
             leader,
             self._view.topic_error(name.topic),
             now if leader is None else self._requests.ready_at(leader.broker_id, now),
+            now if leader is None else self._requests.throttled_until(leader.broker_id),
             committed_waits_for,
             self._config.reads_committed,
             buffered >= self._config.prefetch_bytes,
@@ -303,6 +304,8 @@ class Fetcher:
         code = answer.code
         if code is ErrorCode.NONE:
             self._take(item, answer)
+        elif code is ErrorCode.THROTTLING_QUOTA_EXCEEDED:
+            pass  # the broker is asked again when the time that it has told is over
         elif item.is_nearby and code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             self._leave_replica(item, answer, code)
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:

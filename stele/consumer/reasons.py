@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stele.cluster.messages import Leader
+from stele.cluster.waiting import above_quota
 from stele.consumer.positions import EARLIEST, PartitionPosition
 from stele.errors import ErrorCode
 
@@ -16,6 +17,7 @@ class Surroundings(NamedTuple):
     leader: Leader | None
     topic_error: ErrorCode  # of the last metadata
     broker_ready_at: float  # the leader's broker is sent nothing before this time
+    throttled_until: float  # because this client is above a quota until then
     committed_waits_for: str  # why the committed offset is not known yet
     reads_committed: bool
     is_full: bool  # as much as allowed was fetched, and not polled
@@ -63,6 +65,8 @@ def _not_asked(position: PartitionPosition, around: Surroundings, now: float) ->
     if around.is_full:
         return "not fetched: prefetch_bytes are fetched of other partitions, and not polled"
     if around.broker_ready_at > now:
+        if around.throttled_until > now:
+            return above_quota(leader.broker_id, around.throttled_until - now)
         wait = _seconds(around.broker_ready_at - now)
         return _with(f"broker {leader.broker_id} gets no requests for {wait}", retry.reason)
     return _with(f"about to be fetched from broker {leader.broker_id}", retry.reason)

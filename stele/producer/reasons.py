@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stele.cluster.messages import Leader
+from stele.cluster.waiting import above_quota
 from stele.errors import ErrorCode
 from stele.producer.accumulator import PartitionQueue
 
@@ -16,6 +17,7 @@ class Surroundings(NamedTuple):
     leader: Leader | None
     topic_error: ErrorCode  # of the last metadata
     broker_ready_at: float  # the leader's broker is sent nothing before this time
+    throttled_until: float  # because this client is above a quota until then
     # why there is no producer id yet; empty if there is one, or none was asked for
     no_producer_id: str
     linger_until: float  # a batch that is not full waits until then; in the past otherwise
@@ -45,6 +47,8 @@ def _obstacle(queue: PartitionQueue, around: Surroundings, now: float) -> str:
     if lane.needs_identity:
         return around.no_producer_id or "waits for a producer id"
     if around.broker_ready_at > now:
+        if around.throttled_until > now:
+            return above_quota(leader.broker_id, around.throttled_until - now)
         wait = _seconds(around.broker_ready_at - now)
         last = f"; last: {retry.reason}" if retry.reason else ""
         return (

@@ -157,6 +157,9 @@ class Sender:
             broker_ready_at=0.0
             if leader is None
             else self._requests.ready_at(leader.broker_id, now),
+            throttled_until=0.0
+            if leader is None
+            else self._requests.throttled_until(leader.broker_id),
             no_producer_id=self._producer_ids.reason,
             linger_until=linger_until,
         )

@@ -52,6 +52,7 @@ class HandStream:
         self._unsent: list[asyncio.Future[Sequence[FetchAnswer]]] = []
         self._dead = dead
         self._broken: RpcError | None = None
+        self.throttle_s = 0.0
 
     def request(self, request: FetchRequest) -> asyncio.Future[Sequence[FetchAnswer]]:
         loop = asyncio.get_running_loop()
@@ -74,6 +75,10 @@ class HandStream:
     def answer(self, *parts: FetchAnswer, request: int = -1) -> None:
         if not self._answers[request].done():
             self._answers[request].set_result(parts)
+
+    def take_throttle_s(self) -> float:
+        throttle_s, self.throttle_s = self.throttle_s, 0.0
+        return throttle_s
 
     def break_off(self, reason: str = "") -> None:
         self._broken = RpcError(RpcCode.CANCELLED, reason) if reason else LOST
@@ -207,6 +212,41 @@ async def test_an_answer_goes_to_the_items_that_it_names(bench: Bench) -> None:
     assert bench.client.answers[2:] == [(2, 12)]
     assert bench.streams.keys() == {1}
     assert not bench.client.lost
+
+
+@on_bench
+async def test_a_broker_that_asks_to_wait_is_sent_nothing_for_the_time(bench: Bench) -> None:
+    await bench.ask(0)
+    await bench.ask(1)
+    stream = bench.stream(1)
+    stream.throttle_s = 3.0
+    stream.answer(bench.part(0, 10), request=0)
+    await asyncio.sleep(0.001)
+    until = bench.requests.ready_at(1, bench.now)
+    assert until == bench.requests.throttled_until(1) == pytest.approx(bench.now + 3.0, abs=0.01)
+    assert bench.requests.ready_at(2, bench.now) <= bench.now
+    # What is under way may take longer by the same time.
+    await asyncio.sleep(PATIENCE_S + 2.9)
+    assert not bench.client.lost
+    stream.answer(bench.part(1, 11), request=1)
+    await asyncio.sleep(0.001)
+    assert bench.client.answers == [(0, 10), (1, 11)]
+    assert bench.requests.ready_at(1, bench.now) <= bench.now
+    await bench.ask(2)
+    await asyncio.sleep(PATIENCE_S + 0.1)
+    assert len(bench.client.lost) == 1
+
+
+@on_bench
+async def test_the_longest_wait_counts(bench: Bench) -> None:
+    await bench.ask(0)
+    await bench.ask(1)
+    stream, began = bench.stream(1), bench.now
+    for request, seconds in enumerate((3.0, 1.0)):
+        stream.throttle_s = seconds
+        stream.answer(bench.part(request, 10), request=request)
+        await asyncio.sleep(0.001)
+    assert bench.requests.throttled_until(1) == pytest.approx(began + 3.0, abs=0.01)
 
 
 @on_bench

@@ -19,7 +19,7 @@ from tests.support.stele import Stage, on_stage
 NAME = TopicPartition("t", 0)
 NOW = 100.0
 LEADER = Leader(2, 1)
-CALM = Surroundings(LEADER, ErrorCode.NONE, NOW, "", reads_committed=False, is_full=False)
+CALM = Surroundings(LEADER, ErrorCode.NONE, NOW, NOW, "", reads_committed=False, is_full=False)
 
 
 def position(stage: Stage, **values: Any) -> PartitionPosition:
@@ -35,6 +35,14 @@ def position(stage: Stage, **values: Any) -> PartitionPosition:
     ("values", "around", "text"),
     [
         ({}, {}, "about to be fetched from broker 2"),
+        (
+            {},
+            {"broker_ready_at": 103.5, "throttled_until": 103.5},
+            (
+                "broker 2 reads nothing from this client for 3.5 s, because it is above a quota "
+                "(stele quotas list)"
+            ),
+        ),
         (
             {
                 "in_flight": True,
