@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.output import CommandError, UsageError, print_json
+from cli.output import CommandError, UsageError, note, print_json
 from cli.server import Settings, load_config
 
 if TYPE_CHECKING:
@@ -48,6 +48,16 @@ def format_command(
             "--ignore-formatted", help="Leave directories that are formatted already as they are."
         ),
     ] = False,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add-scram",
+            metavar="MECHANISM=[name=NAME,password=PASSWORD]",
+            help="A first user of a new cluster, as in kafka-storage; the same on each "
+            "controller. May be repeated. In place of password: saltedpassword and salt, in "
+            "base64. Also: iterations.",
+        ),
+    ] = None,
     settings: Settings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
@@ -55,6 +65,7 @@ def format_command(
 
     Where controller.quorum.voters is not set, a controller is told how its quorum begins.
     """
+    from node.first_users import FirstUsers
     from node.format import directories_of, format_directory, random_cluster_id
     from runtime.real.world import RealWorld
 
@@ -63,6 +74,7 @@ def format_command(
     world = RealWorld()
     disk, rng = world.world.disk, world.world.rng
     try:
+        users = FirstUsers.of(node, add_scram, rng) if add_scram else None
         directories = directories_of(node)
         chosen = cluster_id or node.cluster_id or _present_id(disk, directories)
         chosen = chosen or random_cluster_id(rng)
@@ -74,6 +86,7 @@ def format_command(
             rng,
             ignore_formatted=ignore_formatted,
             first=_first_voters(node, standalone, initial_controllers, rng),
+            users=users,
         )
         directory_id = _directory_id(disk, node.metadata_log_dir)
     finally:
@@ -89,6 +102,12 @@ def format_command(
         )
     else:
         _tell(node, chosen, directories, fresh, directory_id)
+    if add_scram and not node.is_controller:
+        note("--add-scram has no effect on a broker: the controllers begin with these users")
+    elif add_scram and node.metadata_log_dir not in fresh:
+        note("--add-scram has no effect: the metadata directory was formatted before")
+    elif add_scram and no_initial_controllers:
+        note("--add-scram has no effect on a controller that joins: the cluster has its users")
 
 
 def _tell(

@@ -4,7 +4,7 @@ cluster."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, cast
 
 from controller.machine import Context, ControllerResult, Decision, check_size
@@ -29,6 +29,7 @@ from metadata.group_config import check_group
 from metadata.image import MetadataImage
 from metadata.internal_topics import check_cleanup_policy
 from metadata.records import METADATA_VERSION
+from metadata.scram_credentials import SECRET_BYTES, secret_record
 from metadata.security_settings import store_key
 from metadata.topic_config import TopicConfig
 from stele.errors import ApiError, ErrorCode
@@ -56,14 +57,19 @@ _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
 """The configs that can be set on a resource, by its type."""
 
 
-def bootstrap(context: Context) -> ControllerResult[None]:
+def bootstrap(context: Context, users: Sequence[pb.MetadataRecord] = ()) -> ControllerResult[None]:
     """The first records of a cluster: the highest level of every feature, and the
-    min.insync.replicas on which controllers and leaders must agree (KIP-966)."""
+    min.insync.replicas on which controllers and leaders must agree (KIP-966).
+
+    ``users``: the credentials of the first users of a new cluster (KIP-900).
+    """
     decision = Decision(context)
     if METADATA_VERSION not in context.image.features:
         for name, supported in sorted(SUPPORTED.items()):
             level = pb.FeatureLevelRecord(name=name, level=supported.max_level)
             decision.add(pb.MetadataRecord(feature_level=level))
+        if users:
+            decision.add(secret_record(context.rng.randbytes(SECRET_BYTES)), *users)
     key = NODE_KEYS[TopicConfig.min_insync_replicas.key.name]
     if key.name not in context.image.config(CLUSTER):
         value = context.static.get(key.name, key.default)

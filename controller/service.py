@@ -90,13 +90,16 @@ class ControllerService:
         *,
         port: ControllerPort,
         on_fatal: Callable[[BaseException], None],
+        first_users: Sequence[MetadataRecord] = (),
     ) -> None:
         """``port`` knows the callers and their rights. ``on_fatal`` is called when the committed
-        metadata cannot be applied any further."""
+        metadata cannot be applied any further. ``first_users``: the credentials with which a new
+        cluster begins."""
         self._config = config
         self._cluster_id = cluster_id
         self._world = world
         self._port = port
+        self._first_users = first_users
         self._quorum: MetadataQuorum | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
@@ -205,7 +208,7 @@ class ControllerService:
         logger.info("controller %d is active in epoch %d", self._config.node_id, epoch)
         self._decisions.claimed(epoch)
         try:
-            self._decisions.submit(configs.bootstrap)
+            self._decisions.submit(lambda context: configs.bootstrap(context, self._first_users))
             self._decisions.submit(elections.elect_leaderless)
         except ApiError as error:
             # The disk is full, or leadership is already lost again (then on_resigned comes next).

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from node.first_users import FirstUsers
 from raft.quorum import NO_DIRECTORY, ReplicaKey, Voter, VoterSet
 from runtime.config.addresses import endpoint_text, parse_endpoint
 from runtime.config.node import ConfigError, NodeConfig
@@ -123,10 +124,12 @@ def format_directory(
     *,
     ignore_formatted: bool = False,
     first: FirstVoters | None = None,
+    users: FirstUsers | None = None,
 ) -> list[str]:
     """Write ``meta.properties`` into every directory, durably; return those that were written.
 
-    With ``first``, write the first voters of the quorum, too. Nothing is written if any of the
+    With ``first``, write the first voters of the quorum, too, and with ``users`` the first users.
+    Nothing is written if any of the
     directories belongs to another cluster or node, or is formatted already (``ignore_formatted``:
     those are left as they are). Raises LogDirectoryError.
     """
@@ -142,15 +145,19 @@ def format_directory(
                 "use --ignore-formatted to keep it, or empty it to format it again"
             )
     for path in fresh:
-        if first is not None and path == first.metadata_directory:
-            properties = MetaProperties(cluster_id, node_id, first.directory_id)
-            format_log_directory(
-                disk, path, properties, before=partial(first.write, disk, cluster_id)
-            )
-        else:
-            properties = MetaProperties(cluster_id, node_id, random_directory_id(rng))
-            format_log_directory(disk, path, properties)
+        begins = first is not None and path == first.metadata_directory
+        directory_id = first.directory_id if first and begins else random_directory_id(rng)
+        beginning = [each for each in (first, users) if each and each.metadata_directory == path]
+        properties = MetaProperties(cluster_id, node_id, directory_id)
+        format_log_directory(
+            disk, path, properties, before=partial(_write_all, beginning, disk, cluster_id)
+        )
     return fresh
+
+
+def _write_all(beginning: Sequence[FirstVoters | FirstUsers], disk: Disk, cluster_id: str) -> None:
+    for each in beginning:
+        each.write(disk, cluster_id)
 
 
 @dataclass(frozen=True, slots=True)

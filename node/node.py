@@ -14,6 +14,7 @@ from broker.broker import Broker
 from controller.service import ControllerService
 from metadata.acls import Acls
 from metadata.features import SUPPORTED
+from node.first_users import read_first_users
 from node.format import read_identity
 from node.restart_safety import RestartSafety, of_controllers
 from raft.quorum import FeatureLevels
@@ -323,7 +324,12 @@ class Node:
         config = self.config
         port = ControllerPort(self._authorizer, cluster_id)
         controller = ControllerService(
-            config, cluster_id, self._world, port=port, on_fatal=self._fail
+            config,
+            cluster_id,
+            self._world,
+            port=port,
+            on_fatal=self._fail,
+            first_users=read_first_users(self._world.disk, config.metadata_log_dir, cluster_id),
         )
         controller.attach(quorum)
         quorum.add_listener(controller)

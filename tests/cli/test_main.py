@@ -182,6 +182,21 @@ def test_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run(other) == main.EXIT_FAILED
 
 
+def test_format_with_users(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    line = ["format", "-c", str(properties(tmp_path)), "--cluster-id", "cluster"]
+    wrong = [*line, "--add-scram", "SCRAM-SHA-256=[name=ann]"]
+    assert main.run(wrong) == main.EXIT_FAILED
+    assert "--add-scram: give user 'ann' either password" in capsys.readouterr().err
+    assert not (tmp_path / "data").exists()
+    user = ["--add-scram", "SCRAM-SHA-256=[name=ann,password=secret]"]
+    assert main.run([*line, *user]) == 0
+    assert "--add-scram" not in capsys.readouterr().err
+    assert main.run([*line, *user, "--ignore-formatted"]) == 0
+    assert "--add-scram has no effect: the metadata directory was formatted before" in (
+        capsys.readouterr().err
+    )
+
+
 @pytest.mark.parametrize("command", [["format", "-c"], ["server"], ["doctor", "-c"]])
 def test_controllers_that_ask_for_a_login(
     command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stele import Admin, Consumer, Producer, ScramUpsertion, TopicPartition
+from stele import Admin, Consumer, Producer, TopicPartition
 from stele.admin.delegation_tokens import DelegationToken
 from stele.admin.descriptions import NewTopic
 from stele.cluster.kafka_login import LoginError
@@ -24,12 +24,10 @@ NAME, PASSWORD = "bob", "bob-secret"
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SaslNode]:
-    with sasl_node(tmp_path_factory.mktemp("tokens")) as running:
+    users = [f"{each}=[name={NAME},password={PASSWORD}]" for each in MECHANISMS]
+    with sasl_node(tmp_path_factory.mktemp("tokens"), *users) as running:
         with Admin(running.server("INTERNAL")) as admin:
             admin.create_topics([NewTopic(TOPIC, 1, 1)])
-            admin.alter_user_scram_credentials(
-                [ScramUpsertion(NAME, PASSWORD, each) for each in MECHANISMS]
-            )
         yield running
 
 
@@ -71,6 +69,14 @@ def test_clients_work_by_a_token(node: SaslNode, listener: str, mechanism: str) 
         with pytest.raises(ApiError, match="has logged in by a delegation token") as caught:
             own.create_delegation_token()
         assert caught.value.code is ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+
+
+def test_a_cluster_begins_with_the_users_that_it_was_formatted_with(node: SaslNode) -> None:
+    with by_password(node) as admin:
+        users = admin.describe_user_scram_credentials()
+    assert {name: [each.mechanism for each in found] for name, found in users.items()} == {
+        NAME: list(MECHANISMS)
+    }
 
 
 def test_a_token_is_renewed_described_and_removed(node: SaslNode) -> None:

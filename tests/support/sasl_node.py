@@ -69,22 +69,25 @@ class SaslNode:
 
 
 @contextmanager
-def sasl_node(directory: Path) -> Iterator[SaslNode]:
-    """Runs the node until the end of the block."""
+def sasl_node(directory: Path, *first_users: str) -> Iterator[SaslNode]:
+    """Runs the node until the end of the block. ``first_users``: as ``stele format --add-scram``
+    takes them."""
     names = [*PROTOCOLS, *(f"grpc-{name}" for name in PROTOCOLS), "controller", "metrics"]
     node = SaslNode(directory, free_ports_of(names), ec.generate_private_key(ec.SECP256R1()))
     _write_keys(node)
-    with running_node(directory, _settings(node)):
+    with running_node(directory, _settings(node), *first_users):
         yield node
 
 
 @contextmanager
-def running_node(directory: Path, settings: Mapping[str, str]) -> Iterator[None]:
+def running_node(directory: Path, settings: Mapping[str, str], *first_users: str) -> Iterator[None]:
     """Runs a node with these settings, among them ``metrics.listener``, in a process."""
     config = directory / "server.properties"
     config.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     stele = [sys.executable, "-m", "cli"]
-    subprocess.run([*stele, "format", "-c", str(config)], check=True, capture_output=True)
+    options = [word for each in first_users for word in ("--add-scram", each)]
+    format_command = [*stele, "format", "-c", str(config), *options]
+    subprocess.run(format_command, check=True, capture_output=True)
     log_file = directory / "node.log"
     with log_file.open("wb") as log:
         process = subprocess.Popen([*stele, "server", str(config)], stdout=log, stderr=log)
