@@ -35,7 +35,8 @@ DEADLINE_S: Final = 30.0
 """How long a client may take to log in."""
 
 _REPEAT_MIN_S: Final = 1.0
-"""A client may not log in again more often, as in Kafka."""
+"""A client may not log in again more often, as in Kafka. The first time may come at once: a client
+whose token has half a second left when it connects soon has another token."""
 
 RAW_TOKEN: Final = RequestHeader(ApiKey.SASL_AUTHENTICATE, -1, 0, None)
 """The header of a token that came without one, as after version 0 of SaslHandshake."""
@@ -95,7 +96,7 @@ class Gate:
         self._principal: str | None = None  # None: it has never logged in
         self._by_delegation_token = False  # its first login
         self._ends_s = math.inf  # the session, in the loop's time
-        self._began_s = -math.inf  # the last login, or the attempt
+        self._repeated_s = -math.inf  # the last login but the first, or the attempt
 
     @property
     def expects_raw_token(self) -> bool:
@@ -182,7 +183,7 @@ class Gate:
     @property
     def _may_repeat(self) -> bool:
         """Whether a client that has logged in may do so again."""
-        return self._ends_s < math.inf and self._loop.time() - self._began_s >= _REPEAT_MIN_S
+        return self._ends_s < math.inf and self._loop.time() - self._repeated_s >= _REPEAT_MIN_S
 
     def _handshake_error(self, mechanism: str) -> tuple[ErrorCode, str] | None:
         if self._state is _State.DONE:
@@ -193,6 +194,7 @@ class Gate:
                 )
         elif self._state is not _State.HANDSHAKE:
             return ErrorCode.ILLEGAL_SASL_STATE, "began a login within a login"
+        is_repeated = self._state is _State.DONE
         self._dialogue = self._logins.begin(mechanism)
         if self._dialogue is None:
             enabled = ", ".join(self._logins.mechanisms)
@@ -200,7 +202,8 @@ class Gate:
                 ErrorCode.UNSUPPORTED_SASL_MECHANISM,
                 f"asks for the mechanism {mechanism!r}; sasl.enabled.mechanisms has {enabled}",
             )
-        self._began_s = self._loop.time()
+        if is_repeated:
+            self._repeated_s = self._loop.time()
         return None
 
     # ------------------------------------------------------------------ SaslAuthenticate
