@@ -104,15 +104,13 @@ def _response(
 def _partition_response(
     request_context: RequestContext, index: int, result: ProduceResult
 ) -> PartitionProduceResponse:
-    leader = None
-    is_told = result.error in _HINTED or (
-        result.error is ErrorCode.NONE and request_context.is_ours
-    )
+    leader, error = None, result.error
+    is_told = request_context.is_ours if error is ErrorCode.NONE else error in _HINTED
     if is_told and result.leader.leader_id >= 0:
         leader = LeaderIdAndEpoch(result.leader.leader_id, result.leader.leader_epoch)
     return PartitionProduceResponse(
         index=index,
-        error_code=_error(request_context, result.error),
+        error_code=error if error is ErrorCode.NONE else _error(request_context, error),
         base_offset=result.base_offset,
         log_append_time_ms=result.log_append_time_ms,
         log_start_offset=result.log_start_offset,

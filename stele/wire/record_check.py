@@ -369,7 +369,8 @@ def _whole_records(
                 time = ~time
             if not oldest <= time <= latest:
                 break
-            newest = max(newest, time)
+            # max() would be a call for each record.
+            newest = newest if newest > time else time  # noqa: FURB136
             delta = data[position]
             if delta < 0x80:
                 position += 1
