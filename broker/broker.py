@@ -9,7 +9,7 @@ from typing import Protocol
 
 from broker.api import KafkaApis
 from broker.api.logins import logins_of
-from broker.api.server import KafkaServer, advertised, bind_error
+from broker.api.server import KafkaServer, bind_error, endpoints
 from broker.coordinator.groups import GroupCoordinators
 from broker.coordinator.markers import MarkerSender
 from broker.coordinator.node_requests import NodeConnections
@@ -35,7 +35,6 @@ from broker.replication.manager import ReplicaManager
 from broker.service.context import BrokerContext, MetadataLog
 from broker.service.producer_ids import ProducerIds
 from broker.service.quotas import BrokerQuotas
-from metadata.brokers import GRPC, PLAINTEXT
 from metadata.directories import REPLICA_DIRECTORIES
 from metadata.features import metadata_version
 from metadata.image import MetadataImage
@@ -53,7 +52,6 @@ from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address
 from stele.config import ClientWorld
 from stele.errors import ApiError
-from stele.wire.v1.metadata_pb2 import Endpoint
 from storage.directory import LogDirectory
 from world.network import Listener, Service
 from world.world import World
@@ -350,9 +348,18 @@ class Broker:
         self._metrics.read_lags(
             self._groups, self._replicas.measures.high_watermarks, config.metrics_offsets_max
         )
+        self._context = self._make_context()
+        brokers = world.network.secured(self._config.security.to_brokers)
+        own = OwnBroker(self._context, brokers, self._kafka.accept)
+        self._gateway = Gateway(self._context, ClientWorld(world.clock, own, world.rng))
+        self._metrics.read_thin_streams(self._gateway.streams)
+        self._apis = KafkaApis(self._context)
+
+    def _make_context(self) -> BrokerContext:
+        config, world = self._config, self._world
         quotas = BrokerQuotas(config, self._authorizer, world.clock, self._registry)
         self._publisher.subscribe(quotas)
-        self._context = BrokerContext(
+        return BrokerContext(
             config=config,
             cluster_id=self._cluster_id,
             clock=world.clock,
@@ -378,11 +385,6 @@ class Broker:
             quotas=quotas,
             why_not_certificates=self._certificates.why_not,
         )
-        brokers = world.network.secured(self._config.security.to_brokers)
-        own = OwnBroker(self._context, brokers, self._kafka.accept)
-        self._gateway = Gateway(self._context, ClientWorld(world.clock, own, world.rng))
-        self._metrics.read_thin_streams(self._gateway.streams)
-        self._apis = KafkaApis(self._context)
 
     def _assemble_transactions(self) -> None:
         config, world = self._config, self._world
@@ -465,7 +467,7 @@ class Broker:
                 registration_timeout_ms=config.initial_broker_registration_timeout_ms,
             ),
             own=OwnState(
-                endpoints=self._endpoints,
+                endpoints=lambda: endpoints(config, self.kafka_ports, self.grpc_ports),
                 metadata_offset=lambda: self._publisher.offset,
                 corrupt=self._replicas.reports.corrupt,
                 unsynced=self._replicas.reports.unsynced,
@@ -475,18 +477,6 @@ class Broker:
             ),
             on_failure=self._on_fatal,
         )
-
-    def _endpoints(self) -> list[Endpoint]:
-        config = self._config
-        both = (
-            (PLAINTEXT, config.advertised_listeners, self.kafka_ports),
-            (GRPC, config.grpc_advertised_listeners, self.grpc_ports),
-        )
-        return [
-            Endpoint(listener=address.name, host=address.host, port=address.port, protocol=protocol)
-            for protocol, configured, ports in both
-            for address in advertised(configured, ports)
-        ]
 
     async def _become_ready(self) -> None:
         try:

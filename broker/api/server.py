@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from broker.api import KafkaApis
 from broker.api.connection_limits import ConnectionLimits
+from metadata.brokers import GRPC, PLAINTEXT
 from runtime.config.addresses import NamedAddress
 from runtime.config.node import ConfigError, NodeConfig
 from runtime.kafka.connection import KafkaServerProtocol
@@ -17,6 +18,7 @@ from runtime.logins.listener import ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
 from runtime.tls.listeners import TlsListeners
 from stele.addresses import Address, address_text
+from stele.wire.v1.metadata_pb2 import Endpoint
 from world.network import Listener, Network
 
 logger = logging.getLogger(__name__)
@@ -244,10 +246,21 @@ def bind_error(key: str, address: NamedAddress, error: OSError) -> ConfigError:
     )
 
 
-def advertised(
-    configured: Sequence[NamedAddress], bound_ports: dict[str, int]
-) -> list[NamedAddress]:
+def endpoints(
+    config: NodeConfig, kafka_ports: Mapping[str, int], grpc_ports: Mapping[str, int]
+) -> list[Endpoint]:
     """The advertised addresses, with the bound port where port 0 was configured."""
+    both = (
+        (PLAINTEXT, config.advertised_listeners, kafka_ports),
+        (GRPC, config.grpc_advertised_listeners, grpc_ports),
+    )
     return [
-        address._replace(port=address.port or bound_ports[address.name]) for address in configured
+        Endpoint(
+            listener=address.name,
+            host=address.host,
+            port=address.port or bound[address.name],
+            protocol=protocol,
+        )
+        for protocol, configured, bound in both
+        for address in configured
     ]

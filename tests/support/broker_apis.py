@@ -423,7 +423,15 @@ class Edges:
         metrics.read_lags(self.groups, self.replicas.high_watermarks, 2)
         self.quotas = BrokerQuotas(self.config, self.authorizer, self.clock, self.registry)
         self.publisher.subscribe(self.quotas)
-        self.context = BrokerContext(
+        self.context = self._make_context(client, metrics)
+        self.apis = KafkaApis(self.context)
+        self.apis.open()
+        self._offset = 0
+        for broker_id in (ME, 2, 3):
+            self.register(broker_id)
+
+    def _make_context(self, client: ControllerClient, metrics: BrokerMetrics) -> BrokerContext:
+        return BrokerContext(
             config=self.config,
             cluster_id="the-cluster",
             clock=self.clock,
@@ -445,11 +453,6 @@ class Edges:
             metadata_log=self.metadata_log,
             quotas=self.quotas,
         )
-        self.apis = KafkaApis(self.context)
-        self.apis.open()
-        self._offset = 0
-        for broker_id in (ME, 2, 3):
-            self.register(broker_id)
 
     def client(self, listener: str = "EXTERNAL", logins: ListenerLogins | None = None) -> Client:
         """``logins``: as if the listener had SASL."""
