@@ -138,12 +138,10 @@ _EVENTS: Final = {each.value: each for each in Event}
 def _object_in(line: str) -> dict[str, Any] | None:
     """The audit's object: the line itself, or behind what the node's log writes before it, or as
     the message of a log in JSON."""
-    start = line.find("{")
-    if start < 0:
-        return None
+    _, brace, rest = line.partition("{")
     try:
-        told = json.loads(line[start:])
-        if isinstance(told, dict) and "event" not in told and "message" in told:
+        told = json.loads(brace + rest)
+        if "message" in told:
             told = json.loads(told["message"])
     except (ValueError, TypeError):
         return None

@@ -154,6 +154,23 @@ ROOMS = (
         ),
     ),
     Room(
+        "doctor",
+        (
+            "node/peers_doctor.py",
+            "node/cluster_doctor.py",
+            "node/doctor.py",
+            "node/findings.py",
+            "security/audit_report.py",
+            "stele/cluster/misfit.py",
+        ),
+        (
+            "tests/node/test_peers_doctor.py",
+            "tests/node/test_doctor.py",
+            "tests/security/test_audit_report.py",
+            "tests/stele/cluster/test_refusals.py",
+        ),
+    ),
+    Room(
         "authorizer",
         ("security/authorizer/*.py", "metadata/acl.py", "metadata/acls.py"),
         ("tests/security/authorizer", "tests/metadata/test_acls.py"),

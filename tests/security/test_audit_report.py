@@ -46,15 +46,30 @@ def test_denials_are_counted_with_those_that_were_left_out() -> None:
         denied(time_ms=AT_MS + 60_000, left_out=41, host="10.0.0.2", client_id=None),
         denied(),
         denied("User:bob"),
+        denied(time_ms=AT_MS + 30_000),
     )
     ann, _ = report.denials.values()
     assert (ann.times, ann.first[:19], ann.last[:19]) == (
-        43,
+        44,
         "2023-11-14T22:13:20",
         "2023-11-14T22:14:20",
     )
     assert list(ann.hosts) == ["10.0.0.2", "10.0.0.1"]
     assert list(ann.clients) == ["app"]
+
+
+def test_few_hosts_are_named() -> None:
+    hosts = [f"10.0.0.{number}" for number in range(9)]
+    report = report_of(*(denied(host=each, client_id=f"c{each}") for each in hosts))
+    (seen,) = report.denials.values()
+    assert (seen.times, list(seen.hosts)) == (9, hosts[:5])
+    assert list(seen.clients) == [f"c{each}" for each in hosts[:5]]
+
+
+def test_lines_without_a_count() -> None:
+    report = report_of('{"event": "denied"}', '{"event": "denials_left_out", "principal": "a"}')
+    assert [seen.times for seen in report.denials.values()] == [1]
+    assert report.left_out == {"a": 0}
 
 
 def test_what_mends_a_denial() -> None:
@@ -109,6 +124,13 @@ def test_a_certificate_is_refused_until_one_is_taken() -> None:
     assert (since[:19], key.listener, key.reason) == ("2023-11-14T22:13:20", "B", "no name")
     assert report.take(refused)  # of another file, and older
     assert [key.listener for _, key in report.refused_certificates] == ["B"]
+
+
+def test_of_two_events_in_one_moment_the_later_line_counts() -> None:
+    refused = event_line(Event.CERTIFICATE_REFUSED, "A", "it expired", time_ms=AT_MS)
+    taken = event_line(Event.CERTIFICATE_EXCHANGED, "A", "valid until …", time_ms=AT_MS)
+    assert not report_of(refused, taken).refused_certificates
+    assert report_of(taken, refused).refused_certificates
 
 
 def test_lines_of_a_nodes_log() -> None:
