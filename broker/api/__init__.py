@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any, cast
 
@@ -214,7 +214,15 @@ class KafkaApis:
             return False
         return not (isinstance(message, FetchRequest) and fetch.is_of_follower(message))
 
-    def handle(self, request: PendingRequest, message: Struct) -> None:
+    def prepare(self, request: PendingRequest, message: Struct) -> Generator[None, None, Struct]:
+        prepare = self._served[request.header.api_key].prepare
+        if prepare is None or self._waiting is not None:  # there is no metadata yet
+            return message
+        prepared = yield from prepare(self._context, self._context_of(request), message)
+        return cast(Struct, prepared)
+
+    def _context_of(self, request: PendingRequest) -> RequestContext:
+        """It may be that of the request before."""
         connection, header = cast(KafkaServerProtocol, request.connection), request.header
         request_context = self._last_contexts.get(connection)
         if (
@@ -226,10 +234,14 @@ class KafkaApis:
             request_context = self._last_contexts[connection] = self._request_context(
                 connection, header
             )
+        return request_context
+
+    def handle(self, request: PendingRequest, message: Struct) -> None:
+        request_context = self._context_of(request)
         request.began_s = self._context.clock.monotonic()
         if (manager := self._quotas.manager) is not None:
             take_up(self._quotas, manager, request_context.caller, request, message)
-        served = self._served[header.api_key]
+        served = self._served[request.header.api_key]
         if self._waiting is None:
             self._start(served, request_context, message, request)
         else:

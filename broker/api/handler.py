@@ -4,7 +4,7 @@ served."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,8 @@ Reply = Callable[[Struct | None], None]
 
 Handler = Callable[[BrokerContext, RequestContext, Any, Reply], Cancel | None]
 AsyncHandler = Callable[[BrokerContext, RequestContext, Any], Awaitable[Struct | None]]
+Prepare = Callable[[BrokerContext, RequestContext, Any], Generator[None, None, Any]]
+"""Turns a request of many elements, in slices, into the message that its handler takes."""
 Refuse = Callable[[RequestContext, Any, ErrorCode], Struct]
 """The whole request's response when its handler failed."""
 
@@ -62,6 +64,8 @@ class Served:
     refuse: Refuse
     handle: Handler | None = None
     handle_async: AsyncHandler | None = None
+    prepare: Prepare | None = None
+    """For a kind of request that takes no turns: its handler has to work in one."""
     advertised_from: int | None = None  # where that is less than what can be decoded
     max_version: int | None = None  # where that is less than what can be decoded
     explains: bool = False

@@ -13,6 +13,8 @@ batches. Our own clients are told who acknowledges: the leader and its epoch, as
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
 from broker.api.handler import Reply, RequestContext, Served
 from broker.replication.types import Cancel, ProduceResult, TransactionalWrite
 from broker.service.cluster import leader_endpoints
@@ -29,8 +31,10 @@ from stele.wire.kafka.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
+from storage.turns import SLICE_STEPS
 
 _ABORTABLE_FROM = 11
 _ADDS_PARTITIONS_FROM = 12
@@ -39,18 +43,55 @@ _TOPIC_IDS_FROM = 13
 _HINTED = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def handle(
-    context: BrokerContext, request_context: RequestContext, request: ProduceRequest, reply: Reply
-) -> Cancel | None:
+class _Prepared(ProduceRequest):
+    """A request whose topics are found and permitted, or not."""
+
+    __slots__ = ("produce",)
+    produce: Produce
+
+
+def _prepare(
+    context: BrokerContext, request_context: RequestContext, request: ProduceRequest
+) -> Generator[None, None, _Prepared]:
+    prepared = _Prepared(
+        request.transactional_id, request.acks, request.timeout_ms, request.topic_data
+    )
+    prepared.produce = _begun(context, request_context, request)
+    for count, (data, partition) in enumerate(_partitions(request), 1):
+        prepared.produce.add(data.name, data.topic_id, partition.index, _batch(partition))
+        if not count % SLICE_STEPS:
+            yield
+    return prepared
+
+
+def _partitions(
+    request: ProduceRequest,
+) -> Iterator[tuple[TopicProduceData, PartitionProduceData]]:
+    for data in request.topic_data:
+        for partition in data.partition_data:
+            yield data, partition
+
+
+def _begun(
+    context: BrokerContext, request_context: RequestContext, request: ProduceRequest
+) -> Produce:
     transaction = None
     if request.transactional_id is not None:
         transaction = TransactionalWrite(
             request.transactional_id,
             adds_partition=request_context.version >= _ADDS_PARTITIONS_FROM,
         )
-    produce = Produce(context, request_context.caller, transaction)
-    for data in request.topic_data:
-        for partition in data.partition_data:
+    return Produce(context, request_context.caller, transaction)
+
+
+def handle(
+    context: BrokerContext, request_context: RequestContext, request: ProduceRequest, reply: Reply
+) -> Cancel | None:
+    if isinstance(request, _Prepared):
+        produce = request.produce
+    else:
+        produce = _begun(context, request_context, request)
+        for data, partition in _partitions(request):
             produce.add(data.name, data.topic_id, partition.index, _batch(partition))
 
     def done(results: list[ProduceResult]) -> None:
@@ -156,4 +197,4 @@ def refuse(
     )
 
 
-SERVED = Served(messages.API, refuse, handle=handle, advertised_from=0)
+SERVED = Served(messages.API, refuse, handle=handle, prepare=_prepare, advertised_from=0)

@@ -5,6 +5,7 @@ What the caller may not change is refused here, in its place of the answer, and 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
@@ -101,6 +102,7 @@ async def _in_parts(
             if not answers.is_empty:
                 _check_left(answers.made, deadline - context.clock.monotonic())
             answer = await _decided(context, caller, part.request, deadline)
+            await asyncio.sleep(0)  # a part that is refused here has waited for nothing
         except OutcomeUnknownError as error:
             if request.request_id:
                 raise OutcomeUnknownError.because(error.cause, request.request_id) from error

@@ -373,13 +373,20 @@ class KafkaServerProtocol(asyncio.BufferedProtocol):
             message = api.decode_request(version, frame, position, kafka.SLICE_ELEMENTS)
         except kafka.TooManyElementsError:
             self._count_elements(pending)
-            self._decoding = pending, api.decode_request_in_slices(version, frame, position)
+            decoding = api.decode_request_in_slices(version, frame, position)
+            self._decoding = pending, self._prepared(pending, decoding)
             self._decode_slice()
         except kafka.MalformedMessageError as error:
             self._withdraw(pending)
             self._refuse(error.message)
         else:
             self._decoded(pending, message)
+
+    def _prepared(
+        self, pending: PendingRequest, decoding: Generator[None, None, kafka.Struct]
+    ) -> Generator[None, None, kafka.Struct]:
+        message = yield from decoding
+        return (yield from self._handlers.prepare(pending, message))
 
     def _decode_slice(self) -> None:
         """Decode on; a message with many elements takes more than one turn of the event loop."""

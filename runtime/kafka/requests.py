@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Protocol
 
 from runtime.quota.precedence import Client
@@ -42,6 +42,13 @@ class Dispatch(Protocol):
     def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
         """Whether a request waits for earlier requests that take turns. A kind of request takes no
         turns if working on several at once gains much and their answers take little memory."""
+        ...
+
+    def prepare(
+        self, request: PendingRequest, message: kafka.Struct
+    ) -> Generator[None, None, kafka.Struct]:
+        """What is done in slices to a request of many elements before ``handle`` takes it, with the
+        message that it returns. No later request of the connection overtakes it meanwhile."""
         ...
 
     def handle(self, request: PendingRequest, message: kafka.Struct) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from runtime.kafka.connection import KafkaServerProtocol
@@ -80,6 +80,12 @@ class Handlers:
 
     def serves(self, api_key: int, api_version: int) -> bool:
         return api_key not in self.unserved
+
+    def prepare(
+        self, request: PendingRequest, message: kafka.Struct
+    ) -> Generator[None, None, kafka.Struct]:
+        yield from ()
+        return message
 
     def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
         return header.api_key in self.in_turn

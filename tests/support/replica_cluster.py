@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
@@ -272,6 +272,12 @@ class _FetchOnly:
 
     def serves(self, api_key: int, api_version: int) -> bool:
         return api_key == ApiKey.FETCH
+
+    def prepare(
+        self, request: PendingRequest, message: kafka.Struct
+    ) -> Generator[None, None, kafka.Struct]:
+        yield from ()
+        return message
 
     def takes_turns(self, header: kafka.RequestHeader, message: kafka.Struct) -> bool:
         return False

@@ -20,6 +20,7 @@ from security.audit import PRINCIPAL_LINES, PRINCIPAL_LINES_PER_S
 from security.authorizer.decision import Policy
 from stele.addresses import Address
 from stele.cluster.kafka_connection import KafkaConnection
+from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka import definitions
 from stele.wire.kafka.messages import create_topics, fetch, metadata, produce
@@ -193,6 +194,10 @@ CALLS_PER_ELEMENT = 2.5
 five to a hundred of them for each: in the whole these are 10 to 80 ms."""
 
 
+CALLS_PER_PARTITION = 10
+"""The same for a Produce request, whose answer is made in one turn. They take some 30 ms."""
+
+
 def largest_requests(name: str) -> list[tuple[str, int, Any, int, Any]]:
     """(array, elements, API, version, message): as many distinct elements as an array may hold."""
     served = next(each for each in SERVED if definitions.find(each.api.key).name == name)
@@ -232,8 +237,16 @@ REFUSED = (
     "OffsetFetch",
     *OF_GROUPS,
     "ListOffsets",
+    "OffsetForLeaderEpoch",
     "DescribeConfigs",
     "DescribeTransactions",
+    "FindCoordinator",
+    "CreateTopics",
+    "AddPartitionsToTxn",
+    "AlterReplicaLogDirs",
+    "DescribeProducers",
+    "DescribeTopicPartitions",
+    "OffsetDelete",
 )
 
 
@@ -269,6 +282,45 @@ async def test_what_a_client_may_not_do_is_refused_in_many_turns_and_few_lines(
 ) -> None:
     caplog.set_level(logging.INFO, AUDIT_LOGGER)
     await check_turns(machine, world, name, monkeypatch)
+    written = [each for each in caplog.records if each.name == AUDIT_LOGGER]
+    assert 0 < len(written) <= PRINCIPAL_LINES + 1 + 10 * PRINCIPAL_LINES_PER_S
+
+
+@on_a_node
+async def test_a_produce_request_that_is_refused_takes_many_turns_and_few_lines(
+    machine: OneNode,
+    world: World,
+    authorizer: AgainstHostile,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of 32,000 topics. The request behind it, which waits for no turn, does not overtake it."""
+    caplog.set_level(logging.INFO, AUDIT_LOGGER)
+    turns, good = Turns(monkeypatch), await KafkaConnection.open(world.network, HOST, 9092)
+    await fill(good)
+    turns.loop = machine.process.loop
+    data = produce.PartitionProduceData(0, b"")
+    topics = [produce.TopicProduceData(f"t {number}", b"", [data]) for number in range(32_000)]
+    bad = await KafkaConnection.open(world.network, HOST, 9092, client_id="hostile")
+    answered: list[int] = []
+
+    async def send(some: list[produce.TopicProduceData]) -> produce.ProduceResponse:
+        request = produce.ProduceRequest(None, -1, 5000, some)
+        answer = await bad.request(produce.API, 9, request, timeout_s=60)
+        answered.append(len(some))
+        return answer
+
+    large, small = asyncio.ensure_future(send(topics)), asyncio.ensure_future(send(topics[:1]))
+    await works(good, world)
+    errors = {
+        part.error_code
+        for answer in await asyncio.gather(large, small)
+        for topic in answer.responses
+        for part in topic.partition_responses
+    }
+    assert errors == {ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    assert answered == [32_000, 1]
+    assert turns.most / len(topics) <= CALLS_PER_PARTITION
     written = [each for each in caplog.records if each.name == AUDIT_LOGGER]
     assert 0 < len(written) <= PRINCIPAL_LINES + 1 + 10 * PRINCIPAL_LINES_PER_S
 
