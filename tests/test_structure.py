@@ -13,6 +13,12 @@ ROOMS: Final = (
     "metadata", "storage", "world", "stele",
 )  # fmt: skip
 
+SIZED: Final = (*ROOMS, "bench", "deploy", "tests")
+GENERATED: Final = ("stele/wire/v1", "stele/wire/kafka/messages")
+FILE_LINES_MOST: Final = 640
+FUNCTION_LINES_MOST: Final = 80
+"""The aim is 600 lines and a screen of 70. Somewhat more may wait until the next change there."""
+
 Imports = Mapping[str, set[str]]
 """Which files of ours each file names, by dotted name."""
 
@@ -72,3 +78,35 @@ def test_circles_are_found() -> None:
 def test_no_files_import_one_another() -> None:
     found = circles(imports_of_rooms())
     assert found == [], "a circle of imports: let the lower file say by a protocol what it needs"
+
+
+def too_long(name: str, text: str) -> list[str]:
+    """The file if it has too many lines, and its functions whose bodies do not fit on a screen."""
+    found: list[str] = []
+    if (lines := len(text.splitlines())) > FILE_LINES_MOST:
+        found.append(f"{name} has {lines} lines")
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            lines = (node.end_lineno or 0) - node.body[0].lineno + 1  # commands have many options
+            if lines > FUNCTION_LINES_MOST:
+                found.append(f"{name}: {node.name} has {lines} lines")
+    return found
+
+
+def test_long_files_and_functions_are_found() -> None:
+    function = "def long():\n" + "    pass\n" * (FUNCTION_LINES_MOST + 1)
+    assert too_long("a.py", function) == [f"a.py: long has {FUNCTION_LINES_MOST + 1} lines"]
+    assert too_long("a.py", "pass\n" * FILE_LINES_MOST) == []
+    assert too_long("a.py", "pass\n" * 700) == ["a.py has 700 lines"]
+
+
+def test_a_file_is_one_noun_and_a_function_fits_on_a_screen() -> None:
+    paths = (path for room in SIZED for path in (ROOT / room).rglob("*.py"))
+    names = {str(path.relative_to(ROOT)): path for path in paths}
+    found = [
+        line
+        for name, path in sorted(names.items())
+        if not name.startswith(GENERATED)
+        for line in too_long(name, path.read_text())
+    ]
+    assert found == [], "split them by noun"
