@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from node.node_facts import read_facts
+from node.start_checks import check_start
 from runtime.config.node import check_key, from_settings, load
 from security.authority import MAPPING_RULES
 from stele.addresses import SecurityProtocol
+from tests.deploy.test_secure_script import prepare
 
 yaml = pytest.importorskip("yaml")
 
@@ -61,6 +65,28 @@ def test_nodes_accept_their_settings_when_they_are_secure() -> None:
             assert config.security.listeners["INTERNAL"].client_auth == "required"
             assert config.security.listeners["EXTERNAL"].protocol is SecurityProtocol.SASL_SSL
             assert config.security.to_brokers.protocol is SecurityProtocol.SSL
+
+
+def test_secure_nodes_take_the_certificates_that_are_made_for_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each of them finds its addresses, its number and its principal in its certificate."""
+    plain, secure = services("compose.yaml"), services("compose.secure.yaml")
+    prepare(tmp_path, secure["prepare"]["environment"]["NODES"])
+    names = [name for name in plain if plain[name]["image"] == "stele:latest"]
+    for name in names:
+        environment = {**plain[name]["environment"], **secure[name]["environment"]}
+        environment.pop("STELE_CLUSTER_ID")
+        told = {key: str(value).replace("$$", "$") for key, value in environment.items()}
+        there = {
+            key: value.replace("/var/lib/stele/security", str(tmp_path))
+            for key, value in told.items()
+        }
+        config = load("log.dirs=/var/lib/stele/data", environment=there)
+        facts = read_facts(config, datetime.now(UTC))
+        assert {"CONTROLLER", *config.security.listeners} == set(facts.certificates)
+        check_start(config, datetime.now(UTC))
+    assert caplog.records == []
 
 
 def test_the_rules_of_the_secure_file_agree_with_our_certificates() -> None:
