@@ -21,6 +21,7 @@ from runtime.quorum.messages import (
     decode_response,
     encode_request,
 )
+from runtime.quorum.refusals import RefusalLog
 from stele.world import Channel, Connector, RpcCode, RpcError
 
 _log = logging.getLogger(__name__)
@@ -53,6 +54,7 @@ class Peers:
         self._foreign: dict[
             int, NamedAddress
         ] = {}  # by node id: where another cluster answered last
+        self._refusals = RefusalLog()
         self._has_found_own = False  # a node of this cluster has answered this process
 
     def send(self, call: Call) -> None:
@@ -115,6 +117,7 @@ class Peers:
             check_epoch(response.epoch, call.message.epoch)
         except RpcError as error:
             _log.debug("%s to node %d failed: %s", method, call.to, error)
+            self._refusals.failed(call.to, peer, error)
             self._endpoints.failed(call.to)
             self._inbox.failed(call, error.code)
         except MessageError as error:
@@ -127,6 +130,7 @@ class Peers:
             self._inbox.failed(call, RpcCode.UNAVAILABLE)
         else:
             self._foreign.pop(call.to, None)
+            self._refusals.answered(call.to)
             self._has_found_own = True
             endpoints.tell(response.leader_id, leader_endpoint, listener)
             self._inbox.answered(call, response)

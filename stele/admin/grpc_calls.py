@@ -6,7 +6,6 @@ on the listener of the same name. Leaders and offsets are asked for over Kafka's
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol, TypeVar
 
@@ -23,6 +22,7 @@ from stele.cluster.kafka_link import (
 from stele.cluster.kafka_plane import KafkaPlane
 from stele.cluster.messages import BrokerAddress, ClusterNews, error_code
 from stele.errors import ApiError, ConfigError, ErrorCode, SteleError
+from stele.security.tls_refusals import grpc_tls_failure
 from stele.wire.kafka.messages import describe_cluster
 from stele.world import Channel, Connector, RpcCode, RpcError
 
@@ -35,10 +35,6 @@ _ENDPOINT_TYPES: Final = 1
 _NO_GRPC: Final = frozenset({ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, ErrorCode.UNSUPPORTED_VERSION})
 
 AnswerT = TypeVar("AnswerT")
-
-_NOT_BELIEVED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([^:]*)")
-_OTHER_HOST: Final = "Hostname Verification Check failed"
-_NO_TLS: Final = "WRONG_VERSION_NUMBER"
 
 
 class Message(Protocol):
@@ -120,23 +116,14 @@ def call(method: str, request: Message, parse: Callable[[bytes], AnswerT]) -> Qu
 
 
 def _in_words(error: RpcError, address: BrokerAddress) -> ConfigError | RpcError | None:
-    """A failure of TLS as it is raised for Kafka's protocol; None for any other. gRPC only has
-    OpenSSL's text for it, in the middle of its own."""
+    """A failure of TLS as it is raised for Kafka's protocol; None for any other."""
     if isinstance(error.__cause__, SteleError):
         return ConfigError(error.detail)  # of the client's own stores
     if address.grpc is None:
         return None
     at = BrokerAddress(*address.grpc)
-    failed = _NOT_BELIEVED.search(error.detail)
-    if failed is not None:
-        said = f"the broker's certificate is not accepted: {failed[1]}"
-    elif _OTHER_HOST in error.detail:
-        said = f"the broker's certificate does not name {at.host!r}, where its gRPC port is"
-    elif _NO_TLS in error.detail:
-        said = "its gRPC port does not speak TLS"
-    else:
-        return None
-    return TlsRefusedRpcError(at, said)
+    said = grpc_tls_failure(error.detail, at.host)
+    return None if said is None else TlsRefusedRpcError(at, said)
 
 
 async def _grpc_addresses(link: KafkaLink, timeout_s: float) -> dict[int, tuple[str, int]]:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import ssl
+from typing import Final
+
+_NOT_BELIEVED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([^:]*)")
+_OTHER_HOST: Final = "Hostname Verification Check failed"
+_NO_TLS: Final = "WRONG_VERSION_NUMBER"
 
 
 class TlsRefusedError(OSError):
@@ -30,3 +36,14 @@ def tls_failure(error: ssl.SSLError) -> OSError:
             "ssl_keystore_location, whose authority and dates the broker checks"
         )
     return TlsRefusedError(f"TLS failed ({reason})")
+
+
+def grpc_tls_failure(detail: str, host: str) -> str | None:
+    """The same of a failed call of gRPC, which has OpenSSL's words in the middle of its own. None:
+    it failed for another reason, or the peer only closed the connection."""
+    failed = _NOT_BELIEVED.search(detail)
+    if failed is not None:
+        return f"the server's certificate is not accepted: {failed[1]}"
+    if _OTHER_HOST in detail:
+        return f"the server's certificate does not name {host!r}, where its gRPC port is"
+    return "its gRPC port does not speak TLS" if _NO_TLS in detail else None

@@ -256,7 +256,7 @@ async def test_a_grpc_port_whose_host_the_certificate_does_not_name(stage: Stage
     async with Admin(server, default_api_timeout_ms=LIMIT_MS, **stage.options()) as admin:
         with pytest.raises(TlsError) as caught:
             await admin.list_topics()
-    said = f"cannot connect to {_at(stage.ports['grpc-APART'])}: the broker's certificate does not"
+    said = f"cannot connect to {_at(stage.ports['grpc-APART'])}: the server's certificate does not"
     assert said in str(caught.value)
     assert "name '127.0.0.1', where its gRPC port is" in str(caught.value)
     assert time.monotonic() - began_s < LATEST_S
