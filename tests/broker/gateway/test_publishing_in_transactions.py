@@ -117,24 +117,54 @@ async def test_transactions_count_as_a_whole_or_not_at_all(world: World) -> None
     assert await committed(world, 4) == [b"a1", b"a2", b"a3", b"c1"]
 
 
+@pytest.mark.parametrize(
+    ("refused_one", "code", "is_waited_for"),
+    [
+        (record(b"x" * 2000), ErrorCode.MESSAGE_TOO_LARGE, False),
+        (record(topic="nobody"), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True),
+        (record(partition=3), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, False),
+        (record(partition=0, sequence=0), ErrorCode.INVALID_REQUEST, False),
+    ],
+)
 @on_a_node
-async def test_a_refused_record_costs_the_transaction(world: World) -> None:
+async def test_a_refused_record_costs_the_transaction(
+    world: World, refused_one: pb.PublishRecord, code: ErrorCode, *, is_waited_for: bool
+) -> None:
     await create(world, max_message_bytes="1000")
     stream = Transacting(world)
-    given = [*values(b"a1"), record(b"x" * 2000), *values(b"a2")]
+    given = [*values(b"a1"), refused_one, *values(b"a2")]
     await stream.send(*given, end=COMMIT)
     ended = await stream.ended()
     assert not ended.is_committed
-    assert ended.error.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert ended.error.code == code
     assert not ended.error.maybe_written
     refused = {each.number: each.error.code for each in stream.results if each.error.code}
-    assert refused[1] == refused[2] == ErrorCode.MESSAGE_TOO_LARGE
+    assert refused[1] == refused[2] == code
     messages = {each.number: each.error.message for each in stream.results}
     assert messages[2].startswith("the transaction is lost: ")
-    assert refused[0] == ErrorCode.TRANSACTION_ABORTABLE, "it was not delivered yet"
+    # It was delivered only where the topic of the next record was waited for.
+    assert refused.get(0) == (None if is_waited_for else ErrorCode.TRANSACTION_ABORTABLE)
     await stream.send(*values(b"b1"), end=COMMIT)
     assert (await stream.ended()).is_committed
     assert await committed(world, 1) == [b"b1"]
+
+
+@on_a_node
+async def test_tombstones_and_keys_are_written_in_transactions(world: World) -> None:
+    await create(world)
+    stream = Transacting(world)
+    given = [record(*each, partition=0) for each in ((None, b"key"), (b"", b""), (b"v",))]
+    await stream.send(*given, end=COMMIT)
+    assert (await stream.ended()).is_committed
+    reading = Subscribing(world.network.channel(Address(HOST, 9192)))
+    place = pb.PartitionStart(topic="t", edge=pb.PartitionStart.EDGE_EARLIEST)
+    await reading.start(place, credit=pb.Credit(records=10))
+    found = [
+        tuple(getattr(each, name) if each.HasField(name) else None for name in ("key", "value"))
+        for each in await reading.records(3)
+    ]
+    assert found == [(b"key", None), (b"", b""), (None, b"v")]
+    await reading.end()
 
 
 @pytest.mark.parametrize("breaks", [True, False])
