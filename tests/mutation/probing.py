@@ -58,7 +58,7 @@ class Probes:
 
     def compare(
         self, marks: Sequence[tuple[int, int, int]], kinds: Sequence[int], *values: Any
-    ) -> bool:
+    ) -> Any:
         """``marks``: the mutant, the position of the operator that it changes, and to what."""
         said = _compared(kinds, values)
         for number, position, kind in marks:
@@ -96,8 +96,12 @@ class Probes:
             if bool(known[-1]) is not is_all:
                 break
         for number, dropped in marks:
-            if self._differs(known, dropped, is_all, is_pure, operands):
-                self.differed[number] += 1
+            try:
+                if not self._differs(known, dropped, is_all, is_pure, operands):
+                    continue
+            except Exception:  # such as that of an array, which is neither true nor false
+                pass
+            self.differed[number] += 1
         return known[-1]
 
     def _differs(
@@ -131,11 +135,14 @@ class Probes:
         return bool(value) is not bool(said) or (value is not said and value != said)
 
 
-def _compared(kinds: Sequence[int], values: Sequence[Any]) -> bool:
-    return all(
-        _OPERATORS[_KINDS[kind]](left, right)
-        for kind, left, right in zip(kinds, values, values[1:], strict=False)
-    )
+def _compared(kinds: Sequence[int], values: Sequence[Any]) -> Any:
+    """What a chain of comparisons is. One alone may be an array."""
+    said: Any = True
+    for kind, left, right in zip(kinds, values, values[1:], strict=False):
+        said = _OPERATORS[_KINDS[kind]](left, right)
+        if len(kinds) > 1 and not said:
+            break
+    return said
 
 
 class Probed(NamedTuple):

@@ -7,6 +7,7 @@ import gc
 from textwrap import dedent
 from typing import Any
 
+import numpy
 import pytest
 
 from chaos.sim.runs.swarm import Plan, run, silent
@@ -57,6 +58,11 @@ def test_an_expression_says_what_it_says(
         assert found == changes
     else:
         assert len(found) == 2
+
+
+def test_the_comparison_of_arrays_is_the_array() -> None:
+    said, found = differ("def f(a, b):\n    return a < b", numpy.array([1, 2]), numpy.array([2, 2]))
+    assert (said.tolist(), found) == ([True, False], {"`<` to `<=` in `a < b`"})
 
 
 def test_an_operand_that_does_something_counts_when_it_is_reached() -> None:

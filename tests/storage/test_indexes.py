@@ -11,6 +11,7 @@ from storage.offset_index import decode_entries as decode_offsets
 from storage.opening import open_log
 from storage.segment import Segment
 from storage.segment_indexes import SegmentIndexes
+from storage.segment_room import names
 from storage.time_index import FileTimeIndex, TimeIndex
 from storage.time_index import decode_entries as decode_times
 from tests.support.batches import make_batch
@@ -208,3 +209,21 @@ def test_times_that_were_loaded_stay_loaded(disk: MemoryDisk) -> None:
     assert (indexes.has_offsets, indexes.has_times) == (False, False)
     assert indexes.load(segment, with_times=True, wait=True) is True
     assert (indexes.has_offsets, indexes.has_times) == (True, True)
+
+
+def test_an_offset_index_begins_behind_the_first_batch(disk: MemoryDisk) -> None:
+    """A sector of zeroes at its beginning names the first batch, which has no entry."""
+    index = OffsetIndex("/d/a.index", 100)
+    index.append(105, 0)
+    assert not index.rises
+    index.append(110, 50)
+    assert not index.rises
+    index = OffsetIndex("/d/a.index", 100)
+    index.append(105, 1)
+    assert index.rises
+
+
+def test_a_segment_names_offsets_up_to_the_greatest_of_an_entry() -> None:
+    """They have 31 bits."""
+    assert names(1000, 1000 + RELATIVE_OFFSET_MAX)
+    assert not names(1000, 1001 + RELATIVE_OFFSET_MAX)

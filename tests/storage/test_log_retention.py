@@ -66,6 +66,20 @@ async def test_retention_leaves_a_log_alone_whose_segment_is_gone_meanwhile(
     assert await applying == start_offset
 
 
+async def test_retention_spares_a_segment_that_is_written_to_meanwhile(disk: MemoryDisk) -> None:
+    """Only whole segments go. Its records have no time, so its index is looked at for one."""
+    log = open_log(disk, replace(SMALL, segment_bytes=1 << 20, retention_ms=100))
+    for _ in range(300):
+        append(log, make_batch(timestamp_ms=-1))
+    log.segments.active.lose_indexes()  # they are rebuilt first, in two turns
+    applying = asyncio.ensure_future(retained_from(log, log.end_offset, 10**9))
+    await asyncio.sleep(0)
+    assert not applying.done()
+    append(log, make_batch(timestamp_ms=-1))
+    assert await applying == 0
+    assert await retained_from(log, log.end_offset, 10**9) == 301
+
+
 async def test_retention_of_records_without_a_time_survives_restarts(disk: MemoryDisk) -> None:
     """Their segment's file tells when it was last written."""
     config = replace(SMALL, retention_ms=100)

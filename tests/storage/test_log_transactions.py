@@ -6,7 +6,7 @@ import pytest
 
 from stele.ids import TopicPartition
 from stele.wire.batch import HEADER_SIZE, read_header
-from stele.wire.control_records import end_marker_batch
+from stele.wire.control_records import EndMarker, end_marker_batch
 from storage.cold_range import ColdRange
 from storage.config import LogConfig
 from storage.errors import CorruptLogError
@@ -477,3 +477,10 @@ def test_a_transaction_is_open_again_without_its_marker_though_its_producer_has_
     assert len(log.producers) == 0
     log.truncate_to(1)
     assert log.transactions.first_open_offset == 0
+
+
+def test_a_control_record_that_is_no_end_marker_announces_nothing() -> None:
+    log = opened(MemoryDisk())
+    write(log, 7)
+    assert not log.transactions.announce(7, None, 1)
+    assert log.transactions.announce(7, EndMarker(False, 0), 1)
