@@ -15,7 +15,5 @@ R = TypeVar("R")
 
 def merge(items: Sequence[E | R], entry_type: type[E], results: Sequence[R]) -> list[R]:
     """Put the results of the entries between the results that were there before."""
-    if len(results) == len(items):
-        return list(results)
     answered = iter(results)
     return [next(answered) if isinstance(item, entry_type) else item for item in items]  # type: ignore[misc]

@@ -85,6 +85,4 @@ class Produce:
 
     def _finish(self, results: list[ProduceResult]) -> None:
         self._context.metrics.produce_waiting -= 1
-        if len(results) < len(self._items):
-            results = merge(self._items, ProduceEntry, results)
-        self._done(results)
+        self._done(merge(self._items, ProduceEntry, results))

@@ -500,6 +500,14 @@ class Edges:
             ),
         )
 
+    def unregister(self, broker_id: int) -> None:
+        registration = self.publisher.image.broker(broker_id)
+        assert registration is not None
+        record = pb.UnregisterBrokerRecord(
+            broker_id=broker_id, broker_epoch=registration.broker_epoch
+        )
+        self.commit(pb.MetadataRecord(unregister_broker=record))
+
     def add_topic(
         self,
         name: str,

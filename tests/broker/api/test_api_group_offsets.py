@@ -63,6 +63,18 @@ async def test_offsets_are_fetched_in_every_version(version: int) -> None:
 
 
 @virtual
+async def test_no_topic_has_the_id_of_zeros() -> None:
+    """From version 10 on topics have no names, so it does not stand for a name."""
+    client = (await edges_with_groups()).client()
+    topic = offset_fetch.OffsetFetchRequestTopics("", bytes(16), [0])
+    groups = [offset_fetch.OffsetFetchRequestGroup(GROUP, topics=[topic])]
+    request = offset_fetch.OffsetFetchRequest(groups=groups)
+    answer = await client.call(offset_fetch.API, 10, request)
+    ((told,),) = (each.partitions for each in answer.groups[0].topics)
+    assert told.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+@virtual
 async def test_all_offsets_of_several_groups() -> None:
     client = (await edges_with_groups()).client()
     commit = commit_of("", -1, ("orders", 1, 42), ("orders", 2, 43))

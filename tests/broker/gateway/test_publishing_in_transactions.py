@@ -108,6 +108,8 @@ async def test_transactions_count_as_a_whole_or_not_at_all(world: World) -> None
     numbers = sorted(each.number for each in stream.results)
     assert numbers == [0, 1, 2], "all results come before the end"
     assert not any(each.HasField("error") for each in stream.results)
+    offsets = [(each.partition, each.offset) for each in stream.results if each.HasField("offset")]
+    assert sorted(offsets) == [(0, 0), (0, 1), (1, 0)]
     await stream.send(*values(b"b1", b"b2", b"b3"), end=ABORT)
     assert await stream.ended() == pb.TransactionEnded(is_committed=False)
     await stream.send(end=COMMIT)  # without any record

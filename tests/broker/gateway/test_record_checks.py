@@ -12,8 +12,10 @@ from broker.gateway.record_checks import RecordChecks, Writable, fault_of
 from broker.gateway.refusals import Refusal
 from metadata.topic_config import TopicConfig
 from metadata.topics import Topic
+from runtime.authorization.authorizer import Operation, topic_resource
 from runtime.authorization.caller import NODE_ITSELF, Caller, Plane
 from stele.errors import ErrorCode
+from tests.support.authorizer import FakeAuthorizer
 from tests.support.broker_apis import Edges
 from tests.support.worlds import virtual
 
@@ -71,6 +73,12 @@ def test_faults(
         assert (None if found is None else found.code) is code
 
 
+def test_a_refused_partition_is_told_which_ones_there_are() -> None:
+    found = fault_of(writable(), key=b"k", timestamp_ms=None, partition=2, size=1, now_ms=NOW_MS)
+    assert found is not None
+    assert found.message == "topic 't' has partitions 0 to 1, not 2"
+
+
 def test_records_without_a_key_go_to_partitions_with_a_leader_if_there_are_any() -> None:
     assert writable(-1, 0, 2).available == [1, 2]
     assert writable(-1, -1).available == [0, 1]
@@ -108,6 +116,22 @@ async def test_a_name_that_is_no_topic_delays_a_stream_once() -> None:
     checks = RecordChecks(Edges().context, CALLER)
     waits = [await waited_s(checks, name) for name in ("a", "b", "a", "b")]
     assert waits == pytest.approx([1.0, 1.0, 0.0, 0.0], abs=0.1)
+
+
+@virtual
+async def test_a_topic_that_may_not_be_written_is_not_waited_for() -> None:
+    """The time would tell whether it is there."""
+    authorizer = FakeAuthorizer()
+    edges = Edges(authorizer)
+    edges.add_topic("there", [[1]])
+    for name in ("there", "nowhere"):
+        authorizer.denied.add((Operation.WRITE, topic_resource(name)))
+    checks = RecordChecks(edges.context, CALLER)
+    for name in ("there", "nowhere"):
+        found = await checks.topic(name)
+        assert isinstance(found, Refusal)
+        assert found.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
+    assert asyncio.get_running_loop().time() < 0.1
 
 
 @virtual

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.service.internal_topics import group_topic, transaction_topic
+from broker.service.internal_topics import group_topic, made, transaction_topic
 from runtime.config.node import from_settings
-from tests.support.broker_apis import SETTINGS
+from tests.support.broker_apis import SETTINGS, Edges
 from tests.support.controller import Machine
+from tests.support.worlds import virtual
 
 GROUPS = "offsets.topic.replication.factor"
 TRANSACTIONS = "transaction.state.log.replication.factor"
@@ -32,6 +33,35 @@ def test_a_default_replication_factor_follows_the_brokers_and_one_that_is_set_st
     config = from_settings({**SETTINGS, **settings})
     made = [topic(config, machine.image) for topic in (group_topic, transaction_topic)]
     assert tuple(each.replication_factor for each in made) == factors
+
+
+@pytest.mark.parametrize(
+    ("settings", "others", "is_told"),
+    [
+        ({}, (), True),
+        ({GROUPS: "1"}, (), False),
+        ({}, (2, 3), False),
+    ],
+)
+@virtual
+async def test_fewer_replicas_than_nobody_has_asked_for_are_told(
+    settings: dict[str, str],
+    others: tuple[int, ...],
+    caplog: pytest.LogCaptureFixture,
+    *,
+    is_told: bool,
+) -> None:
+    """A cluster that begins with one broker keeps one replica, unless somebody knows of it."""
+    edges = Edges(**{key.replace(".", "_"): value for key, value in settings.items()})
+    for broker_id in {2, 3} - {*others}:
+        edges.unregister(broker_id)
+    wanted = group_topic(edges.config, edges.publisher.image)
+    topic = await made(edges.context, wanted)
+    assert topic.name == wanted.name
+    assert ("stele reassign gives it more" in caplog.text) == is_told
+    caplog.clear()
+    assert await made(edges.context, wanted) is topic
+    assert caplog.text == ""
 
 
 def test_fenced_brokers_count() -> None:
