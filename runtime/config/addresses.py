@@ -11,8 +11,9 @@ from stele.addresses import Address, address_text
 CONTROLLER: Final = "CONTROLLER"
 """The usual name of the controllers' listener. It is not spelled out where a listener is alone."""
 
-_SEPARATOR: Final = ";"
-"""Between listeners of one controller. Lists of controllers have commas."""
+_SEPARATOR: Final = "+"
+"""Between listeners of one controller. Lists of controllers have commas, and shells split at
+semicolons."""
 
 
 class NamedAddress(NamedTuple):
@@ -70,7 +71,7 @@ def parse_endpoint(text: str) -> tuple[NamedAddress, ...] | None:
 
 def endpoint_text(listeners: Sequence[NamedAddress]) -> str:
     """``host:port`` of a single listener with the usual name. Otherwise ``NAME://host:port`` of
-    each listener, separated by semicolons."""
+    each listener, joined by plus signs."""
     if len(listeners) == 1 and listeners[0].name == CONTROLLER:
         return str(listeners[0].address)
     return _SEPARATOR.join(map(str, listeners))

@@ -98,6 +98,7 @@ class NodeConfig(NodeSettings):
         return ("broker",) * self.is_broker + ("controller",) * self.is_controller
 
 
+_LISTENER_NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _LISTENER_LIMIT = re.compile(r"listener\.name\.(?P<name>[A-Za-z0-9_.-]+)\.max\.connections")
 
 
@@ -369,6 +370,9 @@ class _Reader:
             return (CONTROLLER,)
         if len(set(names)) < len(names):
             self._faults.append(f"{key} names a listener twice")
+        for name in names:
+            if not _LISTENER_NAME.fullmatch(name):
+                self._faults.append(f"{key}: {name!r} must be of letters, digits, _, . and -")
         return tuple(dict.fromkeys(names))
 
     def _controller_listeners(

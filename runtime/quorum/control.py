@@ -156,13 +156,13 @@ class _Reader:
     def _voter(self) -> Voter:
         (voter_id,) = self._take(_INT32)
         key = ReplicaKey(voter_id, self._bytes(len(NO_DIRECTORY)))
-        listeners = [self._listener() for _ in range(self._size())]
+        endpoint = self._endpoint()
         self._take(_VERSIONS)
         self._tags()
         features = self._tags().get(_FEATURES_TAG)
         return Voter(
             key,
-            endpoint_text(listeners),
+            endpoint,
             () if features is None else _Reader(features).features(),
         )
 
@@ -180,6 +180,13 @@ class _Reader:
     def _check_end(self) -> None:
         if self._position != len(self._value):
             raise ValueError(f"{len(self._value) - self._position} bytes behind the end")
+
+    def _endpoint(self) -> str:
+        listeners = tuple(self._listener() for _ in range(self._size()))
+        text = endpoint_text(listeners)
+        if parse_endpoint(text) != listeners:
+            raise ValueError(f"{text!r} are no listeners")
+        return text
 
     def _listener(self) -> NamedAddress:
         name = self._bytes(self._size()).decode()

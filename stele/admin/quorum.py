@@ -34,7 +34,7 @@ class ReplicaDescription:
     last_fetch_time_ms: int | None
     last_caught_up_time_ms: int | None
     listeners: str = ""
-    """Of a voter with several listeners: NAME://host:port of each, separated by semicolons."""
+    """Of a voter with several listeners: NAME://host:port of each, joined by plus signs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ def _replica(replica: raft_pb2.ReplicaState) -> ReplicaDescription:
         _known(replica.log_end_offset),
         _known(replica.last_fetch_time_ms),
         _known(replica.last_caught_up_time_ms),
-        replica.listeners if ";" in replica.listeners else "",
+        replica.listeners if "+" in replica.listeners else "",
     )
 
 

@@ -131,6 +131,11 @@ def test_controllers_that_begin_together(disk: Disk) -> None:
         (2, decode_uuid(D2), "[::1]:9094"),
         (3, NO_DIRECTORY, "c3:9095"),
     ]
+    moving = f"1@OLD://c1:9093+NEW://c1:9094:{D1},2@c2:9093"
+    assert [each.endpoint for each in FirstVoters.of(one, moving, RNG).voters.voters] == [
+        "OLD://c1:9093+NEW://c1:9094",
+        "c2:9093",
+    ]
     unnamed = FirstVoters.of(one, "1@c1:9093", RNG)
     assert unnamed.voters.voters[0].key.directory_id == decode_uuid(unnamed.directory_id)
 

@@ -24,7 +24,7 @@ def settings(node: QuorumNode, *names: str) -> dict[str, Any]:
     }
     if node.id <= 3:
         listeners = [f"{name}://{node.machine}:{PORTS[name]}" for name in names]
-        found["endpoint"] = ";".join(listeners)
+        found["endpoint"] = "+".join(listeners)
     return found
 
 
@@ -67,7 +67,7 @@ async def move(cluster: QuorumCluster) -> None:
         await node.start(**settings(node, *names))
         await commits(cluster, b"after %d" % number)
         if node.id == 1:  # all have been restarted
-            told = ";".join(f"{name}://node:{PORTS[name]}" for name in names)
+            told = "+".join(f"{name}://node:{PORTS[name]}" for name in names)
             await cluster.until(partial(_equal, cluster, {told}))
             assert used(cluster) == {names[0]}
 
@@ -94,7 +94,7 @@ async def test_a_replica_that_prefers_a_new_listener_reaches_replicas_without_it
         await node.stop()
         await node.start(**settings(node, "NEW", "OLD"))
         await commits(cluster, b"after %d" % node_id)
-    expected = {f"OLD://node:{PORT}", f"NEW://node:{PORT + 1};OLD://node:{PORT}"}
+    expected = {f"OLD://node:{PORT}", f"NEW://node:{PORT + 1}+OLD://node:{PORT}"}
     await cluster.until(partial(_equal, cluster, expected))
     leader = await cluster.leader()
     await leader.stop()

@@ -53,7 +53,7 @@ def test_the_record_of_voters() -> None:
 
 def test_the_listeners_of_a_voter() -> None:
     """Each as one endpoint of Kafka. A node that knows of one listener takes the first one."""
-    told = Voter(ReplicaKey(258, D2), "OLD://c2:9093;NEW://[::1]:9094")
+    told = Voter(ReplicaKey(258, D2), "OLD://c2:9093+NEW://[::1]:9094")
     packed = encode_voters(VOTERS.with_voter(told))
     listeners = (
         b"\x03"  # two endpoints
@@ -64,6 +64,8 @@ def test_the_listeners_of_a_voter() -> None:
     assert decode_voters(packed).get(258) == told
     alone = Voter(ReplicaKey(258, D2), "NEW://c2:9094")
     assert decode_voters(encode_voters(VOTERS.with_voter(alone))).get(258) == alone
+    with pytest.raises(ControlRecordError, match="are no listeners"):
+        decode_voters(packed.replace(b"\x04NEW", b"\x04A+B"))
     theirs, size = entity_reader(VotersRecord)(packed, 0)
     assert size == len(packed)
     assert [each.name for each in theirs.voters[1].endpoints] == ["OLD", "NEW"]

@@ -356,7 +356,7 @@ async def test_no_channel_is_kept_to_a_voter_that_left_or_moved() -> None:
 
 # -------------------------------------------------------------------------------- listeners
 
-BOTH = "OLD://two:1;NEW://two:2"
+BOTH = "OLD://two:1+NEW://two:2"
 
 
 def moving(*names: str, own: str = "") -> Endpoints:
@@ -402,7 +402,7 @@ def test_a_listener_that_fails_gives_way_to_no_other_one() -> None:
 
 
 def test_a_replica_learns_where_the_leader_is_on_its_own_listener() -> None:
-    known = moving("OLD", "NEW", own="OLD://me:1;NEW://me:2")
+    known = moving("OLD", "NEW", own="OLD://me:1+NEW://me:2")
     recorded(known, BOTH, "OLD://three:1")
     assert known.text_of(1, "NEW") == "two:2"
     assert known.text_of(1, "OLD") == "two:1"
