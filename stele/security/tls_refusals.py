@@ -6,6 +6,7 @@ import re
 import ssl
 from typing import Final
 
+_ENDINGS: Final = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _NOT_BELIEVED: Final = re.compile(r"CERTIFICATE_VERIFY_FAILED: ([^:]*)")
 _OTHER_HOST: Final = "Hostname Verification Check failed"
 _NO_TLS: Final = "WRONG_VERSION_NUMBER"
@@ -18,8 +19,9 @@ class TlsRefusedError(OSError):
 
 def tls_failure(error: ssl.SSLError) -> OSError:
     """The error to raise for one of OpenSSL. A connection that only ended is no refusal."""
-    reason = (error.reason or str(error)).lower().replace("_", " ")
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
+    # Only those that OpenSSL itself has raised have a reason.
+    reason = (getattr(error, "reason", None) or str(error)).lower().replace("_", " ")
+    if isinstance(error, _ENDINGS):
         return OSError(f"the connection ended in TLS ({reason})")
     if "wrong version number" in reason or "record layer failure" in reason:
         return TlsRefusedError(
