@@ -199,7 +199,8 @@ class KafkaServer:
         for connection in list(self._connections):
             if now_s - connection.last_active_s <= idle_s or connection.is_muted:
                 continue
-            if connection.is_stalled:
+            # A closed one waits until its peer has taken its answers, for ever if it does not.
+            if connection.is_stalled or connection.is_closed:
                 logger.info(
                     "closing %s: it did not read its answers for %.0f s", connection.peer, idle_s
                 )

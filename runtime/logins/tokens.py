@@ -20,8 +20,14 @@ from stele.world import Clock
 
 logger = logging.getLogger(__name__)
 
+WAITING_MAX: Final = 16
+"""The most tokens that wait for keys at a time. Anybody can invent a token whose key is not known,
+and each holds one of the places for logins that are checked (``runtime.logins.listener``)."""
+
 RETRY_S: Final = 10.0
 """The least time between two attempts to fetch keys."""
+
+_TOO_MANY: Final = Failure("", f"{WAITING_MAX} tokens wait for keys", is_retriable=True)
 
 Fetch = Callable[[], Awaitable[bytes]]
 """The issuer's key set. Raises OSError."""
@@ -43,13 +49,15 @@ class TokenVerifier:
         self._tried_s = -math.inf  # by the clock's monotonic time, as the next
         self._fetched_s = -math.inf
         self._fetching: asyncio.Task[None] | None = None
+        self._waiting = 0
         self._failure = ""
 
     async def verify(self, token: str) -> Success | Failure:
         """Whom the token is of. A failure may be tried again if there are no keys now."""
         now_s = self._clock.monotonic()
         if self._keys is None:
-            await self._refreshed()
+            if not await self._refreshed():
+                return _TOO_MANY
         elif now_s - self._fetched_s >= self._refresh_s and self._may_try(now_s):
             self._begin()  # the present keys are good enough meanwhile
         if self._keys is None:
@@ -59,7 +67,8 @@ class TokenVerifier:
         except UnknownKeyError as error:
             if self._fetching is None and not self._may_try(self._clock.monotonic()):
                 return Failure("", str(error))
-        await self._refreshed()
+        if not await self._refreshed():
+            return _TOO_MANY
         try:
             return self._rules.verify(token, self._keys, self._clock.time_ms())
         except UnknownKeyError as error:
@@ -68,11 +77,19 @@ class TokenVerifier:
     def _may_try(self, now_s: float) -> bool:
         return self._fetching is None and now_s - self._tried_s >= RETRY_S
 
-    async def _refreshed(self) -> None:
-        """Wait until the keys were fetched, or could not be. All who wait share one attempt."""
+    async def _refreshed(self) -> bool:
+        """Wait until the keys were fetched, or could not be. All who wait share one attempt. False:
+        too many wait already."""
         if self._fetching is None and not self._may_try(self._clock.monotonic()):
-            return
-        await asyncio.shield(self._begin())
+            return True
+        if self._waiting >= WAITING_MAX:
+            return False
+        self._waiting += 1
+        try:
+            await asyncio.shield(self._begin())
+        finally:
+            self._waiting -= 1
+        return True
 
     def _begin(self) -> asyncio.Task[None]:
         if self._fetching is None:

@@ -11,7 +11,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from runtime.logins.tokens import RETRY_S, TokenVerifier, UnsecuredVerifier
+from runtime.logins.tokens import RETRY_S, WAITING_MAX, TokenVerifier, UnsecuredVerifier
 from runtime.real.fetching import MAX_BYTES, fetch
 from security.sasl.dialogue import Failure, Success
 from security.sasl.tokens import TokenRules
@@ -57,6 +57,32 @@ class Issuer:
 
     async def verify(self, kid: str = "1") -> Success | Failure:
         return await self.verifier.verify(self.token(kid))
+
+
+@virtual
+async def test_few_tokens_wait_for_keys_at_a_time() -> None:
+    """Invented key ids hold no more places than these, and a known key needs none."""
+    issuer = Issuer()
+    waiting = [asyncio.ensure_future(issuer.verify()) for _ in range(WAITING_MAX)]
+    await asyncio.sleep(0)
+    beyond = await issuer.verify()
+    assert isinstance(beyond, Failure)
+    assert beyond.is_retriable
+    assert all(isinstance(each, Success) for each in await asyncio.gather(*waiting))
+
+    await asyncio.sleep(RETRY_S)
+    began_s = asyncio.get_running_loop().time()
+    waiting = [asyncio.ensure_future(issuer.verify("invented")) for _ in range(WAITING_MAX)]
+    await asyncio.sleep(0)
+    beyond = await issuer.verify("invented")
+    assert isinstance(beyond, Failure)
+    assert beyond.is_retriable
+    assert isinstance(await issuer.verify(), Success)
+    assert asyncio.get_running_loop().time() == began_s
+    for failed in await asyncio.gather(*waiting):
+        assert isinstance(failed, Failure)
+        assert not failed.is_retriable
+    assert issuer.fetches == 2
 
 
 @virtual

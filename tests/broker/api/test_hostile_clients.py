@@ -23,7 +23,7 @@ from stele.cluster.kafka_connection import KafkaConnection
 from stele.errors import ErrorCode
 from stele.wire import kafka
 from stele.wire.kafka import definitions
-from stele.wire.kafka.messages import create_topics, fetch, metadata, produce
+from stele.wire.kafka.messages import api_versions, create_topics, fetch, metadata, produce
 from stele.wire.kafka.primitives import REQUEST_ELEMENTS_MAX
 from tests.support.batches import make_batch
 from tests.support.dense_requests import distinct_requests
@@ -184,6 +184,26 @@ def test_without_a_limit_they_hold_what_they_ask_for() -> None:
 def test_half_received_requests_that_hold_all_memory_give_way() -> None:
     _, closed = held_under("requests that never end", 4 * 1024 * 1024)
     assert closed > 0
+
+
+@on_a_node(connections_max_idle_ms="2000")
+async def test_a_closed_client_that_does_not_read_is_cut_off(
+    machine: OneNode, world: World
+) -> None:
+    """Its answers fill the network, and are too few for the connection to count as stalled."""
+    request = api_versions.ApiVersionsRequest("hostile", "1")
+    frame = b"".join(kafka.encode_request(api_versions.API, 3, 1, "hostile", request))
+    refused = (4).to_bytes(4) + b"\xff\xff\x00\x00"
+    client = await hostile(world, 1000 * frame + refused)
+
+    def connections() -> float:
+        return machine.node.registry.values()["stele_connection_count"]
+
+    await asyncio.sleep(1.5)
+    assert connections() == 1
+    await asyncio.sleep(2.0)
+    assert connections() == 0
+    assert client.is_lost
 
 
 # ------------------------------------------------------------------- the work of one turn
