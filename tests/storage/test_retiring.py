@@ -9,11 +9,18 @@ from dataclasses import replace
 
 import pytest
 
+from stele.ids import TopicPartition
+from storage.checkpoints import RECOVERY_POINT_FILE, MetaProperties, read_offsets
+from storage.config import LogConfig
+from storage.directory import LogDirectory
+from storage.errors import StorageError
+from storage.formatted import format_directory
 from storage.log import PartitionLog
 from storage.retiring import retire_dead_segments
 from tests.support.batches import make_batch
 from tests.support.partition_log import SMALL, open_log, read_all
-from tests.support.storage import MemoryDisk, append
+from tests.support.storage import MemoryDisk, append, commit
+from tests.support.timing import HandClock
 from tests.support.worlds import virtual
 
 SEGMENTS = 30
@@ -90,3 +97,55 @@ async def test_the_event_loop_runs_while_many_segments_go() -> None:
     removed_a_turn = [before - after for before, after in itertools.pairwise(counts)]
     assert await retiring == SEGMENTS - 1
     assert max(removed_a_turn) <= 8
+
+
+# ---------------------------------------------------------------------- of a directory
+
+
+T = TopicPartition("t", 0)
+
+
+def directory_with(disk: MemoryDisk, high_watermark: int) -> tuple[LogDirectory, PartitionLog]:
+    """A log directory with one log of ten records in several segments."""
+    format_directory(disk, "/data", MetaProperties("cluster-a", 1, "dir-1"))
+    directory = LogDirectory.open(disk, "/data", HandClock(), LogConfig(segment_bytes=400))
+    directory.start()
+    log = directory.create("t", 0, bytes(range(16)))
+    for _ in range(10):
+        append(log, make_batch(size=50))
+    commit(log, high_watermark)
+    return directory, log
+
+
+@virtual
+async def test_a_directory_that_fails_deletes_nothing_and_says_so() -> None:
+    """Unlike a full one, in which the deletion makes room."""
+    disk = MemoryDisk()
+    directory, log = directory_with(disk, 10)
+    await directory.flush()
+    log.advance_start_offset(10)
+    before = log_files(disk)
+    disk.sync_error = errno.EIO
+    with pytest.raises(StorageError):
+        await directory.retire_dead_segments()
+    assert directory.offline is not None
+    assert log_files(disk) == before
+
+
+@pytest.mark.parametrize("high_watermark", [4, 10])
+@virtual
+async def test_recovery_points_are_lowered_once_to_where_truncations_seldom_go_below(
+    high_watermark: int,
+) -> None:
+    disk = MemoryDisk()
+    directory, _ = directory_with(disk, high_watermark)
+    await directory.flush()
+    await directory.close()
+    path = f"/data/{RECOVERY_POINT_FILE}"
+    assert read_offsets(disk, path) == {T: 10}
+    closed = disk.inodes[path]
+    directory = LogDirectory.open(disk, "/data", HandClock(), LogConfig(segment_bytes=400))
+    directory.start()
+    assert read_offsets(disk, path) == {T: high_watermark}
+    assert (disk.inodes[path] is closed) == (high_watermark == 10), "it waits for the device"
+    await directory.close()
