@@ -114,6 +114,12 @@ def test_an_end_is_news_only_where_the_position_is_at_it() -> None:
     assert told(5) == (5, 5, b"another")
 
 
+def test_who_has_no_position_has_no_progress() -> None:
+    position = PartitionPosition(NAME, Mock(spec=PartitionRetry))
+    position.high_watermark = 7
+    assert position.take_progress(is_committed=False) is None
+
+
 def test_the_end_for_readers_of_committed_records_is_the_last_stable_offset() -> None:
     position = PartitionPosition(NAME, Mock(spec=PartitionRetry))
     position.seek(5)

@@ -168,6 +168,21 @@ def test_a_claim_of_an_old_generation_is_no_ownership_but_must_be_released() -> 
     assert found == {"old": [], "new": both}
 
 
+def test_whoever_has_more_than_an_even_share_keeps_it_while_there_is_enough() -> None:
+    """Of five partitions one member gets three: the one that has them."""
+    names = [TopicPartition("a", number) for number in range(5)]
+    wanted: Wanted = {"few": ("a",), "many": ("a",)}
+    found = STICKY.assign(candidates(wanted, {"few": names[:1], "many": names[1:4]}), {"a": 5})
+    assert found == {"few": [names[0], names[4]], "many": names[1:4]}
+
+
+def test_a_partition_that_two_claim_at_once_counts_as_neithers_share() -> None:
+    first, second = TopicPartition("a", 0), TopicPartition("a", 1)
+    wanted: Wanted = {"one": ("a",), "both": ("a",)}
+    found = STICKY.assign(candidates(wanted, {"one": [first], "both": [first, second]}), {"a": 2})
+    assert found == {"one": [], "both": [second]}, "the first one has to be released"
+
+
 @pytest.mark.parametrize(
     ("generation", "shares"),
     [(1, {"a": [], "b": [TopicPartition("a", 0)]}), (2, {"a": [TopicPartition("a", 0)], "b": []})],
