@@ -1,7 +1,8 @@
 """The clients of the benchmarks. Each runs in its own process: ``python -m bench.clients JOB``.
 
-JOB is JSON. The process prints a line when it is warm. Then it reads commands, one line of JSON
-each, and answers each with a line of measurements, until its standard input ends.
+JOB is JSON. Its ``properties`` are librdkafka's, and its ``security`` is that of our own clients.
+The process prints a line when it is warm. Then it reads commands, one line of JSON each, and
+answers each with a line of measurements, until its standard input ends.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from bench import thin_clients
 from bench.report import percentile
 from stele.aio import Producer
 from stele.cluster.kafka_connection import KafkaConnection
+from stele.config import ClientConfig
 from stele.errors import BufferFullError
 from stele.real import real_connector
-from stele.security.client_security import PLAINTEXT
 from stele.wire.kafka.messages import fetch, metadata
 
 LATENCY_BATCH_BYTES = 16 * 1024
@@ -155,6 +156,7 @@ class LibrdkafkaLoad:
                 "message.max.bytes": 4 * 1024 * 1024,
                 "queue.buffering.max.kbytes": _BUFFER_BYTES // 1024,
                 "queue.buffering.max.messages": 1_000_000,
+                **job.get("properties", {}),
             }
         )
         self._topic: str = job["topic"]
@@ -219,6 +221,7 @@ class Readers:
         self._fetch_bytes: int = job["fetch_bytes"]
         self._count: int = job["connections"]
         self._bootstrap: str = job["bootstrap"].split(",")[0]
+        self._security = ClientConfig(**job.get("security", {})).client_security()
         self._partitions: int = job["partitions"]
         self._max_wait_ms: int = job.get("max_wait_ms", 100)
         self._connections: list[KafkaConnection] = []
@@ -228,7 +231,7 @@ class Readers:
 
     async def connect(self) -> None:
         """Connect each reader to the leader of its partition."""
-        connector = real_connector(PLAINTEXT)
+        connector = real_connector(self._security)
         host, _, port = self._bootstrap.rpartition(":")
         first = await KafkaConnection.open(connector, host, int(port), "bench")
         await first.negotiate(timeout_s=TIMEOUT_S)
@@ -305,6 +308,7 @@ class SmallRequests:
                 "linger.ms": 0,
                 "batch.num.messages": 1,
                 "max.in.flight.requests.per.connection": 1000,
+                **job.get("properties", {}),
             }
         )
         self._topic: str = job["topic"]

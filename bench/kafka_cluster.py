@@ -1,4 +1,4 @@
-"""A cluster of Apache Kafka on this machine: 3 controllers and 3 brokers, as ``bench.peer`` needs.
+"""Nodes of Apache Kafka on this machine, and a cluster of 3 controllers and 3 brokers of them.
 
 Java runs it with the heap and the garbage collector of Kafka's own start script.
 """
@@ -10,7 +10,7 @@ import contextlib
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -41,88 +41,113 @@ def jars(version: str, directory: Path) -> Path:
     return fetched(f"kafka-{version}", (kafka, _LOGGING), directory)
 
 
-class KafkaCluster:
-    """Starts processes in ``directory`` and ends them. All listen on the loopback interface."""
+class KafkaNode:
+    """One process of Kafka. Its configuration, log and data are in ``directory``."""
 
-    def __init__(self, directory: Path, jars: Path) -> None:
-        self._directory = directory
+    def __init__(
+        self, directory: Path, jars: Path, node_id: int, settings: Mapping[str, object]
+    ) -> None:
+        self._node_id = node_id
+        self._config = directory / f"{node_id}.properties"
+        self._log = directory / f"{node_id}.log"
         self._jars = jars
-        self._processes: dict[int, asyncio.subprocess.Process] = {}
-        ports = Ports(None)
-        self._ports = {each: ports.kafka() for ids in _IDS.values() for each in ids}
+        self._settings = {
+            "node.id": node_id,
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": directory / str(node_id),
+            "log.retention.check.interval.ms": 10_000,  # warming would fill the disk
+            **settings,
+        }
+        self._process: asyncio.subprocess.Process | None = None
 
     @property
-    def bootstrap_servers(self) -> str:
-        return ",".join(f"127.0.0.1:{self._ports[each]}" for each in _IDS["broker"])
+    def pid(self) -> int | None:
+        """None: it has not been started."""
+        return None if self._process is None else self._process.pid
 
-    def pids(self) -> list[int]:
-        return [process.pid for process in self._processes.values()]
+    async def format(self) -> None:
+        """Raises KafkaError."""
+        lines = [f"{key}={value}\n" for key, value in self._settings.items()]
+        self._config.write_text("".join(lines))
+        tool = ("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID)
+        process = await self._java(*tool, "-c", str(self._config))
+        if await process.wait() != 0:
+            raise KafkaError(self._ended())
 
     async def start(self) -> None:
-        """Format and start all nodes, and wait until each broker listens. Raises KafkaError."""
-        nodes = [(role, each) for role, ids in _IDS.items() for each in ids]
-        await asyncio.gather(*(self._format(role, each) for role, each in nodes))
-        for _, each in nodes:
-            self._processes[each] = await self._java(each, "kafka.Kafka", str(self._config(each)))
-        for each in _IDS["broker"]:
-            await self._wait_listening(each)
+        self._process = await self._java("kafka.Kafka", str(self._config))
 
-    async def stop(self) -> None:
-        for process in self._processes.values():
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-        for process in self._processes.values():
-            async with asyncio.timeout(_STOP_S):
-                await process.wait()
-
-    async def _format(self, role: str, node_id: int) -> None:
-        voters = ",".join(f"{each}@127.0.0.1:{self._ports[each]}" for each in _IDS["controller"])
-        listener = "CONTROLLER" if role == "controller" else "PLAINTEXT"
-        settings = {
-            "process.roles": role,
-            "node.id": node_id,
-            "controller.quorum.voters": voters,
-            "controller.listener.names": "CONTROLLER",
-            "listeners": f"{listener}://127.0.0.1:{self._ports[node_id]}",
-            "log.dirs": self._directory / str(node_id),
-            "offsets.topic.replication.factor": 3,
-            "default.replication.factor": 3,
-            "log.retention.check.interval.ms": 10_000,  # warming would fill the disk
-        }
-        lines = [f"{key}={value}\n" for key, value in settings.items()]
-        self._config(node_id).write_text("".join(lines))
-        tool = ("kafka.tools.StorageTool", "format", "-t", _CLUSTER_ID)
-        process = await self._java(node_id, *tool, "-c", str(self._config(node_id)))
-        if await process.wait() != 0:
-            raise KafkaError(self._ended(node_id))
-
-    async def _java(self, node_id: int, *arguments: str) -> asyncio.subprocess.Process:
-        with self._log(node_id).open("ab") as log:
-            return await asyncio.create_subprocess_exec(
-                *_JAVA, "-cp", f"{self._jars}/*", *arguments, stdout=log, stderr=subprocess.STDOUT
-            )
-
-    async def _wait_listening(self, node_id: int) -> None:
+    async def wait_listening(self, port: int) -> None:
+        """Raises KafkaError."""
+        assert self._process is not None
         while True:
-            if self._processes[node_id].returncode is not None:
-                raise KafkaError(self._ended(node_id))
+            if self._process.returncode is not None:
+                raise KafkaError(self._ended())
             try:
-                _, writer = await asyncio.open_connection("127.0.0.1", self._ports[node_id])
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
             except OSError:
                 await asyncio.sleep(_POLL_S)
             else:
                 writer.close()
                 return
 
-    def _config(self, node_id: int) -> Path:
-        return self._directory / f"{node_id}.properties"
+    async def stop(self) -> None:
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            async with asyncio.timeout(_STOP_S):
+                await self._process.wait()
 
-    def _log(self, node_id: int) -> Path:
-        return self._directory / f"{node_id}.log"
+    async def _java(self, *arguments: str) -> asyncio.subprocess.Process:
+        with self._log.open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *_JAVA, "-cp", f"{self._jars}/*", *arguments, stdout=log, stderr=subprocess.STDOUT
+            )
 
-    def _ended(self, node_id: int) -> str:
-        last = self._log(node_id).read_text(errors="replace").splitlines()[-_LOG_LINES:]
-        return f"Kafka's node {node_id} has ended. The last lines of its log:\n" + "\n".join(last)
+    def _ended(self) -> str:
+        last = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+        return f"Kafka's node {self._node_id} has ended. The last lines of its log:\n" + "\n".join(
+            last
+        )
+
+
+class KafkaCluster:
+    """Starts processes in ``directory`` and ends them. All listen on the loopback interface."""
+
+    def __init__(self, directory: Path, jars: Path) -> None:
+        ports = Ports(None)
+        self._ports = {each: ports.kafka() for ids in _IDS.values() for each in ids}
+        voters = ",".join(f"{each}@127.0.0.1:{self._ports[each]}" for each in _IDS["controller"])
+        self._nodes: dict[int, KafkaNode] = {}
+        for role, listener in (("controller", "CONTROLLER"), ("broker", "PLAINTEXT")):
+            for node_id in _IDS[role]:
+                settings = {
+                    "process.roles": role,
+                    "controller.quorum.voters": voters,
+                    "listeners": f"{listener}://127.0.0.1:{self._ports[node_id]}",
+                    "offsets.topic.replication.factor": 3,
+                    "default.replication.factor": 3,
+                }
+                self._nodes[node_id] = KafkaNode(directory, jars, node_id, settings)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return ",".join(f"127.0.0.1:{self._ports[each]}" for each in _IDS["broker"])
+
+    def pids(self) -> list[int]:
+        return [node.pid for node in self._nodes.values() if node.pid is not None]
+
+    async def start(self) -> None:
+        """Format and start all nodes, and wait until each broker listens. Raises KafkaError."""
+        await asyncio.gather(*(node.format() for node in self._nodes.values()))
+        for node in self._nodes.values():
+            await node.start()
+        for each in _IDS["broker"]:
+            await self._nodes[each].wait_listening(self._ports[each])
+
+    async def stop(self) -> None:
+        for node in self._nodes.values():
+            await node.stop()
 
 
 @contextlib.asynccontextmanager

@@ -1,9 +1,11 @@
-"""What TLS costs: throughput, small requests, handshakes, long turns, memory.
+"""What TLS costs: throughput, single records, handshakes, long turns, memory.
 
-python -m bench secure [--megabytes 200] [--rounds 3] [--connections 1000] [--parts storm] [--json]
+python -m bench secure [--parts load,handshakes,storm,memory] [--seconds 5] [--rounds 3]
+                       [--kafka 4.1.1 | --no-kafka] [--connections 1000] [--json]
 
-One node has a plaintext listener, one with TLS, and one that requires certificates. The rounds go
-from one to the next, so that all have the same neighbours.
+One node has a plaintext listener, one with TLS, and one that requires certificates. The load goes
+from one to the next, so that all have the same neighbours, and to a node of Kafka with the same
+listeners.
 """
 
 from __future__ import annotations
@@ -27,19 +29,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from bench.kafka_cluster import KafkaError, jars
+from bench.maven import CACHE, MavenError
 from bench.report import Cell, Report
+from bench.secure_load import ClientFiles, Target, kafka, measure
 from bench.secure_server import LISTENERS
 from node.certificates import CertificateDirectory
 from runtime.real.tls_engine import TlsEngine
 from security.authority import Subject
-from stele.admin.descriptions import NewTopic
-from stele.aio import Admin, Consumer, Producer
 from stele.security.client_security import Store, TlsSettings
 from stele.security.contexts import server_context
 from stele.security.stores import read_key_store, read_trust_store
 
-RECORD_BYTES = 1000
-SMALL_REQUESTS = 500
 STORM = 500
 HANDSHAKES = 200
 PORT = 28_901
@@ -120,104 +121,21 @@ class Certificates:
         )
         return (text + certificate.public_bytes(serialization.Encoding.PEM)).decode()
 
-    def options(self, listener: str) -> dict[str, Any]:
-        """Of a client of that listener."""
-        if listener == "PLAINTEXT":
-            return {}
-        found = {
-            "security_protocol": "SSL",
-            "ssl_truststore_location": str(self.directory.truststore),
-        }
-        if listener == "MTLS":
-            found["ssl_keystore_location"] = str(self.user)
-        return found
+
+# ------------------------------------------------------------------------------------ load
 
 
-# ------------------------------------------------------------------------------ throughput
-
-
-async def _produce(bootstrap: str, options: dict[str, Any], topic: str, records: int) -> float:
-    value = bytes(RECORD_BYTES)
-    async with Producer(bootstrap, acks="all", linger_ms=5, **options) as producer:
-        await (await producer.send(topic, value))
-        began = time.perf_counter()
-        sent = [await producer.send(topic, value) for _ in range(records)]
-        await producer.flush()
-        await asyncio.gather(*sent)
-        return records * RECORD_BYTES / 1e6 / (time.perf_counter() - began)
-
-
-async def _fetch(bootstrap: str, options: dict[str, Any], topic: str, records: int) -> float:
-    async with Consumer(bootstrap, auto_offset_reset="earliest", **options) as consumer:
-        consumer.assign([(topic, 0)])
-        count, began = 0, time.perf_counter()
-        while count < records * RECORD_BYTES:
-            batches = await consumer.poll_batches(16 << 20, 5000)
-            assert batches
-            count += sum(batch.header.size_bytes for batch in batches)
-        return count / 1e6 / (time.perf_counter() - began)
-
-
-async def _small(bootstrap: str, options: dict[str, Any], topic: str) -> float:
-    """Requests of one record, one after the other, a second."""
-    async with Producer(bootstrap, acks="all", linger_ms=0, **options) as producer:
-        await (await producer.send(topic, b"x"))
-        began = time.perf_counter()
-        for _ in range(SMALL_REQUESTS):
-            await (await producer.send(topic, b"x"))
-        return SMALL_REQUESTS / (time.perf_counter() - began)
-
-
-async def throughput(options: argparse.Namespace, made: Certificates, report: Report) -> None:
-    records = options.megabytes * 1_000_000 // RECORD_BYTES
-    found: dict[str, list[list[float]]] = {name: [] for name in LISTENERS}
-    async with server(made.node) as running:
-        admin_at = f"127.0.0.1:{running.ports['PLAINTEXT']}"
-        for turn in range(options.rounds):
-            for name in LISTENERS:
-                topic, small = f"large-{name}-{turn}", f"small-{name}-{turn}"
-                async with Admin(admin_at) as admin:
-                    await admin.create_topics([NewTopic(topic, 1, 1), NewTopic(small, 1, 1)])
-                at, as_client = f"127.0.0.1:{running.ports[name]}", made.options(name)
-                before = await running.ask("cpu")
-                produced = await _produce(at, as_client, topic, records)
-                middle = await running.ask("cpu")
-                fetched = await _fetch(at, as_client, topic, records)
-                after = await running.ask("cpu")
-                per_gb = 1000 / options.megabytes
-                found[name].append(
-                    [
-                        produced,
-                        fetched,
-                        await _small(at, as_client, small),
-                        (middle - before) * per_gb,
-                        (after - middle) * per_gb,
-                    ]
-                )
-                report.note(f"  round {turn + 1}, {name}")
-    medians = {
-        name: [median(column) for column in zip(*found[name], strict=True)] for name in found
-    }
-    plain = medians["PLAINTEXT"]
-    rows: list[list[Cell]] = []
-    for name in LISTENERS:
-        rows.append([name, *medians[name]])
-        if name != "PLAINTEXT":
-            ratios = [mine / its for mine, its in zip(medians[name], plain, strict=True)]
-            rows.append(["  to plaintext", *ratios])
-    report.table(
-        f"Throughput, {options.megabytes} MB in records of {RECORD_BYTES} B, medians of "
-        f"{options.rounds} rounds",
-        [
-            "listener",
-            "produce, MB/s",
-            "fetch, MB/s",
-            "requests of one record/s",
-            "server's CPU s/GB in",
-            "server's CPU s/GB out",
-        ],
-        rows,
-    )
+async def load(options: argparse.Namespace, made: Certificates, report: Report) -> None:
+    """Stele, and Kafka beside it."""
+    files = ClientFiles(made.directory.truststore, made.user)
+    async with contextlib.AsyncExitStack() as running:
+        node = await running.enter_async_context(server(made.node))
+        targets = [Target("Stele", node.ports, lambda: node.ask("cpu"))]
+        if options.kafka:
+            folder = jars(options.kafka, options.jars)
+            started = kafka(folder, files.truststore, made.node)
+            targets.append(await running.enter_async_context(started))
+        await measure(targets, files, options.rounds, options.seconds, report)
 
 
 # ------------------------------------------------------------------------------ handshakes
@@ -339,19 +257,25 @@ async def run(options: argparse.Namespace) -> None:
             await storm(made, report)
         if "memory" in options.parts:
             await memory(options, made, report)
-        if "throughput" in options.parts:
-            await throughput(options, made, report)
+        if "load" in options.parts:
+            await load(options, made, report)
     report.finish()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench secure", description="What TLS costs.")
-    parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement")
+    parser.add_argument("--kafka", default="4.1.1", metavar="VERSION")
+    parser.add_argument("--no-kafka", dest="kafka", action="store_const", const="")
+    parser.add_argument("--jars", type=Path, default=CACHE, help="where fetched jars are kept")
     parser.add_argument("--connections", type=int, default=1000)
-    parser.add_argument("--parts", default="handshakes,storm,memory,throughput")
+    parser.add_argument("--parts", default="handshakes,storm,memory,load")
     parser.add_argument("--json", action="store_true")
-    uvloop.run(run(parser.parse_args(arguments)))
+    try:
+        uvloop.run(run(parser.parse_args(arguments)))
+    except (KafkaError, MavenError) as error:
+        sys.exit(f"bench secure: {error}")
 
 
 if __name__ == "__main__":
