@@ -44,7 +44,7 @@ def create(
     directory: Directory = DEFAULT_DIRECTORY,
     days: Days = DEFAULT_DAYS,
     missing: Annotated[
-        bool, typer.Option("--missing", help="Leave those that are there already as they are.")
+        bool, typer.Option("--missing", help="Leave files that are there already as they are.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -41,7 +41,7 @@ def create(
     ] = None,
     renewers: Annotated[
         list[str] | None,
-        typer.Option("--renewer", help="Who may renew it, too: User:NAME; may be repeated."),
+        typer.Option("--renewer", help="Another renewer: User:NAME; may be repeated."),
     ] = None,
     max_lifetime_ms: Annotated[
         int | None,

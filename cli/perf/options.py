@@ -50,7 +50,7 @@ PayloadFile = Annotated[
         "--payload-file",
         exists=True,
         dir_okay=False,
-        help="File of values, of which each record gets one at random.",
+        help="File of values. Each record gets one of them at random.",
     ),
 ]
 PayloadDelimiter = Annotated[
