@@ -124,6 +124,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         self._loop = asyncio.get_running_loop()
         self._lost: asyncio.Future[None] = self._loop.create_future()
         self._reason = "it is closed"  # why there is no transport
+        self._has_tls = False  # for messages
         self._lost_by: Exception | None = None  # the transport's reason
         self._is_full = False  # bytes wait in memory until the peer takes those before them
         self._on_room: list[asyncio.Future[None]] = []  # the waiting callers
@@ -150,6 +151,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         OSError as the connector does. With SASL it raises LoginError if the broker refuses the
         login, and ApiError as ``request`` does."""
         connection = cls(address_text(host, port), client_id, max_response_bytes=max_response_bytes)
+        connection._has_tls = connector.security.protocol.has_tls
         transport = await connector.connect(Address(host, port), lambda: connection)
         credentials = connector.security.sasl
         if credentials is not None and not transport.get_extra_info("is_in_process", False):
@@ -312,7 +314,7 @@ class KafkaConnection(asyncio.BufferedProtocol):
         async def ask(api: kafka.Api[Any, Any], version: int, message: kafka.Struct) -> Any:
             return await self.request(api, version, message, timeout_s=LOGIN_TIMEOUT_S)
 
-        lifetime_s = await log_in(ask, self.name, credentials)
+        lifetime_s = await log_in(ask, self.name, credentials, self._has_tls)
         if lifetime_s is not None and not self.is_closed:
             self._renewal = self._loop.call_later(
                 lifetime_s * _SESSION_SHARE, self._begin_renewal, credentials

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from typing import Any, Final, Protocol, TypeVar
 
+from stele.addresses import SecurityProtocol
 from stele.errors import AuthenticationError, ErrorCode
 from stele.real import real_rng
 from stele.security import dialogues
@@ -35,11 +36,12 @@ class Ask(Protocol):
     ) -> Response: ...
 
 
-async def log_in(ask: Ask, name: str, credentials: SaslCredentials) -> float | None:
+async def log_in(ask: Ask, name: str, credentials: SaslCredentials, has_tls: bool) -> float | None:
     """Prove who this client is. Returns for how many seconds that counts; None: as long as the
     connection lives.
 
-    ``name``: the broker's, for messages. Raises LoginError, and ApiError as ``ask`` does.
+    ``name`` and ``has_tls``: of the broker and the connection, for messages. Raises LoginError, and
+    ApiError as ``ask`` does.
     """
     dialogue = await _dialogue(credentials)
     mechanism = credentials.mechanism
@@ -47,7 +49,7 @@ async def log_in(ask: Ask, name: str, credentials: SaslCredentials) -> float | N
         sasl_handshake.API, _HANDSHAKE_VERSION, sasl_handshake.SaslHandshakeRequest(mechanism)
     )
     if shaken.error_code != ErrorCode.NONE:
-        raise _handshake_error(name, mechanism, shaken)
+        raise _handshake_error(name, mechanism, shaken, has_tls)
     token: bytes | None = dialogue.first()
     while token is not None:
         request = sasl_authenticate.SaslAuthenticateRequest(token)
@@ -82,14 +84,15 @@ async def _dialogue(credentials: SaslCredentials) -> ClientDialogue:
 
 
 def _handshake_error(
-    name: str, mechanism: str, answer: sasl_handshake.SaslHandshakeResponse
+    name: str, mechanism: str, answer: sasl_handshake.SaslHandshakeResponse, has_tls: bool
 ) -> LoginError:
     code = _error_code(answer.error_code)
     if code is ErrorCode.UNSUPPORTED_SASL_MECHANISM:
         enabled = ", ".join(answer.mechanisms) or "none"
         reason = f"the listener has the mechanisms {enabled}: set sasl_mechanism to one of them"
     elif code is ErrorCode.ILLEGAL_SASL_STATE:
-        reason = "the listener has no SASL: set security_protocol to PLAINTEXT or SSL"
+        protocol = SecurityProtocol.SSL if has_tls else SecurityProtocol.PLAINTEXT
+        reason = f"the listener has no SASL: set security_protocol to {protocol.value}"
     else:
         reason = f"the broker answers {code.name}"
     return LoginError(code, f"{name}: no login by {mechanism}: {reason}")

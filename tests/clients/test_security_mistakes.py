@@ -155,7 +155,7 @@ MISTAKES: Final[dict[str, tuple[str, Mapping[str, str | None], list[str]]]] = {
     "a login where there is none": (
         "TLS",
         {"security_protocol": "SASL_SSL", **LOGIN},
-        ["the listener has no SASL: set security_protocol to PLAINTEXT or SSL"],
+        ["the listener has no SASL: set security_protocol to SSL"],
     ),
     "no certificate where one is required": (
         "MUTUAL",

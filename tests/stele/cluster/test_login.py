@@ -105,7 +105,9 @@ async def test_a_refused_login_says_what_to_check(
 @on_a_node(**SETTINGS)
 async def test_a_login_where_there_is_no_sasl(world: World) -> None:
     connector = secured(world, "alice", "alice-secret")
-    with pytest.raises(LoginError, match="the listener has no SASL: set security_protocol to"):
+    with pytest.raises(
+        LoginError, match="the listener has no SASL: set security_protocol to PLAINTEXT"
+    ):
         await KafkaConnection.open(connector, HOST, 9092, "me")
 
 
