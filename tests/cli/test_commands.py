@@ -20,6 +20,7 @@ from cli.output import table_lines
 PRINTS_ITS_OWN_FORMAT = {
     *("server", "dev", "demo", "consume", "reassign generate", "spark run"),
     *("users add", "users password", "users remove"),
+    *("quotas set", "quotas remove", "tokens renew", "tokens expire"),
 }
 """Commands without --json: they run in the foreground, print records or a plan already, or print no
 data."""
@@ -75,6 +76,13 @@ ARGUMENTS = {
     "users list": [],
     "users password": ["ann", "--password-file", "PLAN"],
     "users remove": ["ann"],
+    "quotas set": ["--user", "ann", "producer_byte_rate=1000"],
+    "quotas list": [],
+    "quotas remove": ["--user", "ann"],
+    "tokens create": [],
+    "tokens list": [],
+    "tokens renew": ["id"],
+    "tokens expire": ["id"],
     "transaction list": [],
     "transaction describe": ["p"],
     "transaction describe-producers": ["--topic", "t", "--partition", "0"],

@@ -194,10 +194,10 @@ def test_what_does_not_fit_is_an_error(wrong: list[pb.MetadataRecord]) -> None:
         image_of(*wrong)
 
 
-@pytest.mark.parametrize("level", [0, 7, -1])
+@pytest.mark.parametrize("level", [0, 8, -1])
 def test_a_metadata_version_that_is_not_known_stops_the_node(level: int) -> None:
     feature = pb.FeatureLevelRecord(name="metadata.version", level=level)
-    with pytest.raises(MetadataError, match="this node knows 1 to 6: upgrade it"):
+    with pytest.raises(MetadataError, match="this node knows 1 to 7: upgrade it"):
         image_of(record(feature_level=feature))
 
 

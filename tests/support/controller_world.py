@@ -146,7 +146,9 @@ class Controller:
 
     async def _start(self, claim: int | None) -> None:
         self.quorum.attach(self.service)
-        await self.process.world.network.serve(Address(self.name, 9093), self.service.service())
+        await self.process.world.network.serve(
+            Address(self.name, 9093), self.service.service().on_listener("CONTROLLER")
+        )
         if claim is not None:
             self.quorum.claim(claim)
 
