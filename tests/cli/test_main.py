@@ -47,6 +47,7 @@ from cli.produce import _parser
 from cli.server import write_audit
 from metadata.records import encode
 from metadata.scram_credentials import ScramUser, credential_record
+from runtime.audit_events import CONNECTIONS
 from runtime.log_format import AUDIT_LOGGER
 from stele.ids import TopicPartition
 from stele.security.scram import ScramCredential
@@ -217,7 +218,7 @@ def test_the_file_of_the_audit_log_may_be_moved_away(
     audit = logging.getLogger(AUDIT_LOGGER)
     monkeypatch.setattr(audit, "handlers", [])
     monkeypatch.setattr(audit, "propagate", True)
-    level = audit.level
+    levels = {each: each.level for each in (audit, logging.getLogger(CONNECTIONS))}
     path, moved = tmp_path / "audit.log", tmp_path / "audit.log.1"
     try:
         write_audit(str(path))
@@ -225,7 +226,8 @@ def test_the_file_of_the_audit_log_may_be_moved_away(
         path.rename(moved)
         audit.info("after")
     finally:
-        audit.setLevel(level)
+        for logger, level in levels.items():
+            logger.setLevel(level)
         for each in audit.handlers:
             each.close()
     assert (moved.read_text(), path.read_text()) == ("before\n", "after\n")
