@@ -51,7 +51,7 @@ class Observer:
                     task.cancel()
 
     def move(self, bootstrap: str, security: SecurityOptions) -> None:
-        """Go on with clients that come in so."""
+        """Go on with clients that connect with these options."""
         self._bootstrap, self._security = bootstrap, security
         self._has_moved.set()
 

@@ -19,7 +19,7 @@ from chaos.drills.drill import Control, Drill
 from chaos.drills.history import FINAL, LIVE, Header, History, HistoryWriter
 from chaos.drills.observer import Observer
 from chaos.drills.recorder import Recorder
-from chaos.drills.stage import Clients, Stage
+from chaos.drills.stage import ASK_TIMEOUT_MS, Clients, Stage
 from chaos.drills.verdict import Verdict, judge
 from chaos.drills.workload import Reader, Writer, read_back
 from stele.admin.descriptions import NewTopic
@@ -30,7 +30,6 @@ from stele.real import RealClock
 HISTORY_FILE: Final = "history.jsonl"
 _CATCH_UP_S: Final = 20.0
 _DRAIN_S: Final = 30.0
-_ASK_TIMEOUT_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +81,8 @@ async def run_drill(
             await opening.create_topics([new])
         async with Admin(
             cluster.bootstrap_servers,
-            request_timeout_ms=_ASK_TIMEOUT_MS,
-            default_api_timeout_ms=_ASK_TIMEOUT_MS,
+            request_timeout_ms=ASK_TIMEOUT_MS,
+            default_api_timeout_ms=ASK_TIMEOUT_MS,
             on_wait=lambda _: None,
             **cluster.security,
         ) as admin:

@@ -29,6 +29,8 @@ from stele.world import Clock
 
 _POLL_S: Final = 0.05
 _WITHIN_S: Final = 60.0
+ASK_TIMEOUT_MS: Final = 5_000
+"""How long the drill's administrator waits for an answer."""
 
 
 class DrillError(SteleError):
@@ -286,8 +288,8 @@ class Stage:
         await self.whole()
 
     async def move_clients(self) -> None:
-        """Let all clients come in by the new listeners: who writes and reads as a user with
-        ordinary rights, who administrates and observes as an administrator."""
+        """Let all clients come in by the new listeners. Writer and reader do so as a user with
+        ordinary rights, the others as an administrator."""
         self.step("note", "clients move to the new listeners")
         self.cluster.move.move_clients()
         servers, secrets = self.cluster.bootstrap_servers, self.cluster.secrets
@@ -295,7 +297,11 @@ class Stage:
             client.move(servers, secrets.of_user(APPLICATION))
         self._clients.observer.move(servers, self.cluster.security)
         self._admin = self._own_admin = Admin(
-            servers, on_wait=lambda _: None, **self.cluster.security
+            servers,
+            request_timeout_ms=ASK_TIMEOUT_MS,
+            default_api_timeout_ms=ASK_TIMEOUT_MS,
+            on_wait=lambda _: None,
+            **self.cluster.security,
         )
         await self.acknowledging()
 

@@ -72,6 +72,7 @@ class Writer:
         self._labels = (f"writer{number}" for number in itertools.count(1))
         self._numbers = [0] * partitions
         self._is_stopped = False
+        self._has_moved = False
         self.acknowledged = [0] * partitions  # of each partition, so far
 
     async def run(self) -> None:
@@ -82,6 +83,8 @@ class Writer:
                 await _closed(self._producer)
             await asyncio.gather(*self._leaving)
         finally:
+            for task in self._leaving:
+                task.cancel()
             for producer in self._failed:
                 await producer.abort()
             if self._producer is not None:
@@ -103,13 +106,16 @@ class Writer:
         self._is_stopped = True
 
     def move(self, bootstrap: str, security: SecurityOptions) -> None:
-        """Go on with a producer that comes in so. The former one delivers what it has."""
+        """From the next records on, use a producer that connects with these options. The former one
+        delivers what it has."""
         self._bootstrap, self._security = bootstrap, security
-        if self._producer is not None:
-            self._leaving.append(asyncio.create_task(_closed(self._producer)))
-            self._producer = None
+        self._has_moved = True
 
     def _open_producer(self) -> Producer:
+        if self._has_moved and self._producer is not None:
+            self._leaving.append(asyncio.create_task(_closed(self._producer)))
+            self._producer = None
+        self._has_moved = False
         if self._producer is None or self._producer.has_failed:
             if self._producer is not None:
                 self._failed.append(self._producer)
@@ -277,7 +283,7 @@ class Reader:
         self._is_stopped = True
 
     def move(self, bootstrap: str, security: SecurityOptions) -> None:
-        """Go on with a consumer that comes in so."""
+        """Go on with a consumer that connects with these options."""
         self._bootstrap, self._security = bootstrap, security
         self._has_moved = True
 

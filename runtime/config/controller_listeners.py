@@ -39,6 +39,8 @@ class ControllerListenersReader:
         self, bound: Sequence[str], advertised: Sequence[str], entry: Address | None
     ) -> ControllerListeners:
         """``entry``: the controller's own one in controller.quorum.voters."""
+        if not bound:
+            self._faults.append(f"{_BOUND} must name an address: host:port")
         by_name = self._by_name(_BOUND, bound)
         for name in self._names:
             if name not in by_name and by_name:

@@ -116,6 +116,7 @@ def test_mistakes_with_several_listeners_of_a_controller() -> None:
     twice = {**MOVING, "controller_listener": "CONTROLLER://a:1,SECRET://a:2,SECRET://a:3"}
     assert "controller.listener names SECRET twice" in fault(**twice)
     assert "names a listener twice" in fault(controller_listener_names="CONTROLLER,CONTROLLER")
+    assert "controller.listener must name an address" in fault(controller_listener="")
     assert "'A+B' must be of letters" in fault(controller_listener_names="A+B")
     assert "controller.listener.names must name" in fault(controller_listener_names=",")
     assert "name of its own" in fault(controller_listener_names="PLAINTEXT")
