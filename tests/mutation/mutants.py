@@ -185,6 +185,21 @@ ROOMS = (
         ),
     ),
     Room(
+        "token",
+        (
+            "security/delegation_tokens.py",
+            "metadata/delegation_tokens.py",
+            "controller/delegation_tokens.py",
+            "controller/token_expiry.py",
+        ),
+        (
+            "tests/security/sasl/test_token_logins.py",
+            "tests/metadata/test_delegation_tokens.py",
+            "tests/controller/test_delegation_tokens.py",
+            "tests/controller/test_token_expiry.py",
+        ),
+    ),
+    Room(
         "sasl",
         (
             "security/sasl/*.py",

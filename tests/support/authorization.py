@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from broker.grpc.admin import AdminService
 from metadata.features import GROUP_VERSION
 from metadata.internal_topics import GROUP_TOPIC, TRANSACTION_TOPIC
+from metadata.records import METADATA_VERSION, METADATA_VERSION_LEVEL
 from runtime.authorization.authorizer import topic_resource
 from stele.errors import ErrorCode
 from tests.support.authorizer import FakeAuthorizer
@@ -53,7 +54,11 @@ async def edges_with_coordinators(authorizer: FakeAuthorizer) -> Edges:
         authorizer,
         group_initial_rebalance_delay_ms="0",
         transaction_two_phase_commit_enable="true",
+        delegation_token_secret_key="secret",
+        listener_security_protocol_map="EXTERNAL:SASL_PLAINTEXT",
+        sasl_enabled_mechanisms="SCRAM-SHA-512",
     )
+    edges.finalize(METADATA_VERSION, METADATA_VERSION_LEVEL)
     edges.finalize(GROUP_VERSION, 1)
     edges.add_topic("there", [[1, 2]])
     for name in (GROUP_TOPIC, TRANSACTION_TOPIC):

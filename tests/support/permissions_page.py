@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from runtime.authorization.authorizer import Operation, Resource, ResourceType
+from stele.errors import ErrorCode
 from tests.broker.grpc import grpc_needs
 from tests.broker.service import kafka_needs
 from tests.broker.service.kafka_needs import Way
@@ -28,7 +29,10 @@ _NAMES: Final = {
     ResourceType.GROUP: "group",
     ResourceType.CLUSTER: "cluster",
     ResourceType.TRANSACTIONAL_ID: "transactional id",
+    ResourceType.USER: "user",
 }
+
+_NO_LOGIN: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED.name
 
 
 def page() -> str:
@@ -58,7 +62,8 @@ def _table(what: str, rows: Iterable[tuple[str, tuple[Way, ...], str]]) -> Itera
     yield f"| {what} | needs | error without it |"
     yield "|---|---|---|"
     for name, ways, error in rows:
-        yield f"| {name} | {_needs(ways)} | {error} |"
+        needs = "a login" if error == _NO_LOGIN else _needs(ways)
+        yield f"| {name} | {needs} | {error} |"
 
 
 def _needs(ways: tuple[Way, ...]) -> str:

@@ -9,12 +9,13 @@ from google.protobuf.message import Message
 
 from runtime.administration.acls import message_of
 from runtime.authorization.authorizer import CLUSTER, Operation, topic_resource
+from runtime.authorization.caller import ANONYMOUS
 from stele.errors import ErrorCode
 from stele.wire.v1 import admin_pb2 as admin
 from stele.wire.v1 import groups_pb2 as groups
 from stele.wire.v1 import raft_pb2 as raft
 from stele.wire.v1 import transactions_pb2 as transactions
-from tests.broker.service.kafka_needs import C31, D64, G30, T29, X53, G, X
+from tests.broker.service.kafka_needs import ANN, BOB, C31, D64, D65, G30, T29, X53, G, X
 from tests.support.acls import acl
 from tests.support.authorizer import Need
 
@@ -33,6 +34,7 @@ class Asked(NamedTuple):
     request: Message
     ways: tuple[Way, ...]
     denied: ErrorCode | None
+    principal: str = ANONYMOUS
 
 
 def _cluster(*operations: Operation) -> tuple[Way, ...]:
@@ -44,8 +46,14 @@ def _of(*needs: Need) -> tuple[Way, ...]:
     return (needs,)
 
 
-def _admin(name: str, request: Message, ways: tuple[Way, ...], denied: ErrorCode | None) -> Asked:
-    return Asked("Admin", name, request, ways, denied)
+def _admin(
+    name: str,
+    request: Message,
+    ways: tuple[Way, ...],
+    denied: ErrorCode | None,
+    principal: str = ANONYMOUS,
+) -> Asked:
+    return Asked("Admin", name, request, ways, denied, principal)
 
 
 def _altered(kind: int, name: str) -> Any:
@@ -101,10 +109,14 @@ _ADMIN: Final = (
         "DescribeUserScramCredentials", admin.DescribeUserScramCredentialsRequest(),
         _cluster(O.DESCRIBE), C31,
     ),
-    _admin("CreateDelegationToken", admin.CreateDelegationTokenRequest(), (), D64),
+    _admin(
+        "CreateDelegationToken", admin.CreateDelegationTokenRequest(owner="User:bob"),
+        _of((O.CREATE_TOKENS, BOB)), D65, ANN,
+    ),
+    _admin("CreateDelegationToken", admin.CreateDelegationTokenRequest(), (), None, ANN),
     _admin("RenewDelegationToken", admin.RenewDelegationTokenRequest(), (), D64),
     _admin("ExpireDelegationToken", admin.ExpireDelegationTokenRequest(), (), D64),
-    _admin("DescribeDelegationTokens", admin.DescribeDelegationTokensRequest(), (), D64),
+    _admin("DescribeDelegationTokens", admin.DescribeDelegationTokensRequest(), (), None, ANN),
     _admin(
         "AlterClientQuotas", admin.AlterClientQuotasRequest(),
         _cluster(O.ALTER_CONFIGS), C31,

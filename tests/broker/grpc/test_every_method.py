@@ -3,6 +3,7 @@ is needed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -47,7 +48,9 @@ async def errors_of(asked: Asked, *allowed: Need) -> set[ErrorCode]:
     served = SERVICES[asked.service](edges.context, "EXTERNAL").service()
     handler = served.unary[f"/stele.v1.{asked.service}/{asked.method}"]
     try:
-        answer = await handler(asked.request.SerializeToString(), PEER)
+        answer = await handler(
+            asked.request.SerializeToString(), replace(PEER, principal=asked.principal)
+        )
     except RpcError as error:
         is_denied = error.code is RpcCode.PERMISSION_DENIED
         return {ErrorCode[error.info.reason]} if is_denied and error.info else set()

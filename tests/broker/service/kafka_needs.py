@@ -12,7 +12,9 @@ from runtime.authorization.authorizer import (
     group_resource,
     topic_resource,
     transactional_id_resource,
+    user_resource,
 )
+from runtime.authorization.caller import ANONYMOUS
 from stele.errors import ErrorCode
 from stele.wire.kafka import ApiKey
 from stele.wire.kafka.messages import (
@@ -82,12 +84,15 @@ T29: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 G30: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
 C31: Final = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 X53: Final = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+D65: Final = ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED
 D64: Final = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-"""For a caller that has proven nothing, as here, whatever ACLs allow it."""
-DENIALS: Final = frozenset((T29, G30, C31, X53))
+"""For a caller that has proven nothing, whatever ACLs allow it."""
+DENIALS: Final = frozenset((T29, G30, C31, X53, D65))
 
 G: Final = group_resource("g")
 X: Final = transactional_id_resource("x")
+ANN: Final = "User:ann"
+BOB: Final = user_resource("User:bob")
 TOPIC, BROKER, GROUP = 2, 4, 32
 READ, WRITE, DESCRIBE, DELETE = (
     Operation.READ, Operation.WRITE, Operation.DESCRIBE, Operation.DELETE,
@@ -109,6 +114,8 @@ class Asked(NamedTuple):
     """The error without permissions; None: there is none, since nothing is needed, or what the
     caller may not see is left out."""
     what: str = ""
+    principal: str = ANONYMOUS
+    """Who asks."""
 
 
 def _of_topic(*operations: Operation) -> Callable[[str], tuple[Way, ...]]:
@@ -557,19 +564,38 @@ ASKED: Final = (
     ),
     Asked(
         K.CREATE_DELEGATION_TOKEN, 3,
-        lambda _: create_delegation_token.CreateDelegationTokenRequest(), _nothing, D64,
+        lambda _: create_delegation_token.CreateDelegationTokenRequest("User", "ann"),
+        _nothing, None, "of the caller", ANN,
+    ),
+    Asked(
+        K.CREATE_DELEGATION_TOKEN, 3,
+        lambda _: create_delegation_token.CreateDelegationTokenRequest("User", "bob"),
+        _both((Operation.CREATE_TOKENS, BOB)), D65, "of another user", ANN,
+    ),
+    Asked(
+        K.CREATE_DELEGATION_TOKEN, 3,
+        lambda _: create_delegation_token.CreateDelegationTokenRequest(),
+        _nothing, D64, "without a login",
     ),
     Asked(
         K.RENEW_DELEGATION_TOKEN, 2,
-        lambda _: renew_delegation_token.RenewDelegationTokenRequest(), _nothing, D64,
+        lambda _: renew_delegation_token.RenewDelegationTokenRequest(),
+        _nothing, D64, "without a login",
     ),
     Asked(
         K.EXPIRE_DELEGATION_TOKEN, 2,
-        lambda _: expire_delegation_token.ExpireDelegationTokenRequest(), _nothing, D64,
+        lambda _: expire_delegation_token.ExpireDelegationTokenRequest(),
+        _nothing, D64, "without a login",
     ),
     Asked(
         K.DESCRIBE_DELEGATION_TOKEN, 3,
-        lambda _: describe_delegation_token.DescribeDelegationTokenRequest(), _nothing, D64,
+        lambda _: describe_delegation_token.DescribeDelegationTokenRequest(),
+        _nothing, None, "", ANN,
+    ),
+    Asked(
+        K.DESCRIBE_DELEGATION_TOKEN, 3,
+        lambda _: describe_delegation_token.DescribeDelegationTokenRequest(),
+        _nothing, D64, "without a login",
     ),
     Asked(
         K.DESCRIBE_CLUSTER, 2, lambda _: describe_cluster.DescribeClusterRequest(), _nothing, None
