@@ -12,6 +12,10 @@ from typing import Final, NamedTuple
 
 from metadata.config_key import ConfigKey, Scope, Type
 
+NO_KERBEROS: Final = (
+    "Kerberos is not built: use SCRAM-SHA-512, or OAUTHBEARER with tokens of an identity provider"
+)  # fmt: skip
+
 _TLS: Final = (
     ConfigKey(
         "ssl.keystore.type", Type.STRING, "",
@@ -97,7 +101,7 @@ _SASL: Final = (
         "sasl.enabled.mechanisms", Type.LIST, "",
         "The mechanisms of a SASL listener (Kafka: GSSAPI, which is not built).",
         allowed=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
-        not_built=(("GSSAPI", "Kerberos is not built"),),
+        not_built=(("GSSAPI", NO_KERBEROS),),
     ),
     ConfigKey(
         "sasl.jaas.config", Type.PASSWORD, "",
@@ -142,6 +146,11 @@ _SASL: Final = (
         "sasl.oauthbearer.unsecured.enable", Type.BOOLEAN, "false",
         "Whether unsigned tokens are believed, which anybody can make. For development only, in "
         "place of sasl.oauthbearer.jwks.endpoint.url. Kafka does so wherever no keys are set.",
+    ),
+    ConfigKey(
+        "sasl.oauthbearer.token.endpoint.url", Type.STRING, "",
+        "Where the node's own token of OAUTHBEARER is, by which it logs in at other nodes: a file "
+        "URL. The file is read at each login (Kafka: also an https URL).",
     ),
     ConfigKey(
         "connections.max.reauth.ms", Type.LONG, "0",
@@ -209,7 +218,7 @@ NODE_SECURITY_KEYS: Final = (
         "The mechanism by which a broker tells other brokers who it is. Must be set if their "
         "listener has SASL (Kafka: GSSAPI).",
         allowed=("", "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"),
-        not_built=(("GSSAPI", "Kerberos is not built"),),
+        not_built=(("GSSAPI", NO_KERBEROS),),
     ),
     FAILURE_DELAY,
     TOKEN_SECRET,

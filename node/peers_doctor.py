@@ -205,6 +205,8 @@ def _login(facts: NodeFacts) -> Iterator[Finding]:
             "brokers cannot log in at one another",
             f"add {sasl.mechanism} to {enabled}, or set {key} to one of them",
         )
+    elif sasl.token is not None:
+        return  # who the node is stands in its token
     elif not sasl.username:
         yield Finding(
             level,

@@ -132,8 +132,14 @@ class _Login:
         credentials = self._credentials
         token_text = ""
         if credentials.token is not None:
+            # The user's function may ask an identity provider.
             loop = asyncio.get_running_loop()
-            token_text = await loop.run_in_executor(None, credentials.token)
+            try:
+                token_text = await loop.run_in_executor(None, credentials.token)
+            except Exception as error:
+                raise self._refused(
+                    f"sasl_oauthbearer_token gave no token: {type(error).__name__}: {error}"
+                ) from error
         nonce = base64.b64encode(self._rng.randbytes(_NONCE_BYTES)).decode()
         dialogue = dialogues.dialogue_of(credentials, nonce, token_text)
         request = LogInRequest(mechanism=credentials.mechanism, token=dialogue.first())

@@ -19,11 +19,13 @@ from stele.security.client_security import ClientSecurity, SaslCredentials, Stor
 from stele.security.jaas import parse_jaas
 from stele.security.options import MECHANISMS
 from stele.security.scram import MECHANISMS as SCRAM_MECHANISMS
+from stele.security.token_file import TokenFile
 
 _OF_CONTROLLERS: Final = (SecurityProtocol.PLAINTEXT, SecurityProtocol.SSL)
 """What is built of the controllers' listener: nodes come in there by certificates."""
 
 _PREFIX: Final = "listener.name."
+_TOKEN_URL: Final = "sasl.oauthbearer.token.endpoint.url"
 _USER: Final = "user_"  # before the names of PLAIN's users in JAAS text
 _SECURE_WORDS: Final = ("SSL", "TLS", "SASL")
 _KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in LISTENER_KEYS}
@@ -139,11 +141,13 @@ class ListenerSecurity:
         """How this node connects to other nodes' listeners of this name. Raises ConfigError."""
         sasl = None
         if self.protocol.has_sasl:
-            options = self.jaas(mechanism)
+            options = {} if mechanism == "OAUTHBEARER" else self.jaas(mechanism)
+            token_url = self.text(_TOKEN_URL, mechanism) if mechanism == "OAUTHBEARER" else ""
             sasl = SaslCredentials(
                 mechanism=mechanism,
                 username=options.get("username", ""),
                 password=options.get("password", ""),
+                token=TokenFile.of_url(token_url) if token_url else None,
             )
         tls = self.tls if self.protocol.has_tls else TlsSettings()
         return ClientSecurity(protocol=self.protocol, tls=tls, sasl=sasl)
@@ -369,10 +373,15 @@ class SecurityReader:
 
     def _client(self, listener: ListenerSecurity, mechanism: str) -> ClientSecurity:
         if listener.protocol.has_sasl and mechanism == "OAUTHBEARER":
-            self._faults.append(
-                "sasl.mechanism.inter.broker.protocol=OAUTHBEARER is not built: brokers log in at "
-                "one another by PLAIN or SCRAM"
-            )
+            url = listener.text(_TOKEN_URL, mechanism)
+            if not url.startswith("file:/"):
+                said = "to ask for tokens over https is not built" if url else "it is not set"
+                self._faults.append(
+                    f"{_TOKEN_URL}: {said}, and brokers log in at one another by OAUTHBEARER: let "
+                    "something keep a valid token of the node in a file, and set the key to its "
+                    "URL, file:/PATH; or set sasl.mechanism.inter.broker.protocol to PLAIN or SCRAM"
+                )
+                return ClientSecurity()
         if listener.protocol.has_sasl and not mechanism:
             self._faults.append(
                 f"brokers connect to {listener.name}, which is {listener.protocol.value}: "

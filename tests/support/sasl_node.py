@@ -73,8 +73,7 @@ def sasl_node(directory: Path, *first_users: str) -> Iterator[SaslNode]:
     """Runs the node until the end of the block. ``first_users``: as ``stele format --add-scram``
     takes them."""
     names = [*PROTOCOLS, *(f"grpc-{name}" for name in PROTOCOLS), "controller", "metrics"]
-    node = SaslNode(directory, free_ports_of(names), ec.generate_private_key(ec.SECP256R1()))
-    _write_keys(node)
+    node = new_issuer(directory, free_ports_of(names))
     with running_node(directory, _settings(node), *first_users):
         yield node
 
@@ -135,6 +134,13 @@ def _settings(node: SaslNode) -> dict[str, str]:
         "listener.name.mutual.ssl.truststore.location": node.ca_file,
         "listener.name.mutual.ssl.client.auth": "required",
     }
+
+
+def new_issuer(directory: Path, ports: dict[str, int]) -> SaslNode:
+    """A node that does not serve yet, with its certificates and the keys of its tokens."""
+    node = SaslNode(directory, ports, ec.generate_private_key(ec.SECP256R1()))
+    _write_keys(node)
+    return node
 
 
 def _write_keys(node: SaslNode) -> None:

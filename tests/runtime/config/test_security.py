@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -192,7 +193,9 @@ def test_a_java_keystore_is_refused_with_a_way_out(key: str) -> None:
 
 
 def test_kerberos_is_refused_by_name() -> None:
-    assert "Kerberos is not built" in fault({"sasl.enabled.mechanisms": "GSSAPI"})
+    for key in ("sasl.enabled.mechanisms", "sasl.mechanism.inter.broker.protocol"):
+        said = fault({key: "GSSAPI"})
+        assert f"{key}=GSSAPI: Kerberos is not built: use SCRAM-SHA-512, or OAUTHBEARER" in said
 
 
 def test_environment_variables_protect_too() -> None:
@@ -263,10 +266,28 @@ def test_oauthbearer_needs_keys_or_belief() -> None:
         started(**settings, **accepted)
 
 
-def test_brokers_do_not_log_in_by_tokens() -> None:
-    settings = {**SASL, "sasl.enabled.mechanisms": "PLAIN", "sasl.jaas.config": USERS}
-    said = fault({**settings, "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER"})
-    assert "brokers log in at one another by PLAIN or SCRAM" in said
+def test_brokers_log_in_by_tokens_from_a_file(tmp_path: Path) -> None:
+    token, key = tmp_path / "a token", "sasl.oauthbearer.token.endpoint.url"
+    settings = {
+        **SASL,
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": "file:/k.json",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+    }
+    assert f"{key}: it is not set" in fault(settings)
+    said = fault({**settings, key: "https://issuer/token"})
+    assert f"{key}: to ask for tokens over https is not built" in said
+    sasl = started(**settings, **{key: token.as_uri()}).security.to_brokers.sasl
+    assert sasl is not None
+    assert sasl.token is not None
+    with pytest.raises(OSError, match="a token"):
+        sasl.token()
+    for text in ("first", "second"):
+        token.write_text(f"{text}\n")
+        assert sasl.token() == text, "a renewed token counts"
+    token.write_text("\n")
+    with pytest.raises(ValueError, match="is empty"):
+        sasl.token()
 
 
 def test_the_delay_of_a_failed_login() -> None:

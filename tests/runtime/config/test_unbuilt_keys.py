@@ -47,7 +47,6 @@ SECURITY_KEYS = [
     "sasl.oauthbearer.header.urlencode",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
     "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
-    "sasl.oauthbearer.token.endpoint.url",
     "sasl.server.callback.handler.class",
     "sasl.server.max.receive.size",
     "security.providers",

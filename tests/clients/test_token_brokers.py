@@ -1,0 +1,94 @@
+"""Two brokers that log in at one another by OAUTHBEARER, with tokens that a file has."""
+
+from __future__ import annotations
+
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from stele import Admin, Producer
+from stele.admin.descriptions import NewTopic
+from tests.support.sasl_node import SaslNode, free_ports_of, new_issuer, running_node
+
+pytestmark = pytest.mark.processes
+
+TOKEN_S = 10
+TOPIC = "t"
+LISTENERS = ("NODES", "CLIENTS")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SaslNode, str, Path]]:
+    """The issuer, the bootstrap server of its clients, and the file with the nodes' token."""
+    folder = tmp_path_factory.mktemp("cluster")
+    names = [f"{name}-{node}" for node in "12" for name in (*LISTENERS, "grpc", "own-grpc", "http")]
+    issuer = new_issuer(folder, free_ports_of([*names, "controller"]))
+    token = folder / "token"
+    token.write_text(issuer.token(sub="node", exp=time.time() + 60))
+    with ExitStack() as running:
+        for node in "12":
+            directory = folder / node
+            directory.mkdir()
+            settings = _settings(issuer, node, token)
+            running.enter_context(running_node(directory, settings))
+        yield issuer, issuer.server("CLIENTS-1"), token
+
+
+def _settings(issuer: SaslNode, node: str, token: Path) -> dict[str, str]:
+    ports = issuer.ports
+    controller = f"127.0.0.1:{ports['controller']}"
+    first = {"process.roles": "broker,controller", "controller.listener": controller}
+    return {
+        "node.id": node,
+        "cluster.id": "a-cluster",
+        "log.dirs": str(issuer.directory / node / "data"),
+        "controller.quorum.voters": f"1@{controller}",
+        "metrics.listener": f"127.0.0.1:{ports[f'http-{node}']}",
+        "listeners": ",".join(
+            f"{each}://localhost:{ports[f'{each}-{node}']}" for each in LISTENERS
+        ),
+        "grpc.listeners": (
+            f"NODES://localhost:{ports[f'own-grpc-{node}']},"
+            f"CLIENTS://localhost:{ports[f'grpc-{node}']}"
+        ),
+        "listener.security.protocol.map": "NODES:SASL_PLAINTEXT,CLIENTS:PLAINTEXT",
+        "inter.broker.listener.name": "NODES",
+        "sasl.enabled.mechanisms": "OAUTHBEARER",
+        "sasl.mechanism.inter.broker.protocol": "OAUTHBEARER",
+        "sasl.oauthbearer.jwks.endpoint.url": (issuer.directory / "jwks.json").as_uri(),
+        "sasl.oauthbearer.expected.audience": "stele",
+        "sasl.oauthbearer.clock.skew.seconds": "0",
+        "sasl.oauthbearer.token.endpoint.url": token.as_uri(),
+        **(first if node == "1" else {"process.roles": "broker"}),
+    }
+
+
+def test_brokers_replicate_while_their_tokens_are_renewed(
+    cluster: tuple[SaslNode, str, Path],
+) -> None:
+    issuer, server, token = cluster
+    with Admin(server) as admin:
+        configs = {"min.insync.replicas": "2"}
+        admin.create_topics([NewTopic(TOPIC, 4, 2, configs=configs)])
+    with Producer(server, acks="all") as producer:
+        end = time.monotonic() + 2 * TOKEN_S
+        while time.monotonic() < end:
+            token.write_text(issuer.token(sub="node", exp=time.time() + TOKEN_S))
+            for partition in range(4):
+                producer.send(TOPIC, b"x", partition=partition).result(30)
+            time.sleep(0.5)
+    with urllib.request.urlopen(f"http://127.0.0.1:{issuer.ports['http-1']}/metrics") as page:
+        told = page.read().decode()
+    assert _counted("stele_successful_reauthentications", told) > 0
+    assert _counted("stele_expired_connections_killed", told) == 0
+
+
+def _counted(name: str, page: str) -> float:
+    found = re.search(rf"^{name}(?:_total)?(?:{{[^}}]*}})? ([0-9.e+]+)$", page, re.MULTILINE)
+    assert found is not None, name
+    return float(found[1])
