@@ -139,6 +139,46 @@ def list_command(
     )
 
 
+@app.command("why")
+def why(
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user, without User:.")],
+    client_id: Annotated[
+        str, typer.Option("--client-id", help="The client id.", show_default="none")
+    ] = "",
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP_SERVER,
+    timeout: Timeout = 30.0,
+) -> None:
+    """Show which quotas count for a client, and how much of them is used on each broker."""
+    from stele.admin.client_quotas import entity_text
+
+    with connect(bootstrap, timeout) as admin:
+        found = admin.explain_client_quotas(user, client_id)
+    if as_json:
+        print_json(found)
+        return
+    if not any(found.values()):
+        note(f"no quota counts for user {user} with client id {client_id!r}")
+        return
+    print_table(
+        ("BROKER", "QUOTA", "OF", "SHARED BY ONE", "VALUE", "USED", "WAITS", "WAITED S"),
+        [
+            (
+                broker_id,
+                each.key,
+                entity_text(each.entity),
+                " and ".join(each.shared_by),
+                f"{each.value:.12g}",
+                "-" if each.key == "controller_mutation_rate" else f"{each.usage / each.value:.0%}",
+                each.throttles,
+                f"{each.throttled_s:.1f}",
+            )
+            for broker_id, quotas in sorted(found.items())
+            for each in quotas
+        ],
+    )
+
+
 def _shown(entity: Entity, kind: str) -> str | None:
     if kind not in entity:
         return None

@@ -87,9 +87,9 @@ class ClientQuotasDelta(MapDelta[QuotaEntity, Values, ClientQuotas]):
             self.delete(entity)
 
 
-def order(entity: QuotaEntity) -> tuple[tuple[str, bool, str], ...]:
+def order(entity: QuotaEntity) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """The sort key of an entity."""
-    return tuple((part.type, part.name is not None, part.name or "") for part in entity)
+    return tuple((part.type, () if part.name is None else (part.name,)) for part in entity)
 
 
 def text_of(entity: QuotaEntity) -> str:

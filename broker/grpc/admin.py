@@ -45,6 +45,7 @@ from runtime.administration.changes import CHANGES
 from runtime.administration.client_quotas import parts_of
 from runtime.authorization.authorizer import Operation
 from runtime.authorization.caller import Caller
+from runtime.quota.precedence import Client
 from stele.error_meanings import explain
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
@@ -115,6 +116,7 @@ class AdminService:
                 pb.DescribeClientQuotasRequest,
                 self._describe_client_quotas,
             ),
+            "ExplainClientQuotas": (pb.ExplainClientQuotasRequest, self._explain_client_quotas),
             "ReadMetadataLog": (pb.ReadMetadataLogRequest, self._read_metadata_log),
             "DescribeLogDirs": (pb.DescribeLogDirsRequest, log_dirs.describe),
             "AlterReplicaLogDirs": (pb.AlterReplicaLogDirsRequest, log_dirs.alter),
@@ -308,6 +310,29 @@ class AdminService:
             entry = answer.entries.add(entity=parts_of(entity))
             for key in sorted(values):
                 entry.quotas.add(key=key, value=values[key])
+        return answer
+
+    async def _explain_client_quotas(
+        self, caller: Caller, request: pb.ExplainClientQuotasRequest
+    ) -> pb.ExplainClientQuotasResponse:
+        image = await self._present_image(request)
+        client = Client(request.user, request.client_id)
+        try:
+            explained = client_quotas.explain(self._context, caller, image, client)
+        except ApiError as error:
+            return pb.ExplainClientQuotasResponse(error=error.code, message=error.message)
+        answer = pb.ExplainClientQuotasResponse()
+        for key, found, usage in explained:
+            answer.quotas.add(
+                key=key,
+                entity=parts_of(found.entity),
+                value=found.bound,
+                usage=0.0 if usage is None else usage.rate,
+                throttles=0 if usage is None else usage.throttles,
+                throttled_seconds=0.0 if usage is None else usage.throttled_s,
+                is_shared_by_user=found.bucket.user is not None,
+                is_shared_by_client_id=found.bucket.client_id is not None,
+            )
         return answer
 
     async def _describe_features(

@@ -27,7 +27,7 @@ from stele.wire.v1 import admin_pb2 as pb
 
 _TYPES: Final = (CLIENT_ID, IP, USER)
 
-_OF_CLIENTS: Final[Mapping[str, bool]] = {
+OF_CLIENTS: Final[Mapping[str, bool]] = {
     PRODUCER_BYTE_RATE: True,
     CONSUMER_BYTE_RATE: True,
     REQUEST_PERCENTAGE: False,
@@ -167,7 +167,7 @@ def parts_of(entity: QuotaEntity) -> list[pb.QuotaEntity]:
 
 
 def _keys(entity: QuotaEntity) -> Mapping[str, bool]:
-    return _OF_ADDRESSES if entity[0].type == IP else _OF_CLIENTS
+    return _OF_ADDRESSES if entity[0].type == IP else OF_CLIENTS
 
 
 def _address(text: str | None) -> str | None:

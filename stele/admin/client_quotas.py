@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from stele.admin.grpc_calls import call
 from stele.admin.part import AdminPart
 from stele.cluster.messages import error_code
 from stele.errors import ApiError, BulkError, ConfigError
@@ -54,6 +55,19 @@ class ClientQuotas:
 
     entity: dict[str, str | None]
     values: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUsage:
+    """A quota that counts for a client on one broker."""
+
+    key: str
+    entity: dict[str, str | None]  # whose quota it is, as in ``QuotaAlteration``
+    value: float
+    usage: float  # now; always 0 for what the controller keeps
+    throttles: int  # how often its clients were told to wait
+    throttled_s: float
+    shared_by: tuple[str, ...]  # what the clients that use it up together have in common
 
 
 class QuotaAdmin(AdminPart):
@@ -128,6 +142,49 @@ class QuotaAdmin(AdminPart):
             )
             for entry in answer.entries
         ]
+
+    async def explain_client_quotas(
+        self, user: str, client_id: str = ""
+    ) -> dict[int, list[QuotaUsage]]:
+        """The quotas that count for a client, and how much of them is used, by broker.
+
+        ``user``: the principal without ``User:``. A key that is not there does not bound the
+        client. Raises ApiError.
+
+        >>> await admin.explain_client_quotas("orders-app", "orders-1")
+        """
+        request = pb.ExplainClientQuotasRequest(
+            user=user, client_id=client_id, min_metadata_offset=self._requests.changed_at
+        )
+        question = call(
+            "/stele.v1.Admin/ExplainClientQuotas",
+            request,
+            pb.ExplainClientQuotasResponse.FromString,
+        )
+        await self._view.refresh()
+        found = {}
+        for broker_id in self._view.broker_ids():
+            answer = await self._view.ask(broker_id, question, timeout_s=self._view.attempt_s)
+            if answer.error:
+                raise ApiError(error_code(answer.error), answer.message)
+            found[broker_id] = [_usage(each) for each in answer.quotas]
+        return found
+
+
+def _usage(quota: pb.ExplainClientQuotasResponse.Quota) -> QuotaUsage:
+    common = (("user", quota.is_shared_by_user), ("client-id", quota.is_shared_by_client_id))
+    return QuotaUsage(
+        quota.key,
+        {
+            part.type: part.name if part.HasField("name") else None
+            for part in reversed(quota.entity)
+        },
+        quota.value,
+        quota.usage,
+        quota.throttles,
+        quota.throttled_seconds,
+        tuple(kind for kind, is_common in common if is_common),
+    )
 
 
 def entity_text(entity: Mapping[str, str | None]) -> str:

@@ -6,7 +6,12 @@ from collections.abc import Sequence
 
 from stele import aio
 from stele.admin.acls import AccessVerdict, Acl, AclFilter
-from stele.admin.client_quotas import ClientQuotas, QuotaAlteration, QuotaComponent
+from stele.admin.client_quotas import (
+    ClientQuotas,
+    QuotaAlteration,
+    QuotaComponent,
+    QuotaUsage,
+)
 from stele.admin.delegation_tokens import DelegationToken
 from stele.admin.users import ScramCredentialInfo, ScramDeletion, ScramUpsertion
 from stele.sync.face import Face
@@ -232,3 +237,13 @@ class AccessAdmin(Face):
         return self._run(
             lambda: self._admin.describe_delegation_tokens(owners, linearizable=linearizable)
         )
+
+    def explain_client_quotas(self, user: str, client_id: str = "") -> dict[int, list[QuotaUsage]]:
+        """The quotas that count for a client, and how much of them is used, by broker.
+
+        ``user``: the principal without ``User:``. A key that is not there does not bound the
+        client. Raises ApiError.
+
+        >>> admin.explain_client_quotas("orders-app", "orders-1")
+        """
+        return self._run(lambda: self._admin.explain_client_quotas(user, client_id))

@@ -9,7 +9,7 @@ from types import TracebackType
 import pytest
 
 from cli import main, quotas
-from stele.admin.client_quotas import ClientQuotas, QuotaAlteration, QuotaComponent
+from stele.admin.client_quotas import ClientQuotas, QuotaAlteration, QuotaComponent, QuotaUsage
 
 
 class _Admin:
@@ -37,6 +37,10 @@ class _Admin:
         self, alterations: Sequence[QuotaAlteration], *, request_id: bytes | None = None
     ) -> None:
         self.alterations += alterations
+
+    def explain_client_quotas(self, user: str, client_id: str = "") -> dict[int, list[QuotaUsage]]:
+        usage = QuotaUsage("producer_byte_rate", {"user": user}, 200.0, 50.0, 3, 1.26, ("user",))
+        return {1: [usage] if user == "ann" else [], 2: []}
 
     def describe_client_quotas(
         self, components: Sequence[QuotaComponent] = (), *, linearizable: bool = True
@@ -113,3 +117,14 @@ def test_what_makes_no_sense_is_refused(
     assert main.run(["quotas", *line.split()]) == code
     assert message in capsys.readouterr().err
     assert not admin.alterations
+
+
+def test_why_says_what_counts_and_what_is_used(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(["quotas", "why", "ann", "--client-id", "c"]) == 0
+    _, line = capsys.readouterr().out.splitlines()
+    told = [each.strip() for each in line.split("  ") if each.strip()]
+    assert told == ["1", "producer_byte_rate", "user ann", "user", "200", "25%", "3", "1.3"]
+    assert main.run(["quotas", "why", "bob"]) == 0
+    assert "no quota counts for user bob" in capsys.readouterr().err
+    assert main.run(["quotas", "why", "ann", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["1"][0]["shared_by"] == ["user"]

@@ -11,6 +11,7 @@ from metadata.client_quotas import (
     ClientQuotas,
     QuotaEntity,
     Values,
+    order,
     quota_record,
     removal_record,
     text_of,
@@ -85,6 +86,11 @@ def test_a_default_is_sorted_before_names() -> None:
         "user 'a'",
         "user 'b'",
     ]
+
+
+def test_names_are_sorted() -> None:
+    entities = [entity(user=name) for name in ("c", "a", None, "b")]
+    assert [each[0].name for each in sorted(entities, key=order)] == [None, "a", "b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,7 @@ from chaos.sim.laws.partition_leaders import OneLeaderPerPartitionEpoch
 from chaos.sim.laws.quorum_answers import QuorumAnswersAreTrue
 from chaos.sim.laws.quorum_commits import MajorityHolds
 from chaos.sim.laws.quorum_leaders import OneLeaderPerQuorumEpoch
+from chaos.sim.laws.quotas import QuotasAreKept
 from chaos.sim.laws.reads import ReadsAreLinearizable
 from chaos.sim.laws.refused_deletions import DeletionsAreRefusedForAReason
 from chaos.sim.laws.refused_pre_votes import PreVotesAreRefusedForAReason
@@ -109,6 +110,7 @@ LAWS: Final[tuple[type[Law], ...]] = (
     SnapshotsEqualTheLog,
     MetadataHistory,
     AccessFollowsTheRules,
+    QuotasAreKept,
     # Partitions.
     OneLeaderPerPartitionEpoch,
     HighWatermarksOnlyRise,

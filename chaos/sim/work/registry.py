@@ -19,6 +19,7 @@ from chaos.sim.work.rare import RareWork
 from chaos.sim.work.readers import MetadataReaders
 from chaos.sim.work.records import Records
 from chaos.sim.work.remade import RemadeWork
+from chaos.sim.work.tenants import Tenants
 from chaos.sim.work.transaction_work import TransactionWork
 from chaos.sim.work.work import Work
 from chaos.sim.world.rng import Rngs
@@ -42,6 +43,7 @@ WORKS: Final[tuple[type[Work], ...]] = (
     RareWork,
     DirectoryMoves,
     AccessWork,
+    Tenants,
 )
 
 

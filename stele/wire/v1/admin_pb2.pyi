@@ -770,6 +770,47 @@ class DescribeClientQuotasResponse(_message.Message):
     entries: _containers.RepeatedCompositeFieldContainer[DescribeClientQuotasResponse.Entry]
     def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., entries: _Optional[_Iterable[_Union[DescribeClientQuotasResponse.Entry, _Mapping]]] = ...) -> None: ...
 
+class ExplainClientQuotasRequest(_message.Message):
+    __slots__ = ("user", "client_id", "min_metadata_offset", "linearizable")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+    MIN_METADATA_OFFSET_FIELD_NUMBER: _ClassVar[int]
+    LINEARIZABLE_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    client_id: str
+    min_metadata_offset: int
+    linearizable: bool
+    def __init__(self, user: _Optional[str] = ..., client_id: _Optional[str] = ..., min_metadata_offset: _Optional[int] = ..., linearizable: _Optional[bool] = ...) -> None: ...
+
+class ExplainClientQuotasResponse(_message.Message):
+    __slots__ = ("error", "message", "quotas")
+    class Quota(_message.Message):
+        __slots__ = ("key", "entity", "value", "usage", "throttles", "throttled_seconds", "is_shared_by_user", "is_shared_by_client_id")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        ENTITY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        USAGE_FIELD_NUMBER: _ClassVar[int]
+        THROTTLES_FIELD_NUMBER: _ClassVar[int]
+        THROTTLED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+        IS_SHARED_BY_USER_FIELD_NUMBER: _ClassVar[int]
+        IS_SHARED_BY_CLIENT_ID_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        entity: _containers.RepeatedCompositeFieldContainer[QuotaEntity]
+        value: float
+        usage: float
+        throttles: int
+        throttled_seconds: float
+        is_shared_by_user: bool
+        is_shared_by_client_id: bool
+        def __init__(self, key: _Optional[str] = ..., entity: _Optional[_Iterable[_Union[QuotaEntity, _Mapping]]] = ..., value: _Optional[float] = ..., usage: _Optional[float] = ..., throttles: _Optional[int] = ..., throttled_seconds: _Optional[float] = ..., is_shared_by_user: _Optional[bool] = ..., is_shared_by_client_id: _Optional[bool] = ...) -> None: ...
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    QUOTAS_FIELD_NUMBER: _ClassVar[int]
+    error: int
+    message: str
+    quotas: _containers.RepeatedCompositeFieldContainer[ExplainClientQuotasResponse.Quota]
+    def __init__(self, error: _Optional[int] = ..., message: _Optional[str] = ..., quotas: _Optional[_Iterable[_Union[ExplainClientQuotasResponse.Quota, _Mapping]]] = ...) -> None: ...
+
 class UnregisterBrokerRequest(_message.Message):
     __slots__ = ("broker_id", "on_behalf_of", "request_id")
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from immutables import Map
 
+from broker.grpc.admin import AdminService
 from broker.replication.types import FetchResult
 from metadata.client_quotas import quota_record, removal_record
 from runtime.authorization.authorizer import CLUSTER, Operation
@@ -318,3 +319,27 @@ async def test_the_controllers_throttle_reaches_the_client(
     (caller,) = asked
     assert (caller.principal, caller.client_id) == ("User:ANONYMOUS", "test")
     assert caller.may_exceed_quota is may_exceed
+
+
+@virtual
+async def test_a_broker_explains_what_counts_for_a_client() -> None:
+    edges = with_quota(PRODUCE, 200)
+    edges.commit(quota_record(entity(user=None), "controller_mutation_rate", 5.0))
+    await produced(edges.client())
+    service = AdminService(edges.context, "EXTERNAL").service()
+
+    async def explained(user: str) -> pb.ExplainClientQuotasResponse:
+        request = pb.ExplainClientQuotasRequest(user=user, client_id="test")
+        payload = await service.unary["/stele.v1.Admin/ExplainClientQuotas"](
+            request.SerializeToString(), Peer("127.0.0.1:5", None)
+        )
+        return pb.ExplainClientQuotasResponse.FromString(payload)
+
+    _, rate = (await explained("ANONYMOUS")).quotas
+    assert (rate.key, rate.value, rate.throttles) == (PRODUCE, 200.0, 0)
+    assert rate.usage == pytest.approx(len(BATCH) / 10, rel=0.2)
+    assert [(part.type, part.name) for part in rate.entity] == [("user", "ANONYMOUS")]
+    assert (rate.is_shared_by_user, rate.is_shared_by_client_id) == (True, False)
+    (changes,) = (await explained("ann")).quotas
+    assert (changes.key, changes.value, changes.usage) == ("controller_mutation_rate", 5.0, 0.0)
+    assert not changes.entity[0].HasField("name")

@@ -126,6 +126,10 @@ _ADMIN: Final = (
         _cluster(O.DESCRIBE_CONFIGS), C31,
     ),
     _admin(
+        "ExplainClientQuotas", admin.ExplainClientQuotasRequest(),
+        _cluster(O.DESCRIBE_CONFIGS), C31,
+    ),
+    _admin(
         "UnregisterBroker", admin.UnregisterBrokerRequest(broker_id=99), _cluster(O.ALTER), C31
     ),
     _admin("DescribeCluster", admin.DescribeClusterRequest(), (), None),

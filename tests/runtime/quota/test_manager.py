@@ -73,7 +73,8 @@ def test_each_bucket_has_its_own_rate(uses: list[tuple[str, Client, int, int]]) 
 def test_what_would_be_too_much_is_not_counted() -> None:
     manager = QuotaManager(quotas(({"user": "ann"}, {FETCH: 10.0})))
     assert manager.admit(FETCH, BOB, 1e9, 0.0) == (True, None)
-    assert manager.admit(FETCH, ANN, 100, 0.0) == (True, None)
+    assert manager.admit(FETCH, ANN, 60, 0.0) == (True, None)
+    assert manager.admit(FETCH, ANN, 40, 0.0) == (True, None)
     is_admitted, throttle = manager.admit(FETCH, ANN, 20, 0.0)
     assert throttle is not None
     assert not is_admitted
@@ -95,6 +96,12 @@ def test_what_is_always_too_much_is_admitted_after_a_silence() -> None:
     assert not manager.admit(FETCH, ANN, 1, 10.5).is_admitted
     assert manager.admit(FETCH, ANN, 500, 11.0).is_admitted
     assert not manager.admit(FETCH, ANN, 500, 11.0).is_admitted
+
+
+def test_a_bucket_that_nobody_has_used() -> None:
+    manager = QuotaManager(FEW)
+    assert manager.usage_of(FETCH, Bucket("ann", "c"), 5.0) == (FETCH, ("ann", "c"), 0, 0, 0)
+    assert list(manager.usage(5.0)) == []
 
 
 def test_ten_seconds_worth_may_be_used_at_once() -> None:

@@ -72,6 +72,13 @@ def test_samples_count_for_eleven_seconds() -> None:
     assert rate.observed(11.0) == 0
 
 
+def test_a_sample_ends_after_a_second() -> None:
+    rate = Rate()
+    for time in (0.0, 0.875, 1.0):
+        rate.record(100, time)
+    assert rate.observed(11.0) == 10, "the third amount is of a sample of its own"
+
+
 def test_what_is_taken_back_counts_for_nothing() -> None:
     rate = Rate()
     rate.record(50, 0.0)

@@ -1,4 +1,4 @@
-"""Planted bugs of the authorizer."""
+"""Planted bugs of the authorizer, and of quotas."""
 
 from __future__ import annotations
 
@@ -44,5 +44,15 @@ ACCESS = [
                 "return []",
             ),
         ),
+    ),
+]
+
+QUOTAS = [
+    bug(
+        "connection: take the requests of a client above its quota that were received already",
+        "runtime/kafka/connection.py",
+        "KafkaServerProtocol._may_take",
+        "self._unmute is None",
+        "",
     ),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chaos.sim.runs.mutants.access_catalogue import ACCESS
+from chaos.sim.runs.mutants.access_catalogue import ACCESS, QUOTAS
 from chaos.sim.runs.mutants.administration_catalogue import ADMINISTRATION
 from chaos.sim.runs.mutants.cleaner_catalogue import CLEANER
 from chaos.sim.runs.mutants.client_catalogue import CLIENT
@@ -519,6 +519,7 @@ MUTANTS = [
     *CONTROLLER,
     *ISR,
     *ACCESS,
+    *QUOTAS,
     *ADMINISTRATION,
     *REPLICATION,
     *STORAGE,
