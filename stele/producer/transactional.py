@@ -131,12 +131,9 @@ class Transactional:
             return True
 
     async def _deliver(self) -> None:
-        """Take nothing more, and wait until everything is acknowledged."""
-        machine = self.machine
-        machine.close()
+        """Take nothing more, and wait until everything is acknowledged or has failed."""
+        self.machine.close()
         await self._records.deliver()
-        if machine.error is not None:
-            raise machine.error
 
     # -------------------------------------------------------------------------- offsets
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from stele.cluster.messages import ProduceAnswer, ProduceRequest
-from stele.errors import ErrorCode, SteleError
-from stele.wire.batch import BatchBuilder
+from stele.errors import ClosedError, ErrorCode, SteleError
+from stele.wire.batch import BatchBuilder, read_header
 from stele.wire.record import record_size_bound
 from tests.support.stele import Fault, Stage, on_stage
 
@@ -53,6 +53,36 @@ async def test_a_request_holds_as_many_batches_as_max_request_size_allows(
         for number in range(4):
             await producer.send("t", VALUE, partition=number)
     assert found == requests
+
+
+@pytest.mark.parametrize(("room", "counts"), [(0, [2]), (-1, [1, 1])])
+@on_stage
+async def test_a_batch_takes_records_up_to_its_size(
+    stage: Stage, room: int, counts: list[int]
+) -> None:
+    partition = stage.cluster.create("t").partitions[0]
+    size = batch_bytes(VALUE) + record_size_bound(None, VALUE) + room
+    async with stage.producer(linger_ms=50, batch_size=size) as producer:
+        for _ in range(2):
+            await producer.send("t", VALUE, timestamp_ms=1)
+    assert [read_header(each).record_count for each in partition.batches] == counts
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED])
+@on_stage
+async def test_a_producer_id_that_somebody_else_uses_stops_the_producer(
+    stage: Stage, code: ErrorCode
+) -> None:
+    """Two that number their batches alike would take each other's for repeated ones."""
+    stage.cluster.create("t").partitions[0].faults.append(Fault(error=code))
+    producer = stage.producer()
+    delivery = await producer.send("t", b"v")
+    with pytest.raises(SteleError, match="another instance uses this producer id"):
+        await delivery
+    assert producer.has_failed
+    with pytest.raises(ClosedError, match="another instance"):
+        await producer.send("t", b"v")
+    await producer.abort()
 
 
 @on_stage
@@ -113,6 +143,6 @@ async def test_a_flush_raises_the_first_failure_and_counts_all_records(stage: St
             await asyncio.wait([delivery])
         with pytest.raises(SteleError) as failed:
             await producer.flush()
-        assert "INVALID_RECORD" in repr(failed.value)
+        assert str(failed.value) == "INVALID_RECORD: t-0: INVALID_RECORD"
         assert failed.value.__notes__ == ["2 records were not delivered since the last flush"]
         await producer.flush()  # tells each failure once

@@ -10,6 +10,7 @@ from stele.errors import (
     ProducerFencedError,
     SteleError,
     TransactionAbortableError,
+    TransactionFatalError,
     TransactionOutcomeUnknownError,
     TransactionStateError,
 )
@@ -151,6 +152,51 @@ def test_a_refused_abort_is_asked_for_with_a_higher_epoch(code: ErrorCode) -> No
     machine.abort(is_in_doubt=False)
     machine.answered(asked(machine), CoordinatorAnswer(code))
     assert (machine.state, machine.question) == (State.ABORTING, Init(ONE))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_in_doubt"),
+    [
+        (ErrorCode.INVALID_RECORD, False),
+        (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False),
+        (ErrorCode.INVALID_PRODUCER_EPOCH, True),
+        (ErrorCode.UNKNOWN_PRODUCER_ID, True),
+        (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, True),
+    ],
+)
+def test_an_error_of_a_record_decides_what_the_abort_asks_for(
+    code: ErrorCode, *, is_in_doubt: bool
+) -> None:
+    """A higher epoch keeps out the batches that may be under way."""
+    machine = in_transaction()
+    machine.failed(ApiError(code, "so"), is_in_doubt=False)
+    machine.abort(is_in_doubt=False)
+    assert machine.question == (Init(ONE) if is_in_doubt else End(ONE, is_commit=False))
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("message", ["", "because"])
+def test_an_end_that_is_refused_for_good_fails_the_producer_with_the_reason(
+    *, is_commit: bool, message: str
+) -> None:
+    machine = in_transaction()
+    machine.commit() if is_commit else machine.abort(is_in_doubt=False)
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    machine.answered(asked(machine), CoordinatorAnswer(code, message))
+    assert machine.state is State.FATAL_ERROR
+    assert type(machine.error) is TransactionFatalError
+    assert (message or code.name) in str(machine.error)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH])
+def test_a_producer_that_asks_for_a_higher_epoch_may_learn_that_it_is_fenced(
+    code: ErrorCode,
+) -> None:
+    machine = in_transaction()
+    machine.abort(is_in_doubt=True)
+    assert machine.question == Init(ONE)
+    machine.answered(asked(machine), CoordinatorAnswer(code))
+    assert isinstance(machine.error, ProducerFencedError)
 
 
 def test_a_failure_outside_of_a_transaction_is_no_failure_of_the_next_one() -> None:
