@@ -21,6 +21,7 @@ coordinator. These rules hold:
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from stele.errors import (
@@ -67,14 +68,19 @@ class PreparedTransaction(NamedTuple):
         return cls(int(producer_id), int(epoch))
 
 
-class Init(NamedTuple):
-    """Take the transactional id over, or go on with a higher epoch (``identity``)."""
+@dataclass(frozen=True, slots=True)
+class Init:
+    """Take the transactional id over, or go on with a higher epoch (``identity``).
+
+    No named tuple: it would equal an ``End`` that aborts, with the same identity.
+    """
 
     identity: Identity | None
     keep_prepared: bool = False
 
 
-class End(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class End:
     identity: Identity
     is_commit: bool
 

@@ -285,6 +285,26 @@ async def test_after_a_failure_nothing_more_is_taken(
 
 
 @with_transactions
+async def test_a_refused_abort_goes_on_at_once_with_a_higher_epoch(
+    stage: Stage, transactions: FakeTransactions
+) -> None:
+    """It is another question, not the one that was refused."""
+    transactions.fail("EndTxn", TransactionFault(ErrorCode.INVALID_TXN_STATE))
+    loop = asyncio.get_running_loop()
+    async with transactional(stage, retry_backoff_ms=1_000) as producer:
+        await producer.begin_transaction()
+        await producer.send("t", b"one", partition=0)
+        await producer.flush()
+        began = loop.time()
+        await producer.abort_transaction()
+        assert loop.time() - began < 0.5
+    assert [each for each in transactions.asked if each != "FindTransaction"] == [
+        "InitProducerId", "EndTxn", "InitProducerId",
+    ]  # fmt: skip
+    assert transactions.values() == []
+
+
+@with_transactions
 async def test_a_flush_leaves_the_error_of_a_transaction_to_its_calls(
     stage: Stage, transactions: FakeTransactions
 ) -> None:
