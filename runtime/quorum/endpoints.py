@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from raft.quorum import VoterSet
-from runtime.config.addresses import NamedAddress, choose_listener, parse_address, parse_endpoint
+from runtime.config.addresses import (
+    CONTROLLER,
+    NamedAddress,
+    choose_listener,
+    parse_address,
+    parse_endpoint,
+)
 from runtime.quorum.config import QuorumConfig
+
+_log = logging.getLogger(__name__)
 
 FIRST_BOOTSTRAP_ID: Final = -2
 """The configured servers to ask have no ids; they are called -2, -3, … as in Kafka."""
@@ -52,10 +61,26 @@ class Endpoints:
         recorded = {each.id: parse_endpoint(each.endpoint) for each in voters.voters}
         found = {node_id: listeners for node_id, listeners in recorded.items() if listeners}
         if found != self._recorded:
+            self._warn_of_unnamed(found)
             self._recorded = found
             self._failures.clear()
         for node_id in [each for each in self._told if each not in (*voters.ids, leader_id)]:
             del self._told[node_id]
+
+    def _warn_of_unnamed(self, found: Mapping[int, Sequence[NamedAddress]]) -> None:
+        """Say which controllers have none of this node's listeners, once for each change."""
+        for node_id, listeners in found.items():
+            known = (CONTROLLER, *self._names)  # earlier versions recorded this one for all
+            if listeners == self._recorded.get(node_id) or node_id == self._own_id:
+                continue
+            if not any(each.name in known for each in listeners):
+                _log.warning(
+                    "controller %d has the listeners %s, and controller.listener.names here has "
+                    "only %s: add the listener by which this node is to connect",
+                    node_id,
+                    ", ".join(map(str, listeners)),
+                    ", ".join(self._names),
+                )
 
     @property
     def in_use(self) -> set[NamedAddress]:

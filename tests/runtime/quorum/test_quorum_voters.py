@@ -401,6 +401,17 @@ def test_a_listener_that_fails_gives_way_to_no_other_one() -> None:
     assert tried == {"NEW://two:2", "NEW://old1:1"}, "or TLS that fails would end in plaintext"
 
 
+def test_a_node_warns_of_a_controller_that_has_none_of_its_listeners(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    known = moving("OLD")
+    for _ in range(2):
+        recorded(known, BOTH, "two:1", "NEW://three:2")
+    (said,) = caplog.messages
+    assert "controller 3 has the listeners NEW://three:2, and controller.listener.names" in said
+    assert "has only OLD" in said
+
+
 def test_a_replica_learns_where_the_leader_is_on_its_own_listener() -> None:
     known = moving("OLD", "NEW", own="OLD://me:1+NEW://me:2")
     recorded(known, BOTH, "OLD://three:1")
