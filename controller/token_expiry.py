@@ -16,6 +16,10 @@ from stele.wire.v1 import metadata_pb2 as pb
 REMOVED_AT_ONCE: Final = 1000
 """The most removals of one decision. What is left goes with the next turn of the event loop."""
 
+_SLACK: Final = 1000
+"""So many entries more than twice the tokens may be in the heap. Otherwise a client that renews a
+token again and again would fill the memory."""
+
 
 class TokenExpiry:
     """The tokens by their expiry, and the time of the next check in seconds of the monotonic clock.
@@ -33,9 +37,17 @@ class TokenExpiry:
     def claimed(self, now_s: float, tokens: DelegationTokens) -> None:
         """This node has become the active controller: nobody else changes tokens from now on."""
         self._tokens = tokens
+        self._fill(tokens)
+        self._checked_s = now_s
+
+    def _fill(self, tokens: DelegationTokens) -> None:
         self._heap = [(each.expiry_ms, each.token_id) for each in tokens.values()]
         heapq.heapify(self._heap)
-        self._checked_s = now_s
+
+    @property
+    def entries(self) -> int:
+        """How many there are, those of earlier expiries included."""
+        return len(self._heap)
 
     def resigned(self) -> None:
         self._heap = []
@@ -54,6 +66,8 @@ class TokenExpiry:
                     self._checked_s = now_s
                 token = record.delegation_token
                 heapq.heappush(self._heap, (token.expiry_ms, token.token_id))
+        if len(self._heap) > 2 * len(tokens) + _SLACK:
+            self._fill(tokens)
 
     def deadline(self) -> float | None:
         """When the next check is due; None: there is nothing that could expire."""
