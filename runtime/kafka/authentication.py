@@ -35,13 +35,9 @@ DEADLINE_S: Final = 30.0
 """How long a client may take to log in."""
 
 _REPEAT_MIN_S: Final = 1.0
-"""A client may not log in again more often, as in Kafka. The first time may come at once: a client
-whose token has half a second left when it connects soon has another token."""
-
-_SHORTEST_REPEAT_S: Final = 0.1
-"""Unlike Kafka, half of the last session is enough if that is shorter. librdkafka looks for a new
-token once a second, so it may log in again with one that has half a second left. Kafka refuses it
-half a second later, which a client takes for a wrong credential. This is the least."""
+"""A client may not log in again more often. Kafka refuses it, and clients take that for a wrong
+credential; here it waits. librdkafka looks for a new token once a second, so it may log in again
+with one that has half a second left, and once more before that has ended."""
 
 RAW_TOKEN: Final = RequestHeader(ApiKey.SASL_AUTHENTICATE, -1, 0, None)
 """The header of a token that came without one, as after version 0 of SaslHandshake."""
@@ -102,7 +98,7 @@ class Gate:
         self._by_delegation_token = False  # its first login
         self._ends_s = math.inf  # the session, in the loop's time
         self._repeated_s = -math.inf  # the last login but the first, or the attempt
-        self._repeat_after_s = _REPEAT_MIN_S  # from the last login on
+        self._is_lost = False  # the connection
 
     @property
     def expects_raw_token(self) -> bool:
@@ -158,6 +154,7 @@ class Gate:
 
     def closed(self) -> None:
         """The connection is lost."""
+        self._is_lost = True
         self._state = _State.FAILED
         self._dialogue = None
         if self._deadline is not None:
@@ -175,8 +172,12 @@ class Gate:
     async def handshake(self, mechanism: str, version: int) -> SaslHandshakeResponse:
         """The answer to SaslHandshake. An error closes the connection behind it."""
         enabled = self._logins.mechanisms
-        if self._state is _State.DONE and not self._may_repeat:
-            return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE, enabled)
+        if self._state is _State.DONE:
+            if self._ends_s == math.inf:
+                return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE, enabled)
+            await asyncio.sleep(self._repeated_s + _REPEAT_MIN_S - self._loop.time())
+            if self._is_lost:
+                return SaslHandshakeResponse(ErrorCode.ILLEGAL_SASL_STATE)  # to nobody
         error = self._handshake_error(mechanism)
         if error is None:
             self._mechanism = mechanism
@@ -185,13 +186,6 @@ class Gate:
         code, reason = error
         await self._fail(Failure("", reason), self._loop.time())
         return SaslHandshakeResponse(code, enabled)
-
-    @property
-    def _may_repeat(self) -> bool:
-        """Whether a client that has logged in may do so again."""
-        return (
-            self._ends_s < math.inf and self._loop.time() - self._repeated_s >= self._repeat_after_s
-        )
 
     def _handshake_error(self, mechanism: str) -> tuple[ErrorCode, str] | None:
         if self._state is _State.DONE:
@@ -266,8 +260,6 @@ class Gate:
         self._ends_s = math.inf
         if lifetime_ms is not None:
             self._ends_s = self._loop.time() + lifetime_ms / 1000
-            half_s = max(lifetime_ms / 2000, _SHORTEST_REPEAT_S)
-            self._repeat_after_s = min(half_s, _REPEAT_MIN_S)
         metrics = self._logins.metrics
         self._count(metrics.succeeded, metrics.repeated)
         self._dialogue = None
