@@ -55,4 +55,11 @@ QUOTAS = [
         "self._unmute is None",
         "",
     ),
+    bug(
+        "quota: read on from a producer above its quota",
+        "broker/api/charging.py",
+        "take_up",
+        "connection.mute(request.throttle_ms / 1000)",
+        "pass",
+    ),
 ]
