@@ -42,7 +42,7 @@ SESSION_MS: Final = 3_600_000
 
 _ID_BYTES: Final = 16
 _KEY_BYTES: Final = 32
-_TOKENS_MAX: Final = 1024
+TOKENS_MAX: Final = 1024
 """The most tokens that are remembered as verified."""
 
 
@@ -167,7 +167,7 @@ class GrpcLogins:
             await self._fail(peer, "OAUTHBEARER", result, came_s)
             return None
         session = self._session(result, "OAUTHBEARER")
-        while len(self._verified) >= _TOKENS_MAX:
+        while len(self._verified) >= TOKENS_MAX:
             del self._verified[next(iter(self._verified))]
         self._verified[token] = session
         return session

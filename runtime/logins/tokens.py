@@ -64,9 +64,8 @@ class TokenVerifier:
             return Failure("", f"no keys from {self._source}: {self._failure}", is_retriable=True)
         try:
             return self._rules.verify(token, self._keys, self._clock.time_ms())
-        except UnknownKeyError as error:
-            if self._fetching is None and not self._may_try(self._clock.monotonic()):
-                return Failure("", str(error))
+        except UnknownKeyError:
+            pass  # the issuer may have changed its keys
         if not await self._refreshed():
             return _TOO_MANY
         try:
@@ -75,7 +74,7 @@ class TokenVerifier:
             return Failure("", str(error))
 
     def _may_try(self, now_s: float) -> bool:
-        return self._fetching is None and now_s - self._tried_s >= RETRY_S
+        return now_s - self._tried_s >= RETRY_S
 
     async def _refreshed(self) -> bool:
         """Wait until the keys were fetched, or could not be. All who wait share one attempt. False:

@@ -142,16 +142,36 @@ ROOMS = (
     ),
     Room(
         "identity",
-        tuple(
-            f"security/{noun}.py"
-            for noun in ("distinguished_name", "principal", "node_identity", "renewal")
+        (
+            *(
+                f"security/{noun}.py"
+                for noun in ("distinguished_name", "principal", "node_identity", "renewal")
+            ),
+            "runtime/authorization/node_identity.py",
+            "runtime/authorization/nodes.py",
         ),
         (
             "tests/security/test_distinguished_name.py",
             "tests/security/test_principal.py",
             "tests/security/test_node_identity.py",
             "tests/security/test_renewal.py",
+            "tests/runtime/test_node_identity.py",
+            "tests/runtime/test_for_nodes.py",
         ),
+    ),
+    Room(
+        "audit",
+        ("security/audit.py", "security/authority.py", "stele/security/jaas.py"),
+        (
+            "tests/security/test_audit.py",
+            "tests/security/test_authority.py",
+            "tests/stele/security/test_jaas.py",
+        ),
+    ),
+    Room(
+        "logins",
+        ("runtime/logins/grpc.py", "runtime/logins/tokens.py"),
+        ("tests/runtime/test_grpc_logins.py", "tests/runtime/test_token_verifier.py"),
     ),
     Room(
         "doctor",

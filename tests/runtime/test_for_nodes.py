@@ -9,10 +9,11 @@ import pytest
 
 from metadata.acls import Acls
 from runtime.authorization.acl_authorizer import AclAuthorizer
-from runtime.authorization.authorizer import CLUSTER, Operation
-from runtime.authorization.caller import Plane
+from runtime.authorization.authorizer import CLUSTER, Operation, Resource
+from runtime.authorization.caller import Caller, Plane
 from runtime.authorization.nodes import for_nodes, when_loaded
 from security.authorizer.decision import Policy
+from stele.wire.v1 import raft_pb2
 from stele.world import RpcCode, RpcError, Stream
 from tests.support.authorizer import FakeAuthorizer
 from tests.support.timing import LoopClock
@@ -70,3 +71,35 @@ async def test_before_the_acls_are_known_nobody_is_denied_and_nobody_is_answered
     with pytest.raises(RpcError) as raised:
         await of_nodes.call("/a", b"", PEER)
     assert raised.value.code is RpcCode.PERMISSION_DENIED
+
+
+class Noting(FakeAuthorizer):
+    """Notes where those came in who were refused."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.listeners: list[str] = []
+
+    def note_denial(
+        self, caller: Caller, operation: Operation, resource: Resource, rule: str = ""
+    ) -> None:
+        self.listeners.append(caller.listener)
+
+
+@pytest.mark.parametrize("listener", ["INTERNAL", ""])
+async def test_the_authorizer_learns_which_listener_is_called(listener: str) -> None:
+    """That of the service, or that which the peer has called."""
+    vote, authorizer = "/stele.v1.Raft/Vote", Noting()
+
+    async def unary(payload: bytes, peer: Peer) -> bytes:
+        return b"answer"
+
+    service = for_nodes(Service({vote: unary}), authorizer, listener)
+    peer = replace(PEER, listener="CALLED", node_ids=frozenset([7]))
+    payload = raft_pb2.VoteRequest(candidate_id=8).SerializeToString()
+    with pytest.raises(RpcError):
+        await service.call(vote, payload, peer)
+    expected = listener or "CALLED"
+    assert ([each.listener for each in authorizer.callers], authorizer.listeners) == (
+        [expected], [expected],
+    )  # fmt: skip

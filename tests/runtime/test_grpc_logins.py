@@ -16,11 +16,12 @@ from runtime.logins.grpc import (
     MAX_DIALOGUES,
     MAX_REQUEST_CHARACTERS,
     SESSION_MS,
+    TOKENS_MAX,
     GrpcLogins,
 )
 from runtime.logins.listener import AuthenticationMetrics, Begin, ListenerLogins
 from runtime.metrics.registry import MetricsRegistry
-from security.sasl.dialogue import Failure, Success
+from security.sasl.dialogue import Dialogue, Failure, Success
 from security.sasl.plain import PlainDialogue
 from security.sasl.scram import ScramDialogue
 from stele.errors import ErrorCode
@@ -344,7 +345,6 @@ async def test_dialogues_and_requests_are_bounded() -> None:
         "SASL Zg",  # not padded
         "SASL ?",
         "Session x.y.z",
-        "SASL " + "A" * (MAX_REQUEST_CHARACTERS + 4),
     ],
 )
 @virtual
@@ -355,3 +355,69 @@ async def test_a_step_of_a_login_is_in_the_metadata(authorization: str | None) -
         await server.call(LOG_IN, payload, timeout_s=1, authorization=authorization)
     assert caught.value.code is RpcCode.INVALID_ARGUMENT
     assert server.metrics.succeeded.value == 0
+
+
+@virtual
+async def test_a_step_of_a_login_has_a_largest_size() -> None:
+    server = Server()
+
+    def padded(size: int) -> LogInRequest:
+        """Whose base64 has this length."""
+        request = LogInRequest(mechanism="PLAIN")
+        request.token = bytes(size // 4 * 3 - request.ByteSize() - 4)
+        assert len(base64.b64encode(request.SerializeToString())) == size
+        return request
+
+    answer = await server.step(padded(MAX_REQUEST_CHARACTERS).SerializeToString())
+    assert answer.error == ErrorCode.SASL_AUTHENTICATION_FAILED
+    with pytest.raises(RpcError, match="a login of 65540 characters"):
+        await server.step(padded(MAX_REQUEST_CHARACTERS + 4).SerializeToString())
+
+
+@virtual
+async def test_a_failure_says_what_everybody_may_know(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Server()
+    told = await server.log_in(mechanism="PLAIN", token=b"\0alice\0guess")
+    assert "username or password" in told.message
+
+    async def fail(dialogue: Dialogue, token: bytes) -> Failure:
+        return Failure("", "nobody may know")
+
+    monkeypatch.setattr(server.logins, "step", fail)
+    told = await server.log_in(mechanism="PLAIN", token=b"\0alice\0guess")
+    assert told.message == "the login failed"
+
+
+@virtual
+async def test_so_many_tokens_are_remembered() -> None:
+    server = Server()
+    server.verified = Success("User:token")
+    for number in range(TOKENS_MAX + 1):
+        await server.call(METHOD, b"", timeout_s=1, authorization=f"Bearer {number}")
+    await server.call(METHOD, b"", timeout_s=1, authorization=f"Bearer {TOKENS_MAX}")
+    assert server.verifications == TOKENS_MAX + 1
+    await server.call(METHOD, b"", timeout_s=1, authorization="Bearer 0")
+    assert server.verifications == TOKENS_MAX + 2
+
+
+@virtual
+async def test_a_timeout_of_a_handler_is_not_the_end_of_a_session() -> None:
+    server = Server()
+
+    async def late(stream: Stream, peer: Peer) -> None:
+        raise TimeoutError
+
+    logins = GrpcLogins("CLIENTS", server.logins, server.clock, server.rng)
+    server.service = logins.protect(Service(streams={STREAM: late}))
+    answer = await server.log_in(mechanism="PLAIN", token=PLAIN_TOKEN)
+    peer = Peer("10.0.0.9", authorization=f"Session {answer.session}")
+    with pytest.raises(TimeoutError):
+        await server.service.converse(STREAM, Idle(), peer)
+
+
+@virtual
+async def test_a_password_is_no_delegation_token() -> None:
+    server = Server()
+    answer = await server.log_in(mechanism="PLAIN", token=PLAIN_TOKEN)
+    peer = Peer("10.0.0.9", authorization=f"Session {answer.session}")
+    assert not (await server.service.admit(METHOD, peer)).by_delegation_token

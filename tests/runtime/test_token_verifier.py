@@ -60,17 +60,47 @@ class Issuer:
 
 
 @virtual
+async def test_an_issuer_is_asked_again_after_ten_seconds_also_for_old_keys() -> None:
+    issuer = Issuer()
+    issuer.takes_s = 0.0
+    assert isinstance(await issuer.verify(), Success)
+    assert isinstance(await issuer.verify("invented"), Failure)
+    assert issuer.fetches == 1
+    await asyncio.sleep(RETRY_S)
+    assert isinstance(await issuer.verify("invented"), Failure)
+    assert issuer.fetches == 2
+
+    await asyncio.sleep(3600)
+    issuer.is_down = True
+    for _ in range(3):
+        assert isinstance(await issuer.verify(), Success)
+        await asyncio.sleep(1)
+    assert issuer.fetches == 3
+
+
+@virtual
+async def test_an_error_without_words_is_named() -> None:
+    async def fetch() -> bytes:
+        raise OSError
+
+    verifier = TokenVerifier(TokenRules(), fetch, LoopClock(), refresh_ms=1000, source="https://i")
+    failed = await verifier.verify("a.b.c")
+    assert failed == Failure("", "no keys from https://i: OSError", is_retriable=True)
+
+
+@virtual
 async def test_few_tokens_wait_for_keys_at_a_time() -> None:
     """Invented key ids hold no more places than these, and a known key needs none."""
     issuer = Issuer()
     waiting = [asyncio.ensure_future(issuer.verify()) for _ in range(WAITING_MAX)]
     await asyncio.sleep(0)
     beyond = await issuer.verify()
-    assert isinstance(beyond, Failure)
-    assert beyond.is_retriable
+    assert beyond == Failure("", "16 tokens wait for keys", is_retriable=True)
     assert all(isinstance(each, Success) for each in await asyncio.gather(*waiting))
 
     await asyncio.sleep(RETRY_S)
+    assert isinstance(await issuer.verify(), Success)
+    assert issuer.fetches == 1
     began_s = asyncio.get_running_loop().time()
     waiting = [asyncio.ensure_future(issuer.verify("invented")) for _ in range(WAITING_MAX)]
     await asyncio.sleep(0)

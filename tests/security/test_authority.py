@@ -7,12 +7,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
 
 from security.authority import (
     MAPPING_RULES,
     Authority,
     AuthorityError,
+    Keystore,
     Subject,
     facts_of,
     subject_of,
@@ -133,3 +136,63 @@ def test_two_authorities_have_two_names() -> None:
 def test_what_cannot_be_issued(make: object, said: str) -> None:
     with pytest.raises(AuthorityError, match=said):
         make()  # type: ignore[operator]
+
+
+def test_a_users_name_and_the_days_of_a_certificate_have_bounds() -> None:
+    assert subject_of(AUTHORITY.issue(Subject.user("a" * 64), NOW).certificate)
+    with pytest.raises(AuthorityError):
+        Subject.user("a" * 65)
+    (facts,) = facts_of(AUTHORITY.issue(NODE, NOW, days=1).certificate)
+    assert facts.days_left(NOW) == 1
+    with pytest.raises(AuthorityError, match="at least one day, not 0"):
+        AUTHORITY.issue(NODE, NOW, days=0)
+
+
+@pytest.mark.parametrize(
+    ("common_names", "units", "said"),
+    [
+        ([], ["users"], "not a certificate of a node or user"),
+        (["ann", "bob"], ["users"], "not a certificate of a node or user"),
+        (["ann"], [], "not a certificate of a node or user"),
+        (["ann"], ["users", "nodes"], "not a certificate of a node or user"),
+        (["node-7"], ["nodes"], "names no node, such as stele:node:1"),
+    ],
+)
+def test_another_certificate_has_no_successor(
+    common_names: list[str], units: list[str], said: str
+) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, each) for each in common_names]
+    attributes += [x509.NameAttribute(NameOID.ORGANIZATIONAL_UNIT_NAME, each) for each in units]
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name(attributes))
+        .issuer_name(x509.Name([]))
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    with pytest.raises(AuthorityError, match=said):
+        subject_of(certificate.public_bytes(serialization.Encoding.PEM).decode())
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (rsa.generate_private_key(65537, 2048), "not on an elliptic curve"),
+        (ec.generate_private_key(ec.SECP256R1()), "does not fit its certificate"),
+    ],
+)
+def test_an_authority_with_another_key_issues_nothing(
+    key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, said: str
+) -> None:
+    private = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+    other = Authority(Keystore(AUTHORITY.certificate, private))
+    with pytest.raises(AuthorityError, match=said):
+        other.issue(NODE, NOW)

@@ -38,7 +38,7 @@ def test_any_value_in_quotation_marks_comes_back(options: dict[str, str]) -> Non
         ("", "must begin with a login module"),
         ("username=a", "must begin with a login module"),
         ("M perhaps a=b;", "must begin with a login module"),
-        ('M required a="hidden"', "a semicolon must end it after the option a"),
+        ('M required a="hidden"', "a semicolon must end it after the option a (character 22)"),
         ('M required a="hidden" "hidden";', "the semicolon must stand after the option a"),
         ("M required a=;", "the semicolon must stand after the module"),
         ('M required a="hidden;', "the semicolon must stand after the module"),
