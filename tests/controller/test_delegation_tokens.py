@@ -15,6 +15,7 @@ from controller.features import update_features
 from controller.machine import Context, ControllerResult
 from stele.errors import ApiError, ErrorCode
 from stele.wire.v1 import admin_pb2 as pb
+from stele.wire.v1 import metadata_pb2
 from tests.support.controller import Machine, refusal
 
 DAY_MS = 86_400_000
@@ -180,6 +181,18 @@ def test_nobody_fills_the_metadata_with_tokens(
     error = refusal(lambda: create(machine, renewers=long))
     assert error.code is ErrorCode.POLICY_VIOLATION
     assert "name fewer renewers" in error.message
+
+
+def test_a_record_may_be_as_long_as_the_bound(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(machine, renewers=[RITA])
+    (record,) = machine.last_records
+    assert isinstance(record, metadata_pb2.MetadataRecord)
+    monkeypatch.setattr(tokens, "RECORD_BYTES_MAX", record.ByteSize())
+    assert create(machine, renewers=[RITA])
+    error = refusal(lambda: create(machine, renewers=[RITA + "a"]))
+    assert error.code is ErrorCode.POLICY_VIOLATION
 
 
 def test_only_what_has_expired_is_removed(machine: Machine) -> None:

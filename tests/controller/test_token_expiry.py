@@ -56,9 +56,11 @@ def test_a_renewed_token_is_due_at_both_times() -> None:
 def test_many_renewals_take_no_memory() -> None:
     expiry = TokenExpiry(1000)
     expiry.claimed(0.0, DelegationTokens())
+    most = 0
     for number in range(5000):
         made(expiry, 0.0, a=10_000 + number)
-        assert expiry.entries <= 1003
+        most = max(most, expiry.entries)
+    assert most == 1002
     assert expiry.take_due(1.0, 14_999) == ("a",)
     assert expiry.entries > 0, "the last expiry is not forgotten"
     assert expiry.take_due(2.0, 15_000) == ("a",)
