@@ -43,6 +43,9 @@ REQUESTER_TOKENS_MAX: Final = 1000
 RECORD_BYTES_MAX: Final = 16 * 1024
 """The longest record of a token: the names of its owner, its requester and its renewers."""
 
+END_OF_TIME_MS: Final = 253_402_300_799_999
+"""The end of the year 9999. A setting may be so long that a later time would fit into no record."""
+
 _USER: Final = "User"
 _ID_BYTES: Final = 16
 
@@ -56,9 +59,10 @@ def create_delegation_token(
     owner = request.owner or context.principal
     for principal in (owner, *request.renewers):
         _check_user(principal)
-    max_ms = context.now_ms + _at_most(
+    lifetime_ms = _at_most(
         request.max_lifetime_ms, NodeSettings.delegation_token_max_lifetime_ms.read(context.static)
     )
+    max_ms = min(context.now_ms + lifetime_ms, END_OF_TIME_MS)
     expiry_ms = context.now_ms + _renewal_ms(context)
     token = DelegationToken(
         _new_id(context),

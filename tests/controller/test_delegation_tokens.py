@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -89,6 +90,20 @@ def test_a_token_lives_no_longer_than_was_asked_for(asked_ms: int, lives_ms: int
     )
     token = create(machine, max_lifetime_ms=asked_ms)
     assert (token.max_ms, token.expiry_ms) == (lives_ms, min(300, lives_ms))
+
+
+def test_a_token_that_never_ends_has_a_time_that_can_be_written() -> None:
+    longest = str(2**63 - 1)
+    machine = Machine(
+        SETTINGS
+        | {"delegation.token.max.lifetime.ms": longest, "delegation.token.expiry.time.ms": longest}
+    )
+    machine.now_ms = 1_800_000_000_000
+    token = create(machine)
+    assert token.max_ms == token.expiry_ms == tokens.END_OF_TIME_MS
+    assert renew(machine, token.token_id) == tokens.END_OF_TIME_MS
+    assert expire(machine, token.token_id, period_ms=2**63 - 1) == tokens.END_OF_TIME_MS
+    assert datetime.fromtimestamp(token.max_ms / 1000, UTC).year == 9999
 
 
 def test_renewals_go_from_now_on_to_the_longest_life(machine: Machine) -> None:
