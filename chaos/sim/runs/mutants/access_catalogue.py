@@ -56,6 +56,13 @@ QUOTAS = [
         "",
     ),
     bug(
+        "quota: average the rate of a client that was silent over its first moments",
+        "runtime/quota/rate.py",
+        "Rate._elapsed_s",
+        "missing_s = FULL_S - since_s // SAMPLE_S * SAMPLE_S",
+        "missing_s = SAMPLE_S - since_s",
+    ),
+    bug(
         "quota: read on from a producer above its quota",
         "broker/api/charging.py",
         "take_up",
