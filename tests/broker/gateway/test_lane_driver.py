@@ -232,3 +232,22 @@ async def test_a_producer_id_is_asked_for_until_that_is_refused_for_good() -> No
     assert isinstance(found, Refusal)
     assert found.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert leader.stamps == [(7, 0)]
+
+
+@virtual
+async def test_records_that_a_preparation_refuses_get_its_reason() -> None:
+    """A publisher whose id somebody else has used learns it before anything is sent."""
+    lane: SharedLane[Run] = SharedLane(1000, is_numbered=True)
+    fenced = ErrorCode.INVALID_PRODUCER_EPOCH
+
+    async def prepare() -> list[Resolved[Run]]:
+        return lane.fail_all(fenced, "fenced")
+
+    leader, outcomes = ScriptedLeader(), Outcomes()
+    driver = driver_of(lane, prepare, leader, Room(1000))
+    run = Run(outcomes, [(None, b"v", (), 1)], [0], 250)
+    lane.add(run, 1, 250, TIMEOUT_S)
+    driver.taken(run)
+    await until(lambda: driver.is_idle)
+    assert outcomes.found == [Refusal(fenced, "fenced")]
+    assert leader.stamps == []
