@@ -99,7 +99,7 @@ def test_a_token_is_renewed_described_and_removed(node: SaslNode) -> None:
 
 
 def test_a_token_that_is_renewed_keeps_its_client_at_work(node: SaslNode) -> None:
-    """The client logs in again before each end that it was told, and learns the new one."""
+    """The client logs in again before each end that it knows, and learns the new one."""
     with by_password(node) as admin:
         token = admin.create_delegation_token()
         admin.renew_delegation_token(token.token_id, renew_period_ms=3_000)

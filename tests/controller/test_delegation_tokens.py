@@ -250,7 +250,7 @@ STEPS = st.lists(
 
 @settings(max_examples=200)
 @given(STEPS)
-def test_the_decisions_are_those_of_a_dumb_twin(steps: list[Any]) -> None:
+def test_decisions_agree_with_a_dumb_twin(steps: list[Any]) -> None:
     machine = Machine(
         SETTINGS
         | {

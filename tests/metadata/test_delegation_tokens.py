@@ -70,7 +70,7 @@ def test_a_token_is_valid_until_the_end_of_its_last_millisecond() -> None:
     assert found.is_expired(101)
 
 
-def test_a_token_concerns_its_owner_its_renewers_and_whoever_made_it() -> None:
+def test_a_token_concerns_its_owner_its_renewers_and_its_maker() -> None:
     found = DelegationToken("id", "User:ann", "User:tool", ("User:rita",), 0, 1, 1)
     people = ("User:ann", "User:rita", "User:tool", "User:bob")
     assert [found.may_be_renewed_by(each) for each in people] == [True, True, False, False]

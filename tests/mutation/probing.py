@@ -99,7 +99,7 @@ class Probes:
             try:
                 if not self._differs(known, dropped, is_all, is_pure, operands):
                     continue
-            except Exception:  # such as that of an array, which is neither true nor false
+            except Exception:  # such as an array's, which is neither true nor false
                 pass
             self.differed[number] += 1
         return known[-1]

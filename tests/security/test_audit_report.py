@@ -41,7 +41,7 @@ def only(report: AuditReport) -> DenialKey:
     return key
 
 
-def test_denials_are_counted_with_those_that_were_left_out() -> None:
+def test_denials_are_counted_with_the_ones_that_were_left_out() -> None:
     report = report_of(
         denied(time_ms=AT_MS + 60_000, left_out=41, host="10.0.0.2", client_id=None),
         denied(),

@@ -145,7 +145,7 @@ def test_the_client_in_java_logs_in_over_tls(
     assert sorted(each for each in found if each in values) == sorted(values)
 
 
-def test_a_user_who_may_not_prepare_transactions_is_told_what_lacks(
+def test_the_error_names_the_permission_to_prepare_transactions(
     cluster: ProcessCluster, password: str
 ) -> None:
     administration = ["-b", cluster.bootstrap_servers]

@@ -68,7 +68,7 @@ async def _by_grpc(
 async def described(
     edges: Edges, components: list[ComponentData], *, strict: bool = False, version: int = 1
 ) -> list[dict[str, str | None]]:
-    """The entities that are told, the same in both protocols."""
+    """The described entities, the same in both protocols."""
     request = describe_client_quotas.DescribeClientQuotasRequest(components, strict)
     answer = await edges.client().call(describe_client_quotas.API, version, request)
     assert answer.error_code == ErrorCode.NONE, answer.error_message

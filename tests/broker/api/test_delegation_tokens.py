@@ -152,7 +152,7 @@ async def test_a_token_of_somebody_else_needs_a_permission_on_this_user() -> Non
 
 
 @virtual
-async def test_a_caller_sees_its_own_tokens_and_those_that_acls_show() -> None:
+async def test_a_caller_sees_its_own_tokens_and_tokens_that_acls_show() -> None:
     authorizer = FakeAuthorizer()
     edges = edges_with_tokens(authorizer)
     ann, bob, tool = (client_of(edges, each) for each in (ANN, BOB, "User:tool"))
@@ -271,7 +271,7 @@ async def test_over_grpc_a_token_is_named_by_its_id() -> None:
 
 
 @virtual
-async def test_the_secret_of_a_token_is_told_to_nobody_who_repeats_the_request() -> None:
+async def test_a_repeated_request_does_not_get_the_secret_of_a_token() -> None:
     """The controller answers a repeated request with its first outcome."""
     edges = edges_with_tokens()
     first = pb.CreateDelegationTokenResponse(

@@ -84,7 +84,7 @@ async def test_a_producer_is_answered_at_once_and_then_not_read(version: int) ->
     first = await client.receive(produce.API, version)
     assert loop.time() == began
     assert first.responses[0].partition_responses[0].base_offset == 7
-    # Some 1,100 bytes of which 1,000 are within ten seconds at 100 B/s.
+    # Some 1,100 bytes. Ten seconds at 100 B/s are 1,000 of them.
     assert 500 < first.throttle_time_ms < 2_000
     assert len(edges.replicas.produce.produced) == 1
     assert client.protocol.is_muted

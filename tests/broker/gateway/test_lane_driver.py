@@ -102,7 +102,7 @@ async def test_a_record_waits_no_longer_than_its_time_for_a_leader_that_hangs() 
 
 
 class ScriptedLeader:
-    """Fails as it is told, and then writes. Notes the producer id and sequence of each batch."""
+    """Fails on order, and then writes. Notes the producer id and sequence of each batch."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures = [*failures]

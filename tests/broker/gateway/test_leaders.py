@@ -206,7 +206,7 @@ async def test_an_answer_for_a_topic_that_was_deleted_meanwhile_counts(cluster: 
     asking = asyncio.ensure_future(cluster.leaders.produce(P, make_batch(1)))
     await until(lambda: cluster.count(0) == 1)
     cluster.brokers[ME].remove_topic("t")
-    await asyncio.sleep(0.1)  # whoever watches the leader has seen that
+    await asyncio.sleep(0.1)  # the watcher of the leader has seen that
     cluster.brokers[0].replicas.release()
     assert (await asking).base_offset == -1
 

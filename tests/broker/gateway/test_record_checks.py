@@ -73,7 +73,7 @@ def test_faults(
         assert (None if found is None else found.code) is code
 
 
-def test_a_refused_partition_is_told_which_ones_there_are() -> None:
+def test_the_refusal_of_a_partition_names_the_ones_there_are() -> None:
     found = fault_of(writable(), key=b"k", timestamp_ms=None, partition=2, size=1, now_ms=NOW_MS)
     assert found is not None
     assert found.message == "topic 't' has partitions 0 to 1, not 2"

@@ -44,7 +44,7 @@ def test_a_default_replication_factor_follows_the_brokers_and_one_that_is_set_st
     ],
 )
 @virtual
-async def test_fewer_replicas_than_nobody_has_asked_for_are_told(
+async def test_a_warning_names_a_reduced_replication_factor(
     settings: dict[str, str],
     others: tuple[int, ...],
     caplog: pytest.LogCaptureFixture,

@@ -38,7 +38,7 @@ async def test_one_of_both_permissions_is_enough(need: Need) -> None:
     assert await new_producer_id(made, ANN) == 7
 
 
-async def test_a_caller_with_neither_is_told_of_both() -> None:
+async def test_the_refusal_of_a_caller_with_neither_names_both() -> None:
     made, authorizer = context((Operation.READ, topic_resource("t")))
     with pytest.raises(ApiError) as caught:
         await new_producer_id(made, ANN)

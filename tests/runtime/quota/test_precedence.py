@@ -22,7 +22,7 @@ LEVELS: list[tuple[dict[str, str | None], Bucket]] = [
     ({"client-id": "c"}, Bucket(None, "c")),
     ({"client-id": None}, Bucket(None, "c")),
 ]
-"""In Kafka's order (KIP-55), with those who share the quota."""
+"""In Kafka's order (KIP-55), with the bucket whose clients share the quota."""
 
 OTHERS: list[Names] = [
     {"user": "bob", "client-id": "c"},

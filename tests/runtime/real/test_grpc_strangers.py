@@ -137,7 +137,7 @@ def memory_of(pid: int) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc tells the memory")
 async def test_requests_that_wait_for_an_admission_take_no_memory() -> None:
-    """Here 120 calls of 8 MiB wait, on three connections: 960 MiB, of which 64 KiB each come."""
+    """Here 120 calls of 8 MiB wait, on three connections: 960 MiB. Of each, 64 KiB come."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", SERVER, stdout=asyncio.subprocess.PIPE
     )
@@ -182,7 +182,7 @@ async def test_a_listener_takes_so_many_connections() -> None:
             assert await channel.unary_unary(UNARY)(b"y", timeout=5) == b"y"
 
 
-async def test_health_is_told_while_another_request_about_it_does_not_come() -> None:
+async def test_health_is_answered_while_another_request_about_it_does_not_come() -> None:
     """An address may have one request under way. What is true of every service needs no reading."""
     health = {"stele.v1.A": True, "stele.v1.B": True}
     served, peer = grpc_standard.standard_service(Service(), health), Peer("10.0.0.1")

@@ -184,7 +184,7 @@ def test_tokens_and_users_have_names_of_their_own() -> None:
 
 
 @MECHANISMS
-def test_the_keys_are_those_of_the_password(mechanism: ScramMechanism) -> None:
+def test_keys_agree_with_scramp(mechanism: ScramMechanism) -> None:
     stored_key, server_key = salted_keys(mechanism.name, "password", SALT, 4096)
     other = scramp.ScramMechanism(mechanism.name)
     _, stored, server, _ = other.make_auth_info("password", iteration_count=4096, salt=SALT)

@@ -1,4 +1,4 @@
-"""Failures of TLS that are raised at once, and those that a client sits out."""
+"""Failures of TLS that are raised at once, and failures that a client waits out."""
 
 from __future__ import annotations
 

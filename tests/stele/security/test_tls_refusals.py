@@ -1,4 +1,4 @@
-"""Which failures of TLS are final, and how they are told."""
+"""Which failures of TLS are final, and what their errors say."""
 
 from __future__ import annotations
 
