@@ -87,7 +87,7 @@ class KafkaServer:
         )
         registry.gauges(
             "stele_listener_connections",
-            "Open connections of the Kafka protocol on each listener.",
+            "Open connections of the Kafka protocol on each listener (connection-count).",
             "listener",
             self._by_listener,
         )

@@ -22,6 +22,15 @@ _INTEGERS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _UNSIGNED = {"uint16": 16, "uint32": 32}
 _ERROR_CODES = sorted(code.value for code in KioErrorCode)
 _MAX_TIME_MS = 4_000_000_000_000
+_TIMEDELTAS = ("session_lifetime_ms", "max_lifetime_ms", "renew_period_ms", "expiry_time_period_ms")
+"""The fields of which kio makes a timedelta."""
+_DATETIMES = (
+    "transaction_start_time_ms",
+    "issue_timestamp_ms",
+    "expiry_timestamp_ms",
+    "max_timestamp_ms",
+)
+"""The fields of which kio makes a time, and takes no -1."""
 
 for _group in ("admin", "consumer", "metadata", "producer"):
     importlib.import_module(f"kafka.protocol.{_group}")  # the module defines its message classes
@@ -80,9 +89,9 @@ def _values(api: wire.Api[Any, Any], each: schema.Field, version: int) -> st.Sea
 def _scalars(each: schema.Field) -> st.SearchStrategy[Any]:
     if each.name.endswith("error_code"):
         return st.sampled_from(_ERROR_CODES)
-    if each.name == "transaction_start_time_ms":  # kio takes no -1 for it
+    if each.name in _DATETIMES:
         return st.integers(0, _MAX_TIME_MS)
-    if each.name == "session_lifetime_ms":  # kio makes a timedelta of it
+    if each.name in _TIMEDELTAS:
         return st.integers(-_MAX_TIME_MS, _MAX_TIME_MS)
     if each.name in ("log_append_time_ms", "retention_time_ms"):
         return st.just(-1) | st.integers(0, _MAX_TIME_MS)

@@ -146,6 +146,8 @@ def test_limits_that_are_refused(key: str, value: str, reason: str) -> None:
 class _NoApis:
     """Accepts no requests."""
 
+    turn_clock = None
+
     def forget(self, connection: object) -> None:
         pass
 
