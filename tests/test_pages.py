@@ -11,6 +11,7 @@ from typing import Final
 import pytest
 
 from metadata.config_keys import NODE_KEYS, TOPIC_KEYS
+from tests.support import permissions_page
 from tests.test_structure import ROOMS, ROOT
 
 ROOM_PAGES: Final = sorted(
@@ -128,6 +129,11 @@ def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
     text = (ROOT / page).read_text()
     targets = [each for each in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in each]
     assert [each for each in targets if not leads_somewhere(page, each)] == []
+
+
+def test_the_page_of_permissions_agrees_with_the_tables() -> None:
+    page = (ROOT / "docs/permissions.md").read_text()
+    assert page == permissions_page.page(), "run scripts/permissions-page"
 
 
 def test_the_tests_that_a_page_names_exist() -> None:
