@@ -7,6 +7,7 @@ On a machine with other work the server's CPU says more than rates.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -96,8 +97,8 @@ async def measure(
                 if turn:
                     found.setdefault((target.name, listener), []).append(row)
     medians = {
-        key: {name: median(each[name] for each in rows) for name in rows[0]}
-        for key, rows in found.items()
+        key: {name: median(each[name] for each in found[key]) for name in found[key][0]}
+        for key in itertools.product((each.name for each in targets), LISTENERS)
     }
     _report(medians, report)
 
