@@ -100,7 +100,7 @@ _WITHOUT_EFFECT = (
     ("controller.quota.", "11 seconds' worth of changes may be made at once"),
     ("client.quota.", "quotas are set with stele quotas, and not by a plugin"),
     ("replication.quota.", "a throttle lets a second's bytes pass at once"),
-    ("alter.log.dirs.replication.quota.", "a throttle lets a second's bytes pass at once"),
+    ("alter.log.dirs.replication.quota.", "a copy waits after each piece that it has read"),
     ("remote.", "there is no tiered storage"),
     ("log.local.retention.", "there is no tiered storage"),
     ("num.", "there are no pools of threads"),
