@@ -175,3 +175,21 @@ def test_the_memory_is_bounded() -> None:
     # What was left out of the oldest is forgotten with it.
     first = DENIAL._replace(principal="User:0")
     assert take(limiter, first, now_s + 1) == 0
+
+
+def test_the_memory_holds_so_many_kinds_of_denial() -> None:
+    """A kind that is remembered has the count of what was left out since its last line."""
+
+    def left_out_after(others: int) -> int:
+        limiter, now_s = AuditLimiter(), 0.0
+        limiter.take("User:ann", DENIAL.operation, DENIAL.resource, now_s)
+        limiter.take("User:ann", DENIAL.operation, DENIAL.resource, now_s)
+        for number in range(others):
+            now_s += 1.0
+            limiter.take(f"User:{number}", DENIAL.operation, DENIAL.resource, now_s)
+        due = limiter.take("User:ann", DENIAL.operation, DENIAL.resource, now_s + INTERVAL_S)
+        assert due is not None
+        return due.left_out
+
+    assert left_out_after(REMEMBERED_MAX - 1) == 1
+    assert left_out_after(REMEMBERED_MAX) == 0
